@@ -1,5 +1,6 @@
 /* lapwing recommend: the best bucket cap for a recording on a cluster, in one line. */
 #include "shared/cli/cli.h"
+#include "shared/device/device_kind.h"
 #include "shared/cli/command.h"
 #include "shared/cli/plan_source.h"
 #include "analysis/store/store.h"
@@ -34,10 +35,13 @@ static enum lw_status read_inputs(struct session *s, char **files, int n, struct
     LW_TRY(lw_plan_source_cluster(&s->source, &s->in.cluster, err));
     LW_TRY(lw_plan_source_strategy(&s->source, &s->in.strategy, err));
     LW_TRY(lw_plan_source_framework(&s->source, err));
-    LW_TRY(lw_framework_strategy(&s->source.framework, &s->in.strategy, err));
+    LW_TRY(lw_framework_strategy(&s->source.framework, false, &s->in.strategy, err));
     LW_TRY(lw_recommend_take_ranks(&s->in, err));
     LW_TRY(lw_recommend_read(&s->in, files, n, err));
     LW_TRY(lw_plan_source_fit(&s->source, &s->in.workload, &s->in.cluster, err));
+    LW_TRY(lw_framework_strategy(&s->source.framework,
+                                 lw_device_is_cpu(s->in.workload.from.device), &s->in.strategy,
+                                 err));
     lw_recommend_choose_ranks(&s->in, &s->report);
     return LW_OK;
 }

@@ -59,7 +59,7 @@ static enum lw_status take_framework(struct session *m, struct lw_err *err)
     if (!m->framework_name)
         return LW_OK;
     LW_TRY(lw_framework_find(m->framework_name, &m->framework, err));
-    return lw_framework_strategy(&m->framework, &m->strategy, err);
+    return lw_framework_strategy(&m->framework, false, &m->strategy, err);
 }
 
 static enum lw_status make(struct session *m, struct lw_err *err)

@@ -255,6 +255,8 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
         LW_TRY(describe_framework(s, hash, &framework, err));
         r.framework = &framework;
         LW_TRY(find_alike(s, nearest, sizeof nearest, &r.alike, err));
+    } else if (s->source.framework_name) {
+        r.strategy_of = s->source.framework.name;
     }
     LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
     return stored == LW_OK && s->must_fit ? check_fits(&r, err) : stored;

@@ -11,6 +11,7 @@
 #include "shared/base/shown_text.h"
 #include "shared/cli/cluster_warning.h"
 #include "shared/cli/model_source.h"
+#include "shared/cluster/gloo.h"
 #include "shared/device/device_kind.h"
 #include "shared/device/retime.h"
 #include "shared/files/files.h"
@@ -266,8 +267,8 @@ static enum lw_status note_nameless(const struct timed *t, const struct lw_clust
 
 /* --device, then the cluster: one of another kind is refused, or with --as-recorded gets the
  * device of the times. The default cluster is compared where its device is predicted with. */
-static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w,
-                                 struct lw_plan *p, struct lw_cluster *c, struct lw_err *err)
+static enum lw_status fit_kinds(struct lw_plan_source *s, struct lw_workload *w, struct lw_plan *p,
+                                struct lw_cluster *c, struct lw_err *err)
 {
     struct timed t = timed_of(w, p);
 
@@ -291,6 +292,14 @@ static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w
         return LW_OK;
     return s->as_recorded ? lw_cluster_put_device(c, t.device, err)
                           : refuse_other_kind(s, &t, c, err);
+}
+
+/* Measured tables alone, for times of a CPU, are of PyTorch's gloo. */
+static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w,
+                                 struct lw_plan *p, struct lw_cluster *c, struct lw_err *err)
+{
+    LW_TRY(fit_kinds(s, w, p, c, err));
+    return lw_device_is_cpu(timed_of(w, p).device) ? lw_gloo_complete(c, err) : LW_OK;
 }
 
 enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,
@@ -579,7 +588,7 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
 {
     LW_TRY(lw_plan_source_strategy(s, strategy, err));
     LW_TRY(lw_plan_source_framework(s, err));
-    LW_TRY(lw_framework_strategy(&s->framework, strategy, err));
+    LW_TRY(lw_framework_strategy(&s->framework, false, strategy, err));
     LW_TRY(lw_strategy_check(strategy, err));
     if (s->ranks > 0 && s->ranks != lw_strategy_ranks(strategy))
         return lw_fail(err, LW_EUSAGE,
@@ -593,11 +602,9 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
     LW_TRY(lw_strategy_check(strategy, err)); /* with the micro-batches of --global-batch */
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
     warn_of_shapes(s, &s->workload, strategy);
-    if (s->framework_name && !lw_model_is_set(&s->workload.from.model))
-        return lw_fail(err, LW_EUSAGE,
-                       "--framework is of a model: workload '%s' was not made from one (its times "
-                       "are of %s)", s->workload.name,
-                       s->workload.from.format[0] ? s->workload.from.format : "an unnamed source");
+    LW_TRY(lw_framework_strategy(&s->framework, lw_device_is_cpu(s->workload.from.device),
+                                 strategy, err));
+    LW_TRY(lw_strategy_check(strategy, err));
     return take_stages(s, strategy, err);
 }
 

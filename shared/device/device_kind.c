@@ -86,6 +86,11 @@ static bool is_family_of(const char *family, const char *kind)
     return !strpbrk(family, "- ") && lw_device_same_family(family, kind);
 }
 
+bool lw_device_is_cpu(const char *name)
+{
+    return name && !lw_device_is_nameless(name) && lw_device_same_kind(name, "cpu core");
+}
+
 bool lw_device_same_kind(const char *a, const char *b)
 {
     const char *x = lw_device_kind(a), *y = lw_device_kind(b);

@@ -13,6 +13,9 @@ const char *lw_device_kind(const char *name);
 /* The name says nothing about the device: "", "unknown", "as recorded". */
 bool lw_device_is_nameless(const char *name);
 
+/* The name is a CPU's. */
+bool lw_device_is_cpu(const char *name);
+
 /* Times of one are times of the other: the same kind, or one is the other's family alone. A
  * nameless one is the same as any. */
 bool lw_device_same_kind(const char *a, const char *b);

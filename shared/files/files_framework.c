@@ -28,6 +28,7 @@ static const struct lw_field stages_fields[] = {LW_FRAMEWORK_STAGES(FACT, TIME){
 static const struct lw_field usual_fields[] = {
     LW_F_NAME("option", AT(option)),
     LW_F_NAME("value", AT(value)),
+    LW_F_STRING("device", AT(device)),
     LW_F_NAME("source", AT(source)),
     {0},
 };

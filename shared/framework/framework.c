@@ -77,6 +77,11 @@ bool lw_framework_fact(const struct lw_framework *f, int k, struct lw_framework_
 
 /* --- check ------------------------------------------------------------------------------------ */
 
+static bool is_of_cpu(const struct lw_usual_option *u)
+{
+    return u->device && u->device[0];
+}
+
 static enum lw_status check_fact(const struct lw_framework *f, int k, struct lw_err *err)
 {
     enum range r = rows[k].range;
@@ -102,6 +107,9 @@ enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *e
         enum lw_status st = lw_strategy_set(&s, f->usual[i].option, f->usual[i].value, err);
         if (st != LW_OK)
             return lw_err_context(err, LW_EFORMAT, "at usual[%d]", i);
+        if (is_of_cpu(&f->usual[i]) && strcmp(f->usual[i].device, "cpu") != 0)
+            return lw_fail(err, LW_EFORMAT, "at usual[%d].device: found '%s', expected cpu", i,
+                           f->usual[i].device);
         if (!f->usual[i].source[0])
             return lw_fail(err, LW_EFORMAT, "at usual[%d].source: it cannot be empty", i);
     }
@@ -128,6 +136,8 @@ enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], str
     for (int32_t i = 0; i < f->n_usual; i++) {
         lw_hash_string(h, f->usual[i].option);
         lw_hash_string(h, f->usual[i].value);
+        if (is_of_cpu(&f->usual[i]))
+            lw_hash_string(h, f->usual[i].device);
     }
     lw_hash_finish(h, hex);
     return LW_OK;
@@ -147,6 +157,7 @@ static bool applies(const char *option, const struct lw_strategy *s)
 {
     static const char *const tensor[] = {"tp-overlap", "sequence-parallel", NULL};
     static const char *const data[] = {"zero", "overlap-param-gather", NULL};
+    static const char *const third[] = {"reshard", "prefetch", "units", "unit-copies", NULL};
 
     if (is_option(option, tensor))
         return s->tp > 1;
@@ -156,18 +167,29 @@ static bool applies(const char *option, const struct lw_strategy *s)
         return s->tp > 1 && s->pp > 1 && !s->sequence_parallel;
     if (strcmp(option, "bucket-cap") == 0)
         return s->zero == 0;
+    if (is_option(option, third) || strcmp(option, "overlap") == 0)
+        return s->zero == 3;
+    if (strcmp(option, "sync-each-micro-batch") == 0)
+        return s->dp * s->cp > 1 && s->pp == 1 && s->zero == 0 && s->micro_batches > 1 &&
+               s->no_sync == 0;
+    if (strcmp(option, "accumulate-pass") == 0)
+        return s->zero == 0;
+    if (strcmp(option, "async-messages") == 0)
+        return s->pp > 1 && s->compat == LW_COMPAT_NONE &&
+               (s->schedule == LW_SCHEDULE_1F1B || s->schedule == LW_SCHEDULE_GPIPE);
     return !is_option(option, data) || s->dp * s->cp > 1;
 }
 
-enum lw_status lw_framework_strategy(const struct lw_framework *f, struct lw_strategy *s,
-                                     struct lw_err *err)
+enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
+                                     struct lw_strategy *s, struct lw_err *err)
 {
     struct lw_strategy chosen = *s;
 
     for (int32_t i = 0; i < f->n_usual; i++) {
         const struct lw_usual_option *u = &f->usual[i];
         int option = lw_strategy_find(u->option);
-        if (lw_strategy_given(&chosen, option) || !applies(u->option, s))
+        if (lw_strategy_given(&chosen, option) || !applies(u->option, s) ||
+            (is_of_cpu(u) && !on_cpu))
             continue;
         LW_TRY(lw_strategy_set(s, u->option, u->value, err));
     }

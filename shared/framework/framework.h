@@ -18,6 +18,7 @@ struct lw_strategy;
 /* A strategy option that the framework sets unless the user does. */
 struct lw_usual_option {
     const char *option, *value, *source;
+    const char *device; /* "cpu": only where it computes on CPUs; "" = everywhere */
 };
 
 struct lw_framework {
@@ -54,9 +55,10 @@ enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *e
 enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], struct lw_err *err);
 
 /* Sets the framework's usual options that the user has not chosen (lw_strategy_given) and that
- * apply: those of tensor groups with tp > 1, of context groups with cp > 1. */
-enum lw_status lw_framework_strategy(const struct lw_framework *f, struct lw_strategy *s,
-                                     struct lw_err *err);
+ * apply: those of tensor groups with tp > 1, of context groups with cp > 1; on CPUs also those of
+ * CPUs. A second call changes no option that the first has set. */
+enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
+                                     struct lw_strategy *s, struct lw_err *err);
 
 /* Name of the framework that such a strategy is usually run with: docs/design/frameworks.md. */
 const char *lw_framework_usual_name(const struct lw_strategy *s);

@@ -31,7 +31,8 @@ static enum lw_status put_json(const struct lw_framework *f, struct lw_err *err)
     lw_jsonout_array(&o, "usual");
     for (int32_t i = 0; i < f->n_usual; i++)
         LW_JSON_ROW(&o, NULL, "option", f->usual[i].option, "value", f->usual[i].value,
-                    "source", f->usual[i].source);
+                    "device", f->usual[i].device ? f->usual[i].device : "", "source",
+                    f->usual[i].source);
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);
     return LW_OK;
@@ -52,7 +53,10 @@ static enum lw_status put_facts(const struct lw_framework *f, bool csv, struct l
     }
     for (int32_t i = 0; i < f->n_usual; i++) {
         lw_table_cell(t, "usual --%s", f->usual[i].option);
-        LW_CELLS(t, f->usual[i].value, "set unless given", f->usual[i].source);
+        LW_CELLS(t, f->usual[i].value,
+                 f->usual[i].device && f->usual[i].device[0] ? "set on CPUs unless given"
+                                                             : "set unless given",
+                 f->usual[i].source);
     }
     return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 0, err);
 }

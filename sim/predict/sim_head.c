@@ -54,11 +54,14 @@ static void text_framework(const struct lw_sim_report *r, FILE *f)
 {
     const struct lw_sim_framework *x = r->framework;
 
-    if (!x)
+    if (!x && r->strategy_of)
+        lw_printf_paragraph(f, "framework %s: its usual options; times and memory are of the file",
+                            r->strategy_of);
+    else if (!x)
         fprintf(f, "framework: %s\n", r->replayed || r->graph
                                           ? "as recorded"
-                                          : "times and memory are of the file (--framework is for "
-                                            "models)");
+                                          : "times and memory are of the file (--framework NAME "
+                                            "sets its usual options)");
     else if (x->chosen)
         lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s` shows it", x->name,
                             x->hash, x->given);

@@ -75,6 +75,7 @@ struct lw_sim_report {
     const struct lw_workload *workload;   /* NULL: not known */
     struct lw_sim_alike alike;
     const struct lw_sim_framework *framework; /* NULL: the times are recorded, or of a plan file */
+    const char *strategy_of; /* framework whose usual options act on recorded times, or NULL */
 };
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,

@@ -124,7 +124,7 @@ static struct lw_strategy under(const char *framework, const char *const (*optio
     for (int i = 0; i < n; i++)
         assert_ok(lw_strategy_set(&s, options[i][0], options[i][1], &err), err);
     assert_ok(lw_framework_find(framework, &f, &err), err);
-    assert_ok(lw_framework_strategy(&f, &s, &err), err);
+    assert_ok(lw_framework_strategy(&f, false, &s, &err), err);
     lw_framework_free(&f);
     return s;
 }
