@@ -12,7 +12,8 @@
 static bool is(const struct lw_input *in, const char *text, size_t len)
 {
     if (len > 0 && *text == '{')
-        return traces_bench_is_json(in->text, in->len);
+        return traces_bench_is_json(in->text, in->len) ||
+               traces_bench_is_link_times(in->text, in->len);
     if (len > 1 && *text == '[' && !isalnum((unsigned char)text[1]))
         return false;
     return traces_bench_is(in->text, in->len);
@@ -118,7 +119,7 @@ static bool measured(const void *facts, int64_t k, struct traces_measured_row *r
 const struct lw_importer lw_importer_nccl_tests = {
     .name = "nccl-tests",
     .reads = "nccl-tests output and tables of collectives as CSV (op, nranks, nnodes, size_bytes, "
-             "time_us)",
+             "time_us) or JSON (ops)",
     .marks = "hold a table of sizes and times",
     .import_help = "nccl-tests output and CSV tables of collectives (op, nranks, nnodes, "
                    "size_bytes, time_us) give a cluster.",

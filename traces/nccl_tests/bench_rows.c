@@ -48,6 +48,7 @@ static const struct {
     {"alltoall", LW_OP_ALL_TO_ALL},
     {"all_to_all", LW_OP_ALL_TO_ALL},
     {"sendrecv", LW_OP_SEND},
+    {"send_recv", LW_OP_SEND},
     {"send", LW_OP_SEND},
 };
 

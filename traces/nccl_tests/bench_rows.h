@@ -105,3 +105,4 @@ enum lw_status bench_fill_tables(struct bench_reader *r);
 enum lw_status bench_read_csv(struct bench_reader *r); /* nccl_tests_csv.c */
 bool bench_csv_is(const char *text, size_t len);
 enum lw_status bench_read_json(struct bench_reader *r); /* nccl_tests_json.c */
+enum lw_status bench_read_link_times(struct bench_reader *r); /* link_times.c */

@@ -412,7 +412,8 @@ static bool text_is(const char *text, size_t len)
 
 bool traces_bench_is(const char *text, size_t len)
 {
-    return traces_bench_is_json(text, len) || bench_csv_is(text, len) || text_is(text, len);
+    return traces_bench_is_json(text, len) || bench_csv_is(text, len) ||
+           traces_bench_is_link_times(text, len) || text_is(text, len);
 }
 
 enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_bench_hint *hint,
@@ -430,6 +431,7 @@ enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_
     if (status == LW_OK)
         status = traces_bench_is_json(plain.text, plain.len) ? bench_read_json(&r)
                  : csv                                       ? bench_read_csv(&r)
+                 : plain.len > 0 && *plain.text == '{'       ? bench_read_link_times(&r)
                                                              : read_text(&r);
     if (status == LW_OK)
         status = bench_fill_tables(&r);

@@ -50,6 +50,8 @@ struct traces_bench_hint {
 
 bool traces_bench_is(const char *text, size_t len);
 bool traces_bench_is_json(const char *text, size_t len); /* nccl-tests -J; reads the head */
+/* {"ops": {"all_reduce": [{"bytes", "median"}, ...], ...}}: medians in seconds */
+bool traces_bench_is_link_times(const char *text, size_t len);
 
 /* LW_EFORMAT names file and line, or what the file leaves out and which option gives it;
  * LW_ENOTSUP: an operation that no plan has (gather, scatter, hypercube). */
