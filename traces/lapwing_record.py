@@ -207,6 +207,14 @@ def assign_buckets(parameters, order, limits):
     return closed + list(opened.values())
 
 
+def cap_is_explicit(ddp):
+    """bucket_cap_mb was given. torch 2 keeps this; earlier versions keep the cap alone, so that 25
+    given and 25 by default are the same (pytorch/pytorch torch/nn/parallel/distributed.py,
+    bucket_bytes_cap_default)."""
+    default = getattr(ddp, "bucket_bytes_cap_default", None)
+    return ddp.bucket_bytes_cap != 25 * MIB if default is None else not default
+
+
 def bucket_limits(ddp, explicit):
     """The limits of the rebuilt buckets: older versions of torch always have a
     small first bucket, newer ones only when bucket_cap_mb is not given."""
@@ -257,6 +265,16 @@ def wrapper_of(model):
         if isinstance(m, nn.parallel.DistributedDataParallel):
             return "ddp", m
     return None, None
+
+
+def fsdp_units(model):
+    """Names of the modules that fully_shard was called on, without the root's."""
+    found = []
+    for name, m in model.named_modules():
+        names = [c.__name__ for c in type(m).__mro__]
+        if name and ("FSDPModule" in names or "FSDP" in names):
+            found.append(bare(name))
+    return found
 
 
 def describe_optimizer(optimizer):
@@ -732,8 +750,7 @@ class Recorder:
         device = next(model.parameters()).device
         ddp = None
         if kind == "ddp":
-            explicit = wrapper.bucket_bytes_cap != 25 * MIB
-            ddp = describe_ddp(wrapper, explicit, about["parameters"])
+            ddp = describe_ddp(wrapper, cap_is_explicit(wrapper), about["parameters"])
         name = self.name or class_name(inner)
         return rank, {
             "lapwing": 1, "kind": "recording", "model": name, "torch_version": torch.__version__,
@@ -742,7 +759,8 @@ class Recorder:
                     "threads": torch.get_num_threads()},
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
             "backend": backend, "device": device.type, "world_size": world, "rank": rank,
-            "wrapper": kind, "links": describe_links(backend),
+            "wrapper": kind, "fsdp_units": fsdp_units(model) if kind == "fsdp2" else None,
+            "links": describe_links(backend),
             "autocast": self.autocast,
             "optimizer": describe_optimizer(self.optimizer),
             "profiled_steps": self.plan[-1][1], **about, "ready_order": order, "ready_ns": ready,

@@ -166,6 +166,7 @@ static const struct lw_field document_fields[] = {
     NS_LIST("ready_ns", offsetof(struct document, ready_ns), offsetof(struct document, n_ready_ns)),
     LW_F_OBJECT("measured", AT(measured), measured_fields),
     LW_F_OWN("ddp", read_ddp, NULL),
+    LW_F_ITEMS("fsdp_units", STRINGS, AT(fsdp_units), AT(n_fsdp_units)),
     {0},
 };
 #undef AT

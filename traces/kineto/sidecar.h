@@ -39,6 +39,8 @@ struct traces_sidecar {
     struct traces_param *params;   /* in registration order, shared ones once */
     struct lw_buffer *buffers; /* without what is broadcast */
     const char **modules;
+    int32_t n_fsdp_units;
+    const char **fsdp_units;       /* modules that fully_shard was called on, but the root */
     int32_t *ready_order;          /* parameters as their gradients became ready */
     struct traces_measured measured;
     bool is_ddp, broadcast_buffers;

@@ -150,12 +150,31 @@ static bool is_nccl(const struct importer *m)
     return false;
 }
 
+/* What was wrapped, as --units takes it. */
+static enum lw_status note_units(struct importer *m)
+{
+    const struct traces_sidecar *s = &m->main->sidecar;
+    char list[512] = "";
+    size_t used = 0;
+
+    if (!m->main->has_sidecar || s->n_fsdp_units == 0)
+        return LW_OK;
+    for (int32_t i = 0; i < s->n_fsdp_units && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? "," : "",
+                                 s->fsdp_units[i]);
+    if (used >= sizeof list)
+        return note(m, "fully_shard was called on %d modules: give them, or prefixes with '*', to "
+                       "--units", s->n_fsdp_units);
+    return note(m, "fully_shard was called on these modules: plan it with --units %s", list);
+}
+
 static enum lw_status note_wrapper(struct importer *m)
 {
     enum traces_wrapper w = lw_trace_wrapper(&m->main->trace);
 
     if (!traces_wrapper_shards(w))
         return LW_OK;
+    LW_TRY(note_units(m));
     return note(m, "the run used %s: a parameter is what one gradient accumulates (a flat "
                    "parameter counts as one); plan it with --zero 3",
                 traces_wrapper_name(w));

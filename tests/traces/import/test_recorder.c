@@ -153,3 +153,46 @@ TEST_WITH(with_torch_at_hand_a_script_is_recorded, fixture_open, fixture_close)
     assert_int_equal(w.n_ready, 4);
     lw_workload_free(&w);
 }
+
+/* torch 2 keeps whether bucket_cap_mb was given; before, 25 given and 25 by default are the same.
+ * The recorder runs beside a torch that has nothing. */
+TEST_WITH(a_given_cap_of_25_is_no_default, fixture_open, fixture_close)
+{
+    fixture_put(fixture_path("cap.py"),
+                "import sys\n"
+                "from unittest.mock import MagicMock\n"
+                "for name in ('torch', 'torch.distributed', 'torch.nn', 'torch.autograd',\n"
+                "             'torch.autograd.profiler'):\n"
+                "    sys.modules[name] = MagicMock()\n"
+                "import lapwing_record as r\n"
+                "class Ddp:\n"
+                "    def __init__(self, cap, **more):\n"
+                "        self.bucket_bytes_cap = cap << 20\n"
+                "        self.__dict__.update(more)\n"
+                "print(r.cap_is_explicit(Ddp(25, bucket_bytes_cap_default=False)),\n"
+                "      r.cap_is_explicit(Ddp(25, bucket_bytes_cap_default=True)),\n"
+                "      r.cap_is_explicit(Ddp(25)), r.cap_is_explicit(Ddp(5)))\n"
+                "class FSDPModule: pass\n"
+                "class FSDPBlock(FSDPModule): pass\n"
+                "class Model:\n"
+                "    def named_modules(self):\n"
+                "        return [('', FSDPBlock()), ('0', FSDPBlock()), ('0.fc', Ddp(1)),\n"
+                "                ('1', FSDPBlock())]\n"
+                "print(r.fsdp_units(Model()))\n");
+    const char *out = shell("PYTHONPATH=$P/traces python3 cap.py", NULL);
+    if (strcmp(out, "True False False True\n['0', '1']\n") != 0)
+        fail_msg("%s", out);
+}
+
+/* The sidecar says what was wrapped, and the import how to say it. */
+TEST_WITH(wrapped_modules_are_named, fixture_open, fixture_close)
+{
+    const char *out =
+        shell("cp $R/loops/fsdp2_torch2.15.rank0.json.gz u.rank0.json.gz && "
+              "sed 's/\"wrapper\": *\"fsdp2\",/& \"fsdp_units\": [\"a\", \"b.0\"],/' "
+              "$R/loops/fsdp2_torch2.15.rank0.sidecar.json > u.rank0.sidecar.json && "
+              "grep -c fsdp_units u.rank0.sidecar.json && $L import u.rank0.json.gz -o u.json",
+              NULL);
+    if (!strstr(out, "plan it with --units a,b.0"))
+        fail_msg("%s", out);
+}
