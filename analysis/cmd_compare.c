@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "analysis/compare/compare_print.h"
+#include "analysis/compare/compare_side.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
@@ -43,6 +44,27 @@ static enum lw_status compare_two(const struct request *r, char **names, struct 
                                         : lw_comparison_text(&c, stdout, err);
     lw_comparison_free(&c);
     return st == LW_OK ? verdict : st;
+}
+
+/* The run that is furthest from the first decides. */
+static enum lw_status compare_sides(const struct request *r, char **names, int n,
+                                    struct lw_err *err)
+{
+    struct lw_store *store = NULL;
+    struct lw_sides x = {0};
+
+    enum lw_status st = lw_store_open(r->db, LW_STORE_READ, &store, err);
+    if (st == LW_OK)
+        st = lw_sides_read(store, names, n, &x, err);
+    lw_store_close(store);
+    if (st == LW_OK)
+        st = lw_sides_print(&x, r->format, stdout, err);
+    for (int32_t i = 1; st == LW_OK && i < x.n; i++)
+        st = lw_err_context(
+            err, judge((struct lw_both){x.run[0].step, x.run[i].step}, r->tolerance, err),
+            "runs %lld and %lld", (long long)x.run[0].id, (long long)x.run[i].id);
+    lw_sides_free(&x);
+    return st;
 }
 
 /* The worst pair decides. */
@@ -92,11 +114,13 @@ int cmd_compare(int argc, char **argv)
         {0},
     };
     const struct lw_usage usage = {
-        "compare", "[RUN RUN] [options]",
+        "compare", "[RUN RUN...] [options]",
         "Compare two stored runs: step, parts of it, buckets and ops. Of a simulation and an "
-        "execution the simulation is the prediction; else the first. RUN is a number or 'last'. "
+        "execution the simulation is the prediction; else the first. Three and more runs (a "
+        "prediction, its execution, a recording): step and parts beside each other, each against "
+        "the first. RUN is a number or 'last'. "
         "Without runs: every execution beside the last prediction of its plan.",
-        0, 2};
+        0, LW_SIDES_MOST};
     struct lw_err err = {0};
     int n_operands, rc;
 
@@ -104,7 +128,8 @@ int cmd_compare(int argc, char **argv)
         return rc;
     if (n_operands == 1)
         return lw_cli_usage("compare", "needs two runs, or none for all pairs");
-    enum lw_status st = n_operands == 2 ? compare_two(&r, argv + 1, &err)
-                                        : compare_pairs(&r, &err);
+    enum lw_status st = n_operands > 2    ? compare_sides(&r, argv + 1, n_operands, &err)
+                        : n_operands == 2 ? compare_two(&r, argv + 1, &err)
+                                          : compare_pairs(&r, &err);
     return lw_cli_end("compare", st, &err);
 }

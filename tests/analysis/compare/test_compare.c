@@ -6,6 +6,7 @@
 #include "tests/lib/unit.h"
 
 #include "analysis/compare/compare.h"
+#include "analysis/compare/compare_side.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
@@ -453,4 +454,55 @@ TEST_WITH(past_errors_are_of_the_execution_s_framework, runs_open, fixture_close
     lw_store_close(s);
     runs_sql("CREATE TABLE proof (n CHECK (n = 1)); INSERT INTO proof SELECT predicted FROM"
              " comparison");
+}
+
+/* A prediction, its execution and a run of another plan: each against the first. 432 against 512 is
+ * -15.6 %; one bucket of 5120 bytes ends at 212 + 150 = 362, and the step at 382: +13.1 %. */
+TEST_WITH(three_runs_stand_beside_each_other, runs_open, fixture_close)
+{
+    char *names[] = {"1", "2", "3"};
+    struct lw_store *s = NULL;
+    struct lw_sides x;
+    struct lw_err err = {0};
+
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_store(&one_bucket);
+    assert_ok(lw_store_open(runs_db, LW_STORE_READ, &s, &err), err);
+    assert_ok(lw_sides_read(s, names, 3, &x, &err), err);
+    lw_store_close(s);
+    assert_int_equal(x.n, 3);
+    assert_int_equal(lw_sides_time(&x, 0, -1), us(432));
+    assert_int_equal(lw_sides_time(&x, 1, -1), us(512));
+    assert_int_equal(lw_sides_time(&x, 2, -1), us(382));
+    assert_float_equal(lw_sides_pct(&x, 1, -1), 100.0 * (432 - 512) / 512, 1e-9);
+    assert_float_equal(lw_sides_pct(&x, 2, -1), 100.0 * (432 - 382) / 382, 1e-9);
+    lw_ps sum[3] = {0};
+    for (int part = 0; part < LW_N_PARTS; part++)
+        for (int i = 0; i < 3; i++)
+            sum[i] += lw_sides_time(&x, i, part);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(sum[i], lw_sides_time(&x, i, -1));
+    lw_sides_free(&x);
+}
+
+TEST_WITH(three_runs_are_printed_in_each_format, runs_open, fixture_close)
+{
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_store(&one_bucket);
+    const char *db = strrchr(runs_db, '/') ? strrchr(runs_db, '/') + 1 : runs_db;
+    char line[256];
+    snprintf(line, sizeof line, "compare 1 2 3 --db %s", db);
+    expect(line, 0, "run 1 ms");
+    expect(line, 0, "-15.6");
+    expect(line, 0, "+13.1");
+    snprintf(line, sizeof line, "compare 1 2 3 --db %s --format json", db);
+    expect(line, 0, "\"first_to_it_pct\": -15.625");
+    snprintf(line, sizeof line, "compare 1 2 3 --db %s --format csv", db);
+    expect(line, 0, "step,0.432,0.512,-15.6,0.382,+13.1");
+    snprintf(line, sizeof line, "compare 1 2 3 --db %s --tolerance 5", db);
+    expect(line, 3, "runs 1 and 2: the step is -15.62 % off");
+    snprintf(line, sizeof line, "compare 1 2 9 --db %s", db);
+    expect(line, 1, "9");
 }
