@@ -7,6 +7,9 @@
 static const struct lw_validate_kind kinds[] = {
     {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
      .is = lw_validate_is_groundtruth, .add = lw_validate_groundtruth},
+    {"measured runs of torch.distributed (JSON with model, net, ranks and step_s, beside "
+     "local.json and net__NET.json)",
+     .is = lw_validate_is_torch_runs, .add = lw_validate_torch_runs},
     {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", "model dp_degree P_os",
      .add_rows = lw_validate_zero},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
@@ -27,7 +30,7 @@ static bool is_kind(const struct lw_validate_kind *k, const struct lw_input *in)
 
 static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
 {
-    char list[512] = "";
+    char list[900] = "";
     size_t used = 0;
 
     for (int k = 0; k < N_KINDS && used < sizeof list; k++)

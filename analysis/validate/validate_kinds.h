@@ -41,6 +41,11 @@ bool lw_validate_is_groundtruth(const struct lw_input *in);
 enum lw_status lw_validate_groundtruth(const struct lw_input *in, struct lw_validation *v,
                                        struct lw_err *err);
 
+/* validate_torch_runs.c: measured runs of torch.distributed: DDP, FSDP2, pipelines. */
+bool lw_validate_is_torch_runs(const struct lw_input *in);
+enum lw_status lw_validate_torch_runs(const struct lw_input *in, struct lw_validation *v,
+                                      struct lw_err *err);
+
 /* validate_zero.c: memory per device under ZeRO, as published. */
 enum lw_status lw_validate_zero(const struct lw_rows *r, struct lw_validation *v,
                                 struct lw_err *err);
