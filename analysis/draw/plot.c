@@ -184,16 +184,19 @@ static enum lw_status run_script(FILE *script, FILE *out, struct lw_err *err)
     return st;
 }
 
-/* gnuplot writes a text's "]]>" into SVG as it stands, and XML allows it only at the end of a CDATA
- * section, which its pictures do not have: no parser reads such a file. */
+/* gnuplot writes two things of a text into SVG as they stand. XML allows "]]>" only at the end of a
+ * CDATA section, which its pictures do not have. "&#" begins a reference to a character, and one to
+ * "&#0;" makes a file that no parser reads. */
 static enum lw_status copy_svg(FILE *from, FILE *to, struct lw_err *err)
 {
-    int c, n_brackets = 0;
+    int c, n_brackets = 0, before = '\0';
 
     rewind(from);
-    while ((c = fgetc(from)) != EOF) {
+    for (; (c = fgetc(from)) != EOF; before = c) {
         if (c == '>' && n_brackets >= 2)
             fputs("&gt;", to);
+        else if (c == '#' && before == '&')
+            fputs("amp;#", to);
         else
             fputc(c, to);
         n_brackets = c == ']' ? n_brackets + 1 : 0;
