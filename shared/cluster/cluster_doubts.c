@@ -15,6 +15,12 @@ struct usual {
 static const struct usual usuals[] = {
     {".n_sms", "", 1, 10000},
     {".gemm_fill", "", 0, 10000},
+    {".gemm_efficiency", "", 0.01, 1}, /* shares: a smaller one is a percentage divided twice */
+    {".gemm_sustained", "", 0.01, 1},
+    {".gemm_boost", "", 0.01, 1},
+    {".attention_forward", "", 0.01, 1},
+    {".attention_backward", "", 0.01, 1},
+    {".compute_rate_under_comm", "", 0.01, 1},
     {".gemm_tile", "", 16, 4096},
     {".fp8_speedup", "", 0.5, 16},
     {".memory_bytes", "B", 1e6, 1e14},
