@@ -16,28 +16,28 @@
 static const struct field {
     const char *keys[4]; /* as most spell it, and as others do */
     size_t at;
-    bool needed;
+    bool needed, none; /* none: the optional number may be 0, where the model has no such part */
 } fields[] = {
-    {{"num_hidden_layers", "n_layer", "n_layers"}, AT(layers), true},
-    {{"hidden_size", "n_embd", "n_embed", "d_model"}, AT(hidden), true},
-    {{"num_attention_heads", "n_head", "n_heads"}, AT(heads), true},
-    {{"num_key_value_heads"}, AT(kv_heads), false},
-    {{"intermediate_size", "n_inner"}, AT(ffn), false},
-    {{"vocab_size"}, AT(vocab), true},
-    {{"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"}, AT(seq), true},
-    {{"image_size"}, AT(image), false},
-    {{"patch_size"}, AT(patch), false},
-    {{"head_dim", "qk_nope_head_dim"}, AT(head_width), false},
-    {{"q_lora_rank"}, AT(q_lora), false},
-    {{"kv_lora_rank"}, AT(kv_lora), false},
-    {{"qk_rope_head_dim"}, AT(rope_width), false},
-    {{"v_head_dim"}, AT(v_width), false},
-    {{"num_local_experts", "n_routed_experts"}, AT(experts), false},
-    {{"num_experts"}, AT(experts), false},
-    {{"num_experts_per_tok", "experts_per_token"}, AT(topk), false},
-    {{"moe_intermediate_size"}, AT(expert_ffn), false},
-    {{"first_k_dense_replace"}, AT(dense_layers), false},
-    {{"decoder_sparse_step", "interleave_moe_layer_step"}, AT(expert_every), false},
+    {{"num_hidden_layers", "n_layer", "n_layers"}, AT(layers), true, false},
+    {{"hidden_size", "n_embd", "n_embed", "d_model"}, AT(hidden), true, false},
+    {{"num_attention_heads", "n_head", "n_heads"}, AT(heads), true, false},
+    {{"num_key_value_heads"}, AT(kv_heads), false, false},
+    {{"intermediate_size", "n_inner"}, AT(ffn), false, false},
+    {{"vocab_size"}, AT(vocab), true, false},
+    {{"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"}, AT(seq), true, false},
+    {{"image_size"}, AT(image), false, false},
+    {{"patch_size"}, AT(patch), false, false},
+    {{"head_dim", "qk_nope_head_dim"}, AT(head_width), false, false},
+    {{"q_lora_rank"}, AT(q_lora), false, true},
+    {{"kv_lora_rank"}, AT(kv_lora), false, true},
+    {{"qk_rope_head_dim"}, AT(rope_width), false, true},
+    {{"v_head_dim"}, AT(v_width), false, true},
+    {{"num_local_experts", "n_routed_experts"}, AT(experts), false, true},
+    {{"num_experts"}, AT(experts), false, true},
+    {{"num_experts_per_tok", "experts_per_token"}, AT(topk), false, true},
+    {{"moe_intermediate_size"}, AT(expert_ffn), false, true},
+    {{"first_k_dense_replace"}, AT(dense_layers), false, true},
+    {{"decoder_sparse_step", "interleave_moe_layer_step"}, AT(expert_every), false, false},
 };
 #undef AT
 
@@ -139,7 +139,7 @@ static enum lw_status take_field(const struct lw_input *in, const struct lw_valu
     if (image != ((t->traits & IMAGES) != 0) && (image || (f->needed && !is_needed(f, t))))
         return LW_OK;
     for (size_t k = 0; k < sizeof f->keys / sizeof *f->keys && f->keys[k] && !found; k++)
-        LW_TRY(take(in, v, f->keys[k], f->needed, &found, err));
+        LW_TRY(take(in, v, f->keys[k], !f->none, &found, err));
     if (is_needed(f, t) && !found)
         return lw_fail(err, LW_EFORMAT, "%s: no '%s': is this a model's config.json?", in->name,
                        f->keys[0]);
