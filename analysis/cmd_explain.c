@@ -106,7 +106,7 @@ int cmd_explain(int argc, char **argv)
 {
     struct session s = {.db = "lapwing.db", .step = -1, .rank = -1};
     const struct lw_opt options[] = {
-        {"cluster", 'c', LW_OPT_STRING, &s.cluster_file, "NAME",
+        {"cluster", 'c', LW_OPT_STRING, &s.cluster_file, "NAME|FILE",
          "known cluster or cluster file to simulate the what-ifs on (the run's own)"},
         {"step", 0, LW_OPT_INT, &s.step, "N", "the step to explain (the one nearest the median)", 0,
          INT32_MAX},

@@ -68,6 +68,13 @@ static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
     return LW_OK;
 }
 
+static enum lw_status is_op(const char *text, struct lw_err *err)
+{
+    enum lw_op_kind op;
+
+    return lw_op_parse(text, &op, err);
+}
+
 int cmd_plot(int argc, char **argv)
 {
     struct session s = {.db = "lapwing.db", .cluster_name = "host", .op = "all_reduce", .step = -1,
@@ -82,16 +89,17 @@ int cmd_plot(int argc, char **argv)
          "timeline: ranks, or groups of equal ones; one of each stage first (8)", 1, 1000},
         {"page", 0, LW_OPT_INT, &s.page, "N", "the N-th page, of runs that need several (1)", 1,
          INT32_MAX},
-        {"cluster", 'c', LW_OPT_STRING, &s.cluster_name, "NAME",
+        {"cluster", 'c', LW_OPT_STRING, &s.cluster_name, "NAME|FILE",
          "roofline, gemm: known cluster or cluster file (host)"},
-        {"op", 0, LW_OPT_STRING, &s.op, "OP", "roofline: the collective (all_reduce)"},
+        {"op", 0, LW_OPT_STRING, &s.op, "OP", "roofline: the collective (all_reduce)",
+         .check = is_op},
         {"ranks", 0, LW_OPT_INT, &s.ranks, "N",
          "roofline: ranks of one group (groups that were measured, and whole nodes)", 2, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &s.nodes, "N",
          "roofline: nodes of these ranks (the fewest that hold them)", 1, INT32_MAX},
         {"validation", 0, LW_OPT_STRING, &s.plot.validation, "FILE",
          "predicted: output of 'lapwing validate --format json'"},
-        {"family", 0, LW_OPT_STRING, &s.plot.family, "NAME",
+        {"family", 0, LW_OPT_STRING, &s.plot.family, "TEXT",
          "--validation: of it this family (the first)"},
         {"width", 0, LW_OPT_INT, &s.width, "N",
          "pixels (600 or more show all texts), with -o - characters", 20, 20000},

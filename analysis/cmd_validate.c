@@ -4,6 +4,7 @@
 #include "analysis/netbench/netbench_fit.h"
 #include "analysis/validate/validate_here.h"
 #include "analysis/validate/validate_kinds.h"
+#include "exec/backend/backend.h"
 #include "exec/launch/spawn.h"
 #include "shared/base/progress.h"
 #include "shared/base/shown_text.h"
@@ -176,7 +177,8 @@ int cmd_validate(int argc, char **argv)
          "predict and execute a grid of strategies on this machine"},
         {"cluster", 'c', LW_OPT_STRING, &here->cluster_file, "FILE",
          "with --here: a calibration of this machine (calibrate first)"},
-        {"backend", 0, LW_OPT_STRING, &r.backend, "NAME", "with --here: backend (threads)"},
+        {"backend", 0, LW_OPT_STRING, &r.backend, "NAME", "with --here: backend (threads)",
+         .check = exec_backend_known},
         {"transport", 0, LW_OPT_STRING, &r.transport, "loop",
          "with --here, nccl: all ranks as streams of one GPU"},
         {"spawn", 0, LW_OPT_FLAG, &r.spawn, NULL, "with --here: start one process per rank"},
@@ -213,8 +215,6 @@ int cmd_validate(int argc, char **argv)
         return lw_cli_usage("validate", "needs files of measurements, or --here");
     if (!r.on && (here->cluster_file || here->only || here->db))
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
-    if (r.transport && strcmp(r.transport, "loop") != 0)
-        return lw_cli_usage("validate", "--transport %s: validate knows 'loop'", r.transport);
     if (r.curves && r.on)
         return lw_cli_usage("validate", "--fit-curves needs files, not --here");
     here->workload_files = argv + 1;

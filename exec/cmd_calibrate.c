@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/backend/backend.h"
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibrate_print.h"
 #include "exec/launch/spawn.h"
@@ -125,7 +126,8 @@ int cmd_calibrate(int argc, char **argv)
 {
     struct request r = {.options = lw_calibrate_options_default(), .backend = "threads"};
     const struct lw_opt options[] = {
-        {"backend", 0, LW_OPT_STRING, &r.backend, "NAME", "what to measure with (threads)"},
+        {"backend", 0, LW_OPT_STRING, &r.backend, "NAME", "what to measure with (threads)",
+         .check = exec_backend_known},
         {"transport", 0, LW_OPT_STRING, &r.transport, "loop",
          "nccl: all ranks as streams of one GPU"},
         {"ranks", 0, LW_OPT_INT, &r.n_ranks, "N",
@@ -137,7 +139,7 @@ int cmd_calibrate(int argc, char **argv)
         {"steps", 0, LW_OPT_INT, &r.n_steps, "N", "measured steps of each plan in a round (8)", 1,
          1000},
         {"max-bytes", 0, LW_OPT_SIZE, &r.options.max_bytes, "BYTES",
-         "largest message, 16MiB to 1GiB (256MiB)"},
+         "largest message, 16MiB to 1GiB (256MiB)", CALIBRATE_LEAST_BYTES, CALIBRATE_MOST_BYTES},
         {"max-side", 0, LW_OPT_INT, &r.max_side, "N",
          "rows of the largest matrix product (1024; use more for a GPU)", 32, 8192},
         {"link-rate", 0, LW_OPT_SIZE, &r.link_rate, "BYTES",
@@ -159,8 +161,6 @@ int cmd_calibrate(int argc, char **argv)
         return rc;
     if (!r.file)
         return lw_cli_usage("calibrate", "needs -o FILE");
-    if (r.transport && strcmp(r.transport, "loop") != 0)
-        return lw_cli_usage("calibrate", "--transport %s: calibrate knows 'loop'", r.transport);
     enum lw_status status = run(&r, &exit_status, &err);
     return exit_status >= 0 ? exit_status : lw_cli_end("calibrate", status, &err);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/study/execution.h"
+#include "exec/backend/backend.h"
 #include "exec/launch/rendezvous.h"
 #include "exec/run/exec_print.h"
 #include "shared/base/hash.h"
@@ -63,11 +64,23 @@ struct words {
 static enum lw_status take_words(const struct words *w, struct lw_execution *s, struct lw_err *err)
 {
     LW_TRY(exec_compute_parse(w->compute, &s->options.compute, err));
-    if (!(s->timeout_s > 0))
-        return lw_fail(err, LW_EUSAGE, "--timeout %g: must be more than 0 seconds", s->timeout_s);
     if (w->fault)
         LW_TRY(lw_exec_fault_parse(w->fault, &s->options.fault, err));
     return exec_optimizer_choose(w->optimizer, w->momentum, &s->options.optimizer, err);
+}
+
+static enum lw_status is_fault(const char *text, struct lw_err *err)
+{
+    struct lw_exec_fault f;
+
+    return lw_exec_fault_parse(text, &f, err);
+}
+
+static enum lw_status is_address(const char *text, struct lw_err *err)
+{
+    struct exec_identity id;
+
+    return exec_identity_address(&id, text, err);
 }
 
 static int run_command(int argc, char **argv)
@@ -80,7 +93,8 @@ static int run_command(int argc, char **argv)
     bool list = false;
     const struct lw_opt_call env = {set_nccl_env, &s};
     const struct lw_opt own[] = {
-        {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)"},
+        {"backend", 0, LW_OPT_STRING, &s.backend, "NAME", "threads (threads)",
+         .check = exec_backend_known},
         {"list-backends", 0, LW_OPT_FLAG, &list, NULL, "list the backends, whether each can run, "
                                                        "and what is missing"},
         {"transport", 0, LW_OPT_STRING, &s.transport, "nccl|loop",
@@ -93,10 +107,11 @@ static int run_command(int argc, char **argv)
          "nccl: submit each measured step as one CUDA graph"},
         {"spawn", 0, LW_OPT_FLAG, &s.spawn, NULL, "start one process per rank on this machine"},
         {"rendezvous", 0, LW_OPT_STRING, &s.rendezvous, "HOST:PORT",
-         "where rank 0 listens, [IPv6]:PORT too (127.0.0.1, or the launcher's)"},
+         "where rank 0 listens, [IPv6]:PORT too (127.0.0.1, or the launcher's)",
+         .check = is_address},
         {"fault", 0, LW_OPT_STRING, &words.fault, "RANK:STEP:OP:KIND",
          "inject a fault, to test stopping and verification: fail|hang|memory|flip|exit|kill|stop "
-         "(none)"},
+         "(none)", .check = is_fault},
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
         {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "warm-up steps; below 2 the measured steps begin "
                                                   "cold (3)",
@@ -104,7 +119,7 @@ static int run_command(int argc, char **argv)
         {"compute", 0, LW_OPT_STRING, &words.compute, "gemm|spin|sleep",
          "work of a compute op (gemm)"},
         {"timeout", 0, LW_OPT_DOUBLE, &s.timeout_s, "SECONDS",
-         "stop when no op has ended for this long (30)", 0, 1000000},
+         "stop when no op has ended for this long (30)", 0, 1000000, .check = lw_cli_above_0},
         {"no-check", 0, LW_OPT_FLAG, &s.no_check, NULL, "run a plan file without proving it"},
         {"no-verify", 0, LW_OPT_FLAG, &s.no_verify, NULL, "do not compare with a one-rank run"},
         {"no-pin", 0, LW_OPT_FLAG, &s.no_pin, NULL, "leave threads on any core"},
@@ -132,11 +147,12 @@ static int run_command(int argc, char **argv)
         return rc;
     if (list)
         return lw_cli_end("exec", lw_exec_print_backends(s.format, stdout, &err), &err);
-    if (take_words(&words, &s, &err) != LW_OK)
-        return lw_cli_usage("exec", "%s", err.msg);
+    enum lw_status status = take_words(&words, &s, &err);
+    if (status != LW_OK)
+        return lw_cli_end("exec", status, &err);
     s.source.model_optimizer = words.optimizer;
     s.options.signal = lw_catch_signals(); /* a run that a launcher or user ends is stored */
-    enum lw_status status = lw_execution_run(&s, n > 0 ? argv[1] : NULL, stdout, stderr, &err);
+    status = lw_execution_run(&s, n > 0 ? argv[1] : NULL, stdout, stderr, &err);
     lw_execution_free(&s);
     return status == LW_OK && s.spawned.exit_status ? s.spawned.exit_status
                                                     : lw_cli_end("exec", status, &err);

@@ -10,6 +10,7 @@
 #include "sim/cost_query/cost_print.h"
 #include "sim/cost_query/cost_question.h"
 #include "sim/cost_query/gemm_cost.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
 
 static const struct lw_usage usage = {
     .command = "cost",
@@ -35,6 +36,34 @@ static int refuse_operand(const char *word)
         lw_nearest_try(&near, lw_op_name((enum lw_op_kind)i));
     return lw_cli_usage("cost", "unexpected '%s'%s", word,
                         lw_nearest_hint(&near, "--op ", hint, sizeof hint));
+}
+
+static enum lw_status is_op(const char *text, struct lw_err *err)
+{
+    enum lw_op_kind op;
+
+    return sim_cost_op(text, &op, err);
+}
+
+static enum lw_status is_algorithm(const char *text, struct lw_err *err)
+{
+    enum lw_reducer_kind kind;
+
+    return lw_reducer_parse(text, &kind, err);
+}
+
+static enum lw_status is_range(const char *text, struct lw_err *err)
+{
+    int64_t from, to;
+
+    return sim_cost_range(text, &from, &to, err);
+}
+
+static enum lw_status is_dtype(const char *text, struct lw_err *err)
+{
+    enum lw_dtype dtype;
+
+    return lw_dtype_parse(text, &dtype, err);
 }
 
 /* What the command line asks for. */
@@ -87,27 +116,30 @@ int cmd_cost(int argc, char **argv)
 {
     struct request r = {.cluster = "host", .algorithm = "auto"};
     const struct lw_opt table[] = {
-        {"cluster", 'c', LW_OPT_STRING, &r.cluster, "NAME",
+        {"cluster", 'c', LW_OPT_STRING, &r.cluster, "NAME|FILE",
          "known cluster or cluster file (host)"},
         {"op", 0, LW_OPT_STRING, &r.op, "OP",
          "all_reduce, reduce, reduce_scatter, all_gather, broadcast, all_to_all, send, recv, "
-         "barrier (all_reduce)"},
+         "barrier (all_reduce)", .check = is_op},
         {"algorithm", 0, LW_OPT_STRING, &r.algorithm, "NAME",
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
-         "nccl:tree/ll128, ... (auto)"},
+         "nccl:tree/ll128, ... (auto)", .check = is_algorithm},
         {"ranks", 0, LW_OPT_INT, &r.ranks, "N", "members (all devices)", 1, SIM_COST_MAX_RANKS},
         {"nodes", 0, LW_OPT_INT, &r.nodes, "N", "nodes of the members (the fewest that hold "
                                                 "them)", 1,
          SIM_COST_MAX_RANKS},
-        {"bytes", 0, LW_OPT_STRING, &r.bytes, "A..B", "sizes, or one (1KiB..1GiB)"},
+        {"bytes", 0, LW_OPT_STRING, &r.bytes, "A..B", "sizes, or one (1KiB..1GiB)",
+         .check = is_range},
         {"gemm", 0, LW_OPT_STRING, &r.gemm, "M,N,K",
          "a product of M x K and K x N; BATCH,M,N,K: a batch of them; GROUPSxM,N,K: one for each "
-         "expert"},
-        {"dtype", 0, LW_OPT_STRING, &r.dtype, "TYPE", "element type (f32; with --gemm bf16)"},
+         "expert", .check = sim_gemm_check},
+        {"dtype", 0, LW_OPT_STRING, &r.dtype, "TYPE", "element type (f32; with --gemm bf16)",
+         .check = is_dtype},
         {"measured", 0, LW_OPT_STRING, &r.measured, "FILE",
          "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us"},
         {"where", 0, LW_OPT_STRING, &r.where, "COLUMN=TEXT[;...]",
-         "with --measured CSV: only rows whose cells contain these texts (gpu=H200)"},
+         "with --measured CSV: only rows whose cells contain these texts (gpu=H200)",
+         .check = traces_bench_where_check},
         LW_OPTION_FORMAT(&r.format),
         {0},
     };
@@ -120,9 +152,11 @@ int cmd_cost(int argc, char **argv)
     if (n > 0)
         return refuse_operand(argv[1]);
     const char *refused = contradiction(&r);
-    if (refused || take_words(&r, &err) != LW_OK)
-        return lw_cli_usage("cost", "%s", refused ? refused : err.msg);
-    enum lw_status status = lw_cluster_find(r.cluster, &c, &err);
+    if (refused)
+        return lw_cli_usage("cost", "%s", refused);
+    enum lw_status status = take_words(&r, &err);
+    if (status == LW_OK)
+        status = lw_cluster_find(r.cluster, &c, &err);
     if (status == LW_OK) {
         lw_cluster_warn(&c);
         status = print(&c, &r, &err);

@@ -2,6 +2,7 @@
 #include "analysis/study/prediction.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "traces/goal/goal.h"
 #include "traces/models/model_workload.h"
 
 static const struct lw_usage usage = {
@@ -54,8 +55,9 @@ int cmd_sim(int argc, char **argv)
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps to measure (1)", 1, 1000000},
-        {"detail", 0, LW_OPT_CALL, &words, "LEVEL", "collective|chunk (collective)"},
-        {"ring", 0, LW_OPT_CALL, &words, "HOW", "chunk detail: auto|events|recurrence (auto)"},
+        {"detail", 0, LW_OPT_CALL, &words, "collective|chunk", "what is simulated (collective)"},
+        {"ring", 0, LW_OPT_CALL, &words, "auto|events|recurrence",
+         "chunk detail: how rings are simulated (auto)"},
         {"buffered", 0, LW_OPT_FLAG, &s.options.buffered, NULL,
          "sends do not wait for their receives (rendezvous)"},
         {"seed", 0, LW_OPT_INT, &s.seed, "N",
@@ -80,7 +82,7 @@ int cmd_sim(int argc, char **argv)
         {"loggops", 0, LW_OPT_STRING, &s.replay.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
          "with --replay, of GOAL schedules: parameters in ns and bytes (the file's, else "
          "L=2500,o=1500,g=1000,G=6,"
-         "O=0,S=65535)"},
+         "O=0,S=65535)", .check = traces_goal_network_check},
         {"force", 0, LW_OPT_FLAG, &s.replay.force, NULL,
          "with --replay: answer what-ifs on a replay that is more than 1 % off too"},
         {"as-traced", 0, LW_OPT_FLAG, &s.replay.as_traced, NULL,

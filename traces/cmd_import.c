@@ -10,10 +10,12 @@
 #include "shared/files/files.h"
 #include "shared/io/output.h"
 #include "shared/io/used_files.h"
+#include "traces/goal/goal.h"
 #include "traces/import/convert.h"
 #include "traces/import/import_print.h"
 #include "traces/import/read_traces.h"
 #include "traces/import/trace_names.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
 
 static const struct lw_usage usage = {
     .command = "import",
@@ -44,9 +46,15 @@ static enum lw_status parse_step(const char *text, int64_t *step, struct lw_err 
     *step = -1;
     if (!text || strcmp(text, "median") == 0)
         return LW_OK;
-    LW_TRY(lw_err_context(err, lw_parse_int(text, 0, INT32_MAX, step, err),
-                          "--step (a number, or 'median')"));
-    return LW_OK;
+    return lw_err_context(err, lw_parse_int(text, 0, INT32_MAX, step, err),
+                          "--step (a number, or 'median')");
+}
+
+static enum lw_status is_step(const char *text, struct lw_err *err)
+{
+    int64_t step;
+
+    return parse_step(text, &step, err);
 }
 
 static enum lw_status write_files(const struct options *o, const struct traces_file *files, int n,
@@ -137,12 +145,13 @@ int cmd_import(int argc, char **argv)
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
          "write the measured collectives as a cluster's tables; - = stdout"},
         {"where", 0, LW_OPT_STRING, &o.where, "COLUMN=TEXT[;...]",
-         "of a CSV of collectives take only rows whose cells contain these texts (gpu=H200)"},
+         "of a CSV of collectives take only rows whose cells contain these texts (gpu=H200)",
+         .check = traces_bench_where_check},
         {"onto", 0, LW_OPT_STRING, &o.onto, "CLUSTER",
          "with --cluster-out: add the tables to this cluster, whose links are used beyond the "
          "tables' sizes"},
         {"step", 0, LW_OPT_STRING, &o.step, "N|median",
-         "take ProfilerStep#N, or the median over all steps (median)"},
+         "take ProfilerStep#N, or the median over all steps (median)", .check = is_step},
         {"sidecar", 0, LW_OPT_STRING, &o.sidecar, "FILE",
          "what the recorder wrote (STEM.sidecar.json beside STEM.json.gz)"},
         {"model-params", 0, LW_OPT_STRING, &o.params, "FILE",
@@ -160,7 +169,8 @@ int cmd_import(int argc, char **argv)
         {"db", 0, LW_OPT_STRING, &o.db, "FILE", "the database of --store (lapwing.db)"},
         {"name", 0, LW_OPT_STRING, &o.name, "TEXT", "name of the run that --store makes"},
         {"op", 0, LW_OPT_STRING, &o.op, "OP",
-         "nccl-tests: the operation, where the output does not say (all_reduce, ...)"},
+         "nccl-tests: the operation, where the output does not say (all_reduce, ...)",
+         .check = traces_bench_op_check},
         {"ranks", 0, LW_OPT_INT, &o.ranks, "N", "nccl-tests: ranks that ran, where it does not say",
          1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &o.nodes, "N", "nccl-tests: nodes that they ran on", 1, INT32_MAX},
@@ -168,7 +178,7 @@ int cmd_import(int argc, char **argv)
          "nccl-tests: take the in-place times (out-of-place ones)"},
         {"loggops", 0, LW_OPT_STRING, &o.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
          "GOAL schedules: parameters in ns and bytes (the file's, else L=2500,o=1500,g=1000,G=6,"
-         "O=0,S=65535)"},
+         "O=0,S=65535)", .check = traces_goal_network_check},
         {"format", 0, LW_OPT_FORMAT, &o.format, "text|json|csv",
          "how to print the summary; csv: a row per module, or per measured size (text)"},
         {0},

@@ -7,6 +7,7 @@
 #include "shared/cli/command.h"
 #include "shared/io/output.h"
 #include "traces/inspect/inspect_print.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
 
 static const struct lw_usage usage = {
     .command = "inspect",
@@ -63,12 +64,14 @@ int cmd_inspect(int argc, char **argv)
         {"salvage", 0, LW_OPT_FLAG, &reading.salvage, NULL,
          "show a truncated or damaged trace up to the damage, and report its place"},
         {"op", 0, LW_OPT_STRING, &hint.op, "OP",
-         "nccl-tests: the operation, where the output does not say"},
+         "nccl-tests: the operation, where the output does not say",
+         .check = traces_bench_op_check},
         {"ranks", 0, LW_OPT_INT, &hint.n_ranks, "N", "nccl-tests: ranks that ran", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &hint.n_nodes, "N", "nccl-tests: nodes that they ran on", 1,
          INT32_MAX},
         {"where", 0, LW_OPT_STRING, &hint.where, "COLUMN=TEXT[;...]",
-         "of a CSV of collectives: only rows whose cells contain these texts"},
+         "of a CSV of collectives: only rows whose cells contain these texts",
+         .check = traces_bench_where_check},
         {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
          "classes of kernels (comm, compute, memory), which precede the built-in table"},
         {"all", 0, LW_OPT_FLAG, &report.all, NULL, "print every step and collective (the longest)"},

@@ -82,6 +82,7 @@ static enum lw_status make(struct session *m, struct lw_err *err)
 int cmd_model(int argc, char **argv)
 {
     struct session s = {.strategy = lw_strategy_default()};
+    struct lw_opt_call words;
     bool list = false;
     struct lw_opt options[LW_MODEL_SOURCE_OPTIONS + N_OWN] = {
         {"list", 0, LW_OPT_FLAG, &list, NULL, "show every model with its size and source"},
@@ -98,7 +99,7 @@ int cmd_model(int argc, char **argv)
         {"cp", 0, LW_OPT_INT, &s.strategy.cp, "N", "ranks that share each sequence (1)", 1, 4096},
         {"sequence-parallel", 0, LW_OPT_FLAG, &s.strategy.sequence_parallel, NULL,
          "split norms and residuals over the tensor group too"},
-        {"framework", 0, LW_OPT_STRING, &s.framework_name, "NAME",
+        {"framework", 0, LW_OPT_STRING, &s.framework_name, "NAME|FILE",
          "times for this training program: a known framework or a file (ideal)"},
         LW_OPTION_FORMAT(&s.format),
         {0},
@@ -115,7 +116,7 @@ int cmd_model(int argc, char **argv)
     struct lw_err err = {0};
     int n, rc;
 
-    lw_model_options(&s.model, options + N_OWN - 1);
+    lw_model_options(&s.model, &words, options + N_OWN - 1);
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n)) >= 0)
         return rc;
     if (list != (n == 0))

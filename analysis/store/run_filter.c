@@ -21,11 +21,18 @@ static enum lw_status parse_since(const char *text, int64_t *since_s, struct lw_
     if (end && (*end == ' ' || *end == 'T'))
         end = strptime(end + 1, "%H:%M", &at);
     if (!end || *end)
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--since '%s': expected a date (2026-11-22, 2026-11-22 14:30, in UTC) or an "
                        "age (30m, 12h, 7d)", text);
     *since_s = (int64_t)timegm(&at);
     return LW_OK;
+}
+
+enum lw_status lw_run_since_check(const char *since, struct lw_err *err)
+{
+    int64_t s;
+
+    return parse_since(since, &s, err);
 }
 
 static bool is_wanted(const struct lw_run_filter *w, const struct lw_run *r)

@@ -12,6 +12,7 @@ struct lw_run_filter {
 
 /* LW_EUSAGE: an unknown kind, or an invalid date. */
 enum lw_status lw_run_filter_check(struct lw_run_filter *w, struct lw_err *err);
+enum lw_status lw_run_since_check(const char *since, struct lw_err *err); /* of --since */
 /* The runs that are named, else all; of them those that the filter lets through. */
 enum lw_status lw_run_filter_select(struct lw_store *s, char **names, int n_names,
                                     const struct lw_run_filter *w, struct lw_arena *a,

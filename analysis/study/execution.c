@@ -109,7 +109,7 @@ static enum lw_status find_ranks(struct lw_execution *s, struct lw_err *err)
         LW_TRY(exec_identity_address(&s->id, s->rendezvous, err));
     s->several = found && s->id.n_ranks > 1;
     if (s->spawn && found && !exec_is_spawned())
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--spawn starts the ranks, and %s says that this is rank %d of "
                        "%d: use one of them",
                        s->id.source, s->id.rank, s->id.n_ranks);

@@ -374,7 +374,7 @@ static enum lw_status load_graph(struct sim_replay *r, const struct traces_file 
     struct traces_plan_wanted want = {.loggops = r->loggops};
 
     if (r->other_buckets)
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "%s: a file of format %s holds no gradients: bucket options "
                        "cannot be combined with it",
                        f[0].file, f[0].importer->name);

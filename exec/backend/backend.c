@@ -107,21 +107,35 @@ void exec_backend_list(struct exec_listing list[EXEC_N_BACKENDS])
         list_one(i, &list[i]);
 }
 
-enum lw_status exec_backend_find(const char *name, const struct exec_backend **b,
-                                 struct lw_err *err)
+/* -1: none. */
+static int place_of(const char *name)
+{
+    for (int i = 0; i < EXEC_N_BACKENDS; i++)
+        if (strcmp(name, known[i].name) == 0)
+            return i;
+    return -1;
+}
+
+enum lw_status exec_backend_known(const char *name, struct lw_err *err)
 {
     const char *names[EXEC_N_BACKENDS + 1] = {0};
 
-    for (int i = 0; i < EXEC_N_BACKENDS; i++) {
-        struct exec_listing l;
-        names[i] = known[i].name;
-        if (strcmp(name, known[i].name) != 0)
-            continue;
-        list_one(i, &l);
-        if (!l.backend)
-            return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot run: %s", name, l.reason);
-        *b = l.backend;
+    if (place_of(name) >= 0)
         return LW_OK;
-    }
+    for (int i = 0; i < EXEC_N_BACKENDS; i++)
+        names[i] = known[i].name;
     return lw_fail_word(err, "backend", name, names);
+}
+
+enum lw_status exec_backend_find(const char *name, const struct exec_backend **b,
+                                 struct lw_err *err)
+{
+    struct exec_listing l;
+
+    LW_TRY(exec_backend_known(name, err));
+    list_one(place_of(name), &l);
+    if (!l.backend)
+        return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot run: %s", name, l.reason);
+    *b = l.backend;
+    return LW_OK;
 }

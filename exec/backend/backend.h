@@ -365,6 +365,8 @@ void exec_backend_list(struct exec_listing list[EXEC_N_BACKENDS]);
  * cannot run here. */
 enum lw_status exec_backend_find(const char *name, const struct exec_backend **b,
                                  struct lw_err *err);
+/* LW_EINVAL: unknown name, with the known ones; whether it can run is not tried. */
+enum lw_status exec_backend_known(const char *name, struct lw_err *err);
 
 /* Refuses a table of another version, of another size, or whose functions and capability bits
  * contradict each other. */

@@ -9,6 +9,9 @@
 #include "shared/base/progress.h"
 #include "shared/cluster/cluster.h"
 
+#define CALIBRATE_LEAST_BYTES (INT64_C(16) << 20) /* of max_bytes */
+#define CALIBRATE_MOST_BYTES (INT64_C(1) << 30)
+
 /* Measure this machine as exec uses it: with exec itself, on small plans, in the placement in which
  * plans run. The result is a cluster named "host", every figure with its spread in its source. See
  * docs/design/calibrate.md. */

@@ -436,7 +436,7 @@ enum lw_status exec_ranks_find(struct exec_ranks *r, const struct exec_backend *
     if (*n_ranks == 0)
         *n_ranks = r->several ? r->id.n_ranks : otherwise;
     if (r->several && *n_ranks != r->id.n_ranks)
-        return lw_fail(err, LW_EUSAGE, "--ranks is %lld, but %s started %d processes: leave out "
+        return lw_fail(err, LW_EINVAL, "--ranks is %lld, but %s started %d processes: leave out "
                                        "--ranks, or make them equal", (long long)*n_ranks,
                        r->id.source, r->id.n_ranks);
     if (!spawn || r->several || *n_ranks == 1)

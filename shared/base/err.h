@@ -16,7 +16,8 @@ enum lw_status {
     LW_ETIMEOUT = -7, /* a deadline passed: the run was stopped and is stored as such */
     LW_EFAILED = -8,  /* a run started and did not finish: the message names the rank and op */
     LW_ENO = -9,      /* it ran, and the answer is no (beyond tolerance, verification missed) */
-    LW_EUSAGE = -10,  /* options of a command line contradict each other: wrong usage */
+    LW_EUSAGE = -10,  /* wrong usage, as the command line alone shows: an option or operand that is
+                       * missing, or beside another one that excludes it */
 };
 
 /* One error: filled by the first function that knows which it is, forwarded by the rest.

@@ -1,9 +1,9 @@
-/* The nearest of several words by edit distance: insertions, deletions, replacements, and swaps
- * of neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when
- * at most a third of the longer word's letters are edited, or when the word is its beginning. Of
- * equally near ones the first counts. Upper and lower case are the same. A word that other tools
- * use for something counts as equal to its name in Lapwing, as does one that differs in no letter
- * or digit. */
+/* The nearest of several words by edit distance: insertions, deletions, replacements, and swaps of
+ * neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when at
+ * most a third of the longer word's letters are edited, or when the word is its beginning. Of
+ * equally near ones the first counts, of those that the word begins the shortest. Upper and lower
+ * case are the same. A word that other tools use for something counts as equal to its name in
+ * Lapwing, as does one that differs in no letter or digit. */
 #include "shared/base/nearest.h"
 
 #include <ctype.h>
@@ -97,11 +97,13 @@ void lw_nearest_try(struct lw_nearest *n, const char *candidate)
     if (a == 0 || a > LONGEST || b > LONGEST)
         return;
     int far = edits(n->word, (int)a, candidate, (int)b), longer = (int)(a > b ? a : b);
-    if (a >= 3 && strncasecmp(n->word, candidate, a) == 0)
+    bool begins = a >= 3 && strncasecmp(n->word, candidate, a) == 0;
+    if (begins)
         far = 1;
     if (is_called_here(n->word, candidate) || same_letters(n->word, candidate))
         far = 0;
-    if (3 * far <= longer && far < n->distance) {
+    bool shorter = begins && far == n->distance && b < strlen(n->best);
+    if (3 * far <= longer && (far < n->distance || shorter)) {
         n->distance = far;
         n->best = candidate;
     }

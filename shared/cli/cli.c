@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "shared/text/wrap.h"
 #include "shared/base/shown_text.h"
 #include "shared/io/used_files.h"
+#include "shared/numbers/units.h"
 
 enum { MAX_OPTIONS = 128, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
 
@@ -77,6 +79,11 @@ struct spec { /* what getopt_long needs, made from our table */
     int n;
 };
 
+static bool is_words(const char *arg)
+{
+    return arg && !arg[strspn(arg, "abcdefghijklmnopqrstuvwxyz0123456789-|")];
+}
+
 static void make_spec(const struct lw_opt *table, struct spec *s)
 {
     char *p = s->shorts;
@@ -86,6 +93,8 @@ static void make_spec(const struct lw_opt *table, struct spec *s)
     for (; table[s->n].name; s->n++) {
         const struct lw_opt *o = &table[s->n];
         assert(s->n < MAX_OPTIONS);
+        assert(o->kind != LW_OPT_STRING || o->check || is_words(o->arg) ||
+               lw_cli_takes_any(o->arg));
         int has_arg = o->kind == LW_OPT_FLAG ? no_argument : required_argument;
         s->longs[s->n] = (struct option){o->name, has_arg, NULL, FIRST_LONG + s->n};
         if (o->letter) {
@@ -123,7 +132,7 @@ static enum lw_status parse_double(const struct lw_opt *o, const char *text, str
     char *end;
     double x = strtod(text, &end);
 
-    if (end == text || *end || !(x >= (double)o->min))
+    if (end == text || *end || !isfinite(x) || !(x >= (double)o->min))
         return lw_fail(err, LW_EINVAL, "'%s' is not a number of %lld or more", text,
                        (long long)o->min);
     if (o->max && !(x <= (double)o->max))
@@ -147,8 +156,7 @@ static enum lw_status check_word(const struct lw_opt *o, const char *text, struc
     char all[160];
     int n = 0;
 
-    if (!o->arg || !strchr(o->arg, '|') ||
-        o->arg[strspn(o->arg, "abcdefghijklmnopqrstuvwxyz0123456789-|")])
+    if (!is_words(o->arg))
         return LW_OK;
     snprintf(all, sizeof all, "%s", o->arg);
     for (char *p = all, *rest; (p = strtok_r(p, "|", &rest)) && n < MOST_WORDS - 1; p = NULL) {
@@ -159,12 +167,51 @@ static enum lw_status check_word(const struct lw_opt *o, const char *text, struc
     return lw_fail_word(err, NULL, text, words);
 }
 
+bool lw_cli_takes_any(const char *arg)
+{
+    static const char *const any[] = {"FILE", "DIR", "OUT", "MODEL|FILE", "NAME|FILE", "KIND",
+                                      "CLUSTER", "NAMES", "TEXT"};
+
+    for (size_t i = 0; arg && i < sizeof any / sizeof *any; i++)
+        if (strcmp(arg, any[i]) == 0)
+            return true;
+    return false;
+}
+
+enum lw_status lw_cli_above_0(const char *value, struct lw_err *err)
+{
+    char *end;
+    double x = strtod(value, &end);
+
+    return end != value && !*end && !(x > 0)
+               ? lw_fail(err, LW_EINVAL, "'%s' is not a number above 0", value)
+               : LW_OK; /* another text is refused as one */
+}
+
+static enum lw_status parse_size(const struct lw_opt *o, const char *text, struct lw_err *err)
+{
+    int64_t bytes = 0;
+    char least[32], most[32];
+
+    LW_TRY(lw_parse_size(text, &bytes, err));
+    if (bytes < o->min || (o->max && bytes > o->max))
+        return lw_fail(err, LW_EINVAL, "'%s' is not a size from %s%s%s", text,
+                       lw_format_bytes(least, o->min), o->max ? " to " : " upwards",
+                       o->max ? lw_format_bytes(most, o->max) : "");
+    *(int64_t *)o->value = bytes;
+    return LW_OK;
+}
+
 enum lw_status lw_cli_set(const struct lw_opt *o, const char *text, struct lw_err *err)
 {
     struct lw_opt_call *call;
 
     if (!is_switch(o) || o->kind == LW_OPT_STRING) /* another names its own values */
         LW_TRY(check_word(o, text, err));
+    if (o->kind != LW_OPT_FLAG && !*text)
+        return lw_fail(err, LW_EINVAL, "the value is empty; expected %s", o->arg);
+    if (o->check)
+        LW_TRY(o->check(text, err));
     switch (o->kind) {
     case LW_OPT_FLAG:
         *(bool *)o->value = true;
@@ -175,7 +222,7 @@ enum lw_status lw_cli_set(const struct lw_opt *o, const char *text, struct lw_er
     case LW_OPT_INT:
         return lw_parse_int(text, o->min, o->max ? o->max : INT64_MAX, o->value, err);
     case LW_OPT_SIZE:
-        return lw_parse_size(text, o->value, err);
+        return parse_size(o, text, err);
     case LW_OPT_TIME:
         return lw_parse_time(text, o->value, err);
     case LW_OPT_DOUBLE:
@@ -277,6 +324,17 @@ static const char *unknown_word(int argc, char **argv)
     return optopt == 0 || here || optind >= argc ? what : argv[optind];
 }
 
+/* "--name: " before a message that does not begin with it. */
+static enum lw_status name_option(const struct lw_opt *o, enum lw_status st, struct lw_err *err)
+{
+    size_t n = strlen(o->name);
+
+    if (st != LW_OK && err && strncmp(err->msg, "--", 2) == 0 &&
+        strncmp(err->msg + 2, o->name, n) == 0 && strchr(": ", err->msg[2 + n]))
+        return st;
+    return lw_err_context(err, st, "--%s", o->name);
+}
+
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err)
 {
@@ -304,7 +362,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
         if (c >= FIRST_LONG && !is_whole_name(word, o->name))
             return unknown_option(table, word, err);
         const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
-        LW_TRY(lw_err_context(err, lw_cli_set(o, value, err), "--%s", o->name));
+        LW_TRY(name_option(o, lw_cli_set(o, value, err), err));
     }
     *n_operands = argc - optind;
     memmove(argv + 1, argv + optind, (size_t)*n_operands * sizeof *argv);

@@ -8,7 +8,10 @@
 #include "shared/io/own_output.h"
 #include "shared/text/records.h"
 
-/* Exit statuses of the program. */
+/* Exit statuses of the program. Wrong usage is what the command line alone shows, whatever files,
+ * models and machines it names: an option that does not exist, is missing or excludes another one,
+ * and a value that the option never takes. Values that cannot be had together, or not with a file,
+ * a model or this machine, are LW_EXIT_COULD_NOT. */
 enum lw_exit {
     LW_EXIT_OK = 0,
     LW_EXIT_COULD_NOT = 1, /* bad input, no memory, no file, a run that failed */
@@ -20,7 +23,7 @@ enum lw_opt_kind {
     LW_OPT_FLAG,   /* bool *: set to true */
     LW_OPT_STRING, /* const char **: points into argv */
     LW_OPT_INT,    /* int64_t *: whole number in [min, max] */
-    LW_OPT_SIZE,   /* int64_t *: bytes, shared/numbers/units.h */
+    LW_OPT_SIZE,   /* int64_t *: bytes in [min, max], shared/numbers/units.h */
     LW_OPT_TIME,   /* lw_ps * */
     LW_OPT_DOUBLE, /* double *: in [min, max] */
     LW_OPT_FORMAT, /* enum lw_format * */
@@ -33,15 +36,27 @@ struct lw_opt_call {
     void *ctx;
 };
 
+/* Whether an option takes a value, whatever else is given: the message says what is allowed. */
+typedef enum lw_status lw_opt_check(const char *value, struct lw_err *err);
+
 struct lw_opt {
     const char *name;     /* long name without "--"; '_' is accepted for '-' */
     char letter;          /* short name, or 0 */
     enum lw_opt_kind kind;
     void *value;          /* by kind, see above */
-    const char *arg;      /* "FILE", "N", ... for the help; NULL for flags */
+    /* "N", ... for the help; NULL for flags. Words ("gemm|spin", "loop") are the only values. A
+     * LW_OPT_STRING with neither words nor a check takes names and texts of the user, and its arg
+     * is one of lw_cli_takes_any. */
+    const char *arg;
     const char *help;     /* one line, with the default */
-    int64_t min, max;     /* LW_OPT_INT: allowed range (max 0 = INT64_MAX) */
+    int64_t min, max;     /* LW_OPT_INT, _SIZE, _DOUBLE: allowed range (max 0 = no limit) */
+    lw_opt_check *check;  /* NULL, or tried before the value is set */
 };
+
+/* The arg of options whose values are the user's own: files, names that may be files, texts. */
+bool lw_cli_takes_any(const char *arg);
+/* A check of numbers: 0 is refused. */
+lw_opt_check lw_cli_above_0;
 
 /* The options that recur, declared once: they mean the same in every command. */
 #define LW_OPTION_FORMAT(format) \

@@ -18,18 +18,30 @@ static enum lw_opt_kind kind_of(enum lw_model_option_kind kind)
     case LW_MODEL_TEXT:
         break;
     }
-    return LW_OPT_STRING;
+    return LW_OPT_CALL;
 }
 
-int lw_model_options(struct lw_model_request *r, struct lw_opt *table)
+/* dtype, attention, optimizer */
+static enum lw_status set_word(void *request, const char *name, const char *value,
+                               struct lw_err *err)
+{
+    int i = lw_model_find(name);
+
+    return lw_model_word(i, value, (const char **)((char *)request + lw_model_option(i)->at), err);
+}
+
+int lw_model_options(struct lw_model_request *r, struct lw_opt_call *words, struct lw_opt *table)
 {
     int n = lw_model_n_options();
 
     assert(n <= LW_MODEL_SOURCE_OPTIONS);
+    *words = (struct lw_opt_call){set_word, r};
     for (int i = 0; i < n; i++) {
         const struct lw_model_option *o = lw_model_option(i);
-        table[i] = (struct lw_opt){o->name, 0, kind_of(o->kind), (char *)r + o->at, o->arg, o->help,
-                                   o->kind == LW_MODEL_INT, 0};
+        bool word = o->kind == LW_MODEL_TEXT;
+        table[i] = (struct lw_opt){o->name, 0, kind_of(o->kind),
+                                   word ? (void *)words : (char *)r + o->at, o->arg, o->help,
+                                   o->least, o->most};
     }
     return n;
 }
@@ -58,7 +70,7 @@ enum lw_status lw_global_batch_samples(int64_t global, const struct lw_strategy 
     if (global == 0 || r->batch > 0 || !has_micro_batches(s))
         return LW_OK;
     if (global % n != 0)
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--global-batch %lld does not divide into --dp %lld times --micro-batches "
                        "%lld%s: take a multiple of %lld, or change one of them",
                        (long long)global, (long long)s->dp, (long long)s->micro_batches,
@@ -75,12 +87,12 @@ enum lw_status lw_global_batch_divide(int64_t global, const struct lw_workload *
     if (global == 0)
         return LW_OK;
     if (w->batch == 0)
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--global-batch: workload '%s' does not say how many samples a micro-batch "
                        "has; give --micro-batches instead",
                        w->name);
     if (has_micro_batches(s) && lw_mul_sat(n, s->micro_batches) != global)
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--global-batch %lld contradicts --dp %lld, --micro-batches %lld and %lld "
                        "samples a micro-batch%s, which make %lld: leave out --micro-batches, or "
                        "change one of them",
@@ -88,7 +100,7 @@ enum lw_status lw_global_batch_divide(int64_t global, const struct lw_workload *
                        (long long)w->batch, accumulated(s),
                        (long long)lw_mul_sat(n, s->micro_batches));
     if (global % n != 0)
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--global-batch %lld does not divide into micro-batches of %lld samples on "
                        "--dp %lld%s: take a multiple of %lld, or change --batch or --dp",
                        (long long)global, (long long)w->batch, (long long)s->dp, accumulated(s),

@@ -40,17 +40,9 @@ static enum lw_status set_option(void *ctx, const char *name, const char *value,
                                  struct lw_err *err)
 {
     struct lw_plan_source *s = ctx;
-    struct lw_err why = {0};
     int i = 0;
 
-    if (lw_strategy_set(&s->given, name, value, &why) != LW_OK) {
-        const char *text = why.msg; /* the command line puts "--name: " before it */
-        size_t n = strlen(name);
-        if (strncmp(text, "--", 2) == 0 && strncmp(text + 2, name, n) == 0 &&
-            strncmp(text + 2 + n, ": ", 2) == 0)
-            text += n + 4;
-        return lw_fail(err, why.code, "%s", text);
-    }
+    LW_TRY(lw_strategy_set(&s->given, name, value, err));
     while (i < s->n_given && strcmp(s->names[i], name) != 0)
         i++;
     s->names[i] = name;
@@ -67,7 +59,7 @@ enum lw_status lw_plan_source_set(struct lw_plan_source *s, const char *name, co
 {
     if (lw_strategy_find(name) < 0) /* says which there are */
         return lw_strategy_set(&s->given, name, value, err);
-    return lw_err_context(err, set_option(s, name, value, err), "--%s", name);
+    return set_option(s, name, value, err);
 }
 
 /* Those of a plan source, then `own`, then the end mark. */
@@ -84,7 +76,7 @@ static size_t join_model_options(struct lw_plan_source *s, const struct lw_opt *
                                  struct lw_opt *table)
 {
     struct lw_opt of_model[LW_MODEL_SOURCE_OPTIONS];
-    int n_of_model = lw_model_options(&s->model, of_model);
+    int n_of_model = lw_model_options(&s->model, &s->model_words, of_model);
     size_t n = 0;
 
     for (int i = 0; i < n_of_model; i++)
@@ -98,13 +90,14 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
     struct lw_opt first[] = {
         {"workload", 'w', LW_OPT_STRING, &s->workload_file, "MODEL|FILE",
          "model to plan for: a name, a Hugging Face config.json or its folder; or a workload file"},
-        {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME",
+        {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME|FILE",
          "known cluster or cluster file (host)"},
-        {"framework", 0, LW_OPT_STRING, &s->framework_name, "NAME",
+        {"framework", 0, LW_OPT_STRING, &s->framework_name, "NAME|FILE",
          "what the training program does: a known framework or a file (ideal; `lapwing framework` "
          "lists them)"},
         {"node-gbps", 0, LW_OPT_DOUBLE, &s->node_gbps, "G",
-         "line rate of all network ports of a node together, in Gb/s (the cluster's)"},
+         "line rate of all network ports of a node together, in Gb/s (the cluster's)", 0,
+         1000000000, .check = lw_cli_above_0},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it"},
         {"global-batch", 0, LW_OPT_INT, &s->global_batch, "N",
@@ -379,7 +372,6 @@ static enum lw_status make_model(const struct lw_plan_source *s, const char *nam
                                  const struct lw_strategy *strategy, const struct lw_cluster *c,
                                  struct lw_workload *w, struct lw_err *err)
 {
-    const char *cluster = s->cluster_file || s->device ? "" : "; or give its cluster (-c NAME)";
     struct lw_model_request r = s->model;
     struct lw_err why = {0};
 
@@ -391,12 +383,13 @@ static enum lw_status make_model(const struct lw_plan_source *s, const char *nam
         return LW_ENO;
     }
     if (st == LW_ENO)
-        return lw_fail(err, LW_EINVAL, "%s: no such file; as a model: %s%s", name, why.msg,
-                       cluster);
+        return lw_fail(err, LW_EINVAL, "%s: no such file; as a model: %s", name, why.msg);
+    bool of_machine = !s->cluster_file && !s->device && strncmp(why.msg, "--", 2) != 0;
     if (st == LW_EUSAGE)
         *err = why;
     else if (st != LW_OK)
-        lw_fail(err, st, "model %s: %s%s", name, why.msg, cluster);
+        lw_fail(err, st, "model %s: %s%s", name, why.msg,
+                of_machine ? "; or give its cluster (-c NAME)" : ""); /* not of an option */
     if (st == LW_OK && !s->silent && !s->device && !s->cluster_file && s->workload_file)
         lw_printf_paragraph(stderr, "lapwing: model '%.80s' is timed for cluster '%.80s', this "
                                     "machine; -c NAME takes another (`lapwing cluster` lists them)",
@@ -527,7 +520,7 @@ static enum lw_status read_workload(const struct lw_plan_source *s, const char *
     if (s->make_model && lw_model_is_set(&read.from.model))
         st = make_again(s, name, strategy, c, &read, err);
     else if (given)
-        st = lw_fail(err, LW_EUSAGE,
+        st = lw_fail(err, LW_EINVAL,
                      "--%s is of a model: workload '%s' was not made from one (its times are of "
                      "%s); give the model to -w", given, name,
                      read.from.format[0] ? read.from.format : "an unnamed source");
@@ -591,7 +584,7 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
     LW_TRY(lw_framework_strategy(&s->framework, false, strategy, err));
     LW_TRY(lw_strategy_check(strategy, err));
     if (s->ranks > 0 && s->ranks != lw_strategy_ranks(strategy))
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "
                        "make %lld ranks",
                        (long long)s->ranks, (long long)strategy->dp, (long long)strategy->pp,
@@ -687,7 +680,7 @@ static enum lw_status refuse_no_file(const struct lw_plan_source *s, const char 
 
     LW_TRY(lw_plan_source_workload(s, name, &strategy, c, &w, err));
     lw_workload_free(&w);
-    return lw_fail(err, LW_EUSAGE, "'%s' is a model, not a plan file: give it with -w", name);
+    return lw_fail(err, LW_EINVAL, "'%s' is a model, not a plan file: give it with -w", name);
 }
 
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
@@ -705,7 +698,7 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && !stored && !lw_names_file(plan_file))
         return refuse_no_file(s, plan_file, c, err);
     if (plan_file && !stored && is_workload(plan_file))
-        return lw_fail(err, LW_EUSAGE, "'%s' is a workload, not a plan: give it with -w",
+        return lw_fail(err, LW_EINVAL, "'%s' is a workload, not a plan: give it with -w",
                        plan_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
@@ -715,7 +708,7 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     LW_TRY(plan_file ? lw_plan_source_read(s, plan_file, false, c, plan, err)
                      : plan_workload(s, cost, c, plan, err));
     if (s->ranks > 0 && s->ranks != plan->n_ranks) {
-        enum lw_status st = lw_fail(err, LW_EUSAGE, "--ranks %lld, but plan '%s' is for %d ranks",
+        enum lw_status st = lw_fail(err, LW_EINVAL, "--ranks %lld, but plan '%s' is for %d ranks",
                                     (long long)s->ranks, plan_file ? plan_file : plan->name,
                                     plan->n_ranks);
         lw_plan_free(plan);
@@ -727,15 +720,16 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err)
 {
+    enum lw_status st = LW_OK;
+
     LW_TRY(lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err));
-    if (!s->silent)
-        lw_cluster_warn(cluster);
-    if (s->node_gbps == 0)
-        return LW_OK;
-    enum lw_status st =
-        lw_err_context(err, lw_cluster_state_network(cluster, s->node_gbps, err), "--node-gbps");
+    if (s->node_gbps != 0)
+        st = lw_err_context(err, lw_cluster_state_network(cluster, s->node_gbps, err),
+                            "--node-gbps");
     if (st != LW_OK)
         lw_cluster_free(cluster);
+    else if (!s->silent)
+        lw_cluster_warn(cluster);
     return st;
 }
 

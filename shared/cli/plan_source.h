@@ -46,7 +46,7 @@ struct lw_plan_source {
     struct lw_strategy given;     /* values of the options alone */
     const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
     int n_given;                  /* strategy options on the command line */
-    struct lw_opt_call call;
+    struct lw_opt_call call, model_words;
 
     struct lw_input stored;       /* a plan file in memory, of --run; text NULL: none; owned */
     struct lw_arena strings;      /* of the strategy file */
@@ -74,8 +74,8 @@ int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
 /* Read or make the plan; checked in both cases. A strategy file is read first, options win over it.
  * `cluster` is that of lw_plan_source_cluster, and goes with the plan's device afterwards (see
  * lw_plan_source_fit).
- * LW_EUSAGE: neither or both of plan_file and -w, strategy options beside a plan file, --ranks that
- * is not the plan's world. */
+ * LW_EUSAGE: neither or both of plan_file and -w, strategy options beside a plan file. LW_EINVAL:
+ * --ranks that is not the plan's world, a plan_file that is a workload or a model. */
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
                                    const struct lw_cost *cost, struct lw_cluster *cluster,
                                    struct lw_plan *plan, struct lw_err *err);

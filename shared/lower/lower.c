@@ -7,7 +7,7 @@
 #include "shared/lower_part/unit_names.h"
 #include "shared/schedule/schedule.h"
 
-enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
+enum { MAX_OPS = INT32_MAX / 4 };
 
 static bool accepts(const struct lw_strategy *s, enum lw_bucket_takes what)
 {
@@ -151,11 +151,10 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
         return LW_OK;
     if (s->zero == 0)
         return lw_fail(err, LW_EINVAL, "--zero-group needs --zero of at least 1");
-    if (n == 1 || all % n != 0)
-        return lw_fail(err, LW_EINVAL, "--zero-group: found %lld, expected at least 2 and a "
-                                       "divisor of the %lld data-parallel ranks (--dp x "
-                                       "--cp)%s", (long long)n,
-                       (long long)all, n == 1 ? "; --zero 0 shards nothing" : "");
+    if (all % n != 0)
+        return lw_fail(err, LW_EINVAL, "--zero-group: found %lld, expected a divisor of the %lld "
+                                       "data-parallel ranks (--dp x --cp)", (long long)n,
+                       (long long)all);
     if (!lw_part_has_units(s))
         return lw_fail(err, LW_EINVAL, "--zero-group cuts buckets into shares: it excludes "
                                        "--shard-policy %s with --bucket-policy %s",
@@ -233,9 +232,6 @@ static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct 
                        "parameters: it needs --zero 1 or 2 with --shard-policy "
                        "oss-greedy",
                        lw_bucket_policy_name(s->bucket_policy));
-    if (s->no_sync > MAX_PASSES)
-        return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
-                       MAX_PASSES);
     return LW_OK;
 }
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "shared/base/nearest.h"
+
 static const struct {
     const char *name, *torch, *kineto; /* ours; torch.<name>; the word in a collective's args */
     int64_t size;
@@ -41,6 +43,19 @@ const char *lw_dtype_name(enum lw_dtype t)
     return dtypes[t].name;
 }
 
+static enum lw_status unknown(const char *name, struct lw_err *err)
+{
+    struct lw_nearest near = lw_nearest_begin(name);
+    char all[64] = "", hint[96];
+
+    for (int i = 0; i < LW_N_DTYPES; i++) {
+        lw_nearest_try(&near, dtypes[i].name);
+        lw_err_word(all, sizeof all, dtypes[i].name);
+    }
+    return lw_fail(err, LW_EINVAL, "unknown dtype '%s'%s; expected one of %s", name,
+                   lw_nearest_hint(&near, "", hint, sizeof hint), all);
+}
+
 enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err *err)
 {
     const char *bare = strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
@@ -53,5 +68,5 @@ enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err 
             return LW_OK;
         }
     }
-    return lw_fail(err, LW_EINVAL, "unknown dtype '%s' (f32, f64, f16, bf16, i64, i32, u8)", name);
+    return unknown(name, err);
 }

@@ -5,39 +5,49 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/nearest.h"
+#include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
 
-#define ROW(name, kind, field, arg, help) \
-    {name, LW_MODEL_##kind, offsetof(struct lw_model_request, field), arg, help}
-#define SIZE(name, field, help) ROW(name, INT, field, "N", help)
+#define ROW(name, kind, field, least, most, words, arg, help) \
+    {name, LW_MODEL_##kind, offsetof(struct lw_model_request, field), arg, help, least, most, words}
+#define SIZE(name, field, least, most, help) ROW(name, INT, field, least, most, NULL, "N", help)
+#define WORD(name, field, words, arg, help) ROW(name, TEXT, field, 0, 0, words, arg, help)
+#define REAL(name, field, arg, help) ROW(name, REAL, field, 0, 0, NULL, arg, help)
+#define FLAG(name, field, help) ROW(name, FLAG, field, 0, 0, NULL, NULL, help)
+static const char *const dtypes[] = {"f32", "bf16", "f16", NULL};
+static const char *const attentions[] = {"full", "flash", NULL};
+static const char *const optimizers[] = {"sgd", "momentum", "adam", NULL};
 static const struct lw_model_option options[] = {
-    SIZE("batch", batch, "samples of one micro-batch (the model's)"),
-    SIZE("seq", seq, "tokens of a sample"),
-    ROW("dtype", TEXT, dtype, "TYPE", "parameters and activations: f32|bf16|f16 (the model's)"),
-    ROW("fp8", FLAG, fp8, NULL, "products of blocks take 8-bit operands"),
-    SIZE("layers", layers, "blocks; mlp: layers, an even number"),
-    SIZE("hidden", hidden, "transformers: width of a token"),
-    SIZE("heads", heads, "transformers: attention heads"),
-    SIZE("kv-heads", kv_heads, "llama: heads of keys and values"),
-    SIZE("ffn", ffn, "transformers: width inside a block's linear pair (by the family's rule)"),
-    SIZE("vocab", vocab, "rows of the token embedding"),
-    SIZE("width", width, "mlp: width of every layer (1024)"),
-    SIZE("image", image, "resnet, vit: pixels of a side (224)"),
-    SIZE("patch", patch, "vit: pixels of a patch's side"),
-    ROW("expert-capacity", REAL, expert_capacity, "F",
+    SIZE("batch", batch, 1, 65536, "samples of one micro-batch (the model's)"),
+    SIZE("seq", seq, 1, 4194304, "tokens of a sample"),
+    WORD("dtype", dtype, dtypes, "TYPE", "parameters and activations: f32|bf16|f16 (the model's)"),
+    FLAG("fp8", fp8, "products of blocks take 8-bit operands"),
+    SIZE("layers", layers, 1, 4096, "blocks; mlp: layers, an even number"),
+    SIZE("hidden", hidden, 1, 262144, "transformers: width of a token"),
+    SIZE("heads", heads, 1, 4096, "transformers: attention heads"),
+    SIZE("kv-heads", kv_heads, 1, 4096, "llama: heads of keys and values"),
+    SIZE("ffn", ffn, 1, 1048576,
+         "transformers: width inside a block's linear pair (by the family's rule)"),
+    SIZE("vocab", vocab, 1, 16777216, "rows of the token embedding"),
+    SIZE("width", width, 1, 65536, "mlp: width of every layer (1024)"),
+    SIZE("image", image, 32, 4096, "resnet, vit: pixels of a side (224)"),
+    SIZE("patch", patch, 1, 4096, "vit: pixels of a patch's side"),
+    REAL("expert-capacity", expert_capacity, "F",
         "each expert computes F times the even share of tokens, padded; 0: all tokens (0)"),
-    SIZE("experts", experts, "llama: experts of a block (the model's)"),
-    SIZE("topk", topk, "llama: experts that a token goes to"),
-    SIZE("expert-ffn", expert_ffn, "llama: width inside an expert"),
-    SIZE("shared-ffn", shared_ffn, "llama: width inside the expert of all tokens"),
-    SIZE("dense-layers", dense_layers, "llama: first blocks, which have no experts"),
-    SIZE("mtp-layers", mtp_layers, "llama: blocks that predict further tokens"),
-    ROW("whole-experts", FLAG, expert_whole, NULL,
+    SIZE("experts", experts, 1, 65536, "llama: experts of a block (the model's)"),
+    SIZE("topk", topk, 1, 65536, "llama: experts that a token goes to"),
+    SIZE("expert-ffn", expert_ffn, 1, 1048576, "llama: width inside an expert"),
+    SIZE("shared-ffn", shared_ffn, 1, 1048576, "llama: width inside the expert of all tokens"),
+    SIZE("dense-layers", dense_layers, 1, 4096, "llama: first blocks, which have no experts"),
+    SIZE("mtp-layers", mtp_layers, 1, 4096, "llama: blocks that predict further tokens"),
+    FLAG("whole-experts", expert_whole,
         "llama: a tensor group shares experts, and does not split each"),
-    ROW("tied", FLAG, tied, NULL, "the head's weights are the embedding's"),
-    SIZE("lora", lora, "rank of adapters on attention's products: the rest is frozen"),
-    ROW("attention", TEXT, attention, "HOW", "scores stored or fused: full|flash (the model's)"),
-    ROW("optimizer", TEXT, optimizer, "NAME", "sgd|momentum|adam (the model's)"),
+    FLAG("tied", tied, "the head's weights are the embedding's"),
+    SIZE("lora", lora, 1, 262144, "rank of adapters on attention's products: the rest is frozen"),
+    WORD("attention", attention, attentions, "HOW",
+         "scores stored or fused: full|flash (the model's)"),
+    WORD("optimizer", optimizer, optimizers, "NAME", "sgd|momentum|adam (the model's)"),
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
@@ -85,6 +95,21 @@ static enum lw_status parse_flag(const char *text, bool *out, struct lw_err *err
     return LW_OK;
 }
 
+enum lw_status lw_model_word(int option, const char *value, const char **word, struct lw_err *err)
+{
+    const struct lw_model_option *o = &options[option];
+    enum lw_dtype dtype;
+
+    if (o->words == dtypes && lw_dtype_parse(value, &dtype, NULL) == LW_OK)
+        value = lw_dtype_name(dtype); /* fp32, float32, ... */
+    for (int i = 0; o->words[i]; i++)
+        if (strcmp(value, o->words[i]) == 0) {
+            *word = o->words[i];
+            return LW_OK;
+        }
+    return lw_fail_word(err, o->name, value, o->words);
+}
+
 static enum lw_status parse(struct lw_model_request *r, int option, const char *value,
                             struct lw_err *err)
 {
@@ -92,7 +117,7 @@ static enum lw_status parse(struct lw_model_request *r, int option, const char *
 
     switch (options[option].kind) {
     case LW_MODEL_INT:
-        return lw_parse_int(value, 1, INT64_MAX, to, err);
+        return lw_parse_int(value, options[option].least, options[option].most, to, err);
     case LW_MODEL_REAL:
         return parse_real(value, to, err);
     case LW_MODEL_FLAG:
@@ -100,7 +125,7 @@ static enum lw_status parse(struct lw_model_request *r, int option, const char *
     case LW_MODEL_TEXT:
         break;
     }
-    *(const char **)to = value;
+    LW_TRY(lw_model_word(option, value, to, err));
     return LW_OK;
 }
 

@@ -53,10 +53,14 @@ struct lw_model_option {
     enum lw_model_option_kind kind;
     size_t at;        /* of the field in struct lw_model_request */
     const char *arg, *help;
+    int64_t least, most;      /* LW_MODEL_INT: of every model; a model may allow fewer */
+    const char *const *words; /* LW_MODEL_TEXT: the values, NULL at the end */
 };
 int lw_model_n_options(void);
 int lw_model_find(const char *name); /* -1 = no such option */
 const struct lw_model_option *lw_model_option(int option);
+/* The word of a LW_MODEL_TEXT option that the value names (a dtype has several names). */
+enum lw_status lw_model_word(int option, const char *value, const char **word, struct lw_err *err);
 
 /* Set one field by its option's name and text, which is kept by pointer. LW_EINVAL names both. */
 enum lw_status lw_model_set(struct lw_model_request *r, const char *name, const char *value,

@@ -34,31 +34,39 @@ static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
-enum kind { INT, SIZE, REAL, WORD, BOOLEAN, TEXT, REDUCER };
+enum { MAX_RANKS = 1 << 22 };     /* a plan of that many takes a second and 220 MB */
+enum { MOST_PASSES = 1000000, MOST_CHUNKS = 1 << 10, MOST_MICRO_BATCHES = 1 << 24 };
+
+/* INT_OR_0: 0, or in the range; LIST: whole numbers with ',' between. */
+enum kind { INT, INT_OR_0, SIZE, REAL, WORD, BOOLEAN, TEXT, LIST, REDUCER };
 
 static const struct option {
     struct lw_strategy_option shown;
     enum kind kind;
     size_t at;
-    int64_t min;
+    int64_t least, most; /* of a number; a field that is not given may hold another one */
 } options[] = {
-#define ROW(name, kind, field, least, arg, words, helps, help) \
-    {{name, arg, help, words, helps}, kind, offsetof(struct lw_strategy, field), least}
-#define PLAIN(name, kind, field, arg, help) ROW(name, kind, field, 0, arg, NULL, NULL, help)
-#define COUNT(name, field, least, arg, help) ROW(name, INT, field, least, arg, NULL, NULL, help)
-#define CHOICE(name, field, arg, words, help) ROW(name, WORD, field, 0, arg, words, NULL, help)
+#define ROW(name, kind, field, least, most, arg, words, helps, help) \
+    {{name, arg, help, words, helps}, kind, offsetof(struct lw_strategy, field), least, most}
+#define SIZED(name, field, least, help) \
+    ROW(name, SIZE, field, least, INT64_MAX, "SIZE", NULL, NULL, help)
+#define PLAIN(name, kind, field, arg, help) ROW(name, kind, field, 0, 0, arg, NULL, NULL, help)
+#define COUNT(name, field, least, most, help) \
+    ROW(name, INT, field, least, most, "N", NULL, NULL, help)
+#define CHOICE(name, field, arg, words, help) ROW(name, WORD, field, 0, 0, arg, words, NULL, help)
 #define POLICY(name, field, words, help) \
-    ROW(name, WORD, field, 0, "NAME", words, words##_helps, help)
-#define ON_OFF(name, field, help) ROW(name, BOOLEAN, field, 0, "on|off", on_off, NULL, help)
-    COUNT("dp", dp, 1, "N", "data-parallel ranks (1)"),
-    COUNT("pp", pp, 1, "N", "pipeline stages (1)"),
-    COUNT("tp", tp, 1, "N", "tensor-parallel ranks (1)"),
-    COUNT("cp", cp, 1, "N", "context-parallel ranks: each has 1/N of every sequence's tokens (1)"),
+    ROW(name, WORD, field, 0, 0, "NAME", words, words##_helps, help)
+#define ON_OFF(name, field, help) ROW(name, BOOLEAN, field, 0, 0, "on|off", on_off, NULL, help)
+    COUNT("dp", dp, 1, MAX_RANKS, "data-parallel ranks (1)"),
+    COUNT("pp", pp, 1, INT16_MAX, "pipeline stages (1)"),
+    COUNT("tp", tp, 1, MAX_RANKS, "tensor-parallel ranks (1)"),
+    COUNT("cp", cp, 1, MAX_RANKS,
+          "context-parallel ranks: each has 1/N of every sequence's tokens (1)"),
     CHOICE("cp-comm-type", cp_comm, "TYPE", cp_comms,
            "--cp: exchange of keys and values: all-gather (Megatron-LM: allgather) before "
            "attention, or p2p (or ring): a block to the next rank during each step of attention "
            "(all-gather)"),
-    COUNT("ep", ep, 1, "N",
+    COUNT("ep", ep, 1, MAX_RANKS,
            "expert-parallel ranks: each has 1/N of the experts; divides dp * cp (1)"),
     ON_OFF("sequence-parallel", sequence_parallel,
            "--tp: activations between split layers are sharded over the tensor group; "
@@ -72,21 +80,21 @@ static const struct option {
            "is used (off)"),
     CHOICE("rank-order", rank_order, "ORDER", rank_orders,
            "how ranks map to coordinates (megatron)"),
-    COUNT("micro-batches", micro_batches, 1, "N", "micro-batches of one step (1)"),
-    COUNT("chunks", chunks, 1, "N", "model chunks per pipeline stage (1)"),
+    COUNT("micro-batches", micro_batches, 1, MOST_MICRO_BATCHES, "micro-batches of one step (1)"),
+    COUNT("chunks", chunks, 1, MOST_CHUNKS, "model chunks per pipeline stage (1)"),
     POLICY("schedule", schedule, schedules, "pipeline schedule (1f1b)"),
     ON_OFF("async-messages", async_messages,
            "--pp: receives are posted ahead and sends are not waited for; off, as in the 1f1b and "
            "gpipe of torch.distributed.pipelining: a receive is posted when the op before has "
            "ended, and between a forward and a backward a stage waits for what it sent (on)"),
     POLICY("partition", partition, partitions, "how modules are assigned to stages (exact)"),
-    PLAIN("partition-list", TEXT, partition_list, "LIST",
+    PLAIN("partition-list", LIST, partition_list, "LIST",
            "first module of each stage, for --partition explicit"),
-    PLAIN("stage-memory", SIZE, stage_bytes, "SIZE",
-           "most that a stage may hold, for --partition exact (no limit)"),
-    COUNT("pin-first", pin_first, 0, "N",
+    SIZED("stage-memory", stage_bytes, 1,
+          "most that a stage may hold, for --partition exact (no limit)"),
+    COUNT("pin-first", pin_first, 0, INT32_MAX,
            "leading modules (embedding) on the first stage, for --partition exact (0)"),
-    COUNT("pin-last", pin_last, 0, "N",
+    COUNT("pin-last", pin_last, 0, INT32_MAX,
            "trailing modules (head) on the last stage, for --partition exact (0)"),
     ON_OFF("weigh-transfers", weigh_transfers,
            "--partition exact: a stage's time includes the transfers at its ends by the cluster's "
@@ -96,10 +104,10 @@ static const struct option {
     ON_OFF("count-forward", count_forward,
            "--bucket-policy optimal: minimize the end of the next step's forward; each "
            "all-reduce is split around the optimizer, as in DeAR (off)"),
-    PLAIN("bucket-cap", SIZE, bucket_cap_bytes, "SIZE",
-           "bucket size limit (the policy's default: 25 MiB for c10d)"),
-    PLAIN("first-bucket", SIZE, first_bucket_bytes, "SIZE",
-           "limit of the first bucket (the policy's default: 1 MiB for c10d)"),
+    SIZED("bucket-cap", bucket_cap_bytes, 0,
+          "bucket size limit (the policy's default: 25 MiB for c10d)"),
+    SIZED("first-bucket", first_bucket_bytes, 0,
+          "limit of the first bucket (the policy's default: 1 MiB for c10d)"),
     ON_OFF("last-bucket-cap", last_bucket_cap,
            "apply the limit of the first bucket to the last one instead, as "
            "DDP_SET_LAST_BUCKET_CAP=1 does (off)"),
@@ -107,7 +115,7 @@ static const struct option {
            "buckets start in index order or as they complete (in-order)"),
     ON_OFF("find-unused", find_unused, "detect unused parameters each step (off)"),
     ON_OFF("static-graph", static_graph, "the graph never changes (off)"),
-    COUNT("no-sync", no_sync, 0, "K",
+    ROW("no-sync", INT, no_sync, 0, MOST_PASSES, "K", NULL, NULL,
            "backwards that only accumulate, before each one that is synchronised (0)"),
     ON_OFF("sync-each-micro-batch", sync_each,
            "gradients are reduced in every micro-batch of a step, as DDP does without no_sync, and "
@@ -121,8 +129,8 @@ static const struct option {
     CHOICE("grad-dtype", grad_dtype, "DTYPE", grad_dtypes,
            "element type of gradients (each parameter's own)"),
     CHOICE("comm-hook", comm_hook, "NAME", hooks, "compress gradients on the wire (none)"),
-    COUNT("zero", zero, 0, "STAGE", "ZeRO stage 0..3 (0)"),
-    COUNT("zero-group", zero_group, 0, "N",
+    ROW("zero", INT, zero, 0, 3, "STAGE", NULL, NULL, "ZeRO stage 0..3 (0)"),
+    ROW("zero-group", INT_OR_0, zero_group, 2, MAX_RANKS, "N", NULL, NULL,
            "--zero: shard over groups of N data-parallel ranks; each group holds a replica (0: "
            "all ranks are one group)"),
     POLICY("shard-policy", shard_policy, shard_policies,
@@ -130,10 +138,10 @@ static const struct option {
     ON_OFF("overlap-param-gather", overlap_param_gather,
            "ZeRO-1 and 2: a bucket's updated parameters are gathered during the next step's "
            "forward (off)"),
-    COUNT("prefetch", prefetch, 0, "N",
+    COUNT("prefetch", prefetch, 0, INT32_MAX,
            "how many weights are gathered ahead: units of ZeRO-3, or buckets of "
            "--overlap-param-gather (1; of these in pipelines all of a part and of the next part)"),
-    COUNT("persist", persist, 0, "N",
+    COUNT("persist", persist, 0, INT32_MAX,
            "ZeRO-3: parameters of fewer elements stay on every rank (0)"),
     ON_OFF("reshard", reshard,
            "ZeRO-3: gathered weights are freed after forward and gathered again (on)"),
@@ -147,21 +155,20 @@ static const struct option {
     ON_OFF("unit-copies", unit_copies,
            "ZeRO-3: weights are copied into the buffer that is gathered and out of it, as FSDP2 "
            "does (off)"),
-    ROW("reducer", REDUCER, reducer, 0, "NAME", reducers, NULL,
+    ROW("reducer", REDUCER, reducer, 0, 0, "NAME", reducers, NULL,
            "algorithm of the collectives (auto); with nccl: lists of algorithms, protocols or "
            "both, as in NCCL_ALGO and NCCL_PROTO"),
     CHOICE("broadcast-dtype", broadcast_dtype, "DTYPE", dtypes,
            "type in which parameters are sent after a sharded optimizer step (f32)"),
     PLAIN("clip", REAL, clip, "NORM", "clip the gradient norm (0: off)"),
     CHOICE("recompute", recompute, "MODE", recomputes, "activations recomputed in backward (none)"),
-    COUNT("recompute-layers", recompute_layers, 0, "N",
+    COUNT("recompute-layers", recompute_layers, 0, INT32_MAX,
            "--recompute full: only the first N modules of each stage that can recompute (0: all)"),
     ON_OFF("overlap", overlap, "communicate during backward (on)"),
     CHOICE("compat", compat, "NAME", compats,
            "decide as this system does, including its faults (none)"),
 };
 
-enum { MAX_RANKS = 1 << 22 }; /* a plan of that many takes a second and 220 MB */
 enum { N_OPTIONS = sizeof options / sizeof *options };
 _Static_assert(N_OPTIONS <= 64, "lw_strategy.given holds a bit per option");
 
@@ -289,18 +296,55 @@ static enum lw_status set_real(const struct option *o, double *field, const char
     return LW_OK;
 }
 
+static enum lw_status check_range(const struct option *o, int64_t v, struct lw_err *err)
+{
+    if ((v >= o->least && v <= o->most) || (o->kind == INT_OR_0 && v == 0))
+        return LW_OK;
+    if (o->kind == SIZE)
+        return lw_fail(err, LW_EINVAL, "--%s: found %lld bytes, expected %s", o->shown.name,
+                       (long long)v, o->least > 0 ? "more" : "0 or more");
+    return lw_fail(err, LW_EINVAL, "--%s: '%lld' is not %sa whole number from %lld to %lld",
+                   o->shown.name, (long long)v, o->kind == INT_OR_0 ? "0 or " : "",
+                   (long long)o->least, (long long)o->most);
+}
+
+static enum lw_status set_number(const struct option *o, int64_t *field, const char *value,
+                                 struct lw_err *err)
+{
+    int64_t v = 0, least = o->kind == INT_OR_0 ? 0 : o->least;
+
+    enum lw_status st = o->kind == SIZE ? lw_parse_size(value, &v, err)
+                                        : lw_parse_int(value, least, o->most, &v, err);
+    LW_TRY(lw_err_context(err, st, "--%s", o->shown.name));
+    LW_TRY(check_range(o, v, err));
+    *field = v;
+    return LW_OK;
+}
+
+static enum lw_status set_list(const struct option *o, const char **field, const char *value,
+                               struct lw_err *err)
+{
+    for (const char *at = value;; at++) {
+        size_t n = strspn(at, "0123456789");
+        if (n == 0 || n > 9 || (at[n] && at[n] != ','))
+            return lw_fail(err, LW_EINVAL, "--%s: '%s' is not a list of whole numbers with ',' "
+                                           "between, as 0,4,8", o->shown.name, value);
+        at += n;
+        if (!*at)
+            break;
+    }
+    *field = value;
+    return LW_OK;
+}
+
 static enum lw_status set_field(const struct option *o, void *field, const char *value,
                                 struct lw_err *err)
 {
-    enum lw_status st = LW_OK;
-
     switch (o->kind) {
     case INT:
-        st = lw_parse_int(value, o->min, INT32_MAX, field, err);
-        break;
+    case INT_OR_0:
     case SIZE:
-        st = lw_parse_size(value, field, err);
-        break;
+        return set_number(o, field, value, err);
     case REAL:
         return set_real(o, field, value, err);
     case WORD:
@@ -308,11 +352,13 @@ static enum lw_status set_field(const struct option *o, void *field, const char 
         return set_word(o, field, value, err);
     case REDUCER:
         return set_reducer(o, field, value, err);
+    case LIST:
+        return set_list(o, field, value, err);
     case TEXT:
         *(const char **)field = value;
-        return LW_OK;
+        break;
     }
-    return lw_err_context(err, st, "--%s", o->shown.name);
+    return LW_OK;
 }
 
 int lw_strategy_find(const char *name)
@@ -366,6 +412,7 @@ const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
 
     switch (o->kind) {
     case INT:
+    case INT_OR_0:
     case SIZE:
         snprintf(buf, 64, "%lld", (long long)*(const int64_t *)field);
         return buf;
@@ -379,6 +426,7 @@ const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
     case BOOLEAN:
         return on_off[*(const bool *)field];
     case TEXT:
+    case LIST:
         return *(const char *const *)field ? *(const char *const *)field : "";
     }
     return "";
@@ -437,43 +485,45 @@ const char *lw_compat_name(enum lw_compat c)
 
 enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, struct lw_err *err)
 {
-    static const struct option all = {{"algorithm", "NAME", "", reducers, NULL}, REDUCER, 0, 0};
+    static const struct option all = {{"algorithm", "NAME", "", reducers, NULL}, REDUCER, 0, 0, 0};
 
     return set_reducer(&all, kind, name, err);
+}
+
+/* A number that no text gave: of a caller that fills the struct. */
+static enum lw_status check_field(const struct lw_strategy *s, int option, struct lw_err *err)
+{
+    const struct lw_strategy plain = lw_strategy_default();
+    const struct option *o = &options[option];
+    int64_t v, usual;
+
+    if (o->kind != INT && o->kind != INT_OR_0 && o->kind != SIZE)
+        return LW_OK;
+    memcpy(&v, (const char *)s + o->at, sizeof v);
+    memcpy(&usual, (const char *)&plain + o->at, sizeof usual);
+    return v == usual ? LW_OK : check_range(o, v, err);
 }
 
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err)
 {
     static const char *const exact[] = {"stage-memory", "pin-first", "pin-last", "weigh-transfers"};
 
-    if (s->dp < 1 || s->pp < 1 || s->tp < 1 || s->cp < 1)
-        return lw_fail(err, LW_EINVAL,
-                       "dp, pp, tp and cp must be at least 1, got %lld, %lld, %lld, %lld",
-                       (long long)s->dp, (long long)s->pp, (long long)s->tp, (long long)s->cp);
-    if (s->pp > INT16_MAX)
-        return lw_fail(err, LW_EINVAL, "--pp: found %lld stages, expected at most %d",
-                                       (long long)s->pp, INT16_MAX);
+    for (int i = 0; i < N_OPTIONS; i++)
+        LW_TRY(check_field(s, i, err));
     if (s->dp > MAX_RANKS / s->pp / s->tp / s->cp)
         return lw_fail(err, LW_EINVAL,
                        "--dp %lld, --pp %lld, --tp %lld and --cp %lld make more than the "
                        "%d ranks that a plan may have",
                        (long long)s->dp, (long long)s->pp, (long long)s->tp, (long long)s->cp,
                        MAX_RANKS);
-    if (s->zero > 3)
-        return lw_fail(err, LW_EINVAL, "--zero: found %lld, expected a stage from 0 to 3",
-                       (long long)s->zero);
     if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)
         return lw_fail(err, LW_EINVAL, "--partition explicit needs --partition-list");
     for (size_t i = 0; s->partition != LW_PARTITION_EXACT && i < sizeof exact / sizeof *exact; i++)
         if (lw_strategy_given(s, lw_strategy_find(exact[i])))
             return lw_fail(err, LW_EINVAL, "--%s is for --partition exact, not %s", exact[i],
                            partitions[s->partition]);
-    if (s->stage_bytes == 0)
-        return lw_fail(err, LW_EINVAL, "--stage-memory: found 0 bytes, expected more");
     if (s->chunks > 1 && s->pp == 1)
         return lw_fail(err, LW_EINVAL, "--chunks %lld needs --pp of at least 2",
                        (long long)s->chunks);
-    if (s->bucket_cap_bytes < -1 || s->first_bucket_bytes < -1)
-        return lw_fail(err, LW_EINVAL, "--bucket-cap, --first-bucket: found a negative size");
     return LW_OK;
 }

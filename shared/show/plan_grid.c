@@ -11,6 +11,33 @@
 #include "shared/lower/lower_grid.h"
 #include "shared/schedule/schedule_colossal.h"
 
+static enum lw_status read_durations(const char *text, struct lw_grid_durations *d,
+                                     struct lw_err *err)
+{
+    lw_ps *fields[] = {&d->f, &d->i, &d->w, &d->comm};
+    char part[64];
+
+    for (int k = 0; k < 4; k++) {
+        size_t n = strcspn(text, ",");
+        if (n == 0 || n >= sizeof part || (k == 3) != (text[n] == '\0'))
+            return lw_fail(err, LW_EINVAL, "--durations: expected four times as F,I,W,C, like "
+                                           "10us,11us,7us,2us");
+        memcpy(part, text, n);
+        part[n] = '\0';
+        LW_TRY(lw_parse_time(part, fields[k], err));
+        text += n + (k < 3);
+    }
+    d->b = d->i + d->w;
+    return LW_OK;
+}
+
+static enum lw_status are_durations(const char *text, struct lw_err *err)
+{
+    struct lw_grid_durations d;
+
+    return read_durations(text, &d, err);
+}
+
 void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_GRID_OPTIONS])
 {
     const struct lw_opt options[LW_GRID_OPTIONS] = {
@@ -21,7 +48,8 @@ void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_G
         {"lower", 0, LW_OPT_STRING, &q->lower, "messages|shards",
          "grid alone, as csv: with sends and receives, or with at most 3 stages gathered"},
         {"durations", 0, LW_OPT_STRING, &q->durations, "F,I,W,C",
-         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)"},
+         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)",
+         .check = are_durations},
     };
 
     memcpy(table, options, sizeof options);
@@ -196,26 +224,6 @@ static enum lw_status print_timed(const struct lw_grid *g, const struct lw_sched
     }
     lw_grid_times_free(&t);
     return status;
-}
-
-static enum lw_status read_durations(const char *text, struct lw_grid_durations *d,
-                                     struct lw_err *err)
-{
-    lw_ps *fields[] = {&d->f, &d->i, &d->w, &d->comm};
-    char part[64];
-
-    for (int k = 0; k < 4; k++) {
-        size_t n = strcspn(text, ",");
-        if (n == 0 || n >= sizeof part || (k == 3) != (text[n] == '\0'))
-            return lw_fail(err, LW_EINVAL, "--durations needs four times as F,I,W,C, like "
-                                           "10us,11us,7us,2us");
-        memcpy(part, text, n);
-        part[n] = '\0';
-        LW_TRY(lw_parse_time(part, fields[k], err));
-        text += n + (k < 3);
-    }
-    d->b = d->i + d->w;
-    return LW_OK;
 }
 
 static enum lw_status write_grid(const struct lw_grid *g, const char *name,

@@ -41,6 +41,13 @@ static enum lw_status parse(const char *text, struct lw_product *p, struct lw_er
     return LW_OK;
 }
 
+enum lw_status sim_gemm_check(const char *shape, struct lw_err *err)
+{
+    struct lw_product p = {0};
+
+    return parse(shape, &p, err);
+}
+
 static const char *bound_by(const struct lw_product_time *t)
 {
     return t->memory_s > t->compute_s ? "memory" : "products";

@@ -11,3 +11,4 @@
  * another text; LW_ENOTSUP: the device lacks the figures. */
 enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enum lw_dtype dtype,
                               enum lw_format format, FILE *f, struct lw_err *err);
+enum lw_status sim_gemm_check(const char *shape, struct lw_err *err); /* LW_EINVAL: another text */

@@ -135,14 +135,14 @@ TEST(wrong_usage_is_said)
     EXPECT("exec", {"", 2, "needs a plan file or a workload"},
            {"nowhere.json --no-db", 1, "nowhere.json"});
     EXPECT("exec good.json", {"--compute fast", 2, "--compute: unknown value 'fast'; expected one"},
-           {"--backend rdma --no-db", 1,
+           {"--backend rdma --no-db", 2,
             "--backend: unknown value 'rdma'; expected one of threads, mpi, nccl"},
-           {"--ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks"},
+           {"--ranks 4 --no-db", 1, "--ranks 4, but plan 'good.json' is for 2 ranks"},
            {"--steps 0", 2, "'0' is not a whole number from 1"},
-           {"--timeout 0", 2, "must be more than 0 seconds"},
-           {"--optimizer adam --momentum 1", 2, "--momentum 1: beta1 of adam must be below 1"},
+           {"--timeout 0", 2, "'0' is not a number above 0"},
+           {"--optimizer adam --momentum 1", 1, "--momentum 1: beta1 of adam must be below 1"},
            {"--momentum 2", 2, "'2' is not a number from 0 to 1"},
-           {"--optimizer sgd --momentum 0.5", 2, "sgd has no momentum"},
+           {"--optimizer sgd --momentum 0.5", 1, "sgd has no momentum"},
            {"-w w.json --clip 1e300", 2, "'1e300' is not a number of 0 or more, below 1e300"});
 }
 

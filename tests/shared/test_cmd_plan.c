@@ -72,16 +72,16 @@ TEST(bad_input_is_refused_in_one_line)
     expect("plan", 2, "lapwing plan: needs -w FILE or a plan file");
     expect("plan -w w.json --bucket-policy nope", 2,
            "--bucket-policy: unknown value 'nope'; expected one of c10d-2020");
-    expect("plan -w w.json --dp 2 --ranks 3", 2,
+    expect("plan -w w.json --dp 2 --ranks 3", 1,
            "--ranks 3, but --dp 2, --pp 1, --tp 1 and --cp 1 make 2 ranks");
-    expect("plan -w w.json --dp 4194305", 1,
-           "--dp 4194305, --pp 1, --tp 1 and --cp 1 make more than the "
+    expect("plan -w w.json --dp 2097153 --pp 2", 1,
+           "--dp 2097153, --pp 2, --tp 1 and --cp 1 make more than the "
            "4194304 ranks that a plan may have");
     expect("plan -w absent.json", 1, "absent.json");
     expect("plan -w w.json --pp 2000", 1, "2000");
     expect("plan a.json --dp 2", 2, "plan file 'a.json' holds its strategy: --dp needs -w");
     expect("plan a.json -w w.json", 2, "takes plan file 'a.json' or -w w.json, not both");
-    expect("plan w.json", 2, "'w.json' is a workload, not a plan: give it with -w");
+    expect("plan w.json", 1, "'w.json' is a workload, not a plan: give it with -w");
     expect("plan -w w.json --dp 2 -o /nowhere/p.json", 1, "/nowhere/p.json");
 }
 

@@ -98,8 +98,7 @@ TEST_WITH(input_file_is_refused_as_output, open_with_workload, fixture_close)
 
 TEST_WITH(a_database_is_a_file, open_with_workload, fixture_close)
 {
-    expect("sim -w w.json --db ''", 1,
-           "--db '' stores nothing: give the name of a file, or --no-db");
+    expect("sim -w w.json --db ''", 2, "--db: the value is empty; expected FILE");
     expect("sim -w w.json --db :memory:", 1, "--db ':memory:' stores nothing");
     expect("runs --db :memory:", 1, "stores nothing");
     expect("sim -w w.json --db 'file:x?mode=memory'", 1, "is a URI");
@@ -161,7 +160,6 @@ TEST_WITH(a_long_command_tries_its_output_first, open_with_workload, fixture_clo
         const char *words, *said;
     } cases[] = {
         {"-o no/such/c.json", "no/such/c.json: cannot write: No such file or directory"},
-        {"-o \"\"", "an output file has an empty name"},
         {"-o runs.db", "runs.db: is a database, which an output does not replace"},
         {"-o notes.txt", "notes.txt: exists and was not written by lapwing"},
         {"-o w.json", "w.json: exists and holds .workload., the output is"},

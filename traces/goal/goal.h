@@ -65,6 +65,7 @@ const char *traces_goal_op_text(const struct traces_goal *g, int32_t rank, int64
  * that *n has. LW_EINVAL names what is wrong. */
 enum lw_status traces_goal_network_parse(const char *text, struct goal_network *n,
                                          struct lw_err *err);
+enum lw_status traces_goal_network_check(const char *text, struct lw_err *err);
 struct goal_network traces_goal_network_default(void); /* of LogGOPSim's command line */
 
 /* The schedule under these parameters as a plan of the engine with buffered sends: one role for

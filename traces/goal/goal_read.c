@@ -683,3 +683,10 @@ enum lw_status traces_goal_network_parse(const char *text, struct goal_network *
     *n = x;
     return LW_OK;
 }
+
+enum lw_status traces_goal_network_check(const char *text, struct lw_err *err)
+{
+    struct goal_network n = traces_goal_network_default();
+
+    return traces_goal_network_parse(text, &n, err);
+}

@@ -61,20 +61,25 @@ struct lw_device traces_no_device(void)
 }
 
 #define AT(field) offsetof(struct traces_model_shape, field)
-/* Those without an option are of a model, or of a configuration that gives them. */
+/* The ranges are those of the options. Sizes without one are of a configuration. `needed`: an
+ * option that a model without the size does not take. */
 static const struct {
     size_t at;
     const char *option;
-    int64_t least, most;
+    bool needed;
 } sizes[] = {
-    {AT(batch), "batch", 1, 65536},      {AT(layers), "layers", 1, 4096},
-    {AT(width), "width", 1, 65536},      {AT(image), "image", 32, 4096},
-    {AT(patch), "patch", 1, 4096},       {AT(hidden), "hidden", 1, 262144},
-    {AT(heads), "heads", 1, 4096},       {AT(kv_heads), "kv-heads", 1, 4096},
-    {AT(ffn), "ffn", 1, 1048576},        {AT(seq), "seq", 1, 4194304},
-    {AT(vocab), "vocab", 1, 16777216},   {AT(head_width)}, {AT(window)}, {AT(q_lora)},
-    {AT(kv_lora)}, {AT(rope_width)}, {AT(v_width)}, {AT(experts)}, {AT(topk)}, {AT(expert_ffn)},
-    {AT(shared_ffn)}, {AT(dense_layers)}, {AT(expert_every)}, {AT(mtp_layers)},
+    {AT(batch), "batch", true},      {AT(layers), "layers", true},
+    {AT(width), "width", true},      {AT(image), "image", true},
+    {AT(patch), "patch", true},      {AT(hidden), "hidden", true},
+    {AT(heads), "heads", true},      {AT(kv_heads), "kv-heads", true},
+    {AT(ffn), "ffn", true},          {AT(seq), "seq", true},
+    {AT(vocab), "vocab", true},      {AT(experts), "experts", false},
+    {AT(topk), "topk", false},       {AT(expert_ffn), "expert-ffn", false},
+    {AT(shared_ffn), "shared-ffn", false}, {AT(dense_layers), "dense-layers", false},
+    {AT(mtp_layers), "mtp-layers", false}, {AT(head_width), NULL, false},
+    {AT(window), NULL, false},       {AT(q_lora), NULL, false},
+    {AT(kv_lora), NULL, false},      {AT(rope_width), NULL, false},
+    {AT(v_width), NULL, false},      {AT(expert_every), NULL, false},
 };
 
 static const size_t flags[] = {
@@ -85,11 +90,8 @@ static const size_t flags[] = {
 static const struct {
     const char *option;
     size_t at;
-    const char *words[4];
 } choices[] = {
-    {"dtype", AT(dtype), {"f32", "bf16", "f16"}},
-    {"attention", AT(attention), {"full", "flash"}},
-    {"optimizer", AT(optimizer), {"sgd", "momentum", "adam"}},
+    {"dtype", AT(dtype)}, {"attention", AT(attention)}, {"optimizer", AT(optimizer)},
 };
 #undef AT
 
@@ -100,23 +102,16 @@ static enum lw_status take_size(const struct traces_model *m, size_t k,
     int64_t *size = (int64_t *)((char *)s + sizes[k].at);
     int64_t standard = *(const int64_t *)((const char *)&m->defaults + sizes[k].at);
 
-    if (sizes[k].option && *size && !standard)
+    const struct lw_model_option *o =
+        sizes[k].option ? lw_model_option(lw_model_find(sizes[k].option)) : NULL;
+
+    if (sizes[k].needed && *size && !standard)
         return lw_fail(err, LW_EINVAL, "--%s does not apply to model %s", sizes[k].option, m->name);
-    if (sizes[k].option && *size && (*size < sizes[k].least || *size > sizes[k].most))
+    if (o && *size && (*size < o->least || *size > o->most))
         return lw_fail(err, LW_EINVAL, "--%s: found %" PRId64 ", allowed: %" PRId64 " to %" PRId64,
-                       sizes[k].option, *size, sizes[k].least, sizes[k].most);
+                       o->name, *size, o->least, o->most);
     *size = *size ? *size : standard;
     return LW_OK;
-}
-
-/* A dtype may be given by any of its names; the choice is one of the words here. */
-static const char *canonical(const char *option, const char *found)
-{
-    enum lw_dtype dtype;
-
-    if (strcmp(option, "dtype") != 0)
-        return found;
-    return lw_dtype_parse(found, &dtype, NULL) == LW_OK ? lw_dtype_name(dtype) : found;
 }
 
 static enum lw_status take_choice(const struct traces_model *m, size_t k,
@@ -128,11 +123,9 @@ static enum lw_status take_choice(const struct traces_model *m, size_t k,
     if (*word && !standard)
         return lw_fail(err, LW_EINVAL, "--%s does not apply to model %s", choices[k].option,
                        m->name);
-    *word = *word ? canonical(choices[k].option, *word) : standard;
-    for (int i = 0; *word && choices[k].words[i]; i++)
-        if (strcmp(*word, choices[k].words[i]) == 0)
-            return LW_OK;
-    return *word ? lw_fail_word(err, choices[k].option, *word, choices[k].words) : LW_OK;
+    if (!*word)
+        *word = standard;
+    return *word ? lw_model_word(lw_model_find(choices[k].option), *word, word, err) : LW_OK;
 }
 
 /* What follows from another size unless it is given: 0 asks the family for its rule. */

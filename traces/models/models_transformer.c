@@ -18,11 +18,39 @@
 
 #include "shared/numbers/checked.h"
 
+/* Columns of all matrices of a block that has `experts` experts of ffn columns, and the head's. */
+static double columns(const struct traces_model_shape *s, int64_t experts)
+{
+    double heads = (double)s->heads * (double)(s->head_width + s->v_width + s->rope_width);
+
+    return heads + (double)s->vocab + (double)s->hidden + (double)s->ffn + (double)s->q_lora +
+           (double)s->kv_lora + (double)s->lora + (double)s->shared_ffn + (double)s->experts +
+           (double)experts * (double)s->expert_ffn;
+}
+
+/* Bytes, FLOPs and elements stay within 63 bits. */
+static enum lw_status check_products(const struct traces_model_shape *s, struct lw_err *err)
+{
+    double flops = 64.0 * (double)s->batch * (double)s->seq * (double)s->hidden *
+                   (columns(s, s->topk) + (double)s->seq);
+    double bytes = 32.0 * (double)(s->layers + s->mtp_layers) * (double)s->hidden *
+                   columns(s, s->experts);
+
+    if (flops > 4e18)
+        return lw_fail(err, LW_EINVAL,
+                       "batch %" PRId64 ", sequence %" PRId64 ", hidden %" PRId64
+                       ": the flops of one module are beyond 2^62; lower one of them",
+                       s->batch, s->seq, s->hidden);
+    if (bytes > 4e18)
+        return lw_fail(err, LW_EINVAL,
+                       "layers %" PRId64 ", hidden %" PRId64 ", experts %" PRId64
+                       ": the bytes of the parameters are beyond 2^62; lower one of them",
+                       s->layers + s->mtp_layers, s->hidden, s->experts);
+    return LW_OK;
+}
+
 static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_err *err)
 {
-    double largest = 64.0 * (double)s->batch * (double)s->seq * (double)s->hidden *
-                     ((double)s->vocab + (double)s->hidden + (double)s->ffn + (double)s->seq);
-
     if (s->head_width == 0 && s->hidden % s->heads)
         return lw_fail(err, LW_EINVAL,
                        "--heads: found %" PRId64 ", allowed: divisors of the hidden size, %" PRId64,
@@ -43,12 +71,7 @@ static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_
                        " tokens, into 2 x --cp equal pieces (an early and a late one for each "
                        "rank)",
                        s->context, s->seq);
-    if (largest > 4e18)
-        return lw_fail(err, LW_EINVAL,
-                       "batch %" PRId64 ", sequence %" PRId64 ", hidden %" PRId64
-                       ": the flops of one module are beyond 2^62; lower one of them",
-                       s->batch, s->seq, s->hidden);
-    return LW_OK;
+    return check_products(s, err);
 }
 
 static int64_t part_of(int64_t seq, int64_t ranks)

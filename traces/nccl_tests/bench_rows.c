@@ -4,6 +4,7 @@
  * that is not bytes over time, a bus bandwidth that is not the operation's share of it. Bandwidths
  * are printed with two decimals, so 3 % and 0.06 GB/s are allowed. nccl-tests repeats sizes when it
  * runs several cycles: the lower median counts. A CSV table has each size once. */
+#include "shared/base/nearest.h"
 #include "traces/nccl_tests/bench_rows.h"
 
 #include <ctype.h>
@@ -51,6 +52,19 @@ static const struct {
     {"send_recv", LW_OP_SEND},
     {"send", LW_OP_SEND},
 };
+
+enum lw_status traces_bench_op_check(const char *op, struct lw_err *err)
+{
+    enum { N = sizeof operations / sizeof *operations };
+    const char *names[N + 1] = {NULL};
+
+    for (size_t i = 0; i < N; i++) {
+        names[i] = operations[i].test;
+        if (bench_is((struct bench_cell){op, strlen(op)}, operations[i].test))
+            return LW_OK;
+    }
+    return lw_fail_word(err, "op", op, names);
+}
 
 enum lw_status bench_operation(struct bench_reader *r, struct bench_cell name, enum lw_op_kind *op)
 {

@@ -48,6 +48,10 @@ struct traces_bench_hint {
     const char *where; /* CSV: rows whose cells hold these values, "gpu=H200-SXM;algo=NVLS" */
 };
 
+/* LW_EINVAL: op is no operation of nccl-tests; where has another form than the one above. */
+enum lw_status traces_bench_op_check(const char *op, struct lw_err *err);
+enum lw_status traces_bench_where_check(const char *where, struct lw_err *err);
+
 bool traces_bench_is(const char *text, size_t len);
 bool traces_bench_is_json(const char *text, size_t len); /* nccl-tests -J; reads the head */
 /* {"ops": {"all_reduce": [{"bytes", "median"}, ...], ...}}: medians in seconds */

@@ -112,19 +112,31 @@ static enum lw_status take_titles(struct csv *c, const struct bench_cell *cells,
     return LW_OK;
 }
 
+enum lw_status traces_bench_where_check(const char *where, struct lw_err *err)
+{
+    int n = 0;
+
+    for (const char *p = where; *p; n++) {
+        size_t len = strcspn(p, ";"), name = strcspn(p, "=");
+        if (name == 0 || name >= len || n == MOST_CONDITIONS)
+            return lw_fail(err, LW_EINVAL,
+                           "--where '%s': expected COLUMN=TEXT, at most %d of them with ';' "
+                           "between", where, MOST_CONDITIONS);
+        p += len + (p[len] == ';');
+    }
+    return LW_OK;
+}
+
 /* "gpu=H200-SXM;algo=NVLS" */
 static enum lw_status take_conditions(struct csv *c, const struct bench_cell *titles, int n)
 {
     const char *p = c->r->hint->where;
 
+    if (p)
+        LW_TRY(traces_bench_where_check(p, c->r->err));
     while (p && *p) {
         size_t len = strcspn(p, ";"), name = strcspn(p, "=");
         int column = -1;
-        if (name >= len || c->n_conditions == MOST_CONDITIONS)
-            return lw_fail(
-                c->r->err, LW_EINVAL,
-                "--where '%s': expected COLUMN=TEXT, at most %d of them with ';' between",
-                c->r->hint->where, MOST_CONDITIONS);
         for (int i = 0; i < n; i++)
             if (titles[i].len == name && memcmp(titles[i].at, p, name) == 0)
                 column = i;

@@ -229,7 +229,7 @@ TEST(refused_start_names_a_launcher)
         {"$L exec --dp 2 --backend threads --spawn --compute sleep", "bit by bit", 0},
 #endif
         {"$L exec --dp 2 --backend threads --transport loop", "has no loop transport", 1},
-        {"$L exec --dp 2 --backend nccl --ranks 4 --spawn", "--ranks 4, but --dp 2", 2},
+        {"$L exec --dp 2 --backend nccl --ranks 4 --spawn", "--ranks 4, but --dp 2", 1},
         {"WORLD_SIZE=4 RANK=0 $L exec --dp 2 --backend nccl",
          "torchrun (RANK, WORLD_SIZE) started 4 processes; the plan has 2 ranks", 1},
         {"WORLD_SIZE=2 RANK=5 $L exec --dp 2 --backend nccl", "RANK=5 of WORLD_SIZE=2", 1},

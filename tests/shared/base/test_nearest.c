@@ -27,6 +27,7 @@ TEST(the_nearest_word_within_a_third_is_meant)
         {"reccomend", "recommend"},   /* one inserted, one left out */
         {"GPT2", "gpt2"},             /* case */
         {"gpt2-med", "gpt2-medium"},  /* the beginning */
+        {"llama", "llama-13b"},       /* of two: the shorter */
         {"dgx-h10", "dgx-h100"},      {"bucketcap", "bucket-cap"}, {"siml", "sim"},
         {"llama2-13b", "llama-2-13b"}, /* the same letters and digits */
         {"frobnicate", ""},           {"xy", ""},
@@ -44,8 +45,8 @@ TEST_WITH(commands_options_models_and_clusters_are_suggested, fixture_open, fixt
     expect("model gpt2-smal", 1, "did you mean");
     expect("cluster dgx-a10", 1, "did you mean 'dgx-a100'?");
     expect("model mlp --device dgx-a100 -o w.json", 0, "");
-    expect("exec -w w.json --dp 2 --backend cuda --no-db", 1, "did you mean 'nccl'?");
-    expect("exec -w w.json --dp 2 --backend cpu --no-db", 1, "did you mean 'threads'?");
+    expect("exec -w w.json --dp 2 --backend cuda --no-db", 2, "did you mean 'nccl'?");
+    expect("exec -w w.json --dp 2 --backend cpu --no-db", 2, "did you mean 'threads'?");
     expect("cost allreduce", 2, "unexpected 'allreduce' (did you mean '--op all_reduce'?)");
     expect("cost send -c dgx-a100", 2, "(did you mean '--op send'?)");
     expect("cost frobnicate", 2, "unexpected 'frobnicate'; see");
@@ -55,8 +56,8 @@ TEST_WITH(commands_options_models_and_clusters_are_suggested, fixture_open, fixt
 TEST_WITH(misplaced_argument_is_named, fixture_open, fixture_close)
 {
     lapwing("model mlp --device dgx-a100 -o w.json", NULL);
-    expect("sim w.json -c dgx-a100", 2, "'w.json' is a workload, not a plan: give it with -w");
-    expect("sim w.json --dp 2 -c dgx-a100", 2, "give it with -w");
+    expect("sim w.json -c dgx-a100", 1, "'w.json' is a workload, not a plan: give it with -w");
+    expect("sim w.json --dp 2 -c dgx-a100", 1, "give it with -w");
     expect("sim -w w.json --dp 2 -c dgx-a100 --bucket-cap 5 --no-db", 0,
            "--bucket-cap 5 means 5 bytes; write 5MiB for mebibytes");
 }
@@ -70,7 +71,7 @@ TEST_WITH(a_newcomers_wrong_command_is_answered_with_the_next, fixture_open, fix
     } cases[] = {
         {"predict gpt2", 2, "did you mean 'sim'?"},
         {"run gpt2", 2, "did you mean 'exec'?"},
-        {"sim gpt2", 2, "'gpt2' is a model, not a plan file: give it with -w"},
+        {"sim gpt2", 1, "'gpt2' is a model, not a plan file: give it with -w"},
         {"sim gpt-2", 1, "gpt-2: no such file; as a model: no model 'gpt-2' (did you mean 'gpt2'"},
         {"sim -w gpt2 --gpus 8", 2, "did you mean '--ranks'?"},
         {"sim -w gpt2 --fsdp", 2, "did you mean '--zero'?"},

@@ -24,7 +24,7 @@ static enum lw_status parse(struct opts *o, char *line, char **argv, int *n_oper
         {"flag", 'f', LW_OPT_FLAG, &o->flag, NULL, ""},
         {"count", 'n', LW_OPT_INT, &o->count, "N", "", 1, 9},
         {"big-size", 0, LW_OPT_SIZE, &o->bytes, "SIZE", ""},
-        {"name", 0, LW_OPT_STRING, &o->name, "S", ""},
+        {"name", 0, LW_OPT_STRING, &o->name, "TEXT", ""},
         {"format", 0, LW_OPT_FORMAT, &o->format, "F", ""},
         {"how", 0, LW_OPT_STRING, &o->how, "fast|slow", ""},
         {"find-unused", 0, LW_OPT_STRING, &o->unused, "on|off", ""},

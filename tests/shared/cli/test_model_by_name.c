@@ -235,10 +235,10 @@ TEST_WITH(a_global_batch_gives_micro_batches_or_samples, fixture_open, fixture_c
            {"--batch 4", 0, samples}, {"--batch 2 --no-sync 3", 0, samples},
            {"--micro-batches 6", 0, samples, {"\"n_ranks\": 2"}},
            {"--batch 4 --micro-batches 6", 0, samples},
-           {"--batch 5", 2, "does not divide into micro-batches of 5 samples on --dp 2: take a "
+           {"--batch 5", 1, "does not divide into micro-batches of 5 samples on --dp 2: take a "
                             "multiple of 10"},
-           {"--micro-batches 5", 2, "take a multiple of 10"},
-           {"--batch 4 --micro-batches 3", 2, "which make 24: leave out --micro-batches"});
+           {"--micro-batches 5", 1, "take a multiple of 10"},
+           {"--batch 4 --micro-batches 3", 1, "which make 24: leave out --micro-batches"});
     equal_figures("-w gpt2 -c dgx-h100 --dp 2 --batch 4 --global-batch 48",
                   "-w gpt2 -c dgx-h100 --dp 2 --batch 4 --micro-batches 6");
     expect("recommend -w gpt2 --layers 2 --batch 4 -c dgx-h100 --dp 2 --global-batch 48", 0, "cap");
@@ -251,7 +251,7 @@ TEST_WITH(options_of_a_model_need_one, fixture_open, fixture_close)
 {
     recording_of_model("gpt2 --layers 2 --device dgx-h100", "w.json");
     lapwing("plan -w w.json --dp 2 -o p.json", NULL);
-    expect("sim -w w.json -c dgx-h100 --seq 512 --no-db", 2,
+    expect("sim -w w.json -c dgx-h100 --seq 512 --no-db", 1,
            "--seq is of a model: workload 'w.json' was not made from one");
     expect("sim p.json -c dgx-h100 --batch 2 --no-db", 2, "--batch is of a model and needs -w: it "
                                                           "does not apply to a plan file");

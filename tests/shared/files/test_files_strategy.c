@@ -89,7 +89,8 @@ TEST(wrong_options_are_refused_by_place)
         {"{\"launch-order\":\"none\"}",
          "at options.launch-order (byte 57): --launch-order: "
          "unknown value 'none'; expected one of in-order, completion-order, completion"},
-        {"{\"zero\":4}", "--zero: found 4, expected a stage from 0 to 3"},
+        {"{\"zero\":4}",
+         "at options.zero (byte 49): --zero: '4' is not a whole number from 0 to 3"},
         {"[]", "at options (byte 41): found an array, expected an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -50,7 +50,7 @@ TEST(a_wrong_word_lists_the_right_ones)
     assert_string_equal(err.msg, "--cp-comm-type: unknown value 'rings' (did you mean 'ring'?); "
                                  "expected one of all-gather, p2p, allgather, ring");
     assert_int_equal(lw_strategy_set(&s, "dp", "0", &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--dp: '0' is not a whole number from 1 to 2147483647");
+    assert_string_equal(err.msg, "--dp: '0' is not a whole number from 1 to 4194304");
     assert_int_equal(lw_strategy_set(&s, "nope", "1", &err), LW_EINVAL);
 }
 

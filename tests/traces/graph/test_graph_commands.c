@@ -61,7 +61,7 @@ TEST(goal_goes_through_every_command)
     EXPECT(
         "sim",
         {"--replay " GOAL "binary_tree_32.goal --no-db --loggops L=0,o=0,g=0,G=0", 0, "step 0 ps"},
-        {"--replay " GOAL "binary_tree_32.goal --no-db --loggops L=0,q=1", 1,
+        {"--replay " GOAL "binary_tree_32.goal --no-db --loggops L=0,q=1", 2,
          "--loggops: 'q=1': expected L, o, g (ns)"},
         {"--replay " GOAL "binary_tree_32.goal --no-db -c dgx-a100 --as-recorded", 1,
          "give --loggops instead of -c, --ranks and --device"},
