@@ -57,6 +57,16 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
     return LW_OK;
 }
 
+/* Before the own database is made, where there is none yet. */
+static enum lw_status try_other(const char *file, struct lw_err *err)
+{
+    struct lw_store *other = NULL;
+    enum lw_status st = file ? lw_store_open(file, LW_STORE_READ, &other, err) : LW_OK;
+
+    lw_store_close(other);
+    return st;
+}
+
 int cmd_runs(int argc, char **argv)
 {
     struct options o = {.db = "lapwing.db"};
@@ -94,6 +104,8 @@ int cmd_runs(int argc, char **argv)
         return lw_cli_usage("runs",
                             "--delete needs the runs: numbers, --workload, --since or --kind");
     enum lw_status st = lw_run_filter_check(&o.wanted, &err);
+    if (st == LW_OK)
+        st = try_other(o.merge, &err);
     if (st == LW_OK)
         st = lw_store_open(o.db, o.del || o.merge ? LW_STORE_WRITE : LW_STORE_READ, &store, &err);
     if (st == LW_OK)

@@ -1,6 +1,7 @@
 /* Runs have names, can be filtered, deleted and taken over from another database. */
 #include "tests/lib/unit.h"
 #include <string.h>
+#include <unistd.h>
 
 #include "analysis/store/run_name.h"
 #include "tests/lib/failing_alloc.h"
@@ -364,6 +365,8 @@ TEST_WITH(merged_runs_are_the_same_runs, fixture_open, fixture_close)
     lapwing("export 2 --db other.db --format csv -o there.csv", NULL);
     shell("cmp here.csv there.csv", NULL);
     expect("runs --merge nosuch.db", 1, "nosuch.db");
+    expect("runs --db new.db --merge nosuch.db", 1, "nosuch.db");
+    assert_int_not_equal(access(fixture_path("new.db"), F_OK), 0); /* nothing is made for nothing */
     expect("runs --merge lapwing.db", 1, "is the database itself");
     expect("runs --merge other.db 2", 2, "--merge takes over a whole database");
     shell("rm other.db*", NULL);
