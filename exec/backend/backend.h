@@ -23,7 +23,7 @@ struct lw_product;
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 12
+#define EXEC_API_VERSION 13
 
 struct exec_rows;
 struct exec_world;
@@ -122,6 +122,7 @@ struct exec_facts {
     double unit_flops;         /* floating point operations of one GEMM */
     const char *device;        /* what a rank computes on: "cpu core", "NVIDIA H200" */
     double memory_bytes;       /* of the device, or all ranks' share of this machine */
+    double free_bytes;         /* of the device before the world took any; 0 = not known */
     bool comm_on_compute_core; /* communication takes the processor that computes */
     double stamp_ns;           /* what stamping one op takes, measured; 0 = not known */
     int64_t submit_ns;         /* the host's time so far in calls that submit work; 0 = no device */

@@ -64,6 +64,7 @@ static void note_facts(struct exec_calibration *c, const struct lw_exec_result *
     snprintf(c->device, sizeof c->device, "%s", r->device);
     c->unit_flops = r->unit_flops;
     c->memory_bytes = r->memory_bytes;
+    c->free_bytes = r->free_bytes;
     c->comm_on_compute_core = r->comm_on_compute_core;
 }
 
@@ -273,6 +274,7 @@ static enum lw_status measure(struct exec_calibration *c, struct lw_cluster *out
     list_pieces(&round, c);
     if (c->o->id)
         LW_TRY(meet(c, err));
+    LW_TRY(exec_calibrate_find_larger(c, err));
     for (int32_t i = 0; more; i++) {
         LW_TRY(run_round(c, &round, i, err));
         LW_TRY(keep_round(c, out, err));
@@ -298,7 +300,7 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
 
     if (o->n_ranks < 1)
         return lw_fail(err, LW_EINVAL, "--ranks: found %d, expected at least 1", o->n_ranks);
-    if (o->max_bytes < (16 << 20) || o->max_bytes > (1 << 30))
+    if (o->max_bytes < CALIBRATE_LEAST_BYTES || o->max_bytes > CALIBRATE_MOST_BYTES)
         return lw_fail(err, LW_EINVAL,
                        "the largest message must be of 16 MiB to 1 GiB, got %lld bytes",
                        (long long)o->max_bytes);

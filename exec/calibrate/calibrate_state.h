@@ -62,7 +62,8 @@ struct exec_calibration {
     struct exec_samples disturbance; /* length of the kernels of each compute_rate, ps */
     struct exec_samples unit_alone, unit_all;       /* ns per GEMM */
     char name[320], device[96];
-    double unit_flops, memory_bytes;
+    double unit_flops, memory_bytes, free_bytes;
+    int32_t n_larger; /* of passes over memory: sizes beyond 16 MiB, by twos; 0 on CPUs */
     bool comm_on_compute_core;
 };
 
@@ -149,6 +150,9 @@ enum lw_status exec_calibrate_updates(struct exec_calibration *c, const struct e
                                       struct lw_err *err); /* series: enum exec_optimizer_kind */
 enum lw_status exec_calibrate_products(struct exec_calibration *c, const struct exec_piece *p,
                                        struct lw_err *err);
+/* Sets n_larger. A GPU's kernels of 16 MiB last about as long as their launch: there passes go up
+ * to 1 GiB, or as far as the plans fit into the free memory. To call once, by all processes. */
+enum lw_status exec_calibrate_find_larger(struct exec_calibration *c, struct lw_err *err);
 
 /* calibrate_cluster.c: *out is to be freed in every case. */
 enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_cluster *out,

@@ -5,9 +5,12 @@
 #include "exec/calibrate/calibrate_state.h"
 #include "exec/backend/element.h"
 #include "exec/backend/optimizer.h"
+#include "exec/launch/rendezvous.h"
+#include "exec/run/memory_fit.h"
 
 enum { N_STEADY = 20, N_EMPTY = 200, N_SIDES = 17 };
 enum { N_PASSES = 15, N_NARROW = 13, N_UPDATES = 8 }; /* 1 KiB to 16, 4 and 16 MiB */
+enum { MOST_LARGER = 6 };                              /* from 16 MiB to 1 GiB */
 
 const struct exec_work_series exec_work_series[CALIBRATE_N_WORK] = {
     {LW_WORK_GEMM, LW_F32, LW_F32},      {LW_WORK_FILL, LW_F32, LW_F32},
@@ -153,6 +156,11 @@ enum lw_status exec_calibrate_products(struct exec_calibration *c, const struct 
 
 /* --- passes over memory ----------------------------------------------------------------------- */
 
+static int32_t n_passes(const struct exec_calibration *c, int32_t n_here)
+{
+    return c->n_larger > 0 ? N_PASSES + c->n_larger : n_here;
+}
+
 static const struct pass_types {
     enum lw_dtype grad, wire;
     int32_t n;
@@ -229,7 +237,7 @@ enum lw_status exec_calibrate_passes(struct exec_calibration *c, const struct ex
 {
     const struct pass_types *y = &pass_types[p->series];
     int64_t bytes[CALIBRATE_SIZES + 1];
-    int32_t n = list_sizes(find_series(LW_WORK_COPY, LW_F32, LW_F32), y->n, bytes);
+    int32_t n = list_sizes(find_series(LW_WORK_COPY, LW_F32, LW_F32), n_passes(c, y->n), bytes);
     struct lw_plan plan;
 
     LW_TRY(exec_plan_passes(c->o->n_ranks, y->grad, y->wire, bytes, n, &plan, err));
@@ -249,7 +257,8 @@ enum lw_status exec_calibrate_copies(struct exec_calibration *c, const struct ex
                                      struct lw_err *err)
 {
     int64_t bytes[CALIBRATE_SIZES + 1];
-    int32_t n = list_sizes(find_series(LW_WORK_COPY, LW_F32, LW_F32), N_PASSES, bytes);
+    int32_t n = list_sizes(find_series(LW_WORK_COPY, LW_F32, LW_F32), n_passes(c, N_PASSES),
+                           bytes);
     struct lw_plan plan;
 
     LW_TRY(exec_plan_copies(c->o->n_ranks, bytes, n, &plan, err));
@@ -266,6 +275,11 @@ static int32_t optimizer_series(const struct exec_piece *p)
     return find_series(kinds[p->series], LW_F32, LW_F32);
 }
 
+static int32_t n_updates(const struct exec_calibration *c)
+{
+    return N_UPDATES + c->n_larger / 2; /* by fours */
+}
+
 /* A step of the plan is one size; the first of each is not counted. */
 static enum lw_status keep_updates(struct exec_calibration *c, const struct exec_piece *piece,
                                    const struct lw_plan *p, const struct lw_exec_result *r,
@@ -274,7 +288,7 @@ static enum lw_status keep_updates(struct exec_calibration *c, const struct exec
     const struct lw_timeline *t = &r->timeline;
 
     for (int64_t row = 0; row < t->n; row++)
-        if (t->step[row] >= N_UPDATES && t->kind[row] == LW_OP_OPTIMIZER)
+        if (t->step[row] >= n_updates(c) && t->kind[row] == LW_OP_OPTIMIZER)
             LW_TRY(exec_samples_add(
                 &c->work[optimizer_series(piece)][p->ops[t->op[row]].module],
                 (double)exec_calibrate_length(t, row), err));
@@ -284,13 +298,75 @@ static enum lw_status keep_updates(struct exec_calibration *c, const struct exec
 enum lw_status exec_calibrate_updates(struct exec_calibration *c, const struct exec_piece *p,
                                       struct lw_err *err)
 {
-    struct exec_calibrate_run how = {p->n_steps * N_UPDATES, N_UPDATES, EXEC_COMPUTE_GEMM,
+    int32_t n = n_updates(c);
+    struct exec_calibrate_run how = {p->n_steps * n, n, EXEC_COMPUTE_GEMM,
                                      (enum exec_optimizer_kind)p->series};
-    int64_t bytes[N_UPDATES];
+    int64_t bytes[CALIBRATE_SIZES];
     struct lw_plan plan;
 
-    for (int32_t i = 0; i < N_UPDATES; i++)
+    for (int32_t i = 0; i < n; i++)
         bytes[i] = exec_work_size(optimizer_series(p), i);
-    LW_TRY(exec_plan_updates(c->o->n_ranks, bytes, N_UPDATES, LW_PS_PER_MS, &plan, err));
+    LW_TRY(exec_plan_updates(c->o->n_ranks, bytes, n, LW_PS_PER_MS, &plan, err));
     return exec_calibrate_run(c, p, &plan, how, keep_updates, err);
+}
+
+/* --- sizes beyond 16 MiB ---------------------------------------------------------------------- */
+
+static enum lw_status fits(const struct exec_calibration *c, struct lw_plan *plan,
+                           enum exec_optimizer_kind optimizer, struct lw_err *err)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+    int32_t n_here = c->o->loop ? c->o->n_ranks : 1; /* of a device */
+
+    o.backend = c->o->backend;
+    o.verify = false;
+    o.optimizer = exec_optimizer_of(optimizer);
+    enum lw_status st = exec_fits_in(plan, &o, n_here, 0.8 * c->free_bytes, err); /* workspaces */
+    lw_plan_free(plan);
+    return st;
+}
+
+/* The plans that take most: f32 with a cast, copies, and Adam. */
+static enum lw_status largest_fit(const struct exec_calibration *c, struct lw_err *err)
+{
+    int64_t bytes[CALIBRATE_SIZES + 1], updated[CALIBRATE_SIZES];
+    int32_t n = list_sizes(find_series(LW_WORK_COPY, LW_F32, LW_F32), n_passes(c, N_PASSES), bytes);
+    struct lw_plan plan;
+
+    LW_TRY(exec_plan_passes(c->o->n_ranks, LW_F32, LW_BF16, bytes, n, &plan, err));
+    LW_TRY(fits(c, &plan, EXEC_SGD, err));
+    LW_TRY(exec_plan_copies(c->o->n_ranks, bytes, n, &plan, err));
+    LW_TRY(fits(c, &plan, EXEC_SGD, err));
+    for (int32_t i = 0; i < n_updates(c); i++)
+        updated[i] = exec_work_size(find_series(LW_WORK_ADAM, LW_F32, LW_F32), i);
+    LW_TRY(exec_plan_updates(c->o->n_ranks, updated, n_updates(c), LW_PS_PER_MS, &plan, err));
+    return fits(c, &plan, EXEC_ADAM, err);
+}
+
+/* The run tells the facts of the device. */
+static enum lw_status keep_nothing(struct exec_calibration *c, const struct exec_piece *piece,
+                                   const struct lw_plan *p, const struct lw_exec_result *r,
+                                   struct lw_err *err)
+{
+    (void)c, (void)piece, (void)p, (void)r, (void)err;
+    return LW_OK;
+}
+
+enum lw_status exec_calibrate_find_larger(struct exec_calibration *c, struct lw_err *err)
+{
+    const struct exec_piece one = {.n = 1, .n_steps = 1};
+    struct lw_plan plan;
+    enum lw_status st = LW_ENOTSUP;
+
+    if (c->o->backend->capabilities & EXEC_IN_HOST_MEMORY)
+        return LW_OK;
+    LW_TRY(exec_plan_kernels(c->o->n_ranks, 1, 0, &plan, err));
+    LW_TRY(exec_calibrate_run(c, &one, &plan, steps_of(&one), keep_nothing, err));
+    for (c->n_larger = MOST_LARGER; c->n_larger > 0; c->n_larger--)
+        if ((st = largest_fit(c, err)) != LW_ENOTSUP)
+            break;
+    if (st != LW_OK && st != LW_ENOTSUP)
+        return st;
+    return c->team ? exec_rendezvous_broadcast(c->team, &c->n_larger, sizeof c->n_larger, err)
+                   : LW_OK; /* rank 0's: all run the same plans */
 }

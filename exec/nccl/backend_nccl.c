@@ -133,12 +133,13 @@ static enum lw_status check_how(const struct exec_open *how, struct lw_err *err)
 static void describe(struct exec_world *w)
 {
     const char *name = w->name;
-    size_t unused, total = 0;
+    size_t left = 0, total = 0;
     int version = 0, nccl = 0, major = 0, minor = 0;
 
     cuDeviceGetName(w->name, sizeof w->name, w->device);
-    cuMemGetInfo(&unused, &total);
+    cuMemGetInfo(&left, &total);
     w->memory_bytes = (double)total;
+    w->free_bytes = (double)left;
     cuDriverGetVersion(&version);
     ncclGetVersion(&nccl);
     cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, w->device);
@@ -293,6 +294,7 @@ static void facts(const struct exec_world *w, struct exec_facts *f)
         .unit_flops = w->fill[FILL_F32].unit_work,
         .device = w->name,
         .memory_bytes = w->memory_bytes,
+        .free_bytes = w->free_bytes,
         .settings = w->settings,
         .submit_ns = w->submit_ns,
         .state = nccl_device_state(w),

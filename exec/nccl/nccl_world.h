@@ -216,7 +216,7 @@ struct exec_world {
     atomic_bool stop, failed, told;
     pthread_mutex_t mutex;   /* guards why */
     struct lw_err why;       /* of the stop */
-    double memory_bytes;     /* of the device */
+    double memory_bytes, free_bytes;     /* of the device */
     char name[96], compute[320], about[256], settings[512];
 };
 

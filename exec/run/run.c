@@ -493,6 +493,7 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
     out->unit_ns = f->unit_ns;
     out->unit_flops = f->unit_flops;
     out->memory_bytes = f->memory_bytes;
+    out->free_bytes = f->free_bytes;
     out->comm_on_compute_core = f->comm_on_compute_core;
     out->stamp_ns = f->stamp_ns;
     snprintf(out->device, sizeof out->device, "%s", f->device);

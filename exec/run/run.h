@@ -99,7 +99,7 @@ struct lw_exec_result {
     int32_t n_cores;
     char compute[320], about[256];
     double unit_ns;              /* of one GEMM with every rank computing; 0 = compute by clock */
-    double unit_flops, memory_bytes; /* as in exec_facts, like the next two */
+    double unit_flops, memory_bytes, free_bytes; /* as in exec_facts, like the next two */
     char device[96];
     bool comm_on_compute_core;
     double stamp_ns;             /* what measuring adds to one op; 0 = not known */

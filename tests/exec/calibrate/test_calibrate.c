@@ -590,3 +590,49 @@ TEST(bad_options_are_refused)
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "32 rows or more, got 31"));
 }
+
+/* --- sizes of a GPU --------------------------------------------------------------------------- */
+
+static double gpu_free_bytes;
+
+static void gpu_facts(const struct exec_world *w, struct exec_facts *f)
+{
+    exec_backend_threads.facts(w, f);
+    f->free_bytes = gpu_free_bytes;
+}
+
+/* The plan that takes most is that of copies up to L bytes: 4 L are written between them, with 4 L
+ * of weights, 4 L of gradients and 4 L of room for what is copied: 12 L, in 80 % of the free
+ * memory. Of 512 MiB that is 410: L is 32 MiB (384) and not 64 (768). Two ranks on one device have
+ * half of it each: L stays at 16 MiB (192). From 12 / 0.8 = 15 GiB on L is 1 GiB. On a CPU nothing
+ * changes. */
+TEST(passes_grow_with_the_free_memory_of_a_gpu)
+{
+    static const struct {
+        double free_mib;
+        int32_t n_ranks, n_larger;
+    } cases[] = {{256, 1, 0}, {512, 1, 1}, {512, 2, 0}, {1024, 1, 2}, {1024, 2, 1},
+                 {15350, 1, 5}, {15370, 1, 6}, {142000, 1, 6}, {142000, 8, 6}, {0, 1, 0}};
+    struct exec_backend gpu = exec_backend_threads;
+    struct lw_err err = {0};
+
+    gpu.capabilities &= ~(uint32_t)EXEC_IN_HOST_MEMORY;
+    gpu.capabilities |= EXEC_CAN_LOOP;
+    gpu.facts = gpu_facts;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_calibrate_options o = {.backend = &gpu, .n_ranks = cases[i].n_ranks,
+                                         .loop = true};
+        struct exec_calibration *c = lw_calloc(1, sizeof *c);
+        c->o = &o;
+        gpu_free_bytes = cases[i].free_mib * 1048576;
+        assert_ok(exec_calibrate_find_larger(c, &err), err);
+        if (c->n_larger != cases[i].n_larger)
+            fail_msg("%g MiB, %d ranks: %d sizes more, expected %d", cases[i].free_mib,
+                     cases[i].n_ranks, c->n_larger, cases[i].n_larger);
+        o.backend = &exec_backend_threads;
+        c->n_larger = 0;
+        assert_ok(exec_calibrate_find_larger(c, &err), err);
+        assert_int_equal(c->n_larger, 0);
+        lw_free(c);
+    }
+}
