@@ -21,7 +21,7 @@ def facts():
     for m in re.finditer(r"#define LW_FRAMEWORK_(\w+)\(|(row|time)\((\w+), ", text):
         if m.group(1):
             group = m.group(1).lower()
-        elif group != "facts":
+        elif group and group != "facts":  # before the first group: the comment at the head
             found.append((group, m.group(3) + ("_ns" if m.group(2) == "time" else "")))
     return found
 
