@@ -149,6 +149,49 @@ int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
     return lw_cli_begin(usage, table, argc, argv, n_operands);
 }
 
+static bool is_given(const struct lw_plan_source *s, const char *name)
+{
+    for (int i = 0; i < s->n_given; i++)
+        if (strcmp(s->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Both options of accumulation on a command line without a pipeline: --micro-batches M are the
+ * backwards of a step, as in a loop of torch, and --no-sync K of them do not reduce. A pass of a
+ * plan has either, and each pass is reduced at its end alone. */
+static enum lw_status settle_accumulation(const struct lw_plan_source *s, struct lw_strategy *x,
+                                          struct lw_err *err)
+{
+    long long m = (long long)x->micro_batches, k = (long long)x->no_sync;
+
+    if (x->pp > 1 || m == 1 || !is_given(s, "micro-batches") || !is_given(s, "no-sync"))
+        return LW_OK;
+    if (k == m - 1) {
+        x->micro_batches = 1;
+        return LW_OK;
+    }
+    if (k == 0 && x->zero >= 2)
+        return LW_OK; /* each micro-batch is reduced */
+    if (k == 0)
+        return lw_fail(err, LW_EUSAGE,
+                       "--micro-batches %lld --no-sync 0: each of the %lld backwards of a step "
+                       "would be reduced, which is planned for --zero 2 and 3 alone: leave "
+                       "--no-sync out to reduce once, after the last one",
+                       m, m);
+    if (k >= m)
+        return lw_fail(err, LW_EUSAGE,
+                       "--micro-batches %lld --no-sync %lld: a step has %lld backwards, of which "
+                       "the last is reduced: at most %lld do not reduce; for %lld backwards give "
+                       "--no-sync %lld alone",
+                       m, k, m, m - 1, k + 1, k);
+    return lw_fail(err, LW_EUSAGE,
+                   "--micro-batches %lld --no-sync %lld: %lld of the %lld backwards of a step would "
+                   "be reduced; a plan reduces once: --no-sync %lld (or leave it out), or, with "
+                   "--zero 2 and 3, each: --no-sync 0",
+                   m, k, m - k, m, m - 1);
+}
+
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
                                        struct lw_err *err)
 {
@@ -157,7 +200,7 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
         LW_TRY(lw_strategy_read(s->strategy_file, &s->strings, out, err));
     for (int i = 0; i < s->n_given; i++)
         LW_TRY(lw_strategy_set(out, s->names[i], s->values[i], err));
-    return LW_OK;
+    return settle_accumulation(s, out, err);
 }
 
 /* A workload or a plan, with the device that its times are of. */

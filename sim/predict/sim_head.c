@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "shared/numbers/checked.h"
+#include "shared/plan/strategy.h"
 #include "shared/text/wrap.h"
 
 /* Recordings and graphs of calls say nothing of memory. */
@@ -91,6 +93,30 @@ static void put_nearest(const struct lw_sim_alike *a, FILE *f)
         fprintf(f, "; only %d measured run%s like this one", a->n, a->n == 1 ? " is" : "s are");
     if (a->nearest)
         fprintf(f, ": %s", a->nearest);
+}
+
+static int64_t backwards(const struct lw_strategy *s)
+{
+    return lw_mul_sat(s->micro_batches, s->no_sync + 1);
+}
+
+/* --zero 2 and 3 reduce each micro-batch (shared/lower_part/lower_fsdp.c), all others once. */
+static int64_t reductions(const struct lw_strategy *s)
+{
+    return s->zero >= 2 && s->pp == 1 && s->no_sync == 0 ? s->micro_batches : 1;
+}
+
+/* Accumulation; of a pipeline's micro-batches its own lines tell. */
+static void text_accumulation(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_strategy *s = r->plan->strategy;
+
+    if (r->replayed || r->graph || backwards(s) == 1 || (s->pp > 1 && s->no_sync == 0))
+        return;
+    lw_printf_paragraph(f, "a step has %lld backwards on each rank%s", (long long)backwards(s),
+                        lw_strategy_ranks(s) == s->pp * s->tp ? ""
+                        : reductions(s) > 1 ? ", and each is reduced"
+                                            : ", and gradients are reduced once, after the last");
 }
 
 static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
@@ -184,7 +210,9 @@ enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_t
     LW_TRY(text_step(r, f, err));
     LW_TRY(text_rate(t, f, err));
     LW_TRY(text_overlap(worst(r), f, err));
-    return text_fits(r, f, err);
+    LW_TRY(text_fits(r, f, err));
+    text_accumulation(r, f);
+    return LW_OK;
 }
 
 static void real(struct lw_jsonout *o, const char *key, double v)
@@ -217,4 +245,7 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
         lw_jsonout_bool(o, "fits", missing == 0);
     else
         lw_jsonout_null(o, "fits");
+    if (has_memory(r))
+        LW_JSON(o, "backwards_per_step", backwards(r->plan->strategy), "reductions_per_step",
+                reductions(r->plan->strategy));
 }

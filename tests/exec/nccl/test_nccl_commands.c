@@ -190,7 +190,7 @@ TEST(sparse_gradients_end_like_one_rank)
     needs_fakes();
     static const char *const runs[] = {
         "--dp 2 --transport loop",
-        "--dp 3 --transport loop --micro-batches 2 --no-sync 2",
+        "--dp 3 --transport loop --micro-batches 3 --no-sync 2",
         "--dp 3 --transport loop --zero 1 --shard-policy oss-greedy",
         "--dp 2 --transport loop --momentum 0.5",
         "--dp 4 --transport loop --grad-dtype bf16",

@@ -44,7 +44,7 @@ static struct {
                                "--zero 3 --shard-policy flat-contiguous",
                                "--zero 3 --shard-policy rows"}},
     [MICRO] = {"accumulation", 5, {"--micro-batches 1", "--micro-batches 4", "--micro-batches 8",
-                                   "--no-sync 1", "--micro-batches 4 --no-sync 2"}},
+                                   "--no-sync 1", "--micro-batches 3 --no-sync 2"}},
     [TYPE] = {"type", 4, {"", "--grad-dtype bf16", "--grad-dtype f16", "--grad-dtype f64"}},
     [HOOK] = {"hook", 2, {"", "--comm-hook bf16"}},
     [CLIP] = {"clip", 2, {"", "--clip 1"}},

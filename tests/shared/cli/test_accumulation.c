@@ -1,0 +1,60 @@
+/* --micro-batches and --no-sync together, as a loop of torch has them: of M backwards of a step K do
+ * not reduce. */
+#include "tests/lib/unit.h"
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+static const char sim[] = "sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --no-db -q ";
+
+static double step(const char *options)
+{
+    const char *out = lapwingf("%s%s --format json", sim, options);
+
+    return number_after(out, "\"step_ns\": ");
+}
+
+TEST_WITH(a_step_has_as_many_backwards_as_micro_batches, fixture_open, fixture_close)
+{
+    static const char words[] = "a step has 4 backwards on each rank, and gradients are reduced "
+                                "once, after the last";
+    static const char *const same[] = {"--micro-batches 4", "--no-sync 3",
+                                       "--micro-batches 4 --no-sync 3"};
+
+    for (int i = 0; i < 3; i++) {
+        const char *out = lapwingf("%s%s", sim, same[i]);
+        has(out, words);
+        out = lapwingf("%s%s --format json", sim, same[i]);
+        assert_true(number_after(out, "\"backwards_per_step\": ") == 4);
+        assert_true(number_after(out, "\"reductions_per_step\": ") == 1);
+    }
+    assert_true(step(same[1]) == step(same[2])); /* not 16 backwards */
+    has_not(lapwingf("%s", sim), "backwards on each rank");
+}
+
+TEST_WITH(no_sync_0_reduces_each_or_is_refused, fixture_open, fixture_close)
+{
+    const char *out = lapwingf("%s--zero 2 --micro-batches 4 --no-sync 0", sim);
+
+    has(out, "a step has 4 backwards on each rank, and each is reduced");
+    assert_true(step("--zero 2 --micro-batches 4 --no-sync 0") ==
+                step("--zero 2 --micro-batches 4"));
+    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --no-db -q",
+           {"--micro-batches 4 --no-sync 0", 2,
+            "each of the 4 backwards of a step would be reduced",
+            {"leave --no-sync out to reduce once"}});
+}
+
+TEST_WITH(contradictions_are_refused_with_what_to_give, fixture_open, fixture_close)
+{
+    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --no-db -q",
+           {"--micro-batches 2 --no-sync 3", 2, "at most 1 do not reduce",
+            {"for 4 backwards give --no-sync 3 alone"}},
+           {"--micro-batches 4 --no-sync 1", 2, "3 of the 4 backwards of a step would be reduced",
+            {"--no-sync 3 (or leave it out)"}});
+    /* a pipeline's micro-batches are one pass, and passes are accumulated */
+    has(lapwing("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --pp 2 --micro-batches 4 --no-sync 3 "
+                "--no-db -q", NULL),
+        "a step has 16 backwards on each rank");
+}
