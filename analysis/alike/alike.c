@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "shared/base/shown_text.h"
+#include "shared/base/sort.h"
 #include "shared/io/csv_rows.h"
 #include "shared/io/embedded.h"
 #include "shared/numbers/median.h"
@@ -73,8 +74,7 @@ enum lw_status lw_alike_add(const struct lw_input *in, struct lw_alike_runs *r, 
     lw_arena_join(&r->arena, &rows.arena); /* the texts are its cells */
     const char *table = lw_arena_strdup(&r->arena, lw_file_stem(stem, sizeof stem, in->name));
     LW_TRY(table ? take_rows(&rows, table, r, err) : lw_fail_nomem(err));
-    if (r->n > 0)
-        qsort(r->runs, (size_t)r->n, sizeof *r->runs, by_ratio);
+    lw_sort(r->runs, r->n, by_ratio);
     return LW_OK;
 }
 
@@ -244,7 +244,7 @@ enum lw_status lw_alike_cover(const struct lw_alike_runs *r, const char *table,
         widths[c.n_known++] = a.p90 / a.p10;
         c.n_inside += x->ratio >= a.p10 && x->ratio <= a.p90;
     }
-    qsort(widths, (size_t)c.n_known, sizeof *widths, lw_compare_double);
+    lw_sort(widths, c.n_known, lw_compare_double);
     if (c.n_known > 0)
         c.width = (widths[(c.n_known - 1) / 2] + widths[c.n_known / 2]) / 2;
     lw_free(widths);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 #include "shared/numbers/units.h"
@@ -104,8 +105,7 @@ static enum lw_status list_calls(struct joiner *j, struct item **out, int64_t *n
         if (is_recorded(j, c))
             v[(*n)++] = (struct item){c->thread, c->order, k, j->name_of[c->name]};
     }
-    if (*n > 0)
-        qsort(v, (size_t)*n, sizeof *v, by_thread);
+    lw_sort(v, *n, by_thread);
     *out = v;
     return LW_OK;
 }
@@ -120,8 +120,7 @@ static enum lw_status list_rows(struct joiner *j, struct item **out, int64_t *n)
     for (int64_t i = 0; i < t->n; i++)
         if (lw_trace_on_host(t, i) && t->record[i] < 0)
             v[(*n)++] = (struct item){t->track[i], -(int64_t)t->record[i], i, t->name[i]};
-    if (*n > 0)
-        qsort(v, (size_t)*n, sizeof *v, by_thread);
+    lw_sort(v, *n, by_thread);
     *out = v;
     return LW_OK;
 }
@@ -408,7 +407,7 @@ static enum lw_status keep_edges(struct joiner *j, const struct edges *x)
     LW_TAKE(&t->arena, t->edges, x->n, j->err);
     if (x->n > 0) {
         memcpy(t->edges, x->v, (size_t)x->n * sizeof *x->v);
-        qsort(t->edges, (size_t)x->n, sizeof *t->edges, by_to);
+        lw_sort(t->edges, x->n, by_to);
     }
     t->n_edges = x->n;
     return LW_OK;

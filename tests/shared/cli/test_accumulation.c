@@ -1,5 +1,5 @@
-/* --micro-batches and --no-sync together, as a loop of torch has them: of M backwards of a step K do
- * not reduce. */
+/* --micro-batches and --no-sync together, as a loop of torch has them: of M backwards of a step K
+ * do not reduce. */
 #include "tests/lib/unit.h"
 
 #include "tests/lib/commands/command_fixture.h"
