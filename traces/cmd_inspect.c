@@ -69,6 +69,9 @@ int cmd_inspect(int argc, char **argv)
         {"ranks", 0, LW_OPT_INT, &hint.n_ranks, "N", "nccl-tests: ranks that ran", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &hint.n_nodes, "N", "nccl-tests: nodes that they ran on", 1,
          INT32_MAX},
+        {"loggops", 0, LW_OPT_STRING, &hint.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
+         "GOAL schedules: parameters in ns and bytes (the file's, else L=2500,o=1500,g=1000,G=6,"
+         "O=0,S=65535)"},
         {"where", 0, LW_OPT_STRING, &hint.where, "COLUMN=TEXT[;...]",
          "of a CSV of collectives: only rows whose cells contain these texts",
          .check = traces_bench_where_check},

@@ -66,6 +66,10 @@ const char *traces_goal_op_text(const struct traces_goal *g, int32_t rank, int64
 enum lw_status traces_goal_network_parse(const char *text, struct goal_network *n,
                                          struct lw_err *err);
 enum lw_status traces_goal_network_check(const char *text, struct lw_err *err);
+/* When the last processor is free: the step of the plan, without the plan. LW_EFORMAT: a message
+ * without its other end. */
+enum lw_status traces_goal_step(const struct traces_goal *g, const struct goal_network *n,
+                                lw_ps *step, struct lw_err *err);
 struct goal_network traces_goal_network_default(void); /* of LogGOPSim's command line */
 
 /* The schedule under these parameters as a plan of the engine with buffered sends: one role for

@@ -531,3 +531,15 @@ enum lw_status goal_times_find(const struct traces_goal *g, const struct goal_ne
     lw_arena_free(&scratch);
     LW_GIVE(status, out, t, goal_times_free(&t));
 }
+
+enum lw_status traces_goal_step(const struct traces_goal *g, const struct goal_network *n,
+                                lw_ps *step, struct lw_err *err)
+{
+    struct goal_times t = {0};
+    enum lw_status status = goal_times_find(g, n, &t, err);
+
+    if (status == LW_OK)
+        *step = t.end;
+    goal_times_free(&t);
+    return status;
+}

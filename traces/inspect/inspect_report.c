@@ -65,7 +65,11 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
 
     LW_TRY(traces_file_open(f.name, &options, &in, &damage, &f.importer, err));
     enum lw_status status = LW_OK;
-    if (f.importer->timeline) {
+    if (job->hint->loggops && !f.importer->buffered)
+        status = lw_fail(err, LW_EINVAL,
+                         "%s: --loggops concerns GOAL schedules; this is a file of format %s",
+                         f.name, f.importer->name);
+    else if (f.importer->timeline) {
         status = f.importer->take(&in, &damage, &options, &f.trace, err);
         if (status == LW_OK)
             status = look_at_trace(&f, job->report, err);

@@ -45,6 +45,7 @@ struct traces_bench {
 struct traces_bench_hint {
     const char *op;
     int64_t n_ranks, n_nodes;
+    const char *loggops; /* GOAL schedules: their parameters; NULL = as they say */
     const char *where; /* CSV: rows whose cells hold these values, "gpu=H200-SXM;algo=NVLS" */
 };
 

@@ -56,6 +56,18 @@ TEST(goal_goes_through_every_command)
     need("../shared/traces/goal");
     expect("inspect " GOAL "binary_tree_32.goal", 0, "GOAL schedule (text), 32 ranks");
     expect("inspect --format json " GOAL "binary_tree_32.goal", 0, "\"requires\": 26,");
+    EXPECT("inspect",
+           {GOAL "binary_tree_32.goal", 0, "step 27.500 us under LogGOPS (LogGOPSim's defaults)"},
+           {GOAL "dissemination_16.goal --format json", 0, "\"step_ns\": 22000"},
+           {GOAL "binary_tree_32.goal --loggops L=0,o=0,g=0,G=0", 0, "step 0 ps under LogGOPS"},
+           {GOAL "binary_tree_32.goal --loggops L=x", 1, "--loggops: "},
+           {CHAKRA "megatron_tp2_rank0.et.gz --loggops L=1", 1,
+            "--loggops concerns GOAL schedules"});
+    shell("printf '%s\\n' 'num_ranks 2' 'rank 0 {' 'send 8b to 1' '}' 'rank 1 {' 'calc 5' '}' "
+          "> lone.goal", NULL);
+    EXPECT("inspect",
+           {"lone.goal", 0, "no step: ", {"1 sends"}},
+           {"lone.goal --format json", 0, "\"step_ns\": null"});
     each_command(GOAL "binary_tree_32.goal", "step 27.500 us", "--buffered");
     each_command(GOAL "dissemination_16.goal", "step 22.000 us", "--buffered");
     EXPECT(
