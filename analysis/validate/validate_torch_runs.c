@@ -131,17 +131,21 @@ static void choose_ddp(const struct lw_torch_config *t, struct choices *c)
         choose(c, "sync-each-micro-batch", "off");
 }
 
-static bool choose_fsdp(const struct lw_torch_config *t, struct choices *c, const char **why)
+/* The file says in words what was wrapped. */
+static const char *units_remark(const struct lw_torch_config *t)
 {
-    if (strncmp(t->units, "every child of the root", 23) != 0) {
-        *why = "its units are not the root's children";
-        return false;
-    }
+    bool other = strcmp(t->kind, "fsdp2") == 0 &&
+                 strncmp(t->units, "every child of the root", 23) != 0;
+
+    return other ? "its units are taken to be the root's children" : "";
+}
+
+static void choose_fsdp(const struct lw_torch_config *t, struct choices *c)
+{
     choose(c, "framework", "torch-fsdp2");
     choose(c, "dp", "%d", N_PROCESSES);
     choose(c, "units", "children");
     choose(c, "reshard", t->reshard ? "on" : "off");
-    return true;
 }
 
 /* The first module of the workload that lies in that child of the root or in a later one; -1: the
@@ -186,8 +190,10 @@ static bool choose_all(const struct lw_torch_config *t, const struct lw_workload
         choose_ddp(t, c);
         return true;
     }
-    if (strcmp(t->kind, "fsdp2") == 0)
-        return choose_fsdp(t, c, why);
+    if (strcmp(t->kind, "fsdp2") == 0) {
+        choose_fsdp(t, c);
+        return true;
+    }
     return strcmp(t->kind, "pipeline") == 0 && choose_pipeline(t, w, c, why);
 }
 
@@ -257,7 +263,13 @@ static enum lw_status predict(struct file *f, int32_t i, struct lw_err *err)
     if (!says)
         return LW_OK;
     LW_TRY(write_command(f, r, &c, &p->command, err));
-    return simulate(f, workload, &c, &p->step_ns, err);
+    struct lw_err why = {0};
+    enum lw_status status = simulate(f, workload, &c, &p->step_ns, &why);
+    if (status == LW_ENOMEM)
+        return lw_fail_nomem(err);
+    if (status != LW_OK) /* the others are predicted */
+        LW_PRINT(&f->arena, p->why, err, "%s", why.msg);
+    return LW_OK;
 }
 
 /* --- cases ------------------------------------------------------------------------------------ */
@@ -295,7 +307,8 @@ static enum lw_status add_case(struct file *f, int32_t i, int32_t family, double
         return lw_validation_skip(f->v, family, id, p->why, err);
     struct lw_case c = {.id = id, .unit = "ns", .family = family, .series = -1,
                         .predicted = p->step_ns, .measured = (double)(int64_t)(step_s * 1e9 + 0.5),
-                        .remark = step_s > 0 ? "" : "step_s has no such configuration",
+                        .remark = step_s > 0 ? units_remark(t)
+                                             : "step_s has no such configuration",
                         .command = p->command};
     snprintf(name, sizeof name, "%s__%s, %s", f->runs.model, f->runs.net, series ? series : "");
     if (series)

@@ -229,6 +229,26 @@ TEST(links_as_csv_predict_the_same)
     }
 }
 
+/* A configuration that no plan has is passed over with its reason, and the others are predicted. */
+TEST(what_cannot_be_planned_is_passed_over)
+{
+    struct lw_validation v;
+
+    needs_files();
+    char *text = fixture_get(file_of("1g"));
+    char *other = fixture_replaced(text, "\"schedule\": \"gpipe\"", "\"schedule\": \"spiral\"");
+    shell("rm -rf d && mkdir d && ln -s $P/" FOLDER "/local $P/" FOLDER "/*.json d/ && "
+          "rm d/gpt__*", NULL);
+    fixture_put(fixture_path("d/gpt__1g.json"), other);
+    validated(fixture_path("d/gpt__1g.json"), &v);
+    assert_int_equal(v.n_cases, 14);
+    assert_int_equal(v.n_skips, 1);
+    assert_non_null(strstr(v.skips[0].reason, "spiral"));
+    lw_validation_free(&v);
+    free(other);
+    free(text);
+}
+
 /* --- what lacks --- */
 
 #define RUN(config) "{\"model\": \"m\", \"net\": \"n\", \"step_s\": {\"x\": 0.5}, " \

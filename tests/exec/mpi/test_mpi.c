@@ -204,6 +204,8 @@ TEST(every_kind_of_plan_ends_like_one_rank)
         "4 --pp 4 --schedule dualpipe --micro-batches 8",
         "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3",
         "3 --dp 3 --zero 3 --clip 1",
+        "2 --dp 2 --micro-batches 2 --sync-each-micro-batch on --gradient-as-bucket-view on",
+        "2 --pp 2 --micro-batches 4 --async-messages off",
     };
     NEEDS_MPI();
 

@@ -275,3 +275,27 @@ TEST(a_collective_after_one_that_never_starts_is_a_deadlock)
     has(err.msg, "rank 0 recv from 1 (op 0) entered");
     free_world(&w);
 }
+
+/* A message of 100 with 40 of CPU at either end, beside compute of 120 on the sender: it wants 0.4
+ * of the core, so compute does 60 by 100 and ends at 160. The receiver computes nothing. Without
+ * CPU times it wants a whole core and gets half: 200, by when compute has done 100, and ends at
+ * 220. */
+TEST(a_message_wants_its_cpu_time_of_the_core)
+{
+    static const lw_ps cpu[] = {40 * LW_PS_PER_US};
+
+    for (int i = 0; i < 2; i++) {
+        const struct hand_op ops[] = {
+            {0, LW_OP_KERNEL, 0, .us = 120, .start = 0, .end = i ? 220 : 160},
+            {0, LW_OP_SEND, 1, .bytes = 1000, .peer = 1, .start = 0, .end = i ? 200 : 100},
+            {1, LW_OP_RECV, 1, .bytes = 1000, .peer = 0, .start = 0, .end = i ? 200 : 100},
+        };
+        struct world w;
+        make_hand(&w, 2, ops);
+        add_table(&w.c, LW_OP_SEND, 2, 1, 1, bytes, alone);
+        w.c.tables[0].cpu_ps = i ? NULL : cpu;
+        w.c.interference.comm_on_compute_core = given(1);
+        run_hand(&w, ops);
+        free_world(&w);
+    }
+}
