@@ -187,8 +187,8 @@ static enum lw_status settle_accumulation(const struct lw_plan_source *s, struct
                        m, k, m, m - 1, k + 1, k);
     return lw_fail(err, LW_EUSAGE,
                    "--micro-batches %lld --no-sync %lld: %lld of the %lld backwards of a step "
-                   "would be reduced; a plan reduces once: --no-sync %lld (or leave it out), or, with "
-                   "--zero 2 and 3, each: --no-sync 0",
+                   "would be reduced; a plan reduces once: --no-sync %lld (or leave it out), or, "
+                   "with --zero 2 and 3, each: --no-sync 0",
                    m, k, m - k, m, m - 1);
 }
 

@@ -9,10 +9,10 @@
  *
  * Invariants:
  *   tokens   at[0] < at[1] < ... < len: each of { } [ ] : , and the first byte of each string,
- *            number and word; what stands between the end of a token and the next is blank. Of them
- *            at[base] .. at[base + count - 1] are known now: those from four before the one that was
- *            asked for last. Of earlier ones only the cursor is asked for (cur_at), and frames keep
- *            theirs
+ *            number and word; what stands between the end of a token and the next is blank. Of
+ *            them at[base] .. at[base + count - 1] are known now: those from four before the one
+ *            that was asked for last. Of earlier ones only the cursor is asked for (cur_at), and
+ *            frames keep theirs
  *   cursor   the value that begins at token `cur`; `after` is the token after it once that is
  * known (0 before): values are checked when they are read or skipped, whichever comes first frames
  * the containers entered and not left, outermost first; a frame's `index` is -1 before its first

@@ -329,7 +329,8 @@ static int rank_of(pid_t process)
  * ended one that had. Where rank 0 or the process of all ranks is killed, its row is found by the
  * next command. mpirun ends the others by SIGTERM, sometimes before they saw that the rank is gone:
  * that is counted. So is a launcher that was killed before it had started all ranks. Where MPI did
- * not start in its time, the run was over before the kill, and says so. */
+ * not start in its time, the run was over before the kill, and says so. rank -1: the launcher, or
+ * all ranks, of which any may be the first that is missed. */
 static bool blames(int how, int rank, bool *by_launcher)
 {
     static const char dead[] = "ended before the run was stored";
@@ -343,6 +344,9 @@ static bool blames(int how, int rank, bool *by_launcher)
     if (asks_text("r.db", "SELECT message FROM run WHERE id = 1") &&
         (strstr(answer, gone) || strstr(answer, gave_up) || strstr(answer, ended) ||
          strstr(answer, first) || strstr(answer, absent)))
+        return true;
+    if (rank < 0 && (strstr(answer, " is gone") || strstr(answer, " was ended") ||
+                     strstr(answer, " gave up") || strstr(answer, " ended first")))
         return true;
     if (rank < 0 && strstr(answer, "MPI_Init_thread did not return")) {
         totals->too_slow++;
