@@ -133,7 +133,7 @@ static int run_command(int argc, char **argv)
         {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
          "gather the optimizer state of this rank's data group on it (none)", 0, INT32_MAX},
         {"run", 0, LW_OPT_STRING, &s.run, "RUN",
-         "the plan of a stored run: an id or 'last' (none)"},
+         "the plan of a stored run: an id or 'last' (none)", .check = lw_cli_run},
         LW_OPTIONS_OF_RUNS(s),
         {0},
     };

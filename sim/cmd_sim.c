@@ -97,7 +97,7 @@ int cmd_sim(int argc, char **argv)
          "equal ranks)"},
         {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket and replayed step (ten of each)"},
         {"run", 0, LW_OPT_STRING, &s.run, "RUN",
-         "the plan of a stored run: an id or 'last' (none)"},
+         "the plan of a stored run: an id or 'last' (none)", .check = lw_cli_run},
         LW_OPTIONS_OF_RUNS(s),
         {0},
     };

@@ -57,6 +57,8 @@ struct lw_opt {
 bool lw_cli_takes_any(const char *arg);
 /* A check of numbers: 0 is refused. */
 lw_opt_check lw_cli_above_0;
+/* Of a stored run: a number, or 'last'. */
+lw_opt_check lw_cli_run;
 
 /* The options that recur, declared once: they mean the same in every command. */
 #define LW_OPTION_FORMAT(format) \

@@ -297,3 +297,15 @@ TEST(zsh_and_fish_complete_from_the_same_tables)
                     " complete -C 'lapwing export --f'\" 2>&1; rm \"${TMPDIR:-/tmp}/lw.$$.fish\"",
                     "--force\n--format=\n");
 }
+
+/* Options that take a stored run. */
+TEST(a_run_is_a_number_or_the_last)
+{
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_cli_run("12", &err), LW_OK);
+    assert_int_equal(lw_cli_run("last", &err), LW_OK);
+    assert_int_equal(lw_cli_run("", &err), LW_EINVAL);
+    assert_int_equal(lw_cli_run("1x", &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "found '1x', expected the number of a run, or 'last'"));
+}
