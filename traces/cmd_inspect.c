@@ -6,6 +6,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/io/output.h"
+#include "traces/goal/goal.h"
 #include "traces/inspect/inspect_print.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
@@ -71,7 +72,7 @@ int cmd_inspect(int argc, char **argv)
          INT32_MAX},
         {"loggops", 0, LW_OPT_STRING, &hint.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
          "GOAL schedules: parameters in ns and bytes (the file's, else L=2500,o=1500,g=1000,G=6,"
-         "O=0,S=65535)"},
+         "O=0,S=65535)", .check = traces_goal_network_check},
         {"where", 0, LW_OPT_STRING, &hint.where, "COLUMN=TEXT[;...]",
          "of a CSV of collectives: only rows whose cells contain these texts",
          .check = traces_bench_where_check},
