@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
+enum { FIRST_BYTES = 4 * 1024, BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
 
 static _Atomic int64_t fail_countdown; /* 0 = never fail; negative = fail all */
 static _Atomic int64_t live_blocks;
@@ -115,11 +115,21 @@ static size_t aligned(size_t at, size_t align)
     return (at + align - 1) & ~(align - 1);
 }
 
+/* Blocks double, since of the arenas of thousands of small files most hold little. */
+static size_t next_room(const struct lw_arena *a, size_t want)
+{
+    size_t room = a->head ? 2 * a->head->size : FIRST_BYTES;
+
+    while (room < 4 * want)
+        room *= 2;
+    return room < BLOCK_BYTES ? room : BLOCK_BYTES;
+}
+
 /* A new block with room for `want`; one that is large is after the open one. */
 static struct lw_arena_block *add_block(struct lw_arena *a, size_t want)
 {
     bool large = want > BLOCK_BYTES / 4;
-    size_t room = large ? want : BLOCK_BYTES;
+    size_t room = large ? want : next_room(a, want);
     struct lw_arena_block *b = lw_calloc(1, sizeof *b + room);
 
     if (!b)

@@ -1,6 +1,7 @@
 /* Memory and its failing hook: shared/base/arena.h. */
 #include <string.h>
 #include "tests/lib/unit.h"
+#include <malloc.h>
 
 #include "shared/base/arena.h"
 #include "shared/base/hash.h"
@@ -169,4 +170,23 @@ TEST(a_hash_does_not_depend_on_how_it_is_fed)
     lw_hash_bytes(h, bytes + 1, at - 1); /* longer than all it gathers */
     lw_hash_finish(h, streamed);
     assert_string_equal(streamed, whole);
+}
+
+/* Thousands of files are read at a time, each with arenas that hold a few bytes. */
+TEST(an_arena_of_few_bytes_takes_one_page_at_most)
+{
+    enum { N = 1000 };
+    static struct lw_arena arenas[N];
+    size_t before = mallinfo2().uordblks;
+
+    for (int i = 0; i < N; i++)
+        assert_non_null(lw_arena_strdup(&arenas[i], "rank"));
+    size_t taken = mallinfo2().uordblks - before;
+    for (int i = 0; i < N; i++)
+        lw_arena_free(&arenas[i]);
+    if (taken == 0) {
+        print_message("SKIP: this allocator does not count\n");
+        skip();
+    }
+    assert_true(taken < (size_t)N * 4400);
 }
