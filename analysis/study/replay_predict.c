@@ -43,8 +43,13 @@ static enum lw_status take_sources(const struct traces_file *f, int n, struct tr
 {
     for (int i = 0; i < n; i++) {
         if (!f[i].importer->timeline)
-            return lw_fail(err, LW_ENOTSUP, "%s: a %s file: only traces can be replayed", f[i].file,
-                           f[i].importer->name);
+            return lw_fail(err, LW_ENOTSUP,
+                           "%s: a file of format %s says what was called or measured, and not "
+                           "when a step's ops ran: %s; a replay takes the profiler's traces, "
+                           "Nsight Systems reports, Chakra or execution traces, GOAL schedules",
+                           f[i].file, f[i].importer->name,
+                           f[i].importer->instead ? f[i].importer->instead
+                                                  : "'lapwing inspect' shows it");
         v[i] = f[i].source;
     }
     return LW_OK;

@@ -83,6 +83,7 @@ TEST_WITH(ranks_that_disagree_are_named, fixture_open, fixture_close)
     expect("inspect d cut_1.json", 0, "never came to it");
     expect("inspect --format json d other_1.json", 0, "\"differs_in\": \"operation\"");
     expect("import other_1.json -o w.json", 1, "'lapwing inspect' lists its collectives");
+    expect("sim --replay other_1.json --no-db", 1, "and not when a step's ops ran");
     free(text);
     free(other);
     free(smaller);
