@@ -170,7 +170,7 @@ static enum lw_status check_word(const struct lw_opt *o, const char *text, struc
 bool lw_cli_takes_any(const char *arg)
 {
     static const char *const any[] = {"FILE", "DIR", "OUT", "MODEL|FILE", "NAME|FILE", "KIND",
-                                      "CLUSTER", "NAMES", "TEXT"};
+                                      "CLUSTER", "NAMES", "TEXT", "RUN"};
 
     for (size_t i = 0; arg && i < sizeof any / sizeof *any; i++)
         if (strcmp(arg, any[i]) == 0)
