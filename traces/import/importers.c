@@ -85,7 +85,7 @@ static enum lw_status refuse(const struct lw_input *in, const char *p, size_t le
         return lw_fail(err, LW_EFORMAT, "%s: this is %s", in->name, is);
     for (int i = lw_n_importers - 1; i >= 0; i--) {
         append(reads, sizeof reads, lw_importers[i]->reads);
-        append(reads, sizeof reads, lw_importers[i]->marks ? " (they " : "");
+        append(reads, sizeof reads, lw_importers[i]->marks ? " (" : "");
         append(reads, sizeof reads, lw_importers[i]->marks ? lw_importers[i]->marks : "");
         append(reads, sizeof reads, lw_importers[i]->marks ? ")" : "");
         append(reads, sizeof reads, i > 0 ? ", " : "; each may be gzipped");
