@@ -10,7 +10,7 @@ struct lw_run_filter {
     int64_t since_s; /* set by lw_run_filter_check */
 };
 
-/* LW_EUSAGE: an unknown kind, or an invalid date. */
+/* LW_EINVAL: an invalid date. */
 enum lw_status lw_run_filter_check(struct lw_run_filter *w, struct lw_err *err);
 enum lw_status lw_run_since_check(const char *since, struct lw_err *err); /* of --since */
 /* The runs that are named, else all; of them those that the filter lets through. */

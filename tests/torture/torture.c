@@ -465,6 +465,21 @@ static const struct kind {
     {"validate",
      {"tests/fuzz/corpus/groundtruth/*", "seed-table*"},
      {"validate x", "import x -o y.json"}},
+    {"framework",
+     {"seed-framework*"},
+     {"framework x", "sim -w gpt2 -c dgx-h100 --framework x --no-db"}},
+    {"GOAL",
+     {"tests/fuzz/corpus/goal/*"},
+     {"inspect x", "sim --replay x --no-db", "import x -o y.json"}},
+    {"graphs",
+     {"tests/fuzz/corpus/graph/*"},
+     {"inspect x", "sim --replay x --no-db", "import x -o y.json"}},
+    {"nsys",
+     {"tests/fuzz/corpus/nsys/*"},
+     {"inspect x", "import x -o y.json", "sim --replay x --no-db"}},
+    {"logs",
+     {"tests/fuzz/corpus/collectives/*"},
+     {"inspect x", "import x --cluster-out y.json", "import x -o y.json"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 _Static_assert(N_KINDS <= sizeof totals->tried_of / sizeof totals->tried_of[0], "room to count");
@@ -795,6 +810,8 @@ static int report(void)
 static const char make_seeds[] =
     "set -e; \"$L\" model mlp --layers 4 --width 64 -o w.json; cp w.json seed-workload; "
     "\"$L\" plan -w w.json --dp 2 -o seed-plan; "
+    "\"$L\" framework torch-ddp -o seed-framework; "
+    "\"$L\" framework megatron-lm -o seed-framework2; "
     "\"$L\" sim -w w.json -c dgx-a100 --as-recorded --dp 4 --spans --db seed-db; "
     "\"$L\" exec -w w.json --dp 3 --steps 1 --no-db; rm -f seed-db-*; "
     "\"$L\" export 1 --db seed-db --format chrome -o seed-chrome; rm -f seed-db-*; "
