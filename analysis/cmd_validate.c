@@ -111,6 +111,9 @@ static enum lw_status validate(struct lw_validate_here *here, char **names, int 
     said = say_faults(v, said);
     if (status == LW_OK)
         status = collect(here, files, n, quiet, v, err);
+    if (status == LW_OK && v->framework_file && v->n_framework_rows == 0 && !v->interrupted)
+        status = lw_fail(err, LW_EUSAGE, "--framework %s: no row has the framework '%s', or names "
+                                         "none", v->framework_file, v->framework_name);
     say_faults(v, said);
     for (int i = 0; i < n && files[i].kind; i++)
         lw_validate_close(&files[i]);
@@ -194,8 +197,9 @@ int cmd_validate(int argc, char **argv)
         {"fit-curves", 0, LW_OPT_STRING, &r.curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C "
          "(analysis/netbench/fit_curves.sh)"},
-        {"framework", 0, LW_OPT_STRING, &r.framework, "FILE",
-         "tables of runs: takes the place of the known framework of that name"},
+        {"framework", 0, LW_OPT_STRING, &r.framework, "NAME|FILE",
+         "tables of runs: the framework of rows that name none; a file takes the place of the "
+         "known framework of its name"},
         {"tolerance", 0, LW_OPT_DOUBLE, &r.tolerance_pct, "PCT",
          "files of runs: exit status 3 where the mean error of a family's steps or memory is "
          "larger (no bar)"},
@@ -215,6 +219,11 @@ int cmd_validate(int argc, char **argv)
         return lw_cli_usage("validate", "needs files of measurements, or --here");
     if (!r.on && (here->cluster_file || here->only || here->db))
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
+    if (r.framework && (r.on || r.curves))
+        return lw_cli_usage("validate",
+                            "--framework does not go with %s: %s", r.on ? "--here" : "--fit-curves",
+                            r.on ? "the rows run in Lapwing's own executor, with measured times"
+                                 : "collectives run without a training program");
     if (r.curves && r.on)
         return lw_cli_usage("validate", "--fit-curves needs files, not --here");
     here->workload_files = argv + 1;

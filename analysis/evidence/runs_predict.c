@@ -56,17 +56,34 @@ static void take(const struct lw_runs *r, int32_t row, const struct lw_predictio
         out->tokens_per_s_device = out->tokens / out->n_devices / (out->step_ns * 1e-9);
 }
 
+/* The command with --framework OWN in the place of the row's own. */
+static enum lw_status put_framework(const char *own, struct lw_arena *arena, const char **command,
+                                    struct lw_err *err)
+{
+    static const char option[] = " --framework ";
+    const char *at = strstr(*command, option), *end = *command + strlen(*command), *after = end;
+
+    if (at)
+        after = at + strlen(option) + strcspn(at + strlen(option), " ");
+    LW_PRINT(arena, *command, err, "%.*s%s%s%s", (int)((at ? at : end) - *command), *command,
+             option, own, after);
+    return LW_OK;
+}
+
 static enum lw_status predict(const struct lw_runs *r, int32_t row, const char *own,
                               const char *own_name, struct lw_arena *arena, struct lw_prediction *p,
-                              struct lw_err *err)
+                              struct lw_runs_prediction *out, struct lw_err *err)
 {
     int32_t column;
 
     LW_TRY(lw_runs_source(r, row, arena, &p->source, &column, err));
+    bool named = p->source.framework_name != NULL;
     LW_TRY(lw_plan_source_framework(&p->source, err));
-    if (own && is(p->source.framework.name, own_name)) {
+    out->takes_own = own && (!named || is(p->source.framework.name, own_name));
+    if (out->takes_own) {
         lw_framework_free(&p->source.framework);
         p->source.framework_name = own;
+        LW_TRY(put_framework(own, arena, &out->command, err));
     }
     return lw_predict(p, err);
 }
@@ -86,7 +103,7 @@ enum lw_status lw_runs_predict(const struct lw_runs *r, int32_t row, const char 
     lw_plan_source_init(&p.source);
     p.source.make_model = traces_model_workload;
     p.source.predicts = p.source.silent = true;
-    enum lw_status s = predict(r, row, own, own_name, arena, &p, err);
+    enum lw_status s = predict(r, row, own, own_name, arena, &p, out, err);
     const char *framework = p.source.framework.name;
     struct lw_alike_key key = s == LW_OK ? lw_prediction_key(&p) : (struct lw_alike_key){{NULL}};
     bool kept = true;

@@ -14,14 +14,15 @@ struct lw_runs_prediction {
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     /* Of one step, as measured figures count it: */
     double n_devices, samples, tokens, flops, peak_flops_per_s;
+    bool takes_own;        /* predicted with the framework that was given for it */
     bool is_refused;       /* the framework ends the run before its first step: all else is 0 */
     const char *why;       /* then the reason; else "" */
     const char *command;   /* that prints the same step and memory */
     struct lw_alike_key key; /* of runs like this one: its framework, device, ... */
 };
 
-/* own: a framework file that takes the place of the known framework own_name; NULL = none. Texts
- * lie in the arena. LW_ENOTSUP: this build cannot predict it. LW_ENOMEM. Else the row's options
+/* own: a framework (name or file) of rows that name none, and in the place of the known framework
+ * own_name; NULL = none. Texts lie in the arena. LW_ENOTSUP: this build cannot predict it. LW_ENOMEM. Else the row's options
  * contradict each other. */
 enum lw_status lw_runs_predict(const struct lw_runs *r, int32_t row, const char *own,
                                const char *own_name, struct lw_arena *arena,

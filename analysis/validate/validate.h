@@ -111,9 +111,10 @@ struct lw_miss {
 
 struct lw_validation {
     struct lw_arena arena; /* owns the lists and their strings */
-    /* Of runs: a file that takes the place of the known framework of that name; borrowed; NULL =
-     * none. */
+    /* Of runs: a framework (name or file) of the rows that name none, and in the place of the known
+     * one of its name; borrowed; NULL = none. n_framework_rows: rows that take it. */
     const char *framework_file, *framework_name;
+    int32_t n_framework_rows;
     const struct lw_progress *progress; /* of the files; borrowed; NULL = silent */
     int32_t n_files, n_done; /* of them */
     bool interrupted;        /* a signal ended it: cases are missing */

@@ -6,16 +6,20 @@
 
 static const struct lw_validate_kind kinds[] = {
     {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
-     .is = lw_validate_is_groundtruth, .add = lw_validate_groundtruth},
+     .is = lw_validate_is_groundtruth, .add = lw_validate_groundtruth,
+     .no_framework = "records times of modules"},
     {"measured runs of torch.distributed (JSON with model, net, ranks and step_s, beside "
      "local.json and net__NET.json)",
-     .is = lw_validate_is_torch_runs, .add = lw_validate_torch_runs},
+     .is = lw_validate_is_torch_runs, .add = lw_validate_torch_runs,
+     .no_framework = "records times of modules"},
     {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", "model dp_degree P_os",
-     .add_rows = lw_validate_zero},
+     .add_rows = lw_validate_zero, .no_framework = "has bytes by the paper's formula"},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
-     "p m T_F T_B T_W T_comm", .add_rows = lw_validate_bubble},
+     "p m T_F T_B T_W T_comm", .add_rows = lw_validate_bubble,
+     .no_framework = "gives the times of passes"},
     {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
-     "op algo nranks nnodes gpu intra inter size_bytes time_us", .add = lw_validate_netbench},
+     "op algo nranks nnodes gpu intra inter size_bytes time_us", .add = lw_validate_netbench,
+     .no_framework = "is of collectives without a training program"},
     {"measured training runs (CSV with model, cluster, options of sim and step_s...: "
      "docs/formats/runs.md)",
      .is = lw_runs_are, .runs = true},
@@ -62,6 +66,9 @@ enum lw_status lw_validate_open(const char *name, struct lw_validation *v,
         f.kind++;
     if (f.kind == kinds + N_KINDS)
         status = foreign(&f.in, err);
+    else if (v->framework_file && f.kind->no_framework)
+        status = lw_fail(err, LW_EUSAGE, "%s: --framework is for tables of training runs; this "
+                                         "file %s", name, f.kind->no_framework);
     else if (f.kind->runs)
         status = lw_validate_read_runs(&f.in, v, &f.runs, err);
     LW_GIVE(status, out, f, lw_validate_close(&f));

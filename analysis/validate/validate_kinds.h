@@ -19,6 +19,7 @@ struct lw_validate_kind {
     enum lw_status (*add_rows)(const struct lw_rows *rows, struct lw_validation *v,
                                struct lw_err *err); /* of a CSV table, in place of add */
     bool runs; /* lw_validate_read_runs and lw_validate_runs, in place of both */
+    const char *no_framework; /* "has ...": why none changes a prediction; NULL: one does */
 };
 
 /* A file between its check and its cases. */

@@ -155,6 +155,7 @@ static enum lw_status add_run(struct reader *x, struct lw_err *err)
         return LW_OK;
     if (s != LW_OK)
         return refuse(x, said.msg, err);
+    x->v->n_framework_rows += p.takes_own;
     lw_runs_measure(x->r, x->row, &p, &m);
     return add_case(x, &p, &m, err);
 }

@@ -143,3 +143,24 @@ TEST(commands_of_random_rows_predict_the_same)
         skip();
     assert_true(n_run >= unit_cases(1, 200));
 }
+
+/* Predictions that no framework changes refuse one, before anything is measured. */
+TEST(a_framework_is_refused_where_it_changes_nothing)
+{
+    fixture_put(fixture_path("zero.csv"),
+                "model,dp_degree,P_os,P_os_g,P_os_g_p\n7.5B,64,31.4,16.6,1.9\n");
+    fixture_put(fixture_path("bubble.csv"),
+                "model,layers,heads,hidden,seq,p,m,micro_batch,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
+                "m,8,8,64,64,4,8,1,1,1,1,0,0.27\n");
+    fixture_put(fixture_path("nccl.csv"),
+                "op,algo,nranks,nnodes,gpu,intra,inter,size_bytes,time_us,source\n"
+                "all_reduce,auto,8,1,A100,NVLink,none,1048576,50,x\n");
+    fixture_put(fixture_path("ddp.json"), "{\"schema\": \"lapwing-groundtruth/1\"}");
+    EXPECT("validate --framework fsdp",
+           {"zero.csv", 2, "zero.csv: --framework is for tables of training runs", {"formula"}},
+           {"bubble.csv", 2, "bubble.csv: --framework is for", {"times of passes"}},
+           {"nccl.csv", 2, "nccl.csv: --framework is for", {"without a training program"}},
+           {"ddp.json", 2, "ddp.json: --framework is for", {"records times"}},
+           {"--here", 2, "--framework does not go with --here: the rows run in Lapwing's own"},
+           {"nccl.csv --fit-curves x.c", 2, "--framework does not go with --fit-curves"});
+}
