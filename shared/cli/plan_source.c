@@ -381,8 +381,9 @@ static enum lw_status take_stages(struct lw_plan_source *s, struct lw_strategy *
     s->refused = refusal != NULL;
     if (refusal)
         return lw_fail(err, LW_ENOTSUP,
-                       "framework '%s' cannot run --pp %lld --micro-batches %lld: %s", f->name,
-                       (long long)strategy->pp, (long long)strategy->micro_batches, refusal);
+                       "framework '%s' cannot run --pp %lld --micro-batches %lld --chunks %lld: %s",
+                       f->name, (long long)strategy->pp, (long long)strategy->micro_batches,
+                       (long long)strategy->chunks, refusal);
     if (!lw_framework_stages(f, d, strategy, list, sizeof list))
         return LW_OK;
     strategy->partition = LW_PARTITION_EXPLICIT;

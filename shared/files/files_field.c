@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/base/nearest.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"
 #include "shared/plan/sparse.h"
@@ -363,13 +364,22 @@ static void read_field(struct lw_fields *r, const struct lw_field *f, void *base
     }
 }
 
+/* Of the field under the cursor. */
 static void fail_unknown(struct lw_json *j, const struct lw_field *table)
 {
-    char all[400] = "";
+    char all[400] = "", hint[96], name[64];
+    size_t len;
+    const char *key = lw_json_key(j, &len);
 
-    for (const struct lw_field *f = table; f->name; f++)
+    snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1), key);
+    struct lw_nearest near = lw_nearest_begin(name);
+
+    for (const struct lw_field *f = table; f->name; f++) {
         lw_err_word(all, sizeof all, f->name);
-    lw_json_fail(j, "unknown field; allowed: %s", all);
+        lw_nearest_try(&near, f->name);
+    }
+    lw_json_fail(j, "unknown field%s; allowed: %s", lw_nearest_hint(&near, "", hint, sizeof hint),
+                 all);
 }
 
 /* The object under the cursor into *base: all of it is set, absent fields too. */

@@ -9,7 +9,7 @@
 #include "shared/base/hash.h"
 #include "shared/plan/strategy.h"
 
-enum range { FLAG, POSITIVE, COUNT, WHOLE_PS };
+enum range { FLAG, POSITIVE, FACTOR, COUNT, WHOLE_PS };
 
 static const struct {
     double least, most;
@@ -18,8 +18,9 @@ static const struct {
 } ranges[] = {
     [FLAG] = {0, 1, true, "0 or 1"},
     [POSITIVE] = {1e-6, 1e6, false, "more than 0, at most 10^6"},
+    [FACTOR] = {1, 1e6, false, "1 or more, at most 10^6"},
     [COUNT] = {0, 9e15, true, "a whole number of 0 or more"},
-    [WHOLE_PS] = {0, (double)LW_PS_PER_S, true, "whole picoseconds, at most 10^12 (1 s)"},
+    [WHOLE_PS] = {0, (double)LW_PS_PER_S, true, "whole picoseconds, at most 10^9 ns (1 s)"},
 };
 
 struct row {
@@ -89,14 +90,47 @@ static enum lw_status check_fact(const struct lw_framework *f, int k, struct lw_
 
     if (v >= ranges[r].least && v <= ranges[r].most && (!ranges[r].whole || v == floor(v)))
         return LW_OK;
-    return lw_fail(err, LW_EFORMAT, "at %s.%s.value: found %g, allowed: %s", rows[k].group,
-                   rows[k].name, v, ranges[r].allowed);
+    return lw_fail(err, LW_EFORMAT, "at %s.%s.value: found %g%s, allowed: %s", rows[k].group,
+                   rows[k].name, r == WHOLE_PS ? v / (double)LW_PS_PER_NS : v,
+                   r == WHOLE_PS ? " ns" : "", ranges[r].allowed);
+}
+
+/* The user says how large a job is, not its framework. */
+static bool is_size(const char *option)
+{
+    static const char *const sizes[] = {"dp", "pp", "tp", "cp", "ep", "micro-batches", "chunks"};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (strcmp(option, sizes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* An option that exists, with a value that it may have, once. */
+static enum lw_status check_usual(const struct lw_framework *f, int32_t k, struct lw_err *err)
+{
+    const struct lw_usual_option *u = &f->usual[k];
+    struct lw_strategy s = lw_strategy_default();
+
+    if (is_size(u->option))
+        return lw_fail(err, LW_EFORMAT, ".option: found '%s', which is a size of the job; allowed: "
+                                        "options that say how it runs", u->option);
+    if (is_of_cpu(u) && strcmp(u->device, "cpu") != 0)
+        return lw_fail(err, LW_EFORMAT, ".device: found '%s', expected cpu", u->device);
+    if (!u->source[0])
+        return lw_fail(err, LW_EFORMAT, ".source: it cannot be empty");
+    for (int32_t i = 0; i < k; i++)
+        if (strcmp(f->usual[i].option, u->option) == 0 && is_of_cpu(&f->usual[i]) == is_of_cpu(u))
+            return lw_fail(err, LW_EFORMAT, ".option: '%s' is given twice", u->option);
+    s.dp = s.pp = s.tp = s.cp = 2;
+    LW_TRY(lw_strategy_set(&s, u->option, u->value, err));
+    return lw_strategy_check(&s, err);
 }
 
 enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *err)
 {
-    struct lw_strategy s = lw_strategy_default();
-
+    if (f->name && !*f->name)
+        return lw_fail(err, LW_EFORMAT, "at name: it cannot be empty");
     for (int k = 0; k < N_ROWS; k++)
         if (lw_figure_is_set(figure_of(f, k)))
             LW_TRY(check_fact(f, k, err));
@@ -104,14 +138,10 @@ enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *e
         return lw_fail(err, LW_EFORMAT, "at stages: found even_blocks and blocks_by_cost, allowed: "
                                         "one of them");
     for (int32_t i = 0; i < f->n_usual; i++) {
-        enum lw_status st = lw_strategy_set(&s, f->usual[i].option, f->usual[i].value, err);
-        if (st != LW_OK)
-            return lw_err_context(err, LW_EFORMAT, "at usual[%d]", i);
-        if (is_of_cpu(&f->usual[i]) && strcmp(f->usual[i].device, "cpu") != 0)
-            return lw_fail(err, LW_EFORMAT, "at usual[%d].device: found '%s', expected cpu", i,
-                           f->usual[i].device);
-        if (!f->usual[i].source[0])
-            return lw_fail(err, LW_EFORMAT, "at usual[%d].source: it cannot be empty", i);
+        struct lw_err why = {0};
+        if (check_usual(f, i, &why) != LW_OK)
+            return lw_fail(err, LW_EFORMAT, "at usual[%d]%s%.200s", i,
+                           why.msg[0] == '.' ? "" : ": ", why.msg);
     }
     return LW_OK;
 }

@@ -41,7 +41,7 @@
     row(step_copy, "", FLAG, "a kernel after the optimizer's copies masters to parameters")
 
 #define LW_FRAMEWORK_MEMORY(row, time) \
-    row(reserved, "", POSITIVE, "memory that the allocator reserves, against tensors alive") \
+    row(reserved, "", FACTOR, "memory that the allocator reserves, against tensors alive") \
     row(whole_inputs, "", COUNT, "sequence parallelism: whole inputs held by a backward") \
     row(fp8_params, "", FLAG, "weights of blocks are 8 bits beside 8-bit products") \
     row(own_gradients, "", FLAG, "gradients of the parameters' type beside their f32 sums") \

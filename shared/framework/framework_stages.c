@@ -95,8 +95,13 @@ const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_m
             if ((begin = next_by_cost(d, s, of_head, begin)) > (double)d->layers + 1)
                 break;
     if (lw_fact(f->blocks_by_cost) && (double)of_head + spare < (double)(s->pp - 1))
-        return "it leaves a stage without a block, and does not start";
+        return "it leaves a stage without a block, and does not start (stages.blocks_by_cost)";
     if (lw_fact(f->fills_pipeline) && s->micro_batches < s->pp - 1)
-        return "its 1F1B asks for as many micro-batches as stages less one";
+        return "its 1F1B asks for as many micro-batches as stages less one "
+               "(stages.fills_pipeline)";
+    if (lw_fact(f->whole_chunks) && s->chunks > 1 && d->layers % s->pp == 0 &&
+        s->chunks <= d->layers / s->pp && d->layers / s->pp % s->chunks != 0 &&
+        !lw_strategy_given(s, lw_strategy_find("partition")))
+        return "its chunks divide the blocks of a stage (stages.whole_chunks)";
     return NULL;
 }

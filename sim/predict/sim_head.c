@@ -3,6 +3,7 @@
 #include "sim/predict/sim_head.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "shared/numbers/checked.h"
 #include "shared/plan/strategy.h"
@@ -64,9 +65,11 @@ static void text_framework(const struct lw_sim_report *r, FILE *f)
                                           ? "as recorded"
                                           : "times and memory are of the file (--framework NAME "
                                             "sets its usual options)");
-    else if (x->chosen)
-        lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s` shows it", x->name,
-                            x->hash, x->given);
+    else if (x->chosen) {
+        const char *quote = strchr(x->given, ' ') ? "'" : "";
+        lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s%s%s` shows it", x->name,
+                            x->hash, quote, x->given, quote);
+    }
     else
         lw_printf_paragraph(f, "framework %s: all fused, no host time; --framework NAME takes "
                                "another (`lapwing framework`)",

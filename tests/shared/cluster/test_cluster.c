@@ -132,7 +132,8 @@ TEST(damaged_files_are_refused_by_place)
          "at pairs[1]: found compute beside all_gather again, allowed: once (pairs[0] has it)"},
         {"\"speed\": 0.5", "\"speed\": 0", "at exceptions[0].speed: found 0, allowed: more than 0"},
         {"\"value\": 0.02", "\"valu\": 0.02",
-         "at noise.compute_sigma.valu (byte 1811): unknown field; allowed: value, source"},
+         "at noise.compute_sigma.valu (byte 1811): unknown field (did you mean 'value'?); allowed: "
+         "value, source"},
     };
     char *text = fixture_example(example_page);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

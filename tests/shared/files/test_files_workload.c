@@ -75,7 +75,8 @@ TEST(damaged_files_are_refused_by_place)
         {"\"batch\": 8", "\"batch\": \"8\"",
          "at batch (byte 318): found string \"8\", expected an integer"},
         {"\"batch\": 8", "\"bach\": 8",
-         "at bach (byte 317): unknown field; allowed: lapwing, kind, content_hash, name, from, "
+         "at bach (byte 317): unknown field (did you mean 'batch'?); allowed: lapwing, kind, "
+         "content_hash, name, from, "
          "notes, batch, sample_tokens, heads, kv_heads, attention_flops, score_flops, "
          "idle_numel, optimizer, optimizer_ns, "
          "gradients_ns, gap_before_forward_ns, "

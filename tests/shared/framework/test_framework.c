@@ -64,12 +64,27 @@ TEST(what_is_wrong_in_a_file_is_named_with_its_place)
         const char *text, *says;
     } cases[] = {
         {HEAD ", \"memory\": {\"own_gradiens\": {\"value\": 1, \"source\": \"x\"}}}",
-         "memory.own_gradiens"},
+         "memory.own_gradiens (byte 78): unknown field (did you mean 'own_gradients'?); allowed: "},
         {HEAD ", \"step\": {\"step_zero\": {\"value\": 2, \"source\": \"x\"}}}",
          "step.step_zero.value: found 2, allowed: 0 or 1"},
         {HEAD ", \"step\": {\"step_zero\": {\"value\": 1}}}", "source"},
         {HEAD ", \"usual\": [{\"option\": \"zerro\", \"value\": \"1\", \"source\": \"x\"}]}",
-         "usual[0]"},
+         "at usual[0]: unknown strategy option 'zerro' (did you mean 'zero'?)"},
+        {HEAD ", \"usual\": [{\"option\": \"zero\", \"value\": \"7\", \"source\": \"x\"}]}",
+         "at usual[0]: --zero: found 7, expected a stage from 0 to 3"},
+        {HEAD ", \"usual\": [{\"option\": \"dp\", \"value\": \"7\", \"source\": \"x\"}]}",
+         "at usual[0].option: found 'dp', which is a size of the job"},
+        {HEAD ", \"usual\": [{\"option\": \"zero\", \"value\": \"1\", \"source\": \"x\"}, "
+              "{\"option\": \"zero\", \"value\": \"3\", \"source\": \"x\"}]}",
+         "at usual[1].option: 'zero' is given twice"},
+        {HEAD ", \"usual\": [{\"option\": \"zero\", \"value\": \"1\", \"source\": \"\"}]}",
+         "at usual[0].source: it cannot be empty"},
+        {HEAD ", \"memory\": {\"reserved\": {\"value\": 0.5, \"source\": \"x\"}}}",
+         "at memory.reserved.value: found 0.5, allowed: 1 or more"},
+        {HEAD ", \"host\": {\"host_op_ns\": {\"value\": 2000000000, \"source\": \"x\"}}}",
+         "at host.host_op_ns.value: found 2e+09 ns, allowed: whole picoseconds, at most 10^9 ns"},
+        {"{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"\"}",
+         "at name: it cannot be empty"},
         {HEAD ", \"stages\": {\"even_blocks\": {\"value\": 1, \"source\": \"x\"}, "
               "\"blocks_by_cost\": {\"value\": 1, \"source\": \"x\"}}}", "one of them"},
     };
@@ -185,6 +200,27 @@ TEST(blocks_are_spread_by_cost)
     char list[64];
 
     assert_string_equal(stages("nanotron", d, "4", list, sizeof list), "0,9,17,25");
+}
+
+/* 24 blocks on 4 stages are 6 a stage: 5 chunks do not divide them, 3 do, and a partition of the
+ * user's is taken as it is. */
+TEST(megatron_refuses_chunks_that_do_not_divide_a_stage)
+{
+    const struct lw_model_dims d = {.layers = 24, .hidden = 2048, .ffn = 8192, .vocab = 32000};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    assert_ok(lw_framework_find("megatron-lm", &f, &err), err);
+    s.pp = s.micro_batches = 4;
+    s.chunks = 5;
+    assert_non_null(strstr(lw_framework_refusal(&f, &d, &s), "(stages.whole_chunks)"));
+    s.chunks = 3;
+    assert_null(lw_framework_refusal(&f, &d, &s));
+    s.chunks = 5;
+    assert_ok(lw_strategy_set(&s, "partition", "uniform", &err), err);
+    assert_null(lw_framework_refusal(&f, &d, &s));
+    lw_framework_free(&f);
 }
 
 TEST(nanotron_refuses_a_stage_without_a_block)
