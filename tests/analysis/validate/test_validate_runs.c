@@ -524,3 +524,16 @@ TEST(memory_that_runs_out_leaves_nothing)
         assert_int_equal(lw_alloc_live(), live);
     }
 }
+
+/* A given framework is that of rows that name none, and stands for the one of its name. */
+TEST(a_given_framework_is_taken_by_rows_without_one)
+{
+    shell("printf 'model,cluster,framework,dp,step_s\\n"
+          "gpt2,dgx-h100,,8,0.1\\ngpt2,dgx-h100,fsdp,8,0.1\\n' > own.csv;"
+          "$L framework fsdp -o own.json", NULL);
+    EXPECT("validate own.csv --format json",
+           {"--framework torch-ddp", 0, "--framework torch-ddp", {"--framework fsdp"}},
+           {"--framework own.json", 0, "--framework own.json", .lacks = "--framework fsdp"});
+    shell("sed -i 2d own.csv", NULL);
+    expect("validate own.csv --framework torch-ddp", 2, "no row has the framework 'torch-ddp'");
+}
