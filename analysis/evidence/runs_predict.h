@@ -22,8 +22,8 @@ struct lw_runs_prediction {
 };
 
 /* own: a framework (name or file) of rows that name none, and in the place of the known framework
- * own_name; NULL = none. Texts lie in the arena. LW_ENOTSUP: this build cannot predict it. LW_ENOMEM. Else the row's options
- * contradict each other. */
+ * own_name; NULL = none. Texts lie in the arena. LW_ENOTSUP: this build cannot predict it.
+ * LW_ENOMEM. Else the row's options contradict each other. */
 enum lw_status lw_runs_predict(const struct lw_runs *r, int32_t row, const char *own,
                                const char *own_name, struct lw_arena *arena,
                                struct lw_runs_prediction *out, struct lw_err *err);
