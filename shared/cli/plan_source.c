@@ -385,7 +385,13 @@ static enum lw_status take_stages(struct lw_plan_source *s, struct lw_strategy *
                        f->name, (long long)strategy->pp, (long long)strategy->micro_batches,
                        (long long)strategy->chunks, refusal);
     if (!lw_framework_stages(f, d, strategy, list, sizeof list))
-        return LW_OK;
+        return strategy->pp < 2 || !lw_fact(f->header_poll_ps)
+                   ? LW_OK
+                   : lw_fail(err, LW_ENOTSUP,
+                             "framework '%s' sleeps between stages (host.header_poll_ns), which is "
+                             "modelled for its own stages under 1f1b, interleaved-1f1b and gpipe: "
+                             "leave out --partition", f->name);
+    lw_framework_stage_waits(f, strategy, list, &s->workload);
     strategy->partition = LW_PARTITION_EXPLICIT;
     strategy->partition_list = lw_arena_strdup(&s->strings, list);
     return strategy->partition_list ? LW_OK : lw_fail_nomem(err);

@@ -29,7 +29,9 @@
 
 #define LW_FRAMEWORK_HOST(row, time) \
     time(host_op, "host time to launch a kernel: a module takes no less") \
-    row(host_waits, "", FLAG, "each launch waits for the previous kernel")
+    row(host_waits, "", FLAG, "each launch waits for the previous kernel") \
+    time(header_poll, "between stages the host sleeps so after each of a tensor's two headers") \
+    row(stage_tensors, "", COUNT, "tensors that a forward sends to the next stage, beside headers")
 
 /* Passes of a step over gradients beside the optimizer's own. */
 #define LW_FRAMEWORK_STEP(row, time) \

@@ -7,12 +7,22 @@
  * here, and each stage without a module takes the block before it. After the head come the scores'
  * cast and the loss as blocks of their own; a stage that is left without any ends the run.
  *
+ * nanotron of 27 December 2024 (huggingface/nanotron@67c5ebb6, src/nanotron/parallel/
+ * pipeline_parallel/p2p.py, _send_meta and _recv_meta) sends two headers before each tensor that
+ * crosses a stage's end. After each of them sender and receiver sleep 0.1 s until it is complete,
+ * and it is not at the first look, since its kernel has just been launched: two sleeps of each side
+ * a tensor, in which the device has nothing to do. Forward two tensors cross (models/llama.py:
+ * hidden_states and sequence_mask), backward one. Where sender and receiver wait at the same time
+ * the second's sleeps are counted after the first's, as if it came then.
+ *
  * Evenly: equal numbers of blocks. Where they do not divide, the first parts have one more, unless
  * embedding and head count as blocks. */
 #include "shared/framework/framework_stages.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "shared/framework/framework.h"
 #include "shared/plan/strategy.h"
@@ -104,4 +114,34 @@ const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_m
         !lw_strategy_given(s, lw_strategy_find("partition")))
         return "its chunks divide the blocks of a stage (stages.whole_chunks)";
     return NULL;
+}
+
+/* Each rank of a tensor group sleeps: a plan divides what a module has, under sequence parallelism
+ * its whole part too. */
+static void sleep_in(struct lw_module *m, const struct lw_strategy *s, lw_ps forward,
+                     lw_ps backward)
+{
+    int64_t ranks = s->sequence_parallel ? s->tp : 1;
+
+    m->forward_ps += forward * ranks;
+    m->whole_forward_ps += forward * ranks;
+    m->backward_input_ps += backward * ranks;
+    m->whole_input_ps += backward * ranks;
+}
+
+enum { HEADERS = 2 };
+
+void lw_framework_stage_waits(const struct lw_framework *f, const struct lw_strategy *s,
+                              const char *list, struct lw_workload *w)
+{
+    lw_ps backward = HEADERS * (lw_ps)lw_fact_value(f->header_poll_ps, 0);
+    lw_ps forward = backward * (lw_ps)lw_fact_value(f->stage_tensors, 1);
+
+    for (const char *at = strchr(list, ','); backward > 0 && at; at = strchr(at + 1, ',')) {
+        long first = strtol(at + 1, NULL, 10);
+        if (first < 1 || first >= w->n_modules)
+            continue;
+        sleep_in(&w->modules[first - 1], s, forward, backward);
+        sleep_in(&w->modules[first], s, forward, backward);
+    }
 }

@@ -6,6 +6,7 @@
 struct lw_framework;
 struct lw_model_dims;
 struct lw_strategy;
+struct lw_workload;
 
 /* The first module of each of pp * chunks parts, as "0,4,7": the embedding lies in the first part
  * and the head in the last. False: the framework has no rule of its own, or none for such a
@@ -16,3 +17,8 @@ bool lw_framework_stages(const struct lw_framework *f, const struct lw_model_dim
 /* Why the framework itself ends such a run before its first step; NULL = it does not. */
 const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_model_dims *dims,
                                  const struct lw_strategy *s);
+
+/* Adds to the modules at the ends of stages what the host sleeps for messages between them
+ * (header_poll_ns); list: of lw_framework_stages. */
+void lw_framework_stage_waits(const struct lw_framework *f, const struct lw_strategy *s,
+                              const char *list, struct lw_workload *w);

@@ -223,6 +223,38 @@ TEST(megatron_refuses_chunks_that_do_not_divide_a_stage)
     lw_framework_free(&f);
 }
 
+/* Two sleeps of 0.1 s on either side for each of two tensors forward and one backward: 0.4 s and
+ * 0.2 s in the modules at a stage's end. A tensor group divides what a module has. */
+TEST(nanotron_of_december_sleeps_between_stages)
+{
+    const lw_ps forward = 4 * LW_PS_PER_S / 10, backward = 2 * LW_PS_PER_S / 10;
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    for (int tp = 1; tp <= 2; tp++) {
+        struct lw_module modules[5] = {{.forward_ps = 7}};
+        struct lw_workload w = {.modules = modules, .n_modules = 5};
+        assert_ok(lw_framework_find("nanotron-67c5ebb6", &f, &err), err);
+        s.tp = tp;
+        s.sequence_parallel = tp > 1;
+        lw_framework_stage_waits(&f, &s, "0,2", &w);
+        lw_framework_free(&f);
+        assert_int_equal(modules[0].forward_ps, 7);
+        for (int i = 1; i <= 2; i++) {
+            assert_int_equal(modules[i].forward_ps, tp * forward);
+            assert_int_equal(modules[i].whole_forward_ps, tp * forward);
+            assert_int_equal(modules[i].backward_input_ps, tp * backward);
+        }
+        assert_int_equal(modules[3].forward_ps, 0);
+        assert_int_equal(modules[4].backward_input_ps, 0);
+        assert_ok(lw_framework_find("nanotron", &f, &err), err);
+        lw_framework_stage_waits(&f, &s, "0,2", &w);
+        lw_framework_free(&f);
+        assert_int_equal(modules[1].forward_ps, tp * forward);
+    }
+}
+
 TEST(nanotron_refuses_a_stage_without_a_block)
 {
     const struct lw_model_dims d = {.layers = 4, .hidden = 2048, .ffn = 8192, .vocab = 32000};
