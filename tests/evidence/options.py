@@ -252,7 +252,7 @@ def recompute_of(row):
 def overlaps(row, zero):
     """nanotron without ZeRO has torch's DDP, which reduces beside the last backward (trainer.py,
     make_ddp), whatever the table says of its own sums."""
-    ddp = not zero and framework_of(row) == "nanotron"
+    ddp = not zero and framework_of(row).startswith("nanotron")
     return zero == 3 or (row.dp > 1 and (ddp or not has(row.overlap, "no")))
 
 
