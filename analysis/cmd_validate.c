@@ -1,6 +1,7 @@
 /* lapwing validate: predictions beside what was measured, with bars. */
 #include <string.h>
 
+#include "analysis/alike/alike_coverage.h"
 #include "analysis/netbench/netbench_fit.h"
 #include "analysis/validate/validate_here.h"
 #include "analysis/validate/validate_kinds.h"
@@ -14,7 +15,7 @@
 
 static const struct lw_usage usage = {
     .command = "validate",
-    .synopsis = "FILE... | --here [WORKLOAD.json...]",
+    .synopsis = "FILE... | --here [WORKLOAD.json...] | --coverage [FILE.csv...]",
     .about =
         "Predicts what the files measured, from what was known before the run, and says how far "
         "apart the two are: by case, by family, and in the order of choices such as bucket caps. "
@@ -142,7 +143,7 @@ static enum lw_status work(struct lw_validate_here *here, char **files, int n, b
 /* What the command line asks for. */
 struct request {
     struct lw_validate_here here;
-    bool on, spawn; /* --here, --spawn */
+    bool on, spawn, coverage; /* --here, --spawn, --coverage */
     char command[1024];
     const char *curves, *framework, *backend, *transport;
     double tolerance_pct;
@@ -171,6 +172,26 @@ static enum lw_status validate_here(struct request *r, int *exit_status, struct 
                              r->framework, r->tolerance_pct, r->format, err);
 }
 
+/* Of the results that the program carries, or of files like them. */
+static enum lw_status print_coverage(char **files, int n, enum lw_format format, struct lw_err *err)
+{
+    struct lw_alike_runs runs = {.n = 0};
+    enum lw_status status = n == 0 ? lw_alike_known(&runs, err) : LW_OK;
+
+    for (int i = 0; status == LW_OK && i < n; i++) {
+        struct lw_input in;
+        status = lw_input_read(files[i], 0, &in, err);
+        if (status != LW_OK)
+            break;
+        status = lw_alike_add(&in, &runs, err);
+        lw_input_free(&in);
+    }
+    if (status == LW_OK)
+        status = lw_alike_print_coverage(&runs, format, stdout, err);
+    lw_alike_free(&runs);
+    return status;
+}
+
 int cmd_validate(int argc, char **argv)
 {
     struct request r = {.here.n_steps = 20, .backend = "threads"};
@@ -194,6 +215,9 @@ int cmd_validate(int argc, char **argv)
          "contains TEXT"},
         {"db", 0, LW_OPT_STRING, &here->db, "FILE",
          "with --here: store both runs of each row (none)"},
+        {"coverage", 0, LW_OPT_FLAG, &r.coverage, NULL,
+         "instead: whether the intervals of `lapwing sim` hold for the published runs (or for "
+         "files as docs/results/evidence has them), each left out with its table"},
         {"fit-curves", 0, LW_OPT_STRING, &r.curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C "
          "(analysis/netbench/fit_curves.sh)"},
@@ -215,8 +239,10 @@ int cmd_validate(int argc, char **argv)
     int rc = lw_cli_begin(&usage, table, argc, argv, &n);
     if (rc >= 0)
         return rc;
-    if (!r.on && n == 0)
+    if (!r.on && n == 0 && !r.coverage)
         return lw_cli_usage("validate", "needs files of measurements, or --here");
+    if (r.coverage && (r.on || r.curves || r.framework || r.tolerance_pct > 0))
+        return lw_cli_usage("validate", "--coverage goes with files of results and --format only");
     if (!r.on && (here->cluster_file || here->only || here->db))
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
     if (r.framework && (r.on || r.curves))
@@ -229,8 +255,9 @@ int cmd_validate(int argc, char **argv)
     here->workload_files = argv + 1;
     here->n_workload_files = n;
     enum lw_status status =
-        r.curves ? netbench_fit(argv + 1, n, r.curves, &err)
-        : r.on   ? validate_here(&r, &exit_status, &err)
+        r.coverage ? print_coverage(argv + 1, n, r.format, &err)
+        : r.curves ? netbench_fit(argv + 1, n, r.curves, &err)
+        : r.on     ? validate_here(&r, &exit_status, &err)
                : work(NULL, argv + 1, n, here->quiet, r.framework, r.tolerance_pct, r.format, &err);
     return exit_status >= 0 ? exit_status : lw_cli_end("validate", status, &err);
 }

@@ -3,8 +3,8 @@
  * Quantile p of n sorted ratios is the one at position p (n + 1), interpolated, and at the ends the
  * least and the largest: of runs that are exchangeable a further one lies below it with probability
  * p (Hyndman and Fan, The American Statistician 50(4), 1996, definition 6). So 80 % of further runs
- * of such tables lie between p10 and p90. Runs of another source may differ by more: lw_alike_cover
- * measures that. */
+ * of such tables lie between p10 and p90. Runs of another source may differ by more:
+ * alike_coverage.c measures that. */
 #include "analysis/alike/alike.h"
 
 #include <math.h>
@@ -16,7 +16,6 @@
 #include "shared/base/sort.h"
 #include "shared/io/csv_rows.h"
 #include "shared/io/embedded.h"
-#include "shared/numbers/median.h"
 #include "shared/numbers/order.h"
 
 #define RESULTS "docs/results/evidence/" /* a file for each table */
@@ -221,33 +220,4 @@ char *lw_alike_nearest_text(const struct lw_alike *a, const struct lw_alike_key 
     snprintf(buf, size, "the nearest are %d runs of %s on %s (%s, %s); they differ in %s",
              a->n_nearest, p[0], p[1], p[2], p[3], differs);
     return buf;
-}
-
-/* --- coverage --------------------------------------------------------------------------------- */
-
-enum lw_status lw_alike_cover(const struct lw_alike_runs *r, const char *table,
-                              struct lw_alike_coverage *out, struct lw_err *err)
-{
-    struct lw_alike_coverage c = {.width = NAN};
-    struct lw_alike a;
-    double *widths;
-
-    LW_NEW(widths, r->n + 1, err);
-    for (int32_t i = 0; i < r->n; i++) {
-        const struct lw_alike_run *x = &r->runs[i];
-        if (strcmp(x->table, table) != 0)
-            continue;
-        c.n++;
-        lw_alike_find(r, &x->key, table, &a);
-        if (a.n < LW_ALIKE_LEAST)
-            continue;
-        widths[c.n_known++] = a.p90 / a.p10;
-        c.n_inside += x->ratio >= a.p10 && x->ratio <= a.p90;
-    }
-    lw_sort(widths, c.n_known, lw_compare_double);
-    if (c.n_known > 0)
-        c.width = (widths[(c.n_known - 1) / 2] + widths[c.n_known / 2]) / 2;
-    lw_free(widths);
-    *out = c;
-    return LW_OK;
 }

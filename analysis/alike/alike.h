@@ -50,11 +50,3 @@ void lw_alike_find(const struct lw_alike_runs *r, const struct lw_alike_key *key
  * for n_nearest > 0. Returns buf. */
 char *lw_alike_nearest_text(const struct lw_alike *a, const struct lw_alike_key *key, char *buf,
                             size_t size);
-
-/* Whether intervals hold: each run of a table against the interval that all other tables give. */
-struct lw_alike_coverage {
-    int32_t n, n_known, n_inside; /* runs; those with an interval; those inside it */
-    double width;                 /* median p90 / p10 of the intervals; NAN: none */
-};
-enum lw_status lw_alike_cover(const struct lw_alike_runs *r, const char *table,
-                              struct lw_alike_coverage *out, struct lw_err *err);

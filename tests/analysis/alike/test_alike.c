@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/alike/alike.h"
+#include "analysis/alike/alike_coverage.h"
 #include "shared/base/arena.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
@@ -104,12 +104,32 @@ TEST(coverage_leaves_out_the_runs_own_table)
     add(&r, "c.csv", "fsdp,H100,model,InfiniBand", 10, 0.9, 0.05);
     assert_ok(lw_alike_cover(&r, "a", &c, &err), err);
     assert_true(c.n == 10 && c.n_known == 10 && c.n_inside == 7);
-    assert_true(fabs(c.width - 1.345 / 0.905) < 1e-9);
+    assert_true(c.width == 1.49 && c.inside_pct == 70); /* 1.345 / 0.905 */
     assert_ok(lw_alike_cover(&r, "b", &c, &err), err);
     assert_true(c.n == 10 && c.n_known == 10 && c.n_inside == 7);
     assert_ok(lw_alike_cover(&r, "c", &c, &err), err);
     assert_true(c.n == 10 && c.n_known == 0 && c.n_inside == 0 && isnan(c.width));
     lw_alike_free(&r);
+}
+
+/* Tables of the user, and those that the program carries. */
+TEST(coverage_is_printed_by_table)
+{
+    char text[3000] = TITLES;
+    size_t at = strlen(text);
+
+    for (int i = 0; i < 10; i++)
+        at +=
+            (size_t)sprintf(text + at, "%d,nemo,H100,model,InfiniBand,%.2f,1\n", i, 0.8 + 0.05 * i);
+    fixture_put(fixture_path("a.csv"), text);
+    fixture_put(fixture_path("b.csv"), text);
+    expect("validate --coverage a.csv b.csv --format csv", 0,
+           "table,n,n_with_interval,n_inside,inside_pct,median_width\na,10,10,8,80,1.55\n"
+           "b,10,10,8,80,1.55\nall,20,20,16,80,1.55\n");
+    expect("validate --coverage a.csv", 0, "all      10");
+    expect("validate --coverage", 0, "dgxc_weak_scaling ");
+    expect("validate --coverage none.csv", 1, "none.csv");
+    expect("validate --coverage --here", 2, "--coverage goes with files of results");
 }
 
 TEST(a_wrong_cell_of_the_results_is_named)
