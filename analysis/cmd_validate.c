@@ -19,6 +19,9 @@ static const struct lw_usage usage = {
     .about =
         "Predicts what the files measured, from what was known before the run, and says how far "
         "apart the two are: by case, by family, and in the order of choices such as bucket caps. "
+        "Runs of your own are a CSV file whose columns are options of `lapwing sim` and what was "
+        "measured (docs/formats/runs.md); all of its cells are checked before the first "
+        "prediction. "
         "With --here it calibrates this machine, then predicts and executes a grid of caps, "
         "policies, ZeRO stages and schedules on it. If a bar (the limit for a family's errors) is "
         "missed, the exit status is 3 and a reason is printed.",

@@ -480,6 +480,7 @@ static const struct kind {
     {"logs",
      {"tests/fuzz/corpus/collectives/*"},
      {"inspect x", "import x --cluster-out y.json", "import x -o y.json"}},
+    {"results", {"seed-results"}, {"validate --coverage x"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 _Static_assert(N_KINDS <= sizeof totals->tried_of / sizeof totals->tried_of[0], "room to count");
@@ -824,8 +825,9 @@ static const char make_seeds[] =
     "seed-calls; "
     "for f in \"$P\"/../shared/golden/*.jsonl; do [ -e \"$f\" ] || continue; "
     "head -n 3 \"$f\" > seed-golden-$(basename \"$f\"); done; "
-    "for f in \"$P\"/../shared/gpu-tables/*.csv; do [ -e \"$f\" ] || continue; "
-    "head -n 3 \"$f\" > seed-table-$(basename \"$f\"); done; true";
+    "sed -n 's/^    \\(model,\\|llama\\)/\\1/p' \"$P\"/docs/formats/runs.md > seed-table-runs.csv; "
+    "test -s seed-table-runs.csv; cp \"$P\"/docs/results/evidence/bloom_3d_a100.csv "
+    "seed-results";
 
 static void attack_hellos(void)
 {
