@@ -448,6 +448,16 @@ static enum lw_status check_options(struct lw_runs *r, int32_t row, struct lw_pl
                  err, "%s", why.msg);
 }
 
+/* A message of an option's value without "--name: ", which a command line has. */
+static const char *bare(const char *text, const char *option)
+{
+    size_t n = strlen(option);
+    bool named = strncmp(text, "--", 2) == 0 && strncmp(text + 2, option, n) == 0 &&
+                 strncmp(text + 2 + n, ": ", 2) == 0;
+
+    return named ? text + n + 4 : text;
+}
+
 static enum lw_status check_row(struct lw_runs *r, int32_t row, lw_model_maker *make_model,
                                 const struct lw_opt *options, struct lw_err *err)
 {
@@ -465,7 +475,8 @@ static enum lw_status check_row(struct lw_runs *r, int32_t row, lw_model_maker *
     if (status == LW_ENOMEM)
         status = lw_fail_nomem(err);
     else if (status != LW_OK)
-        status = fault(r, row, column, err, "%s", why.msg);
+        status = fault(r, row, column, err, "%s",
+                       bare(why.msg, options[r->option[column]].name));
     bool expressed = !has(r, row, LW_RUN_WHY);
     if (status == LW_OK && r->n_faults == before)
         status = check_measured(r, row, err);
