@@ -51,7 +51,7 @@ def titles_of(table):
 
 def read(path, table):
     try:
-        with open(path, newline="", encoding="utf-8") as f:
+        with open(path, newline="", encoding="utf-8-sig") as f:
             rows = list(csv.reader(f))
     except (OSError, UnicodeDecodeError, csv.Error) as e:
         raise BadInput(f"{path}: {getattr(e, 'strerror', None) or e}") from None

@@ -31,8 +31,11 @@ def has_any_case(text, word):
 
 
 def by_words(rule, cells, fallback):
-    """A value, or {"title": T, "words": [[word, value], ...], "else": value}: of the first word
-    that the cell contains."""
+    """A value; or {"title": T, "words": [[word, value], ...], "else": value}: of the first word
+    that the cell contains; or a list of these, of which the first that says something counts."""
+    if isinstance(rule, list):
+        found = (by_words(one, cells, None) for one in rule)
+        return next((value for value in found if value is not None), fallback)
     if not isinstance(rule, dict):
         return rule if rule is not None else fallback
     text = cells.get(rule["title"], "")
