@@ -5,6 +5,7 @@ measured, as data.
     evidence.py predict LAPWING SHARED WORK [TABLE...]   WORK/TABLE.json of `lapwing validate`
     evidence.py collect WORK SHARED OUT                  OUT/FAMILY.csv, one row a run; tables.csv
     evidence.py sample LAPWING SHARED OUT [N]            N rows of OUT against a new prediction
+    evidence.py doubled LAPWING SHARED OUT [N]           the same with measured cells doubled
 
 `make evidence` does the first two. A table on which a figure of its framework was fitted
 ("left_out" in tables/TABLE.json) is predicted twice: as it is, and with the figure that it would
@@ -21,15 +22,15 @@ import tempfile
 import time
 
 import convert
-from convert import read, table_named
-from words import by_words
+from convert import table_named
+from measured import TIMES, figure
 
 RUNS = ["id", "framework", "device", "parallelism", "network", "devices", "predicted_s",
         "measured_s", "left_out_s", "predicted_gib", "measured_gib", "memory_kind", "memory_rank",
         "outcome", "command"]
 KEY = RUNS[1:5]  # of "runs like this one"
-TABLES = ["table", "file", "rows", "predicted", "fitted", "ran", "ran_fit", "out_of_memory",
-          "do_not_fit", "reason", "n"]
+TABLES = ["table", "file", "rows", "predicted", "fitted", "rank_mean", "rank_least", "ran", "ran_fit",
+          "out_of_memory", "do_not_fit", "reason", "n"]
 
 
 def paths_of(shared, wanted):
@@ -53,8 +54,8 @@ def own_framework(lapwing, left_out, folder):
                    stdout=subprocess.DEVNULL)
     with open(out, encoding="utf-8") as f:
         doc = json.load(f)
-    for figure, (value, _) in left_out["figures"].items():
-        group, fact = figure.split(".")
+    for name, (value, _) in left_out["figures"].items():
+        group, fact = name.split(".")
         doc[group][fact]["value"] = value
     doc.pop("content_hash", None)
     with open(out, "w", encoding="utf-8") as f:
@@ -91,6 +92,8 @@ def predict(lapwing, shared, work, wanted):
         with open(os.path.join(work, name + ".json"), "w", encoding="utf-8") as f:
             json.dump(result, f)
         n += 1
+        for refused in result.get("refused", []):
+            print(f"{name}: {refused['error']}", file=sys.stderr)
         print(f"{name:<36} {expressed:4} of {len(rows):4} rows  "
               f"{time.monotonic() - begun:6.0f} s", flush=True)
     return n
@@ -109,7 +112,7 @@ def run_row(case, row, left_out):
         devices *= int(row.get(group) or 1)
     key = case.get("like", case)
     measured_memory = case.get("measured_bytes")
-    return {"id": row["id"], **{part: key[part] for part in KEY}, "devices": devices,
+    return {"id": row["id"], **{part: key.get(part, "") for part in KEY}, "devices": devices,
             "predicted_s": number(case["predicted_ns"], 1e9),
             "measured_s": number(case["measured_ns"], 1e9),
             "left_out_s": number(left_out.get(case["id"]), 1e9),
@@ -124,6 +127,8 @@ def table_rows(name, file, rows, result):
     """One line for the table, and one for each reason of rows that are not predicted."""
     family = next((f for f in result["families"] if f["name"] == name), {})
     fits = family.get("fits", {})
+    ranks = [s["rank_correlation"] for s in family.get("series", [])
+             if s["rank_correlation"] is not None]
     of = [row for row in rows if row["table"] == name]
     cases = [c for c in result["cases"] if c["family"] == name]
     reasons = {}
@@ -133,8 +138,14 @@ def table_rows(name, file, rows, result):
     for skipped in result.get("skip_reasons", []):
         if skipped["family"] == name and skipped["reason"] not in reasons:
             reasons[skipped["reason"]] = skipped["n"]
+    lost = len(of) - len(cases) - sum(reasons.values())
+    if lost > 0:
+        reasons["refused by the program"] = lost
     yield {"table": name, "file": file, "rows": len(of), "predicted": len(cases),
-           "fitted": "; ".join(family.get("fitted", [])), "ran": fits.get("n_ran", ""),
+           "fitted": "; ".join(f"{x['name'].split(': ')[1]} of {x['fitted_on']}"
+                               for x in family.get("fitted", [])),
+           "rank_mean": f"{sum(ranks) / len(ranks):.2f}" if ranks else "",
+           "rank_least": f"{min(ranks):.2f}" if ranks else "", "ran": fits.get("n_ran", ""),
            "ran_fit": fits.get("n_ran_fit", ""), "out_of_memory": fits.get("n_failed", ""),
            "do_not_fit": fits.get("n_failed_do_not_fit", "")}
     for why, n in sorted(reasons.items(), key=lambda x: (-x[1], x[0])):
@@ -163,27 +174,36 @@ def write(path, titles, rows):
         out.writerows(rows)
 
 
+def read_results(path):
+    with open(path, newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
 def collect(work, shared, out):
+    """Tables without a file in WORK keep the results that they have."""
     os.makedirs(out, exist_ok=True)
-    for old in glob.glob(os.path.join(out, "*.csv")):
-        os.remove(old)
-    lines = []
+    listed = os.path.join(out, "tables.csv")
+    lines = {}
+    for line in read_results(listed) if os.path.exists(listed) else []:
+        lines.setdefault(line["file"], []).append(line)
     for path in paths_of(shared, []):
+        if not os.path.exists(os.path.join(work, os.path.basename(path)[:-4] + ".json")):
+            continue
         families, of_table = collect_table(path, work)
-        lines += of_table
+        lines[of_table[0]["file"]] = of_table
         for family, rows in families.items():
             if rows:
                 write(os.path.join(out, family + ".csv"), RUNS, rows)
-    write(os.path.join(out, "tables.csv"), TABLES, lines)
+    write(listed, TABLES, [line for file in sorted(lines) for line in lines[file]])
+    families = {"tables"} | {line["table"] for of in lines.values() for line in of
+                             if int(line.get("predicted") or 0)}
+    for path in glob.glob(os.path.join(out, "*.csv")):
+        if os.path.basename(path)[:-4] not in families:
+            os.remove(path)
     return len(lines)
 
 
 # --- sample --------------------------------------------------------------------------------------
-
-
-def read_results(path):
-    with open(path, newline="", encoding="utf-8") as f:
-        return list(csv.DictReader(f))
 
 
 def choose(tables, out, n):
@@ -199,24 +219,59 @@ def choose(tables, out, n):
     return turns[:n]
 
 
-def sample(lapwing, shared, out, n):
-    bad, seen = [], 0
+def chosen_runs(shared, out, n):
+    """Rows of results, and the same runs as rows of runs.csv, of the tables that are there."""
+    rows, runs = [], []
     for t, row in choose(read_results(os.path.join(out, "tables.csv")), out, n):
         path = os.path.join(shared, t["file"])
-        if not os.path.exists(path):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            runs, _ = runs_file(path, folder,
-                                lambda r, t=t, row=row: (r["table"], r["id"]) ==
-                                (t["table"], row["id"]))
-            case = validate(lapwing, runs)["cases"][0]
-        seen += 1
-        for figure, unit, title in ((case["predicted_ns"], 1e9, "predicted_s"),
-                                    (case["predicted_bytes"], 2 ** 30, "predicted_gib")):
-            if number(figure, unit) != row[title]:
-                bad.append(f"{case['id']}: {title}: found {number(figure, unit)}, {out} has "
-                           f"{row[title]}: run `make evidence`")
-    return bad, seen
+        if os.path.exists(path):
+            rows.append({**row, "table": t["table"]})
+            runs += [r for r in convert.convert(path)
+                     if (r["table"], r["id"]) == (t["table"], row["id"])]
+    return rows, runs
+
+
+def predicted(lapwing, runs):
+    """Cases of `lapwing validate` by id, of runs of several tables in one file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "runs.csv")
+        with open(path, "w", newline="", encoding="utf-8") as f:
+            convert.write(runs, f)
+        return {case["id"]: case for case in validate(lapwing, path)["cases"]}
+
+
+FIGURES = (("predicted_ns", 1e9, "predicted_s"), ("predicted_bytes", 2 ** 30, "predicted_gib"))
+
+
+def sample(lapwing, shared, out, n):
+    """Rows of the results that a new prediction does not give."""
+    rows, runs = chosen_runs(shared, out, n)
+    cases = predicted(lapwing, runs) if runs else {}
+    bad = []
+    for row in rows:
+        case = cases[f"{row['table']}:{row['id']}"]
+        for key, unit, title in FIGURES:
+            found = number(case[key], unit)
+            if found != row[title]:
+                bad.append(f"{case['id']}: {title}: found {found}, {out} has {row[title]}: run "
+                           "`make evidence`")
+    return bad, len(rows)
+
+
+def doubled(lapwing, shared, out, n):
+    """Rows whose prediction moves when what was measured is doubled."""
+    _, runs = chosen_runs(shared, out, n)
+    twice = [{k: figure(2 * float(v)) if k in TIMES + ["memory_gib", "memory_gb"] and v else v
+              for k, v in run.items()} for run in runs]
+    one, two = (predicted(lapwing, r) if r else {} for r in (runs, twice))
+    bad = [f"{name}: {key} moves with what was measured" for name, case in one.items()
+           for key, _, _ in FIGURES if case[key] != two[name][key]]
+    measured = [name for name, case in one.items()
+                if case["measured_ns"] or case["measured_bytes"]]
+    for name in measured:
+        if all(one[name][k] == two[name][k] for k in ("measured_ns", "measured_bytes")):
+            bad.append(f"{name}: the measurement was not doubled")
+    return bad, len(one)
 
 
 def main(arguments):
@@ -227,12 +282,13 @@ def main(arguments):
         return 0
     if len(arguments) == 4 and arguments[0] == "collect":
         return 0 if collect(*arguments[1:]) else 4
-    if len(arguments) in (4, 5) and arguments[0] == "sample":
-        bad, n = sample(*arguments[1:4], int(arguments[4]) if len(arguments) == 5 else 12)
-        print("\n".join(bad) if bad else f"sample: ok, {n}")
+    if len(arguments) in (4, 5) and arguments[0] in ("sample", "doubled"):
+        check = sample if arguments[0] == "sample" else doubled
+        bad, n = check(*arguments[1:4], int(arguments[4]) if len(arguments) == 5 else 24)
+        print("\n".join(bad) if bad else f"{arguments[0]}: ok, {n}")
         return 1 if bad else 0 if n else 4
     sys.exit("usage: evidence.py predict LAPWING SHARED WORK [TABLE...] | collect WORK SHARED OUT "
-             "| sample LAPWING SHARED OUT [N]")
+             "| sample|doubled LAPWING SHARED OUT [N]")
 
 
 if __name__ == "__main__":

@@ -87,19 +87,21 @@ def inside(values):
 KEY = ("framework", "device", "parallelism", "network")
 
 
-def from_other_tables(rows, steps):
-    """Runs of a table that are like at least 8 of other tables: how many, and the share in % that
-    their 10th and 90th percentile hold."""
-    found = held = 0
+def from_other_tables(rows, by_key):
+    """Runs of a table that are like at least 8 of other tables: how many, the share in % that
+    their 10th and 90th percentile hold, and the median width."""
+    widths, held, bounds = [], 0, {}
     for row in rows:
-        alike = ratios([o for o in steps if o["table"] != row["table"]
-                        and all(o[k] == row[k] for k in KEY)])
-        if len(alike) < 8:
-            continue
-        found += 1
-        value = ratios([row])[0]
-        held += quantile(alike, 0.1) <= value <= quantile(alike, 0.9)
-    return found, 100 * held / found if found else None
+        key = tuple(row[k] for k in KEY)
+        if key not in bounds:
+            alike = ratios([o for o in by_key[key] if o["table"] != row["table"]])
+            bounds[key] = (quantile(alike, 0.1), quantile(alike, 0.9)) if len(alike) > 7 else None
+        if bounds[key]:
+            low, high = bounds[key]
+            widths.append(high / low)
+            held += low <= ratios([row])[0] <= high
+    n = len(widths)
+    return (n, 100 * held / n, quantile(widths, 0.5)) if n else (0, None, None)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -135,11 +137,8 @@ def fits_text(ran, fit):
     return f"{fit}/{ran}" if ran and int(ran) else "-"
 
 
-def fitted_text(table):
-    """ "here", the tables that figures of the framework were fitted on, or "none"."""
-    found = re.findall(r"fitted: \d+ rows of (\w+)", table["fitted"])
-    return ", ".join("here" if f == table["table"] else "of " + f
-                     for f in dict.fromkeys(found)) or "none"
+def rank_text(table):
+    return f"{table['rank_mean']} ({table['rank_least']})" if table["rank_mean"] else "-"
 
 
 def families(found):
@@ -154,27 +153,22 @@ def families(found):
                      error(shipped_ratios(steps)),
                      f"{error(memory_ratios(memory))} of {len(memory)}" if memory else "-",
                      fits_text(t["ran"], t["ran_fit"]),
-                     fits_text(t["out_of_memory"], t["do_not_fit"]), fitted_text(t)])
+                     fits_text(t["out_of_memory"], t["do_not_fit"]), rank_text(t),
+                     t["fitted"] or "none"])
     return table_text(["family", "predicted/rows", "steps", "step", "p10-p90", "inside", "with fit",
-                       "memory", "ran: fit", "OOM: not", "fitted"], rows)
+                       "memory", "ran: fit", "OOM: not", "rank", "fitted"], rows)
+
+
+def large_parts(found, name):
+    parts = (("step", mean_error(ratios(found.steps_of([name])))),
+             ("memory", mean_error(memory_ratios(found.memory_of([name])))))
+    return [f"{kind} {e:.1f} %" for kind, e in parts if e > LARGE[kind]]
 
 
 def large_errors(found):
-    rows, unknown = [], []
-    for t in found.tables:
-        name = t["table"]
-        values = ratios(found.steps_of([name]))
-        memory = memory_ratios(found.memory_of([name]))
-        parts = [(kind, e) for kind, e in (("step", mean_error(values)),
-                                           ("memory", mean_error(memory))) if e > LARGE[kind]]
-        if not parts:
-            continue
-        if name not in WORDS["settles"]:
-            unknown.append(name)
-        rows.append([name, ", ".join(f"{kind} {e:.1f} %" for kind, e in parts),
-                     WORDS["settles"].get(name, "not known")])
-    for name in unknown:
-        print(f"pages.py: pages.json does not say what would settle {name}", file=sys.stderr)
+    rows = [[t["table"], ", ".join(large_parts(found, t["table"])),
+             WORDS["settles"].get(t["table"], "")]
+            for t in found.tables if large_parts(found, t["table"])]
     return table_text(["family", "mean error", "what would settle it"], rows)
 
 
@@ -193,13 +187,16 @@ def devices(found):
 
 
 def alike(found):
-    rows = []
+    rows, by_key = [], {}
+    for row in found.steps:
+        by_key.setdefault(tuple(row[k] for k in KEY), []).append(row)
     for t in found.tables:
         steps = found.steps_of([t["table"]])
-        n, held = from_other_tables(steps, found.steps)
+        n, held, width = from_other_tables(steps, by_key)
         if n:
-            rows.append([t["table"], len(steps), n, f"{held:.0f} %"])
-    return table_text(["family", "steps", "with 8 runs alike in other families", "inside"], rows)
+            rows.append([t["table"], len(steps), n, f"{held:.0f} %", f"{width:.2f}x"])
+    return table_text(["family", "steps", "with 8 runs alike in other families", "inside",
+                       "median width"], rows)
 
 
 def readme(found):
@@ -214,14 +211,22 @@ def readme(found):
         fit = f"; {error(shipped)} with a figure fitted on it" if shipped else ""
         rows.append([title, f"{predicted} of {of}", error(ratios(steps)) + fit,
                      interval(ratios(steps)), error(memory_ratios(memory))])
+    amd = [r for r in found.steps if r["device"].startswith("MI")]
+    rows.append(["of all these, on AMD devices", f"{len(amd)} compared" if amd else "none compared",
+                 error(ratios(amd)), interval(ratios(amd)), "-"])
     return table_text(["published GPU training runs", "rows predicted",
                        "mean error of the step in % (bias)", "predicted/measured, p10-p90",
                        "memory"], rows)
 
 
-def ungrouped(found):
+def unsaid(found):
+    """What pages.json lacks."""
     known = {name for _, names in WORDS["groups"] for name in names}
-    return [t["table"] for t in found.tables if t["table"] not in known]
+    for name in (t["table"] for t in found.tables):
+        if name not in known:
+            yield f"pages.json: no group of README's table has the family {name}"
+        if large_parts(found, name) and name not in WORDS["settles"]:
+            yield f"pages.json: nothing says what would settle {name}"
 
 
 PAGES = {
@@ -246,7 +251,7 @@ def main(arguments):
     if len(arguments) != 2 or arguments[0] not in ("write", "check"):
         sys.exit("usage: pages.py write|check PROJECT")
     found = Results(arguments[1])
-    bad = [f"pages.json: no group of README's table has the family {t}" for t in ungrouped(found)]
+    bad = list(unsaid(found))
     for page, parts in PAGES.items():
         path = os.path.join(arguments[1], page)
         with open(path, encoding="utf-8") as f:

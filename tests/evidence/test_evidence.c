@@ -1,0 +1,61 @@
+/* The committed results of published runs: that a new prediction gives them, that no measured cell
+ * reaches a prediction, and that the pages show them. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+
+TEST_GROUP(fixture_open, fixture_close)
+
+#define PYTHON "PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/"
+
+static void check_sample(const char *how)
+{
+    char words[200];
+    int rc;
+
+    snprintf(words, sizeof words, PYTHON "evidence.py %s $L $P/../shared $P/docs/results/evidence",
+             how);
+    const char *out = shell(words, &rc);
+    if (rc == 4) {
+        print_message("SKIP %s: ../shared has no table of the results\n", how);
+        skip();
+    }
+    if (rc != 0)
+        fail_msg("%s: exit %d:\n%s", how, rc, out);
+}
+
+TEST(a_sample_of_the_results_is_what_this_build_predicts)
+{
+    check_sample("sample");
+}
+
+TEST(no_prediction_moves_with_what_was_measured)
+{
+    check_sample("doubled");
+}
+
+TEST(pages_show_the_results)
+{
+    int rc;
+    const char *out = shell(PYTHON "pages.py check $P", &rc);
+
+    if (rc != 0)
+        fail_msg("exit %d:\n%s", rc, out);
+}
+
+/* Ratios 1 to 9: positions 0.1 * 10 and 0.9 * 10 are the first and the ninth; of 1 to 19, the
+ * second and the 18th (Hyndman and Fan 1996, definition 6). */
+TEST(quantiles_are_those_of_sim)
+{
+    shell("cd $P/tests/evidence && PYTHONDONTWRITEBYTECODE=1 python3 -c '\n"
+          "from pages import inside, interval, quantile\n"
+          "nine, more = list(range(1, 10)), list(range(1, 20))\n"
+          "assert quantile(nine, 0.1) == 1 and quantile(nine, 0.9) == 9\n"
+          "assert quantile(more, 0.1) == 2 and quantile(more, 0.9) == 18\n"
+          "assert quantile([3.0], 0.1) == 3 == quantile([3.0], 0.9)\n"
+          "assert interval(nine[:7]) == \"-\" and inside(nine[:8]) is None\n"
+          "assert 70 < inside(more) < 90, inside(more)'", NULL);
+}
