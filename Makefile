@@ -404,14 +404,14 @@ bench-record: $(RECORDED) $(RECORDERS) $(FAKE_GPU)
 	$(if $(MPI_WHY),,$(call record_costs,lapwing-record-mpi.so,libmpi.so.40,mpi-calls))
 
 # Predicted against executed on this machine: a minute to calibrate and three for each workload.
-PUBLISHED := PYTHONDONTWRITEBYTECODE=1 python3 tests/evidence
+PUBLISHED := env PYTHONDONTWRITEBYTECODE=1 python3 tests/evidence
 EVIDENCE := docs/results/evidence
 
 # Every published training run in ../shared, predicted: half an hour on two idle cores.
 evidence: $(BUILD)/lapwing
 	@nice $(PUBLISHED)/evidence.py predict $(BUILD)/lapwing ../shared out/evidence $(TABLES) && \
 	 $(PUBLISHED)/evidence.py collect out/evidence ../shared $(EVIDENCE) && \
-	 $(PUBLISHED)/pages.py write .
+	 $(PUBLISHED)/pages.py write . || [ $$? = 4 ] # no tables: said aloud
 
 evidence-pages:
 	@$(PUBLISHED)/pages.py write .

@@ -76,6 +76,9 @@ def validate(lapwing, runs, *options):
 
 
 def predict(lapwing, shared, work, wanted):
+    for name in wanted:
+        if name not in convert.known_tables():
+            sys.exit(f"evidence.py: unknown table '{name}'; convert.py --list has them")
     os.makedirs(work, exist_ok=True)
     n = 0
     for path in paths_of(shared, wanted):
