@@ -229,7 +229,7 @@ TEST(each_fault_has_its_line_and_column)
         {LLAMA ",,,,,,,,,,,60,,device,9", "memory_rank", "expected one of fullest, first, last"},
         {LLAMA "maybe,,,,,1.2,,,,,,,,,", "fp8", "unknown value 'maybe'; expected yes or no"},
         {"llama-3-8b,dgx-h100,8,9,1,,,,,,1.2,,,,,,,,,", "zero",
-         ": zero: found 9, expected a stage"},
+         ": zero: '9' is not a whole number from 0 to 3"},
         {"llama-3-8b,dgx-h100,-8,3,1,,,,,,1.2,,,,,,,,,", "dp", "'-8'"},
         {"llama-3-8b,dgx-h100,8,3,1,,,12,,,1.2,,,,,,,,,", "global-batch", "does not divide"},
         {"llama-3-8b,dgx-h100,8,3,1,,torchtitann,,,,1.2,,,,,,,,,", "framework",
@@ -405,9 +405,9 @@ TEST(a_framework_of_the_same_name_takes_its_place)
     double step[3];
 
     for (int k = 0; k < 3; k++) {
-        struct lw_validation v = {.framework_file = fixture_path("own.json"),
+        struct lw_validation v = {.framework_file = fixture_path("named.json"),
                                   .framework_name = names[k]};
-        fixture_put(fixture_path("own.json"), texts[k]);
+        fixture_put(fixture_path("named.json"), texts[k]);
         add(table, &v);
         assert_int_equal(v.n_cases, 1);
         step[k] = v.cases[0].predicted;
