@@ -36,7 +36,9 @@ static void read_command(const char *page, const char *from, size_t n)
             *p = '1';
         }
     }
-    if (strncmp(words, "lapwing help", 12) == 0 || !words[7])
+    size_t name = strcspn(words + 8, " ");
+    bool message = name > 0 && words[8 + name - 1] == ':'; /* "lapwing sim: ...": what it prints */
+    if (message || strncmp(words, "lapwing help", 12) == 0 || !words[7])
         return;
     snprintf(args, sizeof args, "%s --help", words + 8);
     const char *said = lapwing(args, &rc);
