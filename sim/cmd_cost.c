@@ -100,7 +100,8 @@ static enum lw_status take_words(struct request *r, struct lw_err *err)
 
 static enum lw_status print(const struct lw_cluster *c, struct request *r, struct lw_err *err)
 {
-    const struct traces_bench_hint hint = {r->op, r->ranks, r->nodes, r->where};
+    const struct traces_bench_hint hint = {
+        .op = r->op, .n_ranks = r->ranks, .n_nodes = r->nodes, .where = r->where};
     struct sim_cost_answers a = {.n = 0};
 
     if (r->gemm)

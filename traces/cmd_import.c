@@ -88,7 +88,8 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
                                            o->salvage || o->elements || o->from_device,
                                  .from_device = o->from_device,
                                  .choice = {.as_traced = o->as_traced, .n_elements = o->elements},
-                                 .bench = {o->op, o->ranks, o->nodes, o->where},
+                                 .bench = {.op = o->op, .n_ranks = o->ranks, .n_nodes = o->nodes,
+                                           .where = o->where},
                                  .loggops = o->loggops};
     struct traces_sidecar params = {0};
     struct traces_converted c = {0};

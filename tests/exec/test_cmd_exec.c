@@ -46,7 +46,7 @@ TEST(a_run_is_verified_stored_and_told)
            {"3 --warmup 1 --format json", 0, "\"verified\": true"},
            {"2 --no-verify --format json", 0, "\"verified\": null"},
            {"2 --format json", 0, "\"n_checked_bytes\": 40080"});
-    expect("runs", 0, "exec threads");
+    expect("runs --format csv", 0, "exec threads");
 }
 
 /* A plan that is in the database alone runs as the file did. */

@@ -268,6 +268,7 @@ TEST(cost_prints_time_and_bandwidths)
            {"--bytes 1MiB", 2, "leave out --bytes"}, {"--dtype bf16", 2, "leave out --dtype"},
            {"--gemm 8,8,8", 2, "leave out --gemm"},
            {"--where op=send", 1, "trays.csv: no row holds --where 'op=send'"});
+    expect("import trays.csv --where op=send --cluster-out t.json", 1, "no row holds --where");
     expect("cost -c fire-flyer --ranks 16", 0, "host bridge 8.100 GB/s, NIC 12.500 GB/s");
 }
 
