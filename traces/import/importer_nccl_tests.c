@@ -120,6 +120,7 @@ const struct lw_importer lw_importer_nccl_tests = {
     .name = "nccl-tests",
     .reads = "nccl-tests output and tables of collectives as CSV (op, nranks, nnodes, size_bytes, "
              "time_us) or JSON (ops)",
+    .marks = "hold sizes and times",
     .import_help = "nccl-tests output and CSV tables of collectives (op, nranks, nnodes, "
                    "size_bytes, time_us) give a cluster.",
     .inspect_help = "Tables of collectives (nccl-tests, CSV): their rows.",
