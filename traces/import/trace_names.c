@@ -111,12 +111,16 @@ static enum lw_status add_file(struct list *l, const char *name, struct lw_err *
 
 /* ---- folders and patterns ---- */
 
+static bool ends_in(const char *name, const char *tail)
+{
+    size_t n = strlen(name), k = strlen(tail);
+
+    return n >= k && strcmp(name + n - k, tail) == 0;
+}
+
 static bool is_sidecar(const char *name)
 {
-    static const char tail[] = ".sidecar.json";
-    size_t n = strlen(name);
-
-    return n >= sizeof tail - 1 && strcmp(name + n - (sizeof tail - 1), tail) == 0;
+    return ends_in(name, ".sidecar.json");
 }
 
 static enum lw_status list_folder(const char *folder, struct list *l, struct lw_err *err)
@@ -129,8 +133,8 @@ static enum lw_status list_folder(const char *folder, struct list *l, struct lw_
         return lw_fail(err, LW_EIO, "%s: %s", folder, strerror(errno));
     for (struct dirent *e; status == LW_OK && (e = readdir(d)) != NULL;) {
         struct stat s;
-        if (e->d_name[0] == '.' || is_sidecar(e->d_name))
-            continue;
+        if (e->d_name[0] == '.' || is_sidecar(e->d_name) || ends_in(e->d_name, ".md"))
+            continue; /* what is about recordings is none */
         char *name = lw_arena_printf(&l->t->arena, "%s%s%s", folder,
                                      len > 0 && folder[len - 1] == '/' ? "" : "/", e->d_name);
         if (!name)
