@@ -34,15 +34,11 @@ static enum lw_status read_inputs(struct session *s, char **files, int n, struct
 {
     LW_TRY(lw_plan_source_cluster(&s->source, &s->in.cluster, err));
     LW_TRY(lw_plan_source_strategy(&s->source, &s->in.strategy, err));
-    LW_TRY(lw_plan_source_framework(&s->source, err));
-    LW_TRY(lw_framework_strategy(&s->source.framework, false, &s->in.strategy, err));
     LW_TRY(lw_recommend_take_ranks(&s->in, err));
-    LW_TRY(lw_recommend_read(&s->in, files, n, err));
+    LW_TRY(lw_recommend_read(&s->in, &s->report, files, n, err));
     LW_TRY(lw_plan_source_fit(&s->source, &s->in.workload, &s->in.cluster, err));
-    LW_TRY(lw_framework_strategy(&s->source.framework,
-                                 lw_device_is_cpu(s->in.workload.from.device), &s->in.strategy,
-                                 err));
-    lw_recommend_choose_ranks(&s->in, &s->report);
+    LW_TRY(lw_plan_source_stages(&s->source, &s->in.workload, &s->in.strategy, err));
+    lw_cluster_place(&s->in.cluster, lw_strategy_ranks(&s->in.strategy));
     return LW_OK;
 }
 
@@ -53,7 +49,7 @@ static enum lw_status store(struct session *s, const struct lw_progress *progres
         return LW_OK;
     return lw_recommend_store(
         &(struct lw_recommend_store){s->db, s->command, &s->in.workload, &s->in.cluster,
-                                     &s->in.strategy, &s->r, progress},
+                                     &s->in.strategy, &s->source.framework, &s->r, progress},
         err);
 }
 
@@ -68,7 +64,8 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
     if (s->store)
         LW_TRY(lw_store_usable(s->db, err));
     enum lw_status st =
-        lw_recommend(&s->in.workload, &s->in.strategy, &s->in.cluster, &progress, &s->r, err);
+        lw_recommend(&s->in.workload, &s->in.strategy, &s->in.cluster, &s->source.framework,
+                     &progress, &s->r, err);
     lw_progress_bar_end(&bar);
     LW_TRY(st);
     LW_TRY(lw_recommend_past_errors(s->db, &s->in.cluster, &s->report, err));
@@ -101,6 +98,7 @@ int cmd_recommend(int argc, char **argv)
     s.report.r = &s.r;
     s.report.workload = &s.in.workload;
     s.report.cluster = &s.in.cluster;
+    s.report.framework = &s.source.choice;
     lw_cli_join(argc, argv, s.command, sizeof s.command);
     int rc = lw_plan_source_begin(&s.source, &usage, own, argc, argv, &n);
     if (rc >= 0)

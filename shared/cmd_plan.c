@@ -10,8 +10,11 @@
 #include "shared/files/files.h"
 #include "shared/json/jsonout.h"
 #include "shared/cli/plan_source.h"
+#include "shared/device/device_kind.h"
+#include "shared/framework/framework_memory.h"
 #include "sim/cost/cost_model.h"
 #include "sim/cost/cost_nccl.h"
+#include "sim/predict/memory_predict.h"
 #include "traces/models/model_workload.h"
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,
@@ -52,39 +55,66 @@ static void drop(void *ctx, const char *remark)
 }
 
 /* Policies that weigh times ask the cluster, which is the host's where none was named. */
-static enum lw_status load(struct lw_plan_source *src, const char *plan_file, struct lw_plan *p,
-                           struct lw_err *err)
+static enum lw_status load(struct lw_plan_source *src, const char *plan_file, struct lw_cluster *c,
+                           struct lw_plan *p, struct lw_err *err)
 {
-    struct lw_cluster c;
+    struct lw_cost cost = lw_sim_cost(c);
 
-    LW_TRY(lw_plan_source_cluster(src, &c, err));
-    struct lw_cost cost = lw_sim_cost(&c);
-    enum lw_status s = lw_plan_source_load(src, plan_file, &cost, &c, p, err);
-    if (s == LW_OK && src->cluster_file) {
-        p->cluster_name = lw_arena_strdup(&p->arena, c.name);
-        s = p->cluster_name ? sim_nccl_check_plan(&c, p, drop, NULL, err) : lw_fail_nomem(err);
-        if (s != LW_OK)
-            lw_plan_free(p);
-    }
-    lw_cluster_free(&c);
+    LW_TRY(lw_plan_source_load(src, plan_file, &cost, c, p, err));
+    if (!src->cluster_file)
+        return LW_OK;
+    p->cluster_name = lw_arena_strdup(&p->arena, c->name);
+    enum lw_status s = p->cluster_name ? sim_nccl_check_plan(c, p, drop, NULL, err)
+                                       : lw_fail_nomem(err);
+    if (s != LW_OK)
+        lw_plan_free(p);
     return s;
+}
+
+/* Memory is predicted on the cluster whose times the plan has. */
+static enum lw_status show(const struct lw_plan_source *src, const struct lw_cluster *c,
+                           struct lw_plan *p, enum lw_format format, struct lw_err *err)
+{
+    struct lw_memory_figures memory;
+    struct lw_plan_shown shown = {.plan = p, .framework = &src->choice, .device = &c->device};
+    struct lw_err why = {0};
+    bool here = src->cluster_file || (p->device && p->device[0] &&
+                                      lw_device_same_kind(p->device, c->device.kind));
+
+    lw_framework_hold(&src->framework, p);
+    shown.no_memory = here ? why.msg : "without the cluster that the times are of (-c NAME)";
+    if (format != LW_FORMAT_CSV && here &&
+        lw_memory_predict(p, &src->framework, c, &memory, &why) == LW_OK)
+        shown.memory = &memory;
+    return lw_plan_show(&shown, format, err);
+}
+
+static enum lw_status write_and_show(const struct lw_plan_source *src, const struct lw_cluster *c,
+                                     struct lw_plan *p, const char *out, enum lw_format format,
+                                     struct lw_err *err)
+{
+    if (out)
+        LW_TRY(lw_plan_write(p, out, err));
+    if (!(out && strcmp(out, "-") == 0)) /* else standard output is the plan */
+        LW_TRY(show(src, c, p, format, err));
+    if (out && strcmp(out, "-") != 0 && format == LW_FORMAT_TEXT)
+        printf("\nwrote %s\n", out);
+    return LW_OK;
 }
 
 static enum lw_status make(struct lw_plan_source *src, const char *plan_file, const char *out,
                            enum lw_format format, struct lw_err *err)
 {
+    struct lw_cluster c;
     struct lw_plan p;
-    enum lw_status s = load(src, plan_file, &p, err);
 
-    if (s != LW_OK)
-        return s;
-    if (out)
-        s = lw_plan_write(&p, out, err);
-    if (s == LW_OK && !(out && strcmp(out, "-") == 0)) /* else standard output is the plan */
-        s = lw_plan_show(&p, format, err);
-    if (s == LW_OK && out && strcmp(out, "-") != 0 && format == LW_FORMAT_TEXT)
-        printf("\nwrote %s\n", out);
-    lw_plan_free(&p);
+    LW_TRY(lw_plan_source_cluster(src, &c, err));
+    enum lw_status s = load(src, plan_file, &c, &p, err);
+    if (s == LW_OK) {
+        s = write_and_show(src, &c, &p, out, format, err);
+        lw_plan_free(&p);
+    }
+    lw_cluster_free(&c);
     return s;
 }
 

@@ -5,6 +5,7 @@
 #include "shared/cli/cluster_warning.h"
 #include "shared/cli/command.h"
 #include "shared/cli/model_source.h"
+#include "shared/cli/plan_source.h"
 #include "shared/files/files.h"
 #include "traces/models/model_print.h"
 #include "traces/models/model_workload.h"
@@ -14,24 +15,29 @@ enum { N_OWN = 11 };
 struct session {
     struct lw_model_request model;
     struct lw_strategy strategy; /* the groups that times are for */
-    const char *device, *output, *framework_name;
-    struct lw_framework framework; /* name NULL: the ideal one */
+    const char *device, *output;
+    struct lw_plan_source source; /* of the framework alone */
     enum lw_format format;
 };
 
-static enum lw_status build(const struct session *s, const struct lw_cluster *c,
-                            struct lw_workload *w, struct lw_err *err)
+/* c NULL: sizes alone. */
+static enum lw_status build(struct session *s, const struct lw_cluster *c, struct lw_workload *w,
+                            struct lw_err *err)
 {
-    struct lw_model_target target = {.strategy = &s->strategy, .cluster = c};
+    struct lw_strategy strategy = s->strategy;
+    struct lw_model_target target = {.strategy = &strategy, .cluster = c};
+    const struct lw_framework *f = &s->source.framework;
 
-    if (s->framework.name && strcmp(s->framework.name, LW_IDEAL_FRAMEWORK) != 0)
-        target.framework = &s->framework;
-
+    lw_framework_free(&s->source.framework); /* of a device that the model was not made for */
+    LW_TRY(lw_plan_source_framework(&s->source, &s->model, &strategy, c, err));
+    if (f->name && strcmp(f->name, LW_IDEAL_FRAMEWORK) != 0)
+        target.framework = f;
+    target.usual = !s->source.framework_name;
     return traces_model_workload(&s->model, &target, w, err);
 }
 
 /* Without --device: of this machine where it has the model's figures, else sizes alone. */
-static enum lw_status build_here(const struct session *s, struct lw_workload *w,
+static enum lw_status build_here(struct session *s, struct lw_workload *w,
                                  struct lw_err *err)
 {
     struct lw_cluster host;
@@ -43,7 +49,7 @@ static enum lw_status build_here(const struct session *s, struct lw_workload *w,
     return st == LW_OK ? LW_OK : build(s, NULL, w, err);
 }
 
-static enum lw_status build_on(const struct session *s, struct lw_workload *w, struct lw_err *err)
+static enum lw_status build_on(struct session *s, struct lw_workload *w, struct lw_err *err)
 {
     struct lw_cluster c;
 
@@ -54,19 +60,10 @@ static enum lw_status build_on(const struct session *s, struct lw_workload *w, s
     return st;
 }
 
-static enum lw_status take_framework(struct session *m, struct lw_err *err)
-{
-    if (!m->framework_name)
-        return LW_OK;
-    LW_TRY(lw_framework_find(m->framework_name, &m->framework, err));
-    return lw_framework_strategy(&m->framework, false, &m->strategy, err);
-}
-
 static enum lw_status make(struct session *m, struct lw_err *err)
 {
     struct lw_workload w;
 
-    LW_TRY(take_framework(m, err));
     enum lw_status s = m->device ? build_on(m, &w, err) : build_here(m, &w, err);
 
     if (s != LW_OK)
@@ -74,14 +71,16 @@ static enum lw_status make(struct session *m, struct lw_err *err)
     if (m->output)
         s = lw_workload_write(&w, m->output, err);
     if (s == LW_OK && !(m->output && strcmp(m->output, "-") == 0))
-        s = traces_model_print(&w, m->output, m->format, err);
+        s = traces_model_print(&w, m->source.framework.name ? &m->source.choice : NULL, m->output,
+                               m->format, err);
     lw_workload_free(&w);
     return s;
 }
 
 int cmd_model(int argc, char **argv)
 {
-    struct session s = {.strategy = lw_strategy_default()};
+    struct session s = {.strategy = lw_strategy_default(),
+                        .source.make_model = traces_model_workload};
     struct lw_opt_call words;
     bool list = false;
     struct lw_opt options[LW_MODEL_SOURCE_OPTIONS + N_OWN] = {
@@ -99,8 +98,9 @@ int cmd_model(int argc, char **argv)
         {"cp", 0, LW_OPT_INT, &s.strategy.cp, "N", "ranks that share each sequence (1)", 1, 4096},
         {"sequence-parallel", 0, LW_OPT_FLAG, &s.strategy.sequence_parallel, NULL,
          "split norms and residuals over the tensor group too"},
-        {"framework", 0, LW_OPT_STRING, &s.framework_name, "NAME|FILE",
-         "times for this training program: a known framework or a file (ideal)"},
+        {"framework", 0, LW_OPT_STRING, &s.source.framework_name, "NAME|FILE",
+         "times for this training program: a known framework or a file (the one that such groups "
+         "are usually run with: `lapwing framework --help`)"},
         LW_OPTION_FORMAT(&s.format),
         {0},
     };
@@ -125,6 +125,6 @@ int cmd_model(int argc, char **argv)
         return lw_cli_end("model", traces_models_list(s.format, &err), &err);
     s.model.name = argv[1];
     enum lw_status status = make(&s, &err);
-    lw_framework_free(&s.framework);
+    lw_plan_source_free(&s.source);
     return lw_cli_end("model", status, &err);
 }

@@ -431,7 +431,7 @@ static enum lw_status check_options(struct lw_runs *r, int32_t row, struct lw_pl
 
     if (status == LW_OK) {
         what = "framework";
-        status = lw_plan_source_framework(s, &why);
+        status = lw_plan_source_given(s, &why);
         if (status == LW_OK) {
             status = lw_plan_source_check(s, &cluster, &why);
             bool named = lw_names_file(s->workload_file) ||

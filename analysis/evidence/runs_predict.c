@@ -20,9 +20,9 @@ static double shown_bytes(const struct lw_runs *r, int32_t row, const struct lw_
 {
     const char *rank = lw_runs_cell(r, row, LW_RUN_MEMORY_RANK);
     const char *kind = lw_runs_cell(r, row, LW_RUN_MEMORY_KIND);
-    const struct lw_framework_bytes *b = is(rank, "first")  ? &p->first
-                                         : is(rank, "last") ? &p->last
-                                                            : &p->fullest;
+    const struct lw_framework_bytes *b = is(rank, "first")  ? &p->memory.first
+                                         : is(rank, "last") ? &p->memory.last
+                                                            : &p->memory.fullest;
 
     return is(kind, "device") ? b->device : is(kind, "reserved") ? b->reserved : b->allocated;
 }
@@ -45,7 +45,7 @@ static void take(const struct lw_runs *r, int32_t row, const struct lw_predictio
 
     out->step_ns = (double)p->summary.step / (double)LW_PS_PER_NS;
     out->memory_bytes = shown_bytes(r, row, p);
-    out->needed_bytes = p->needed_bytes;
+    out->needed_bytes = p->memory.needed;
     out->capacity_bytes = d->memory_bytes.value - (double)lw_device_framework_bytes(d);
     out->n_devices = p->plan.n_ranks;
     out->samples = (double)t.samples;
@@ -78,7 +78,7 @@ static enum lw_status predict(const struct lw_runs *r, int32_t row, const char *
 
     LW_TRY(lw_runs_source(r, row, arena, &p->source, &column, err));
     bool named = p->source.framework_name != NULL;
-    LW_TRY(lw_plan_source_framework(&p->source, err));
+    LW_TRY(lw_plan_source_given(&p->source, err));
     out->takes_own = own && (!named || is(p->source.framework.name, own_name));
     if (out->takes_own) {
         lw_framework_free(&p->source.framework);

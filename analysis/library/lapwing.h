@@ -41,6 +41,9 @@ LAPWING_API lapwing_plan *lapwing_plan_make(const char *workload, const char *cl
                                             size_t error_size);
 LAPWING_API void lapwing_plan_free(lapwing_plan *plan);
 LAPWING_API const char *lapwing_plan_hash(const lapwing_plan *plan); /* 32 hex digits */
+/* Name of the framework that it was made with: that of "framework", else the one that such a
+ * strategy is usually run with; "ideal" of recorded times. */
+LAPWING_API const char *lapwing_plan_framework(const lapwing_plan *plan);
 LAPWING_API int32_t lapwing_plan_ranks(const lapwing_plan *plan);
 LAPWING_API int32_t lapwing_plan_buckets(const lapwing_plan *plan); /* that the run settles on */
 /* -1: none */

@@ -54,6 +54,7 @@ def _load():
             ("version", text, []),
             ("plan_make", handle, [text, text, ctypes.POINTER(text), text, size]),
             ("plan_free", None, [handle]), ("plan_hash", text, [handle]),
+            ("plan_framework", text, [handle]),
             ("plan_ranks", ctypes.c_int32, [handle]), ("plan_buckets", ctypes.c_int32, [handle]),
             ("plan_bucket_bytes", ctypes.c_int64, [handle, ctypes.c_int32]),
             ("simulate", handle, [handle, ctypes.c_int32, text, size]),
@@ -112,15 +113,16 @@ def _figures(lib, result):
 
 
 def simulate(workload, cluster, steps=0, timeline=False, **strategy):
-    """Plan and simulate; a dict of figures (times in ps and ms), the plan's hash, its bucket sizes in
-    bytes and, with timeline=True, the timeline of all ranks as columns.
+    """Plan and simulate; a dict of figures (times in ps and ms), the framework, the plan's hash, its
+    bucket sizes in bytes and, with timeline=True, the timeline of all ranks as columns.
 
     workload   a workload file, a model's name ("gpt2"), a config.json or a folder with one
     cluster    a known system ("dgx-a100"), or a cluster file
     steps      optimizer steps; 0: up to the steady state, and one more
     strategy   options of the command line with '_' for '-', of a model too: dp=8, zero=1,
                bucket_cap="5MiB", overlap=False, batch=2, seq=4096, fp8=True, global_batch=64,
-               framework="megatron-lm"
+               framework="megatron-lm" (without it the one that such a strategy is usually run
+               with; the result names it)
     """
     lib, error = _load(), ctypes.create_string_buffer(512)
     if not 0 <= steps <= 1000000:  # before ctypes cuts it to 32 bits
@@ -145,6 +147,7 @@ def simulate(workload, cluster, steps=0, timeline=False, **strategy):
                 out["timeline"] = _timeline(lib, result)
         finally:
             lib.lapwing_result_free(result)
+        out["framework"] = lib.lapwing_plan_framework(plan).decode()
         out["plan_hash"] = lib.lapwing_plan_hash(plan).decode()
         out["bucket_bytes"] = [lib.lapwing_plan_bucket_bytes(plan, i)
                                for i in range(lib.lapwing_plan_buckets(plan))]

@@ -109,7 +109,7 @@ static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, co
     struct lw_cost cost = lw_sim_cost(&p->cluster);
     enum lw_status status = lw_plan_source_load(&src, NULL, &cost, &p->cluster, &p->plan, err);
     if (status == LW_OK)
-        lw_framework_hold(&src.framework, &src.workload.dims, &p->plan);
+        lw_framework_hold(&src.framework, &p->plan);
     lw_plan_source_free(&src);
     return status;
 }
@@ -142,6 +142,11 @@ void lapwing_plan_free(lapwing_plan *p)
 const char *lapwing_plan_hash(const lapwing_plan *p)
 {
     return p ? p->plan.hash : NULL;
+}
+
+const char *lapwing_plan_framework(const lapwing_plan *p)
+{
+    return p ? p->plan.framework : NULL;
 }
 
 int32_t lapwing_plan_ranks(const lapwing_plan *p)

@@ -127,7 +127,7 @@ struct lw_run {
     int64_t bucket_cap_bytes;    /* requested; -1 = the policy's default */
     const char *workload_name, *workload_hash, *workload_from;
     const char *cluster_name, *cluster_hash;
-    const char *framework, *framework_hash; /* of a model; "" = times are recorded */
+    const char *framework, *framework_hash; /* of the plan; "" = a replay */
     const char *backend, *honesty, *command, *message, *version;
     int64_t seed, started_at, n_spans;
     int32_t n_warmup;

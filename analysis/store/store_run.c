@@ -65,16 +65,17 @@ static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *i
     return LW_OK;
 }
 
+/* A plan without one is a replay's, or of an older file. */
 static enum lw_status put_framework(struct lw_store *s, const struct lw_run_info *info, int64_t run,
                                     struct lw_err *err)
 {
-    const struct lw_made_for *m = info->workload ? &info->workload->from.made_for : NULL;
+    const struct lw_plan *p = info->plan;
+    const char *hash = p && p->framework_hash && *p->framework_hash ? p->framework_hash : NULL;
 
-    if (!m || !lw_model_is_set(&info->workload->from.model))
+    if (!p || !p->framework || !p->framework[0])
         return LW_OK;
-    const char *name = m->framework && *m->framework ? m->framework : "ideal";
     return lw_sql_do(s, err, "UPDATE run SET framework = ?, framework_hash = ? WHERE id = ?", "ttl",
-                     name, m->framework_hash && *m->framework_hash ? m->framework_hash : NULL, run);
+                     p->framework, hash, run);
 }
 
 /* Steps of runs compare only where they train the same samples. */

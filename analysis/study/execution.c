@@ -11,7 +11,10 @@
 #include "exec/run/exec_print.h"
 #include "exec/run/memory_fit.h"
 #include "shared/cli/cli.h"
+#include "shared/device/device_kind.h"
+#include "shared/framework/framework_memory.h"
 #include "sim/cost/cost_model.h"
+#include "sim/predict/memory_predict.h"
 
 static enum lw_status load(struct lw_execution *s, const char *plan_file, struct lw_err *err)
 {
@@ -27,6 +30,19 @@ static enum lw_status load(struct lw_execution *s, const char *plan_file, struct
         return lw_fail(err, LW_EINVAL, "--no-check runs a plan file unchanged: leave out -w and "
                                        "strategy options");
     return lw_plan_source_read(&s->source, plan_file, true, &s->cluster, &s->plan, err);
+}
+
+/* What sim predicts, before the run; nothing where the cluster is not the times' own. */
+static void predict_memory(struct lw_execution *s)
+{
+    const struct lw_plan *p = &s->plan;
+    bool here = s->source.cluster_file ||
+                (p->device && p->device[0] &&
+                 lw_device_same_kind(p->device, s->cluster.device.kind));
+
+    lw_framework_hold(&s->source.framework, &s->plan);
+    s->has_memory = here && lw_memory_predict(p, &s->source.framework, &s->cluster, &s->memory,
+                                              NULL) == LW_OK;
 }
 
 static enum lw_status run(struct lw_execution *s, struct lw_err *err)
@@ -154,6 +170,8 @@ static enum lw_status store_and_print(struct lw_execution *s, enum lw_status ran
                                .status = cmd_exec_status_name(ran),
                                .verify = s->options.verify, .cluster = &s->cluster,
                                .workload = s->source.has_workload ? &s->source.workload : NULL,
+                               .framework = &s->source.choice,
+                               .memory = s->has_memory ? &s->memory : NULL,
                                .cost = lw_sim_cost(&s->cluster)};
 
     LW_TRY(lw_exec_measure_calls(&s->plan, &s->result, err));
@@ -216,6 +234,7 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, F
         LW_TRY(lw_store_usable(s->db, err));
     if (s->spawns)
         return spawn(s, err);
+    predict_memory(s);
     begin_row(s);
     enum lw_status ran = run(s, &why);
     bool has_row = s->team.run >= 0 && !(s->several && s->id.rank > 0);

@@ -8,6 +8,7 @@
 #include "exec/launch/spawn.h"
 #include "exec/run/run.h"
 #include "shared/cli/plan_source.h"
+#include "shared/framework/memory_figures.h"
 #include "shared/text/records.h"
 
 /* An execution: what is requested, and all that is made of it. Zero it, set what is wanted, run it,
@@ -32,6 +33,8 @@ struct lw_execution {
     struct lw_cluster cluster;
     struct lw_exec_result result;
     struct lw_summary summary;
+    struct lw_memory_figures memory; /* predicted, */
+    bool has_memory;                 /* where the times are of the cluster's device */
 };
 
 /* Run the plan of the file, or of the source where it is NULL, store the run and print it to

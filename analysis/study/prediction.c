@@ -80,47 +80,12 @@ static void begin_row(struct lw_prediction *s)
         lw_sim_row_begin(&s->row, s->db, &info);
 }
 
-/* --- memory --- */
-
-static const struct lw_measure *fullest_of(const struct lw_summary *s)
-{
-    const struct lw_measure *most = s->ranks;
-
-    for (int32_t i = 0; i < s->n_ranks; i++)
-        most = s->ranks[i].peak_memory_bytes > most->peak_memory_bytes ? &s->ranks[i] : most;
-    return most;
-}
-
-static void find_bytes(const struct lw_prediction *s, const struct lw_measure *m,
-                       struct lw_framework_bytes *out)
-{
-    lw_framework_bytes_of(&s->source.framework, &s->source.workload.dims, &s->plan,
-                          &s->cluster.device, m, out);
-}
-
-static void measure_memory(struct lw_prediction *s)
-{
-    struct lw_framework_bytes b;
-
-    if (s->summary.n_ranks == 0)
-        return;
-    find_bytes(s, fullest_of(&s->summary), &s->fullest);
-    for (int32_t i = 0; i < s->summary.n_ranks; i++) {
-        find_bytes(s, &s->summary.ranks[i], &b);
-        s->needed_bytes = b.needed > s->needed_bytes ? b.needed : s->needed_bytes;
-        if (s->summary.ranks[i].rank == 0)
-            s->first = b;
-        if (s->summary.ranks[i].rank == s->plan.n_ranks - 1)
-            s->last = b;
-    }
-}
-
 enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
 {
     LW_TRY(load(s, err));
     if (!s->no_db)
         LW_TRY(lw_store_usable(s->db, err));
-    lw_framework_hold(&s->source.framework, &s->source.workload.dims, &s->plan);
+    lw_framework_hold(&s->source.framework, &s->plan);
     choose_steps(s);
     s->options.buffered |= s->replay.buffered;
     begin_row(s);
@@ -130,7 +95,7 @@ enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
     if (s->replay.on && !s->replay.graph)
         LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
     LW_TRY(lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err));
-    measure_memory(s);
+    lw_memory_figures_of(&s->summary, &s->plan, &s->source.framework, &s->cluster, &s->memory);
     return LW_OK;
 }
 
@@ -153,31 +118,6 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
     r->n_past = past.n;
     r->mean_past_pct = past.mean_abs_pct;
     r->max_past_pct = past.max_abs_pct;
-    return LW_OK;
-}
-
-static int64_t whole(double bytes)
-{
-    return (int64_t)(bytes + 0.5);
-}
-
-static enum lw_status describe_framework(const struct lw_prediction *s, char hash[33],
-                                         struct lw_sim_framework *out, struct lw_err *err)
-{
-    LW_TRY(lw_framework_hash(&s->source.framework, hash, err));
-    *out = (struct lw_sim_framework){
-        .name = s->source.framework.name,
-        .hash = hash,
-        .chosen = s->source.framework_name != NULL,
-        .given = s->source.framework_name,
-        .allocated = whole(s->fullest.allocated),
-        .reserved = whole(s->fullest.reserved),
-        .device = whole(s->fullest.device),
-        .allocated_0 = whole(s->first.allocated),
-        .reserved_0 = whole(s->first.reserved),
-        .device_0 = whole(s->first.device),
-        .needed = whole(s->needed_bytes),
-    };
     return LW_OK;
 }
 
@@ -233,8 +173,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
                               .all = s->all};
     struct lw_err why = {0}, unused;
-    struct lw_sim_framework framework;
-    char hash[33], nearest[320];
+    char nearest[320];
     enum lw_status status = lw_predict(s, &why);
 
     if (status != LW_OK) {
@@ -251,13 +190,10 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     r.not_stored = stored == LW_OK ? NULL : err->msg;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
-    if (s->source.framework.name && lw_model_is_set(&s->source.workload.from.model)) {
-        LW_TRY(describe_framework(s, hash, &framework, err));
-        r.framework = &framework;
+    if (lw_model_is_set(&s->source.workload.from.model))
         LW_TRY(find_alike(s, nearest, sizeof nearest, &r.alike, err));
-    } else if (s->source.framework_name) {
-        r.strategy_of = s->source.framework.name;
-    }
+    r.framework = s->source.framework.name ? &s->source.choice : NULL;
+    r.memory = r.framework && !s->replay.on ? &s->memory : NULL;
     LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
     return stored == LW_OK && s->must_fit ? check_fits(&r, err) : stored;
 }

@@ -8,7 +8,7 @@
 #include "analysis/study/replay_predict.h"
 #include "analysis/study/store_sim_run.h"
 #include "shared/cli/plan_source.h"
-#include "shared/framework/framework_memory.h"
+#include "shared/framework/memory_figures.h"
 #include "shared/text/records.h"
 #include "sim/predict/samples.h"
 
@@ -31,10 +31,7 @@ struct lw_prediction {
     struct lw_cluster cluster;
     struct lw_sim_classes classes;
     struct lw_summary summary;
-    /* As the framework holds and prints it: of the fullest rank, of rank 0 and of the last rank;
-     * needed: the most that any rank's allocator needs. */
-    struct lw_framework_bytes fullest, first, last;
-    double needed_bytes;
+    struct lw_memory_figures memory;
     struct lw_sim_stats stats;
     struct lw_sim_samples samples;
     int32_t n_warmup;

@@ -20,6 +20,8 @@
 
 #include "shared/bucket/policy.h"
 #include "shared/device/device_kind.h"
+#include "shared/framework/framework.h"
+#include "shared/framework/memory_figures.h"
 #include "shared/lower/lower.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
@@ -30,6 +32,7 @@ enum { FULL_PARAMS = 1500, LEAST = 16, LARGE = 20000, LEAST_OF_ALL = 4, STEPS = 
 struct search {
     const struct lw_workload *w;
     const struct lw_cluster *cluster;
+    const struct lw_framework *framework;
     const struct lw_progress *progress;
     struct lw_cost cost;
     struct lw_strategy strategy;
@@ -66,6 +69,18 @@ static void report_part(void *ctx, const char *what, double share)
                        s->most > 0 ? (s->r->n_simulated + share) / s->most : 0);
 }
 
+static void put_memory(const struct search *s, const struct lw_sim_classes *c,
+                       const struct lw_summary *sum, struct lw_cap_point *point)
+{
+    struct lw_memory_figures m;
+
+    lw_memory_figures_of(sum, &c->plan, s->framework, s->cluster, &m);
+    point->peak_memory_bytes = m.peak_bytes;
+    point->device_bytes = m.peak_bytes < 0 ? -1 : lw_memory_device_bytes(&m);
+    point->needed_bytes =
+        m.peak_bytes < 0 ? -1 : lw_memory_least_bytes(&m, &s->cluster->device);
+}
+
 static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
                                struct lw_cap_point *point)
 {
@@ -88,7 +103,7 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
     if (st == LW_OK) {
         point->step = sum.step;
         point->exposed_comm = sum.ranks[sum.worst].exposed_comm;
-        point->peak_memory_bytes = sum.peak_memory_bytes;
+        put_memory(s, &c, &sum, point);
     }
     lw_summary_free(&sum);
     lw_sim_classes_free(&c);
@@ -102,6 +117,7 @@ static enum lw_status plan_and_simulate(const struct search *s, const struct lw_
     struct lw_plan p;
 
     LW_TRY(lw_plan_build(s->w, strategy, &s->cost, &p, s->err));
+    lw_framework_hold(s->framework, &p);
     enum lw_status st = simulate(s, &p, point);
     lw_plan_free(&p);
     return st;
@@ -152,7 +168,8 @@ static enum lw_status list_points(struct search *s)
 
     for (int64_t cap = 0; cap < INT64_MAX && !lw_progress_stopped(s->progress);) {
         struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1,
-                                     .peak_memory_bytes = -1};
+                                     .peak_memory_bytes = -1, .device_bytes = -1,
+                                     .needed_bytes = -1};
         struct lw_settled_buckets b;
         strategy.bucket_cap_bytes = cap;
         report_part(s, "", 0);
@@ -330,12 +347,15 @@ static enum lw_status search(struct search *s)
 }
 
 enum lw_status lw_recommend(const struct lw_workload *w, const struct lw_strategy *strategy,
-                            const struct lw_cluster *cluster, const struct lw_progress *progress,
-                            struct lw_recommendation *out, struct lw_err *err)
+                            const struct lw_cluster *cluster, const struct lw_framework *framework,
+                            const struct lw_progress *progress, struct lw_recommendation *out,
+                            struct lw_err *err)
 {
+    static const struct lw_framework ideal;
     struct lw_recommendation r = {.exhaustive = true};
     struct search s = {.w = w, .cluster = cluster, .progress = progress, .r = &r, .err = err,
-                       .cost = lw_sim_cost(cluster), .strategy = *strategy};
+                       .framework = framework ? framework : &ideal, .cost = lw_sim_cost(cluster),
+                       .strategy = *strategy};
 
     if (strategy->dp < 2)
         return lw_fail(err, LW_EINVAL,

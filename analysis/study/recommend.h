@@ -15,13 +15,18 @@
  * make, or, when those are too many, a grid of them and then all near the best. See
  * docs/design/recommend.md. */
 
+struct lw_framework;
+
 /* One bucketing: all caps from low to high bytes make it. */
 struct lw_cap_point {
     int64_t cap_bytes;             /* the roundest of them; -1 = the policy's default */
     int64_t low_bytes, high_bytes;
     int32_t n_buckets;
     lw_ps step, exposed_comm;      /* -1 = not simulated */
-    int64_t peak_memory_bytes;     /* of the largest rank; -1 = not simulated */
+    int64_t peak_memory_bytes;     /* of the largest rank; -1 = not simulated, or not known */
+    /* As the framework holds it: what the fullest rank takes of its device, and what the allocator
+     * needs of it at least; -1 where the peak is. */
+    int64_t device_bytes, needed_bytes;
 };
 
 enum lw_cap_source { LW_CAP_GIVEN, LW_CAP_RECORDED, LW_CAP_DEFAULT };
@@ -39,12 +44,14 @@ struct lw_recommendation {
     char remarks[LW_SIM_MAX_REMARKS][280];
 };
 
-/* strategy: everything but the cap; its own cap, where it is set, is the reference, else the limits
+/* framework: what holds memory beside the plan's tensors; NULL: nothing does.
+ * strategy: everything but the cap; its own cap, where it is set, is the reference, else the limits
  * that the workload was recorded with, else the policy's default. cost may be NULL (policies that
  * need one refuse). LW_EINVAL: one data-parallel rank; else as lw_plan_build and lw_sim_run. */
 enum lw_status lw_recommend(const struct lw_workload *w, const struct lw_strategy *strategy,
-                            const struct lw_cluster *cluster, const struct lw_progress *progress,
-                            struct lw_recommendation *out, struct lw_err *err);
+                            const struct lw_cluster *cluster, const struct lw_framework *framework,
+                            const struct lw_progress *progress, struct lw_recommendation *out,
+                            struct lw_err *err);
 void lw_recommendation_free(struct lw_recommendation *r);
 
 /* How far the reference is after the best; 0 when nothing beats it. */

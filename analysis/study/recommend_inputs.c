@@ -21,20 +21,45 @@ static void plan_as_recorded(struct lw_strategy *s, const struct traces_coverage
         s->zero = 3;
 }
 
-enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, int n,
-                                 struct lw_err *err)
+static void choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_report *report)
+{
+    int64_t n = s->workload.recorded.world_size;
+    const char *from = " as recorded";
+    bool said = s->source->ranks > 0 || lw_strategy_ranks(&s->strategy) > 1;
+
+    if (!said && n < 2) {
+        n = (int64_t)s->cluster.devices_per_node *
+            (s->cluster.n_nodes > 0 ? s->cluster.n_nodes : 1);
+        from = " (all devices of the cluster)";
+    }
+    if (!said && n > 1)
+        s->strategy.dp = n;
+    report->ranks_from = said ? "" : from;
+    report->n_ranks = lw_strategy_ranks(&s->strategy);
+}
+
+/* The workload of a model has no ranks of a recording, and is made for those that are chosen. */
+static bool is_of_model(const struct lw_recommend_inputs *s, const char *file)
+{
+    struct lw_workload w;
+
+    if (!lw_names_file(file) || lw_plan_source_is_model(s->source, file))
+        return true;
+    if (lw_workload_read(file, &w, NULL) != LW_OK)
+        return false;
+    bool is = lw_model_is_set(&w.from.model);
+    lw_workload_free(&w);
+    return is;
+}
+
+static enum lw_status read_traces(struct lw_recommend_inputs *s, char **files, int n,
+                                  struct lw_err *err)
 {
     struct traces_wanted want = {.workload = true, .choice = {.step = -1}};
     struct traces_reading reading = {NULL, false, NULL};
     struct traces_converted c = {0};
-    char kind[16] = "";
 
-    bool model =
-        n == 1 && (!lw_names_file(files[0]) || lw_plan_source_is_model(s->source, files[0]));
-    if (model ||
-        (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0))
-        return lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
-                                       &s->workload, err);
+    LW_TRY(lw_plan_source_recorded(s->source, err));
     LW_TRY(lw_plan_source_no_model(s->source, "traces", err));
     struct traces_names names = {0};
     LW_TRY(traces_names_find(files, n, &names, err));
@@ -57,6 +82,24 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, in
     return st;
 }
 
+enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, struct lw_recommend_report *report,
+                                 char **files, int n, struct lw_err *err)
+{
+    char kind[16] = "";
+    bool model = n == 1 && is_of_model(s, files[0]);
+    bool workload = model || (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK &&
+                              strcmp(kind, "workload") == 0);
+
+    if (model)
+        choose_ranks(s, report);
+    LW_TRY(workload ? lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
+                                              &s->workload, err)
+                    : read_traces(s, files, n, err));
+    if (!model)
+        choose_ranks(s, report);
+    return LW_OK;
+}
+
 enum lw_status lw_recommend_take_ranks(struct lw_recommend_inputs *s, struct lw_err *err)
 {
     if (s->source->ranks > 0 && s->strategy.dp == 1)
@@ -65,23 +108,6 @@ enum lw_status lw_recommend_take_ranks(struct lw_recommend_inputs *s, struct lw_
         lw_strategy_ranks(&s->strategy) == 1)
         return lw_fail(err, LW_EUSAGE, "--global-batch is divided among the ranks: give --dp");
     return LW_OK;
-}
-
-void lw_recommend_choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_report *report)
-{
-    int64_t n = s->workload.recorded.world_size;
-    const char *from = " as recorded";
-    bool said = s->source->ranks > 0 || lw_strategy_ranks(&s->strategy) > 1;
-
-    if (!said && n < 2) {
-        n = (int64_t)s->cluster.devices_per_node *
-            (s->cluster.n_nodes > 0 ? s->cluster.n_nodes : 1);
-        from = " (all devices of the cluster)";
-    }
-    if (!said && n > 1)
-        s->strategy.dp = n;
-    report->ranks_from = said ? "" : from;
-    report->n_ranks = lw_strategy_ranks(&s->strategy);
 }
 
 enum lw_status lw_recommend_past_errors(const char *file, const struct lw_cluster *cluster,

@@ -137,7 +137,10 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
 /* Of the recommended point; -1 = unknown. */
 static int64_t missing_bytes(const struct lw_recommend_report *p)
 {
-    return lw_device_missing_bytes(&p->cluster->device, recommended(p)->peak_memory_bytes);
+    const struct lw_device *d = &p->cluster->device;
+    int64_t needed = recommended(p)->needed_bytes;
+
+    return lw_device_missing_bytes(d, needed < 0 ? -1 : needed - lw_device_framework_bytes(d));
 }
 
 static void put_memory(const struct lw_recommend_report *p, FILE *f)
@@ -145,10 +148,9 @@ static void put_memory(const struct lw_recommend_report *p, FILE *f)
     char peak[32], missing[32];
 
     if (missing_bytes(p) > 0)
-        fprintf(f, "; its peak of %s a rank and the framework's memory are more than the device "
-                   "has by %s: the plan does not fit in the device's memory (--zero, --recompute, "
-                   "--tp and --pp take less)",
-                lw_format_bytes(peak, recommended(p)->peak_memory_bytes),
+        fprintf(f, "; it needs %s, more than the device has by %s: the plan does not fit in the "
+                   "device's memory (--zero, --recompute, --tp and --pp take less)",
+                lw_format_bytes(peak, recommended(p)->needed_bytes),
                 lw_format_bytes(missing, missing_bytes(p)));
 }
 
@@ -166,6 +168,8 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
     fclose(all);
     lw_put_paragraph(f, "", text);
     free(text);
+    if (p->framework && p->framework->from != LW_FRAMEWORK_RECORDED) /* that is one sentence */
+        lw_framework_choice_print(p->framework, f);
     for (int32_t i = 0; i < p->r->n_remarks; i++)
         lw_printf_paragraph(f, "note: %s", p->r->remarks[i]);
 }
@@ -179,6 +183,8 @@ static const struct lw_column point_columns[] = {
     {"step_ns", NULL, LW_COLUMN_PS, AT(step), .lacking = ""},
     {"exposed_comm_ns", NULL, LW_COLUMN_PS, AT(exposed_comm), .lacking = ""},
     {"peak_memory_bytes", NULL, LW_COLUMN_INT, AT(peak_memory_bytes), .lacking = ""},
+    {"device_bytes", NULL, LW_COLUMN_INT, AT(device_bytes), .lacking = ""},
+    {"needed_bytes", NULL, LW_COLUMN_INT, AT(needed_bytes), .lacking = ""},
 };
 #undef AT
 
@@ -197,6 +203,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "workload", p->workload->name, "cluster", p->cluster->name,
             "cluster_calibrated", p->cluster->calibrated, "n_ranks", p->n_ranks);
+    lw_framework_choice_json(&o, p->framework);
     json_point(&o, "best", r->best >= 0 ? &r->points[r->best] : &r->reference);
     json_point(&o, "reference", &r->reference);
     LW_JSON(&o, "reference_is", lw_cap_source_name(r->source),

@@ -4,12 +4,14 @@
 
 #include "shared/cli/cli.h"
 #include "analysis/study/recommend.h"
+#include "shared/framework/framework_choice.h"
 
 /* A recommendation and what is known about its error. */
 struct lw_recommend_report {
     const struct lw_recommendation *r;
     const struct lw_workload *workload;
     const struct lw_cluster *cluster;
+    const struct lw_framework_choice *framework;
     int64_t n_ranks;
     const char *ranks_from;             /* why so many, "" = the user said so */
     int32_t n_past;                     /* compared predictions for this cluster; 0 = none */

@@ -3,6 +3,7 @@
 
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
+#include "shared/framework/framework_memory.h"
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
@@ -65,6 +66,8 @@ static enum lw_status store_cap(struct storing *s, const struct lw_strategy *str
 
     report(s, "", 0);
     LW_TRY(lw_plan_build(s->of->workload, strategy, &cost, &p, err));
+    if (s->of->framework)
+        lw_framework_hold(s->of->framework, &p);
     int32_t n_warmup = lw_sim_warmup_steps(&p);
     enum lw_status st = predict(s, &p, n_warmup, &sum, err);
     if (st == LW_OK)

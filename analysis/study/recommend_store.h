@@ -8,6 +8,7 @@ struct lw_recommend_store {
     const struct lw_workload *workload;
     const struct lw_cluster *cluster;
     const struct lw_strategy *strategy; /* of the search */
+    const struct lw_framework *framework; /* NULL: none */
     const struct lw_recommendation *r;
     const struct lw_progress *progress; /* NULL: silent */
 };

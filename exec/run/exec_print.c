@@ -196,6 +196,30 @@ static void json_states(struct lw_jsonout *o, const struct lw_exec_result *x)
     lw_jsonout_end(o);
 }
 
+static enum lw_status text_predicted_memory(const struct lw_exec_report *r, FILE *f,
+                                            struct lw_err *err)
+{
+    char peak[32];
+
+    if (!r->memory || r->memory->peak_bytes < 0)
+        return LW_OK;
+    fprintf(f, "predicted peak memory %s a rank\npredicted ",
+            lw_format_bytes(peak, r->memory->peak_bytes));
+    return lw_memory_figures_text(r->memory, &r->cluster->device, f, err);
+}
+
+static void json_predicted_memory(struct lw_jsonout *o, const struct lw_exec_report *r)
+{
+    if (!r->memory || r->memory->peak_bytes < 0) {
+        lw_jsonout_null(o, "predicted_memory");
+        return;
+    }
+    lw_jsonout_object(o, "predicted_memory");
+    lw_jsonout_int(o, "peak_memory_bytes", r->memory->peak_bytes);
+    lw_memory_figures_json(o, r->memory);
+    lw_jsonout_end(o);
+}
+
 static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
     const struct lw_exec_result *x = r->result;
@@ -205,6 +229,7 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
     lw_printf_paragraph(f, "plan %s (%s), %d ranks, backend %s, %s%s", r->plan->name, r->plan->hash,
                         r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
                         x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
+    lw_framework_choice_print(r->framework, f);
     lw_printf_paragraph(f, "%s; compute: %s", x->about, x->compute);
     print_states(x, f);
     if (s->n_steps > 0) {
@@ -220,6 +245,7 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
         struct lw_throughput t = throughput(r);
         lw_throughput_text(&t, f);
     }
+    LW_TRY(text_predicted_memory(r, f, err));
     text_measuring(r, f);
     if (x->over > 0)
         fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
@@ -277,6 +303,8 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
             "backend", r->options->backend->name, "honesty", exec_honesty_name(x->honesty),
             "oversubscribed", x->oversubscribed, "compute", exec_compute_name(r->options->compute),
             "compute_with", x->compute, "placement", x->about);
+    lw_framework_choice_json(&o, r->framework);
+    json_predicted_memory(&o, r);
     json_states(&o, x);
     LW_JSON(&o, "n_ranks", r->plan->n_ranks, "n_cores", x->n_cores, "n_warmup", x->n_warmup);
     if (r->summary->n_steps > 0) {

@@ -5,6 +5,8 @@
 #include "exec/run/run.h"
 #include "shared/plan/cost.h"
 #include "shared/cli/cli.h"
+#include "shared/framework/framework_choice.h"
+#include "shared/framework/memory_figures.h"
 
 /* What an execution says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
 struct lw_exec_report {
@@ -16,6 +18,8 @@ struct lw_exec_report {
     bool verify;
     const struct lw_workload *workload; /* NULL: not known */
     const struct lw_cluster *cluster;
+    const struct lw_framework_choice *framework;
+    const struct lw_memory_figures *memory; /* predicted; NULL: not for such a device */
     struct lw_cost cost;              /* of the cluster: beside the library's estimates */
     int64_t run;                      /* id in the database; -1 = not stored */
 };

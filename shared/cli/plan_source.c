@@ -93,8 +93,8 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
         {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME|FILE",
          "known cluster or cluster file (host)"},
         {"framework", 0, LW_OPT_STRING, &s->framework_name, "NAME|FILE",
-         "what the training program does: a known framework or a file (ideal; `lapwing framework` "
-         "lists them)"},
+         "what the training program does: a known framework or a file (the one that such a "
+         "strategy is usually run with: `lapwing framework --help`)"},
         {"node-gbps", 0, LW_OPT_DOUBLE, &s->node_gbps, "G",
          "line rate of all network ports of a node together, in Gb/s (the cluster's)", 0,
          1000000000, .check = lw_cli_above_0},
@@ -353,28 +353,172 @@ static const struct lw_framework *framework_of(const struct lw_plan_source *s)
                                                                                    : NULL;
 }
 
-enum lw_status lw_plan_source_framework(struct lw_plan_source *s, struct lw_err *err)
+static const char *framework_hash(const struct lw_plan_source *s)
 {
-    const char *name = s->framework_name ? s->framework_name : LW_IDEAL_FRAMEWORK;
-
-    return s->framework.name ? LW_OK : lw_framework_find(name, &s->framework, err);
+    return framework_of(s) ? s->choice.hash : "";
 }
 
-static const char *framework_hash(const struct lw_plan_source *s, char hash[33])
+static enum lw_status take_framework(struct lw_plan_source *s, struct lw_framework_choice choice,
+                                     struct lw_err *err)
 {
-    const struct lw_framework *f = framework_of(s);
+    struct lw_framework found = {0};
 
-    if (!f || lw_framework_hash(f, hash, NULL) != LW_OK)
-        hash[0] = '\0';
-    return hash;
+    LW_TRY(lw_framework_find(choice.file ? choice.file : choice.name, &found, err));
+    enum lw_status st = lw_framework_hash(&found, choice.hash, err);
+    if (st != LW_OK) {
+        lw_framework_free(&found);
+        return st;
+    }
+    lw_framework_free(&s->framework);
+    s->framework = found;
+    choice.name = found.name;
+    s->choice = choice;
+    return LW_OK;
 }
 
-/* How the framework cuts the model into stages, unless the user says how. */
-static enum lw_status take_stages(struct lw_plan_source *s, struct lw_strategy *strategy,
-                                  struct lw_err *err)
+static enum lw_status take_given(struct lw_plan_source *s, struct lw_err *err)
+{
+    return take_framework(s, (struct lw_framework_choice){.from = LW_FRAMEWORK_GIVEN,
+                                                          .file = s->framework_name}, err);
+}
+
+enum lw_status lw_plan_source_given(struct lw_plan_source *s, struct lw_err *err)
+{
+    return s->framework_name ? take_given(s, err) : LW_OK;
+}
+
+static enum lw_status take_ideal(struct lw_plan_source *s, enum lw_framework_from from,
+                                 const char *why, struct lw_err *err)
+{
+    struct lw_framework_choice c = {.from = from, .name = LW_IDEAL_FRAMEWORK};
+
+    snprintf(c.why, sizeof c.why, "%s", why);
+    return take_framework(s, c, err);
+}
+
+enum lw_status lw_plan_source_recorded(struct lw_plan_source *s, struct lw_err *err)
+{
+    return take_ideal(s, LW_FRAMEWORK_RECORDED,
+                      "times and memory are of the file, nothing is added", err);
+}
+
+/* Sizes alone tell. */
+static bool is_transformer(const struct lw_plan_source *s, const struct lw_model_request *r)
+{
+    const struct lw_strategy strategy = lw_strategy_default();
+    const struct lw_model_target sizes = {.strategy = &strategy};
+    struct lw_workload w;
+
+    if (s->make_model(r, &sizes, &w, NULL) != LW_OK)
+        return false;
+    bool is = w.dims.layers > 0;
+    lw_workload_free(&w);
+    return is;
+}
+
+/* d: of the times, unless --device names another. */
+static enum lw_status take_usual(struct lw_plan_source *s, const struct lw_model_request *r,
+                                 const struct lw_strategy *strategy, const struct lw_device *d,
+                                 struct lw_err *err)
+{
+    struct lw_framework_choice choice;
+    struct lw_cluster of_device = {0};
+
+    if (s->device)
+        LW_TRY(lw_cluster_find_device(s->device, &of_device, err));
+    lw_framework_usual(strategy, s->device ? &of_device.device : d, is_transformer(s, r), &choice);
+    lw_cluster_free(&of_device);
+    return take_framework(s, choice, err);
+}
+
+enum lw_status lw_plan_source_framework(struct lw_plan_source *s, const struct lw_model_request *r,
+                                        struct lw_strategy *strategy, const struct lw_cluster *c,
+                                        struct lw_err *err)
+{
+    if (s->framework_name)
+        LW_TRY(take_given(s, err));
+    else if (c || s->device)
+        LW_TRY(take_usual(s, r, strategy, c ? &c->device : NULL, err));
+    return lw_framework_strategy(&s->framework, c && lw_device_is_cpu(c->device.kind), strategy,
+                                 err);
+}
+
+/* Workloads that were made here have NULL for absent texts, files "". */
+static const char *text(const char *s)
+{
+    return s ? s : "";
+}
+
+/* The framework that a file names, which must be the one of that time. */
+static enum lw_status take_named(struct lw_plan_source *s, const struct lw_workload *w,
+                                 struct lw_err *err)
+{
+    const struct lw_made_for *m = &w->from.made_for;
+    struct lw_framework_choice c = {.from = LW_FRAMEWORK_WORKLOAD, .name = m->framework,
+                                    .why = "as the workload file says"};
+    enum lw_status st = take_framework(s, c, err);
+
+    if (st == LW_ENOMEM || (st == LW_OK && strcmp(s->choice.hash, text(m->framework_hash)) == 0))
+        return st;
+    return lw_fail(err, LW_EINVAL,
+                   "workload '%s' was made with framework '%s' (%.8s), which this lapwing %s: "
+                   "give its file with --framework, or the name of a known one to compute the "
+                   "times again", w->name, m->framework, text(m->framework_hash),
+                   st == LW_OK ? "has with other facts" : "does not know");
+}
+
+/* Of recorded times a framework's usual options act, and nothing is added. */
+static enum lw_status take_options(struct lw_plan_source *s, struct lw_err *err)
+{
+    LW_TRY(take_given(s, err));
+    const char *name = lw_arena_strdup(&s->strings, s->framework.name);
+    if (!name)
+        return lw_fail_nomem(err);
+    LW_TRY(lw_plan_source_recorded(s, err));
+    s->choice.name = name;
+    s->choice.hash[0] = '\0';
+    snprintf(s->choice.why, sizeof s->choice.why,
+             "its usual options; times and memory are of the file");
+    return LW_OK;
+}
+
+static bool takes_cluster(const struct lw_plan_source *s, const struct lw_workload *w);
+
+/* Where nobody named the file's framework, the rule holds again. Edits and --as-recorded keep the
+ * file's times, and so its framework. */
+static enum lw_status take_of_file(struct lw_plan_source *s, const char *name,
+                                   const struct lw_workload *w, const struct lw_strategy *strategy,
+                                   const struct lw_cluster *c, struct lw_err *err)
+{
+    const struct lw_made_for *m = &w->from.made_for;
+    bool model = s->make_model && lw_model_is_set(&w->from.model);
+    const struct lw_device own = {.kind = w->from.device};
+
+    if (!model)
+        return s->framework_name ? take_options(s, err) : lw_plan_source_recorded(s, err);
+    if (s->framework_name) {
+        LW_TRY(take_given(s, err));
+        if (s->as_recorded && strcmp(framework_hash(s), text(m->framework_hash)) != 0)
+            return lw_fail(err, LW_EUSAGE,
+                           "--as-recorded keeps the times of workload '%s', which are of framework "
+                           "'%s'; --framework computes them again: give only one of them", w->name,
+                           text(m->framework)[0] ? m->framework : LW_IDEAL_FRAMEWORK);
+        return LW_OK;
+    }
+    if (m->usual && !s->as_recorded && !lw_is_edited(name, "workload"))
+        return take_usual(s, &w->from.model, strategy, takes_cluster(s, w) ? &c->device : &own,
+                          err);
+    if (text(m->framework)[0])
+        return take_named(s, w, err);
+    return take_ideal(s, LW_FRAMEWORK_WORKLOAD,
+                      "the workload file names none", err);
+}
+
+enum lw_status lw_plan_source_stages(struct lw_plan_source *s, const struct lw_workload *w,
+                                     struct lw_strategy *strategy, struct lw_err *err)
 {
     const struct lw_framework *f = &s->framework;
-    const struct lw_model_dims *d = &s->workload.dims;
+    const struct lw_model_dims *d = &w->dims;
     const char *refusal = lw_framework_refusal(f, d, strategy);
     char list[4096];
 
@@ -397,6 +541,39 @@ static enum lw_status take_stages(struct lw_plan_source *s, struct lw_strategy *
     return strategy->partition_list ? LW_OK : lw_fail_nomem(err);
 }
 
+/* A plan file holds its times; what its framework holds beside the plan's tensors is added. */
+static enum lw_status take_of_plan(struct lw_plan_source *s, const char *file,
+                                   const struct lw_plan *p, struct lw_err *err)
+{
+    bool named = p->framework && p->framework[0];
+    const char *name = named ? p->framework : LW_IDEAL_FRAMEWORK;
+    bool ideal = strcmp(name, LW_IDEAL_FRAMEWORK) == 0;
+    struct lw_framework_choice c = {.from = LW_FRAMEWORK_PLAN, .name = name,
+                                    .file = s->framework_name, .why = "as the plan file says"};
+    enum lw_status st = take_framework(s, c, err);
+    bool same = st == LW_OK && (ideal ? strcmp(s->framework.name, name) == 0
+                                      : strcmp(s->choice.hash, text(p->framework_hash)) == 0);
+
+    if (st == LW_ENOMEM || (st != LW_OK && s->framework_name))
+        return st;
+    if (!same && s->framework_name)
+        return lw_fail(err, LW_EUSAGE,
+                       "--framework %s: plan file '%s' was made with framework '%s'%s%.8s%s: leave "
+                       "the option out, or make the plan again with it (lapwing plan -w ...)",
+                       s->framework_name, file, name, ideal ? "" : " (",
+                       ideal ? "" : text(p->framework_hash),
+                       ideal ? "" : ")");
+    if (!same) {
+        LW_TRY(take_ideal(s, LW_FRAMEWORK_PLAN, "", err));
+        snprintf(s->choice.why, sizeof s->choice.why,
+                 "'%.40s' (%.8s) of the plan file is not known here, and its memory rules are left "
+                 "out; --framework FILE gives them", name, text(p->framework_hash));
+    } else if (!named) {
+        snprintf(s->choice.why, sizeof s->choice.why, "the plan file names none");
+    }
+    return LW_OK;
+}
+
 /* --- workloads --- */
 
 /* The device is that of --device, else the cluster's. */
@@ -405,7 +582,8 @@ static enum lw_status make_for(const struct lw_plan_source *s, const struct lw_m
                                struct lw_workload *w, struct lw_err *err)
 {
     struct lw_cluster of_device = {0};
-    struct lw_model_target target = {.strategy = strategy, .framework = framework_of(s)};
+    struct lw_model_target target = {.strategy = strategy, .framework = framework_of(s),
+                                     .usual = s->choice.from == LW_FRAMEWORK_USUAL};
     struct lw_model_request request = *r;
 
     LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &request, err));
@@ -418,8 +596,8 @@ static enum lw_status make_for(const struct lw_plan_source *s, const struct lw_m
 }
 
 /* LW_ENO: it is no model. */
-static enum lw_status make_model(const struct lw_plan_source *s, const char *name,
-                                 const struct lw_strategy *strategy, const struct lw_cluster *c,
+static enum lw_status make_model(struct lw_plan_source *s, const char *name,
+                                 struct lw_strategy *strategy, const struct lw_cluster *c,
                                  struct lw_workload *w, struct lw_err *err)
 {
     struct lw_model_request r = s->model;
@@ -427,6 +605,8 @@ static enum lw_status make_model(const struct lw_plan_source *s, const char *nam
 
     r.name = name;
     r.optimizer = r.optimizer ? r.optimizer : s->model_optimizer;
+    LW_TRY(lw_plan_source_framework(s, &r, strategy, c, err));
+    LW_TRY(lw_strategy_check(strategy, err));
     enum lw_status st = make_for(s, &r, strategy, c, w, &why);
     if (st == LW_ENO && lw_names_file(name)) {
         *err = why;
@@ -447,20 +627,42 @@ static enum lw_status make_model(const struct lw_plan_source *s, const char *nam
     return st;
 }
 
+/* What times were made for: the groups, and where two are for other frameworks or other gradients,
+ * these too. A file without times is of none. */
+static const char *made_for_text(const struct lw_made_for *m, const struct lw_made_for *other,
+                                 bool timed, char *buf, size_t size)
+{
+    const char *f = text(m->framework)[0] ? m->framework : LW_IDEAL_FRAMEWORK;
+    const char *g = text(other->framework)[0] ? other->framework : LW_IDEAL_FRAMEWORK;
+    int64_t tp = m->tp ? m->tp : 1, cp = m->cp ? m->cp : 1, ep = m->ep ? m->ep : 1;
+    bool others = timed && strcmp(f, g) != 0;
+    bool same_groups = timed && !others && m->tp == other->tp && m->cp == other->cp &&
+                       m->ep == other->ep;
+    const char *reduced = m->reduced ? ", several data ranks" : ", one data rank";
+    const char *f32 = m->grad_f32 ? ", f32 gradients" : ", gradients of the parameters' type";
+
+    snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%.60s%s%s", (long long)tp, (long long)cp,
+             (long long)ep, others ? ", framework " : "", others ? f : "",
+             same_groups && m->reduced != other->reduced ? reduced : "",
+             same_groups && m->grad_f32 != other->grad_f32 ? f32 : "");
+    return buf;
+}
+
 static void say_again(const struct lw_plan_source *s, const struct lw_workload *old,
                       const struct lw_workload *now)
 {
     const struct lw_made_for *a = &old->from.made_for, *b = &now->from.made_for;
     const char *device = lw_device_is_nameless(old->from.device) ? "no device" : old->from.device;
+    bool timed = !lw_device_is_nameless(old->from.device);
+    char was[200], is[200];
 
     if (!s->silent)
         lw_printf_paragraph(
             stderr,
-            "lapwing: workload '%.80s' was made from model '%.80s' for %.60s (tp %lld, cp %lld, ep "
-            "%lld); it is computed again for %.60s (tp %lld, cp %lld, ep %lld)%s%s",
-            old->name, old->from.model.name, device, (long long)(a->tp ? a->tp : 1),
-            (long long)(a->cp ? a->cp : 1), (long long)(a->ep ? a->ep : 1), now->from.device,
-            (long long)b->tp, (long long)b->cp, (long long)b->ep,
+            "lapwing: workload '%.80s' was made from model '%.80s' for %.60s (%s); it is computed "
+            "again for %.60s (%s)%s%s",
+            old->name, old->from.model.name, device, made_for_text(a, b, timed, was, sizeof was),
+            now->from.device, made_for_text(b, a, timed, is, sizeof is),
             s->device || s->cluster_file ? "" : "; -c NAME takes another cluster",
             lw_model_first_given(&s->model) ? ", with the options given" : "");
 }
@@ -483,12 +685,11 @@ static bool takes_cluster(const struct lw_plan_source *s, const struct lw_worklo
 static bool needs_again(const struct lw_plan_source *s, const struct lw_workload *w,
                         const struct lw_strategy *strategy, const struct lw_cluster *c)
 {
-    char hash[33];
     bool other = c && !s->from_device &&
                  (is_untimed(w) || !lw_device_same_kind(w->from.device, c->device.kind));
-
     bool groups = !s->as_recorded && !lw_device_is_nameless(w->from.device) &&
-                  lw_workload_is_of_others(w, strategy, framework_hash(s, hash));
+                  (lw_workload_is_of_others(w, strategy, framework_hash(s)) ||
+                   lw_framework_times_others(&s->framework, w, strategy));
 
     return other || groups || lw_model_first_given(&s->model);
 }
@@ -497,8 +698,9 @@ static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_st
                               const struct lw_cluster *c, bool here, struct lw_workload *w,
                               struct lw_err *err)
 {
-    const struct lw_model_target target = {
-        .strategy = strategy, .cluster = c, .framework = framework_of(s)};
+    const struct lw_model_target target = {.strategy = strategy, .cluster = c,
+                                           .framework = framework_of(s),
+                                           .usual = s->choice.from == LW_FRAMEWORK_USUAL};
     struct lw_model_request r = w->from.model;
     struct lw_workload again;
 
@@ -557,8 +759,23 @@ static enum lw_status make_again(const struct lw_plan_source *s, const char *nam
     return st;
 }
 
-static enum lw_status read_workload(const struct lw_plan_source *s, const char *name,
-                                    const struct lw_strategy *strategy,
+/* The usual options that act on times of a device. */
+static enum lw_status apply_usual(const struct lw_plan_source *s, const char *device,
+                                  struct lw_strategy *strategy, struct lw_err *err)
+{
+    struct lw_framework named = {0};
+    bool of_options = s->choice.from == LW_FRAMEWORK_RECORDED && s->framework_name;
+
+    if (of_options)
+        LW_TRY(lw_framework_find(s->framework_name, &named, err));
+    enum lw_status st = lw_framework_strategy(of_options ? &named : &s->framework,
+                                              lw_device_is_cpu(device), strategy, err);
+    lw_framework_free(&named);
+    return st;
+}
+
+static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
+                                    struct lw_strategy *strategy,
                                     const struct lw_cluster *c, struct lw_workload *w,
                                     struct lw_err *err)
 {
@@ -566,7 +783,16 @@ static enum lw_status read_workload(const struct lw_plan_source *s, const char *
     struct lw_workload read;
 
     LW_TRY(lw_workload_read(name, &read, err));
-    enum lw_status st = LW_OK;
+    enum lw_status st = take_of_file(s, name, &read, strategy, c, err);
+    bool now = lw_model_is_set(&read.from.model) && takes_cluster(s, &read);
+    if (st == LW_OK)
+        st = apply_usual(s, now ? c->device.kind : read.from.device, strategy, err);
+    if (st == LW_OK)
+        st = lw_strategy_check(strategy, err);
+    if (st != LW_OK) {
+        lw_workload_free(&read);
+        return st;
+    }
     if (s->make_model && lw_model_is_set(&read.from.model))
         st = make_again(s, name, strategy, c, &read, err);
     else if (given)
@@ -594,19 +820,28 @@ static bool is_ours(const char *name)
     return is_stream(name) || (lw_file_kind(name, kind, NULL) == LW_OK && kind[0]);
 }
 
-enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
+enum lw_status lw_plan_source_workload(struct lw_plan_source *s, const char *name,
                                        struct lw_strategy *strategy, const struct lw_cluster *c,
                                        struct lw_workload *w, struct lw_err *err)
 {
+    struct lw_strategy completed = *strategy;
     struct lw_workload made;
     enum lw_status st = LW_ENO;
 
     if (s->make_model && !(lw_names_file(name) && is_ours(name)))
-        st = make_model(s, name, strategy, c, &made, err);
-    if (st == LW_ENO)
-        st = read_workload(s, name, strategy, c, &made, err);
+        st = make_model(s, name, &completed, c, &made, err);
+    if (st == LW_ENO) {
+        completed = *strategy;
+        st = read_workload(s, name, &completed, c, &made, err);
+    }
     LW_TRY(st);
-    st = lw_global_batch_divide(s->global_batch, &made, strategy, err);
+    st = lw_global_batch_divide(s->global_batch, &made, &completed, err);
+    if (st == LW_OK) /* with the micro-batches of --global-batch */
+        st = apply_usual(s, made.from.device, &completed, err);
+    if (st == LW_OK)
+        st = lw_strategy_check(&completed, err);
+    if (st == LW_OK)
+        *strategy = completed;
     LW_GIVE(st, w, made, lw_workload_free(&made));
 }
 
@@ -630,9 +865,6 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
                             struct lw_strategy *strategy, struct lw_err *err)
 {
     LW_TRY(lw_plan_source_strategy(s, strategy, err));
-    LW_TRY(lw_plan_source_framework(s, err));
-    LW_TRY(lw_framework_strategy(&s->framework, false, strategy, err));
-    LW_TRY(lw_strategy_check(strategy, err));
     if (s->ranks > 0 && s->ranks != lw_strategy_ranks(strategy))
         return lw_fail(err, LW_EINVAL,
                        "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "
@@ -642,13 +874,9 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
                        (long long)lw_strategy_ranks(strategy));
     LW_TRY(lw_plan_source_workload(s, s->workload_file, strategy, c, &s->workload, err));
     s->has_workload = true;
-    LW_TRY(lw_strategy_check(strategy, err)); /* with the micro-batches of --global-batch */
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
     warn_of_shapes(s, &s->workload, strategy);
-    LW_TRY(lw_framework_strategy(&s->framework, lw_device_is_cpu(s->workload.from.device),
-                                 strategy, err));
-    LW_TRY(lw_strategy_check(strategy, err));
-    return take_stages(s, strategy, err);
+    return lw_plan_source_stages(s, &s->workload, strategy, err);
 }
 
 enum lw_status lw_plan_source_check(struct lw_plan_source *s, struct lw_cluster *cluster,
@@ -682,22 +910,33 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
     LW_TRY(s->stored.text ? lw_plan_read_text(s->stored.name, s->stored.text, s->stored.len,
                                               unchecked, &p, err)
                           : lw_plan_read(plan_file, unchecked, &p, err));
-    enum lw_status st = fit_device(s, NULL, &p, c, err);
+    enum lw_status st = take_of_plan(s, plan_file, &p, err);
+    if (st == LW_OK)
+        st = fit_device(s, NULL, &p, c, err);
     if (st == LW_OK)
         lw_cluster_place(c, p.n_ranks);
     LW_GIVE(st, plan, p, lw_plan_free(&p));
 }
 
-enum lw_status lw_plan_source_no_model(const struct lw_plan_source *s, const char *what,
-                                       struct lw_err *err)
+static enum lw_status refuse_model_options(const struct lw_plan_source *s, const char *what,
+                                           struct lw_err *err)
 {
     const char *given = lw_model_first_given(&s->model);
 
-    given = given ? given : s->framework_name ? "framework" : NULL;
     given = given ? given : s->global_batch > 0 ? "global-batch" : NULL;
     return given ? lw_fail(err, LW_EUSAGE, "--%s is of a model and needs -w: it does not apply to "
                                            "%s", given, what)
                  : LW_OK;
+}
+
+enum lw_status lw_plan_source_no_model(const struct lw_plan_source *s, const char *what,
+                                       struct lw_err *err)
+{
+    LW_TRY(refuse_model_options(s, what, err));
+    return s->framework_name
+               ? lw_fail(err, LW_EUSAGE,
+                         "--framework is of a model and needs -w: it does not apply to %s", what)
+               : LW_OK;
 }
 
 bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name)
@@ -722,7 +961,7 @@ static bool is_workload(const char *file)
 }
 
 /* A first operand that names no file. */
-static enum lw_status refuse_no_file(const struct lw_plan_source *s, const char *name,
+static enum lw_status refuse_no_file(struct lw_plan_source *s, const char *name,
                                      const struct lw_cluster *c, struct lw_err *err)
 {
     struct lw_workload w;
@@ -754,7 +993,7 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
                        plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");
     if (plan_file)
-        LW_TRY(lw_plan_source_no_model(s, "a plan file", err));
+        LW_TRY(refuse_model_options(s, "a plan file", err)); /* one may name its framework */
     LW_TRY(plan_file ? lw_plan_source_read(s, plan_file, false, c, plan, err)
                      : plan_workload(s, cost, c, plan, err));
     if (s->ranks > 0 && s->ranks != plan->n_ranks) {

@@ -8,6 +8,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
+#include "shared/framework/framework_choice.h"
 #include "shared/io/input.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/model_request.h"
@@ -53,7 +54,9 @@ struct lw_plan_source {
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;
     bool refused; /* load failed because the framework does not run such a strategy */
-    struct lw_framework framework; /* filled where a model is made; owned */
+    /* Filled by load, by workload and by recorded; the framework is owned. A replay has none. */
+    struct lw_framework framework;
+    struct lw_framework_choice choice;
 };
 
 /* No options yet: for sources that no command line fills. */
@@ -87,9 +90,9 @@ enum lw_status lw_plan_source_check(struct lw_plan_source *s, struct lw_cluster 
 /* The workload of -w: a workload file, else a model, a configuration or a folder with one, made
  * with the options of a model for the strategy and the cluster, or the device of --device. A file
  * that was made from a model is computed again from it where these options, its groups or its
- * device differ, and this is said. `strategy` gets the micro-batches that --global-batch leads to.
- */
-enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
+ * device differ, and this is said. The framework is chosen, and `strategy` gets its usual options
+ * and the micro-batches that --global-batch leads to; it is checked. */
+enum lw_status lw_plan_source_workload(struct lw_plan_source *s, const char *name,
                                        struct lw_strategy *strategy,
                                        const struct lw_cluster *cluster, struct lw_workload *w,
                                        struct lw_err *err);
@@ -99,8 +102,23 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
                                    struct lw_cluster *cluster, struct lw_plan *plan,
                                    struct lw_err *err);
 
-/* The framework of --framework, or `ideal`; found once. */
-enum lw_status lw_plan_source_framework(struct lw_plan_source *s, struct lw_err *err);
+/* The framework of a model: that of --framework, else the one that such a strategy is usually run
+ * with on the cluster's device; NULL: no device, and none without --framework. The strategy gets
+ * its usual options. */
+enum lw_status lw_plan_source_framework(struct lw_plan_source *s, const struct lw_model_request *r,
+                                        struct lw_strategy *strategy, const struct lw_cluster *c,
+                                        struct lw_err *err);
+
+/* The framework of --framework, where it is given: found, and not yet chosen for anything. */
+enum lw_status lw_plan_source_given(struct lw_plan_source *s, struct lw_err *err);
+
+/* The framework of times that no model has: `ideal`. */
+enum lw_status lw_plan_source_recorded(struct lw_plan_source *s, struct lw_err *err);
+
+/* How the framework cuts the workload into stages, unless the user says how; LW_ENOTSUP where it
+ * does not run such a strategy. */
+enum lw_status lw_plan_source_stages(struct lw_plan_source *s, const struct lw_workload *w,
+                                     struct lw_strategy *strategy, struct lw_err *err);
 
 /* Whether the name is a model's, a configuration's or a folder's with one. */
 bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name);

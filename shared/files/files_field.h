@@ -84,6 +84,7 @@ struct lw_field {
 extern const struct lw_field lw_sparse_fields[]; /* of struct lw_sparse */
 extern const struct lw_field lw_product_fields[]; /* of struct lw_product */
 extern const struct lw_field lw_buffer_fields[];  /* of struct lw_buffer */
+extern const struct lw_field lw_model_dims_fields[]; /* of struct lw_model_dims */
 extern const struct lw_field lw_workload_file_fields[]; /* of struct lw_workload */
 extern const struct lw_field lw_cluster_file_fields[]; /* of struct lw_cluster */
 extern const struct lw_field lw_framework_file_fields[]; /* of struct lw_framework */

@@ -99,6 +99,19 @@ const struct lw_field lw_buffer_fields[] = {
 };
 #undef AT
 
+#define AT(field) offsetof(struct lw_model_dims, field)
+const struct lw_field lw_model_dims_fields[] = {
+    LW_F_INT64("layers", AT(layers), 0),
+    LW_F_INT64("hidden", AT(hidden), 0),
+    LW_F_INT64("ffn", AT(ffn), 0),
+    LW_F_INT64("vocab", AT(vocab), 0),
+    LW_F_INT64("seq", AT(seq), 0),
+    LW_F_INT64("batch", AT(batch), 0),
+    LW_F_BOOL("fp8", AT(fp8), false),
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct lw_recorded, field)
 static const struct lw_field recorded_fields[] = {
     LW_F_INT32("world_size", AT(world_size), 0),
@@ -143,6 +156,9 @@ static const struct lw_field made_for_fields[] = {
     LW_F_INT64("ep", AT(ep), 0),
     LW_F_BOOL("sequence_parallel", AT(sequence_parallel), false),
     LW_F_WORD("tp_overlap", AT(tp_overlap), lw_tp_overlap_word),
+    LW_F_BOOL("reduced", AT(reduced), false),
+    LW_F_BOOL("grad_f32", AT(grad_f32), false),
+    LW_F_BOOL("usual_framework", AT(usual), false),
     LW_F_STRING("framework", AT(framework)),
     LW_F_STRING("framework_hash", AT(framework_hash)),
     {0},
@@ -167,6 +183,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_OBJECT("from", AT(from), from_fields),
     LW_F_ITEMS("notes", STRINGS, AT(notes), AT(n_notes)),
+    LW_F_OBJECT("dims", AT(dims), lw_model_dims_fields),
     LW_F_INT64("batch", AT(batch), 0),
     LW_F_INT64("sample_tokens", AT(sample_tokens), 0),
     LW_F_INT64("heads", AT(heads), 0),

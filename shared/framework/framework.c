@@ -8,6 +8,7 @@
 
 #include "shared/base/hash.h"
 #include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
 
 enum range { FLAG, POSITIVE, FACTOR, COUNT, WHOLE_PS };
 
@@ -183,16 +184,31 @@ static bool is_option(const char *option, const char *const *list)
     return false;
 }
 
+/* Overlaps run beside a whole backward: no plan has them with one in halves. */
+static bool runs_whole_backwards(const struct lw_strategy *s)
+{
+    static const enum lw_schedule whole[] = {
+        LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B, LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_LOOPED_BFS,
+        LW_SCHEDULE_COLOSSAL_1F1B, LW_SCHEDULE_COLOSSAL_INTERLEAVED};
+
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (s->schedule == whole[i])
+            return true;
+    return s->pp == 1;
+}
+
 static bool applies(const char *option, const struct lw_strategy *s)
 {
     static const char *const tensor[] = {"tp-overlap", "sequence-parallel", NULL};
     static const char *const data[] = {"zero", "overlap-param-gather", NULL};
     static const char *const third[] = {"reshard", "prefetch", "units", "unit-copies", NULL};
 
+    if (strcmp(option, "tp-overlap") == 0 && !runs_whole_backwards(s))
+        return false;
     if (is_option(option, tensor))
         return s->tp > 1;
     if (strcmp(option, "cp-comm-type") == 0) /* no plan has both */
-        return s->cp > 1 && s->tp_overlap == LW_TP_OVERLAP_OFF;
+        return s->cp > 1 && s->tp_overlap == LW_TP_OVERLAP_OFF && runs_whole_backwards(s);
     if (strcmp(option, "scatter-gather") == 0)
         return s->tp > 1 && s->pp > 1 && !s->sequence_parallel;
     if (strcmp(option, "bucket-cap") == 0)
@@ -227,13 +243,14 @@ enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
     return LW_OK;
 }
 
-const char *lw_framework_usual_name(const struct lw_strategy *s)
+bool lw_framework_times_others(const struct lw_framework *f, const struct lw_workload *w,
+                               const struct lw_strategy *s)
 {
-    if (s->compat != LW_COMPAT_NONE)
-        return LW_IDEAL_FRAMEWORK;
-    if (s->tp > 1 || s->pp > 1 || s->cp > 1 || s->ep > 1)
-        return "megatron-lm";
-    return s->zero == 3 ? "fsdp" : "torch-ddp";
+    const struct lw_made_for *m = &w->from.made_for, to = lw_made_for(s);
+    bool ideal = strcmp(f->name, LW_IDEAL_FRAMEWORK) == 0;
+
+    return !ideal && ((lw_fact(f->step_scale) && m->reduced != to.reduced) ||
+                      m->grad_f32 != to.grad_f32);
 }
 
 LW_FREE_BY_ARENA(lw_framework_free, struct lw_framework)

@@ -9,6 +9,7 @@
 #include "shared/framework/framework_facts.h"
 
 struct lw_strategy;
+struct lw_workload;
 
 /* What a training program does that neither the model nor the strategy says. Each fact is a figure
  * with its source; an absent one (source NULL) is off. The framework `ideal` has none: everything
@@ -60,7 +61,9 @@ enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], str
 enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
                                      struct lw_strategy *s, struct lw_err *err);
 
-/* Name of the framework that such a strategy is usually run with: docs/design/frameworks.md. */
-const char *lw_framework_usual_name(const struct lw_strategy *s);
+/* The times of a model's workload are of other gradients than the strategy's, where the framework
+ * asks: of one data-parallel rank or several, of f32 or not. */
+bool lw_framework_times_others(const struct lw_framework *f, const struct lw_workload *w,
+                               const struct lw_strategy *s);
 
 void lw_framework_free(struct lw_framework *f);

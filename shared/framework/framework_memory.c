@@ -86,9 +86,9 @@ static double buffer_bytes(const struct run *r, int32_t stage)
     return bytes;
 }
 
-void lw_framework_hold(const struct lw_framework *f, const struct lw_model_dims *dims,
-                       struct lw_plan *plan)
+void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
+    const struct lw_model_dims *dims = &plan->dims;
     const struct run r = {f, dims, plan, plan->strategy};
     bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
     int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
@@ -191,11 +191,11 @@ static double tensors(const struct run *r, const struct rank_bytes *x)
     return x->fixed + (backward > step ? backward : step);
 }
 
-void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_model_dims *dims,
-                           const struct lw_plan *plan, const struct lw_device *d,
-                           const struct lw_measure *m, struct lw_framework_bytes *out)
+void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_plan *plan,
+                           const struct lw_device *d, const struct lw_measure *m,
+                           struct lw_framework_bytes *out)
 {
-    const struct run r = {f, dims, plan, plan->strategy};
+    const struct run r = {f, &plan->dims, plan, plan->strategy};
     const struct rank_bytes x = bytes_of_rank(&r, m);
     double factor = lw_fact_value(f->reserved, 1), own = (double)lw_device_framework_bytes(d);
     double full = lw_figure_is_set(d->memory_bytes) ? d->memory_bytes.value - own : 1e300;

@@ -106,9 +106,16 @@ static enum lw_status write_all(struct lw_lowering *l, struct lw_err *err)
 static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *plan,
                                   struct lw_err *err)
 {
+    const struct lw_made_for *m = &w->from.made_for;
+    bool has = m->framework && m->framework[0];
+
     plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash ? w->from.hash : "");
     plan->device = lw_arena_strdup(&plan->arena, w->from.device ? w->from.device : "");
-    if (plan->workload_hash && plan->device)
+    plan->framework = lw_arena_strdup(&plan->arena, has ? m->framework : "ideal");
+    plan->framework_hash =
+        lw_arena_strdup(&plan->arena, has && m->framework_hash ? m->framework_hash : "");
+    plan->dims = w->dims;
+    if (plan->workload_hash && plan->device && plan->framework && plan->framework_hash)
         return LW_OK;
     lw_plan_free(plan);
     return lw_fail_nomem(err);

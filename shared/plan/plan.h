@@ -8,6 +8,7 @@
 #include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/model_dims.h"
 
 struct lw_buffer;
 struct lw_product;
@@ -260,6 +261,10 @@ struct lw_plan {
     const char *workload_hash, *cluster_name; /* provenance, outside the hash */
     const char *device;     /* kind that the times are of; "" = unknown; outside the hash, which
                              * covers the times */
+    /* Outside the hash: what the framework decides of times and stages is in them. It adds its own
+     * memory when a plan is timed. */
+    const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
+    struct lw_model_dims dims;
 };
 
 void lw_plan_free(struct lw_plan *p);

@@ -550,6 +550,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     settle_tables(b);
     count(b);
     b->plan.workload_hash = b->plan.cluster_name = b->plan.device = "";
+    b->plan.framework = b->plan.framework_hash = "";
     enum lw_status s = b->failed ? lw_fail_nomem(err) : lw_plan_hash(&b->plan, err);
     if (s == LW_OK) {
         *plan = b->plan;

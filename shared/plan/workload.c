@@ -35,7 +35,9 @@ enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, 
 
 struct lw_made_for lw_made_for(const struct lw_strategy *s)
 {
-    return (struct lw_made_for){.tp = s->tp,
+    return (struct lw_made_for){.reduced = s->dp * s->cp > 1,
+                                .grad_f32 = s->grad_dtype == LW_GRAD_F32,
+                                .tp = s->tp,
                                 .cp = s->cp,
                                 .ep = s->ep,
                                 .sequence_parallel = s->sequence_parallel,

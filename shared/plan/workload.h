@@ -8,6 +8,7 @@
 #include "shared/base/err.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/model_dims.h"
 #include "shared/plan/model_request.h"
 #include "shared/plan/product.h"
 #include "shared/plan/recompute.h"
@@ -122,14 +123,9 @@ struct lw_made_for {
     int64_t tp, cp, ep; /* 0 = 1 */
     bool sequence_parallel;
     int32_t tp_overlap; /* enum lw_tp_overlap */
+    bool reduced, grad_f32; /* gradients are of several data ranks; of f32 */
+    bool usual; /* nobody named the framework: another strategy or device may have another one */
     const char *framework, *framework_hash; /* "" or NULL = the ideal one */
-};
-
-/* Sizes of a transformer that frameworks' rules ask for; layers 0: not one, or not known. */
-struct lw_model_dims {
-    int64_t layers, hidden, ffn, vocab, seq;
-    int64_t batch; /* samples of one micro-batch */
-    bool fp8;      /* its products take 8-bit operands */
 };
 
 /* Where the numbers come from. Not part of any hash of decisions. */
@@ -173,7 +169,7 @@ struct lw_workload {
     lw_ps gradients_ps;        /* passes over all gradients that a rank holds, once per step */
     lw_ps gap_ps[LW_N_GAPS];
     struct lw_recorded recorded;
-    struct lw_model_dims dims; /* not in files: of a model that was made here */
+    struct lw_model_dims dims; /* of a model */
     struct lw_provenance from;
     const char **notes;        /* from importing or modelling, one line each; LW_ASSUMPTION begins
                                 * those that say which figures were assumed */

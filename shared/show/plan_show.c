@@ -153,10 +153,26 @@ static void put_kinds(const char *variant, const int64_t n[LW_N_OP_KINDS])
     lw_put_paragraph(stdout, before, text);
 }
 
-static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
+/* At its largest, with activations. */
+static enum lw_status show_memory(const struct lw_plan_shown *s, struct lw_err *err)
 {
-    printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n\n", p->hash, p->name, p->n_ranks,
+    char peak[32];
+
+    if (!s->memory)
+        lw_printf_paragraph(stdout, "peak memory: not predicted, %s", s->no_memory);
+    else if (s->memory->peak_bytes >= 0)
+        printf("peak memory %s a rank\n", lw_format_bytes(peak, s->memory->peak_bytes));
+    return s->memory ? lw_memory_figures_text(s->memory, s->device, stdout, err) : LW_OK;
+}
+
+static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_err *err)
+{
+    const struct lw_plan *p = shown->plan;
+
+    printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n", p->hash, p->name, p->n_ranks,
            lw_plural(p->n_ranks), p->n_roles, lw_plural(p->n_roles), p->n_ops);
+    lw_framework_choice_print(shown->framework, stdout);
+    putchar('\n');
     if (p->n_roles > 1 && p->strategy->pp > 1) {
         LW_TRY(lw_plan_show_stages(p, err));
         printf("%d bucket%s in %d set%s (--format csv lists them)\n\n", p->n_buckets,
@@ -185,6 +201,7 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
         }
         LW_TRY(lw_paragraph_close(&line, err));
     }
+    LW_TRY(show_memory(shown, err));
     LW_TRY(show_passes(p, err));
     printf("\ndecisions, and the rules after them\n");
     for (int32_t i = 0; i < p->n_notes; i++)
@@ -250,13 +267,16 @@ static void json_variants(struct lw_jsonout *o, const struct lw_plan *p)
     lw_jsonout_end(o);
 }
 
-static enum lw_status show_json(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_err *err)
 {
+    const struct lw_plan *p = shown->plan;
+    const struct lw_memory_figures *memory = shown->memory;
     struct lw_jsonout o = {.file = stdout};
 
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "plan_hash", p->hash, "name", p->name, "n_ranks", p->n_ranks, "n_roles", p->n_roles,
             "n_ops", p->n_ops);
+    lw_framework_choice_json(&o, shown->framework);
     lw_jsonout_object(&o, "strategy");
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         char text[64];
@@ -286,16 +306,19 @@ static enum lw_status show_json(const struct lw_plan *p, struct lw_err *err)
                     "optimizer_bytes", p->roles[r].static_bytes[LW_MEM_OPTIMIZER],
                     "bucket_bytes", p->roles[r].static_bytes[LW_MEM_BUCKETS]);
     lw_jsonout_end(&o);
+    LW_JSON(&o, "peak_memory_bytes", lw_known_if(memory && memory->peak_bytes >= 0,
+                                                 memory ? memory->peak_bytes : -1));
+    if (memory)
+        lw_memory_figures_json(&o, memory);
     lw_jsonout_strings(&o, "notes", p->notes, p->n_notes);
     lw_jsonout_end(&o);
     return LW_OK;
 }
 
-enum lw_status lw_plan_show(const struct lw_plan *p, enum lw_format format, struct lw_err *err)
+enum lw_status lw_plan_show(const struct lw_plan_shown *s, enum lw_format format,
+                            struct lw_err *err)
 {
     if (format == LW_FORMAT_CSV)
-        return bucket_table(p, true, err);
-    if (format == LW_FORMAT_TEXT)
-        return show_text(p, err);
-    return show_json(p, err);
+        return bucket_table(s->plan, true, err);
+    return format == LW_FORMAT_TEXT ? show_text(s, err) : show_json(s, err);
 }

@@ -9,18 +9,9 @@
 #include "shared/plan/strategy.h"
 #include "shared/text/wrap.h"
 
-/* Recordings and graphs of calls say nothing of memory. */
-static bool has_memory(const struct lw_sim_report *r)
-{
-    return !r->replayed && !r->graph;
-}
-
 int64_t lw_sim_missing_bytes(const struct lw_sim_report *r)
 {
-    bool known = r->framework && r->summary->peak_memory_bytes >= 0;
-    int64_t needed = known ? r->framework->needed : r->summary->peak_memory_bytes;
-
-    return has_memory(r) ? lw_device_missing_bytes(&r->cluster->device, needed) : -1;
+    return r->memory ? lw_memory_missing_bytes(r->memory, &r->cluster->device) : -1;
 }
 
 bool lw_sim_is_drawn(const struct lw_sim_report *r)
@@ -55,25 +46,10 @@ static void text_plan(const struct lw_sim_report *r, FILE *f)
 
 static void text_framework(const struct lw_sim_report *r, FILE *f)
 {
-    const struct lw_sim_framework *x = r->framework;
-
-    if (!x && r->strategy_of)
-        lw_printf_paragraph(f, "framework %s: its usual options; times and memory are of the file",
-                            r->strategy_of);
-    else if (!x)
-        fprintf(f, "framework: %s\n", r->replayed || r->graph
-                                          ? "as recorded"
-                                          : "times and memory are of the file (--framework NAME "
-                                            "sets its usual options)");
-    else if (x->chosen) {
-        const char *quote = strchr(x->given, ' ') ? "'" : "";
-        lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s%s%s` shows it", x->name,
-                            x->hash, quote, x->given, quote);
-    }
+    if (r->framework)
+        lw_framework_choice_print(r->framework, f);
     else
-        lw_printf_paragraph(f, "framework %s: all fused, no host time; --framework NAME takes "
-                               "another (`lapwing framework`)",
-                            x->name);
+        fputs("framework: as recorded\n", f);
 }
 
 static void put_alike(const struct lw_sim_alike *a, FILE *f)
@@ -176,35 +152,6 @@ static enum lw_status text_overlap(const struct lw_measure *m, FILE *out, struct
     return lw_paragraph_close(&line, err);
 }
 
-static enum lw_status text_fits(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
-{
-    const struct lw_device *d = &r->cluster->device;
-    int64_t peak = r->summary->peak_memory_bytes, missing = lw_sim_missing_bytes(r);
-    char needed[32], has[32], lacks[32];
-    struct lw_paragraph line;
-
-    if (!has_memory(r) || peak < 0) {
-        fputs(has_memory(r) ? "memory: not known\n" : "memory: not recorded\n", out);
-        return LW_OK;
-    }
-    FILE *f = lw_paragraph_open(&line, out, NULL);
-    int64_t device = r->framework ? r->framework->device : peak + lw_device_framework_bytes(d);
-    fprintf(f, "memory %s a device", lw_format_bytes(needed, device));
-    int64_t least = (r->framework ? r->framework->needed : peak) + lw_device_framework_bytes(d);
-    if (least < device)
-        fprintf(f, ", %s of it needed,", lw_format_bytes(needed, least));
-    if (missing < 0)
-        fprintf(f, "; the cluster does not say how much a device has (device.memory_bytes)");
-    else
-        fprintf(f, " of %s that it reports: ",
-                lw_format_bytes(has, (int64_t)d->memory_bytes.value));
-    if (missing == 0)
-        fprintf(f, "fits");
-    else if (missing > 0)
-        fprintf(f, "does not fit, %s too much", lw_format_bytes(lacks, missing));
-    return lw_paragraph_close(&line, err);
-}
-
 enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_throughput *t,
                                 FILE *f, struct lw_err *err)
 {
@@ -213,7 +160,10 @@ enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_t
     LW_TRY(text_step(r, f, err));
     LW_TRY(text_rate(t, f, err));
     LW_TRY(text_overlap(worst(r), f, err));
-    LW_TRY(text_fits(r, f, err));
+    if (r->memory)
+        LW_TRY(lw_memory_figures_text(r->memory, &r->cluster->device, f, err));
+    else
+        fputs("memory: not recorded\n", f);
     text_accumulation(r, f);
     return LW_OK;
 }
@@ -231,9 +181,7 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
 {
     int64_t missing = lw_sim_missing_bytes(r);
 
-    const struct lw_sim_framework *x = r->framework;
-
-    LW_JSON(o, "framework", x ? x->name : NULL, "framework_hash", x ? x->hash : NULL);
+    lw_framework_choice_json(o, r->framework);
     const struct lw_sim_alike *a = &r->alike;
     LW_JSON(o, "p10_ns", lw_known_if(a->p90 > 0, lw_ps_to_ns(a->p10)), "p90_ns",
             lw_known_if(a->p90 > 0, lw_ps_to_ns(a->p90)), "n_alike", lw_known_if(a->asked, a->n),
@@ -248,7 +196,7 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
         lw_jsonout_bool(o, "fits", missing == 0);
     else
         lw_jsonout_null(o, "fits");
-    if (has_memory(r))
+    if (r->memory)
         LW_JSON(o, "backwards_per_step", backwards(r->plan->strategy), "reductions_per_step",
                 reductions(r->plan->strategy));
 }

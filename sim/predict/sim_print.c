@@ -426,15 +426,19 @@ static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct
 {
     int64_t framework = lw_device_framework_bytes(&r->cluster->device);
     int64_t peak = r->summary->peak_memory_bytes;
-    const struct lw_sim_framework *x = peak >= 0 ? r->framework : NULL;
+    bool holds = r->memory && r->framework->from != LW_FRAMEWORK_RECORDED &&
+                 !(r->framework->from == LW_FRAMEWORK_PLAN && !r->framework->file &&
+                   r->plan->framework_hash[0] == '\0'); /* a file of no framework */
+    const struct lw_framework_bytes *x = peak >= 0 && holds ? &r->memory->fullest : NULL;
     struct lw_paragraph line;
     FILE *f = lw_paragraph_open(&line, out, NULL);
     char buf[32];
 
     fprintf(f, "peak memory %s a rank", peak >= 0 ? lw_format_bytes(buf, peak) : "unknown");
     if (x) {
-        put_part(f, ", ", x->allocated - peak, " of tensors that the framework adds");
-        put_part(f, ", ", x->reserved - x->allocated, " that its allocator reserves beyond");
+        put_part(f, ", ", lw_round_sat(x->allocated) - peak, " of tensors that the framework adds");
+        put_part(f, ", ", lw_round_sat(x->reserved) - lw_round_sat(x->allocated),
+                 " that its allocator reserves beyond");
     }
     if (framework > 0)
         fprintf(f, " and %s of the framework (%s)", lw_format_bytes(buf, framework),
@@ -442,7 +446,7 @@ static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct
                     ? "device.framework_bytes"
                     : "the default; see device.framework_bytes");
     if (x)
-        put_part(f, ": ", x->device, " in all");
+        put_part(f, ": ", lw_round_sat(x->device), " in all");
     if (lw_sim_missing_bytes(r) > 0)
         fprintf(f, ", more than the device has by %s",
                 lw_format_bytes(buf, lw_sim_missing_bytes(r)));
@@ -585,23 +589,6 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
     LW_JSON(o, "memory_missing_bytes", lw_known(lw_sim_missing_bytes(r)));
 }
 
-/* As the framework holds and prints it; absent without one. */
-static void json_framework_memory(struct lw_jsonout *o, const struct lw_sim_report *r)
-{
-    const struct lw_sim_framework *x = r->framework;
-
-    if (!x || r->summary->peak_memory_bytes < 0)
-        return;
-    lw_jsonout_object(o, "framework_memory");
-    LW_JSON(o, "allocated_bytes", x->allocated, "reserved_bytes", x->reserved,
-            "device_bytes", x->device, "needed_bytes", x->needed);
-    lw_jsonout_object(o, "rank_0");
-    LW_JSON(o, "allocated_bytes", x->allocated_0, "reserved_bytes", x->reserved_0,
-            "device_bytes", x->device_0);
-    lw_jsonout_end(o);
-    lw_jsonout_end(o);
-}
-
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
     LW_JSON(o, "seed", lw_known_if(lw_sim_is_drawn(r), (int64_t)r->options->seed));
@@ -657,7 +644,8 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     lw_throughput_json(&o, &t);
     lw_summary_json_memory(&o, s, r->plan);
     json_device_memory(&o, r);
-    json_framework_memory(&o, r);
+    if (r->memory)
+        lw_memory_figures_json(&o, r->memory);
     LW_TRY(lw_summary_json_ranks(&o, s, true, err));
     lw_records_json(&o, &LW_RECORDS("buckets", bucket_columns, l->v, l->n));
     json_terms(&o, r->stats);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "shared/cli/cli.h"
+#include "shared/framework/framework_choice.h"
+#include "shared/framework/memory_figures.h"
 #include "sim/predict/samples.h"
 
 /* A replay's steps. period: between the ends of two steps, host: its range on the host
@@ -36,16 +38,6 @@ struct lw_sim_replayed {
     lw_ps unprofiled, scaled;       /* its measured length, and that of the scaled replay; -1 */
 };
 
-/* The framework that a model was predicted with, and memory as it is held and printed there. */
-struct lw_sim_framework {
-    const char *name, *hash;
-    bool chosen;                      /* by --framework */
-    const char *given;                /* a name or a file, as --framework has it */
-    int64_t allocated, reserved, device; /* of the fullest rank (framework_memory.h) */
-    int64_t allocated_0, reserved_0, device_0; /* of rank 0 */
-    int64_t needed;                   /* the most that a rank's allocator needs */
-};
-
 /* Measured runs that are like the prediction (docs/design/evidence.md). */
 struct lw_sim_alike {
     bool asked;          /* false: nothing is said of them */
@@ -74,8 +66,8 @@ struct lw_sim_report {
     bool graph; /* the plan is a recorded graph: its notes are printed, its memory is not known */
     const struct lw_workload *workload;   /* NULL: not known */
     struct lw_sim_alike alike;
-    const struct lw_sim_framework *framework; /* NULL: the times are recorded, or of a plan file */
-    const char *strategy_of; /* framework whose usual options act on recorded times, or NULL */
+    const struct lw_framework_choice *framework; /* NULL: a replay */
+    const struct lw_memory_figures *memory; /* NULL: recordings and graphs say nothing of it */
 };
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,

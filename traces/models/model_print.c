@@ -55,7 +55,8 @@ static int64_t sum_of(const struct lw_workload *w, size_t at)
     return sum;
 }
 
-static void put_json(const struct lw_workload *w, const char *output)
+static void put_json(const struct lw_workload *w, const struct lw_framework_choice *framework,
+                     const char *output)
 {
     struct lw_jsonout o = {.file = stdout};
 
@@ -65,6 +66,7 @@ static void put_json(const struct lw_workload *w, const char *output)
             "numel", lw_workload_numel(w, false),
             "active_numel", lw_workload_numel(w, false) - w->idle_numel,
             "param_bytes", param_bytes(w));
+    lw_framework_choice_json(&o, framework);
     for (int k = FIRST_COUNT; k < N_COLUMNS; k++)
         lw_jsonout_int(&o, module_columns[k].key, sum_of(w, module_columns[k].at));
     const bool timed = w->from.device[0];
@@ -81,7 +83,8 @@ static int64_t kept(const struct lw_workload *w, enum lw_recompute how)
     return sum_of(w, offsetof(struct lw_module, kept_bytes) + (size_t)how * sizeof(int64_t));
 }
 
-static void put_text(const struct lw_workload *w, const char *output)
+static void put_text(const struct lw_workload *w, const struct lw_framework_choice *framework,
+                     const char *output)
 {
     char forward[32], backward[32], optimizer[32], step[32], bytes[32], none[32], part[32],
         full[32];
@@ -91,6 +94,8 @@ static void put_text(const struct lw_workload *w, const char *output)
                         timed ? " on " : "", w->from.device, w->n_modules, n_untied(w),
                         (long long)lw_workload_numel(w, false),
                         lw_format_bytes(bytes, param_bytes(w)));
+    if (framework)
+        lw_framework_choice_print(framework, stdout);
     if (w->idle_numel > 0)
         printf("%lld elements are active: a token uses them\n",
                (long long)(lw_workload_numel(w, false) - w->idle_numel));
@@ -113,13 +118,14 @@ static void put_text(const struct lw_workload *w, const char *output)
         printf("wrote %s\n", output);
 }
 
-enum lw_status traces_model_print(const struct lw_workload *w, const char *output,
+enum lw_status traces_model_print(const struct lw_workload *w,
+                                  const struct lw_framework_choice *framework, const char *output,
                                   enum lw_format format, struct lw_err *err)
 {
     if (format == LW_FORMAT_CSV)
         return lw_records_csv(&LW_RECORDS("modules", module_columns, w->modules, w->n_modules),
                               stdout, err);
-    (format == LW_FORMAT_JSON ? put_json : put_text)(w, output);
+    (format == LW_FORMAT_JSON ? put_json : put_text)(w, framework, output);
     return LW_OK;
 }
 

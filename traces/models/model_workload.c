@@ -175,6 +175,7 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     *to = lw_made_for(target->strategy);
     if (target->framework)
         LW_TRY(lw_framework_hash(target->framework, hash, err));
+    to->usual = target->usual;
     to->framework = target->framework ? target->framework->name : NULL;
     to->framework_hash = hash;
     LW_TRY(keep(w, &to->framework, err));

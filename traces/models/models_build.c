@@ -288,7 +288,7 @@ LW_COMPARATOR(compare_ready, struct ready, a->at, b->at, b->param, a->param)
 /* What one rank of the tensor group takes of a time. */
 static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
 {
-    return whole + (all - whole + ranks - 1) / ranks;
+    return whole + (all - whole) / ranks + ((all - whole) % ranks > 0);
 }
 
 /* The host's time for a module's kernels. */
@@ -315,11 +315,11 @@ static void hold_for_host(struct traces_builder *b)
         bool waits = b->shape.host_waits;
         lw_ps all_f = m->forward_ps, all_b = lw_module_backward(m);
         lw_ps short_f = host_time(b, i, false) - (waits ? 0 : forward);
-        lw_ps short_b = host_time(b, i, true) - (waits ? 0 : input + weight);
+        lw_ps short_b = host_time(b, i, true) - (waits ? 0 : lw_add_sat(input, weight));
         if (short_f > 0)
-            m->forward_ps += short_f * split;
+            m->forward_ps = lw_add_sat(m->forward_ps, short_f * split);
         if (short_b > 0)
-            m->backward_input_ps += short_b * split;
+            m->backward_input_ps = lw_add_sat(m->backward_input_ps, short_b * split);
         lw_module_move_attention(m, all_f, all_b);
     }
 }

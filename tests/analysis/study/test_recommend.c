@@ -58,7 +58,7 @@ static void recommend(const struct lw_workload *w, const struct lw_cluster *c, i
 
     s.dp = 2;
     s.bucket_cap_bytes = cap;
-    ok(lw_recommend(w, &s, c, NULL, r, &err));
+    ok(lw_recommend(w, &s, c, NULL, NULL, r, &err));
 }
 
 /* Gradients in ready order have 1200, 8, 800 and 400 bytes. Caps up to 8 B: closed one by one; the
@@ -148,7 +148,7 @@ TEST(many_ranks_need_no_large_buckets)
         s.dp = 4096;
         s.reducer = by[i];
         s.bucket_cap_bytes = (int64_t)832 << 20;
-        ok(lw_recommend(&t.w, &s, &c, NULL, &r, &err));
+        ok(lw_recommend(&t.w, &s, &c, NULL, NULL, &r, &err));
         cap[i] = r.best >= 0 ? r.points[r.best].cap_bytes : s.bucket_cap_bytes;
         lw_recommendation_free(&r);
     }
@@ -322,7 +322,7 @@ TEST(one_rank_has_nothing_to_recommend)
 
     tiny_init(&t);
     two_ranks(&c, 1e9, 0);
-    assert_int_equal(lw_recommend(&t.w, &s, &c, NULL, &r, &err), LW_EINVAL);
+    assert_int_equal(lw_recommend(&t.w, &s, &c, NULL, NULL, &r, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "--dp"));
     lw_cluster_free(&c);
 }
@@ -347,7 +347,7 @@ static void interrupted(const struct lw_strategy *s, int32_t n_simulated)
     asked = 0;
     tiny_init(&t);
     two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
-    ok(lw_recommend(&t.w, s, &c, &progress, &r, &err));
+    ok(lw_recommend(&t.w, s, &c, NULL, &progress, &r, &err));
     assert_true(first > 0 && first <= 1. / 8);
     assert_true(r.interrupted);
     assert_false(r.exhaustive);
@@ -384,11 +384,11 @@ TEST(an_interrupt_before_the_first_cap_leaves_the_reference)
     tiny_init(&t);
     two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
     s.dp = 2;
-    ok(lw_recommend(&t.w, &s, &c, &progress, &r, &err));
+    ok(lw_recommend(&t.w, &s, &c, NULL, &progress, &r, &err));
     assert_true(r.interrupted && r.n_simulated == 0 && r.best == -1 && r.reference.step > 0);
     lw_recommendation_free(&r);
     s.micro_batches = 2000; /* not even that */
-    assert_int_equal(lw_recommend(&t.w, &s, &c, &progress, &r, &err), LW_EFAILED);
+    assert_int_equal(lw_recommend(&t.w, &s, &c, NULL, &progress, &r, &err), LW_EFAILED);
     assert_non_null(strstr(err.msg, "interrupted"));
     lw_cluster_free(&c);
 }
@@ -407,7 +407,7 @@ TEST(memory_is_given_back_when_it_runs_out)
         struct lw_recommendation r = {0};
         int64_t live = lw_alloc_live();
         lw_alloc_fail_at(n);
-        st = lw_recommend(&t.w, &s, &c, NULL, &r, &err);
+        st = lw_recommend(&t.w, &s, &c, NULL, NULL, &r, &err);
         lw_alloc_fail_at(0);
         lw_recommendation_free(&r);
         assert_int_equal(lw_alloc_live(), live);
@@ -503,8 +503,8 @@ TEST(an_interrupt_keeps_the_predictions_stored_before)
     tiny_init(&t);
     two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
     s.dp = 2;
-    ok(lw_recommend(&t.w, &s, &c, NULL, &r, &err));
-    const struct lw_recommend_store store = {fixture_path("some.db"), "", &t.w, &c, &s, &r,
+    ok(lw_recommend(&t.w, &s, &c, NULL, NULL, &r, &err));
+    const struct lw_recommend_store store = {fixture_path("some.db"), "", &t.w, &c, &s, NULL, &r,
                                              &progress};
     assert_int_equal(lw_recommend_store(&store, &err), LW_EFAILED);
     assert_string_equal(err.msg, "interrupted: 3 of 9 predictions were stored");

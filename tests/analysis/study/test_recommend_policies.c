@@ -122,7 +122,7 @@ static void compare_with_plans(struct prng *r, const char *words, const struct l
     struct lw_recommendation found;
     char one[2048], other[2048];
 
-    assert_ok(lw_recommend(w, s, c, NULL, &found, &err), err);
+    assert_ok(lw_recommend(w, s, c, NULL, NULL, &found, &err), err);
     assert_true(found.exhaustive);
     lw_ps best = found.reference.step - lw_recommendation_gain(&found);
     for (int i = 0; i < N_CAPS; i++) {
@@ -233,7 +233,7 @@ static void expect_refused(const char *words, const char *part)
 
     make_machine(&c);
     small_model(&r, false, &k);
-    assert_int_equal(lw_recommend(&k.w, &s, &c, NULL, &found, &err), LW_EINVAL);
+    assert_int_equal(lw_recommend(&k.w, &s, &c, NULL, NULL, &found, &err), LW_EINVAL);
     if (!strstr(err.msg, part))
         fail_msg("'%s' lacks '%s'", err.msg, part);
     lw_cluster_free(&c);
@@ -276,7 +276,7 @@ TEST(recorded_limits_are_a_reference_for_the_policies_that_have_them)
         struct lw_recommendation found;
         k.w.recorded.n_limits = asked[i].n_limits;
         k.w.recorded.limit_bytes = asked[i].limits;
-        assert_ok(lw_recommend(&k.w, &s, &c, NULL, &found, &err), err);
+        assert_ok(lw_recommend(&k.w, &s, &c, NULL, NULL, &found, &err), err);
         assert_int_equal(found.source, asked[i].source);
         assert_int_equal(found.reference.cap_bytes, asked[i].cap);
         lw_recommendation_free(&found);

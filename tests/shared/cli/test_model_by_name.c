@@ -24,9 +24,10 @@ static void same(const char *model, const char *shape, const char *strategy)
 
     snprintf(made, sizeof made, "model %s --device dgx-h100 %s -o w.json --force", model, shape);
     snprintf(by_name, sizeof by_name,
-             "sim -w %s -c dgx-h100 %s --no-db --format csv | grep -v wall_s", model, strategy);
+             "sim -w %s -c dgx-h100 %s --no-db --format csv 2>log | grep -v wall_s", model,
+             strategy);
     snprintf(by_file, sizeof by_file,
-             "sim -w w.json -c dgx-h100 %s --no-db --format csv | grep -v wall_s", strategy);
+             "sim -w w.json -c dgx-h100 %s --no-db --format csv 2>log | grep -v wall_s", strategy);
     lapwing(made, NULL);
     char *first = strdup(lapwing(by_name, NULL));
     assert_non_null(first);
@@ -59,7 +60,8 @@ TEST_WITH(the_device_is_of_the_cluster_or_the_named_one, fixture_open, fixture_c
  * are a half, and computing takes about a half, of smaller kernels. */
 TEST_WITH(a_context_group_divides_a_model_once, fixture_open, fixture_close)
 {
-    static const char run[] = "sim -w llama-3-8b -c dgx-h100 --dp 2 --cp %d --no-db --format json";
+    static const char run[] = "sim -w llama-3-8b -c dgx-h100 --dp 2 --cp %d --framework ideal "
+                              "--no-db --format json";
     double flops[2], busy[2], kept[2];
     char line[200];
 
@@ -155,8 +157,9 @@ static void equal_figures(const char *first, const char *second)
 TEST_WITH(a_models_file_is_computed_again_for_other_devices_and_groups, fixture_open, fixture_close)
 {
     static const char made[] = "workload 'llama-3-8b' was made from model 'llama-3-8b' for "
-                               "A100-SXM4-80GB (tp 1, cp 1, ep 1); it is computed again for "
-                               "H100-SXM5-80GB (tp 8, cp 1, ep 1)";
+                               "A100-SXM4-80GB (tp 1, cp 1, ep 1, framework torch-ddp); it is "
+                               "computed again for H100-SXM5-80GB (tp 8, cp 1, ep 1, framework "
+                               "megatron-lm)";
 
     lapwing("model llama-3-8b --device dgx-a100 --batch 2 --seq 2048 -o w.json", NULL);
     expect("sim -w w.json -c dgx-h100 --tp 8 --no-db", 0, made);
@@ -174,6 +177,7 @@ TEST_WITH(a_models_file_is_computed_again_for_other_devices_and_groups, fixture_
            {"-w w.json -c dgx-h100 --dp 2 --device dgx-h100 --from-device dgx-a100", 0,
             "times of device 'H100-SXM5-80GB' from those of", .lacks = "computed again"});
     expect("plan -w w.json --dp 2 --tp 2", 0, "computed again for A100-SXM4-80GB (tp 2, cp 1, ep");
+    expect("plan -w w.json --dp 2", 0, "framework torch-ddp ("); /* not of this machine's device */
 }
 
 /* Times of a device that the user calls unknown are kept. */

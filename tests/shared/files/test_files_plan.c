@@ -134,15 +134,15 @@ TEST(wrong_types_and_signs_are_refused_by_place)
         const char *from, *to, *words;
     } cases[] = {
         {"\"bytes\": 256", "\"bytes\": -256",
-         "at ops[3].bytes (byte 2495): found -256, allowed: 0 or more"},
+         "at ops[3].bytes (byte 2519): found -256, allowed: 0 or more"},
         {"\"all_reduce\"", "\"allreduce\"",
-         "at ops[6].kind (byte 2792): found \"allreduce\", allowed: forward, backward, "},
+         "at ops[6].kind (byte 2816): found \"allreduce\", allowed: forward, backward, "},
         {"\"dp\": 1}", "\"dp\": true}",
-         "at ranks[1].dp (byte 917): found true, expected an integer"},
+         "at ranks[1].dp (byte 941): found true, expected an integer"},
         {"\"role\": 0, \"dp\": 1", "\"dp\": 1",
-         "at ranks[1] (byte 899): the field \"role\" is missing"},
+         "at ranks[1] (byte 923): the field \"role\" is missing"},
         {"{\"ns\": 40}", "{\"ns\": null}",
-         "at works[4].ns (byte 1765): found null, expected a number"},
+         "at works[4].ns (byte 1789): found null, expected a number"},
     };
     char *text = fixture_example(example_page);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -77,7 +77,7 @@ TEST(damaged_files_are_refused_by_place)
         {"\"batch\": 8", "\"bach\": 8",
          "at bach (byte 317): unknown field (did you mean 'batch'?); allowed: lapwing, kind, "
          "content_hash, name, from, "
-         "notes, batch, sample_tokens, heads, kv_heads, attention_flops, score_flops, "
+         "notes, dims, batch, sample_tokens, heads, kv_heads, attention_flops, score_flops, "
          "idle_numel, optimizer, optimizer_ns, "
          "gradients_ns, gap_before_forward_ns, "
          "gap_before_backward_ns, gap_before_optimizer_ns, "

@@ -1,0 +1,100 @@
+/* Memory of a plan as its framework holds it: what sim, plan, exec and recommend print. */
+#include "shared/framework/memory_figures.h"
+
+#include "shared/cluster/cluster.h"
+#include "shared/numbers/units.h"
+#include "shared/plan/plan.h"
+#include "shared/text/wrap.h"
+#include "shared/timeline/timeline.h"
+
+static const struct lw_measure *fullest_of(const struct lw_summary *s)
+{
+    const struct lw_measure *most = s->ranks;
+
+    for (int32_t i = 0; i < s->n_ranks; i++)
+        most = s->ranks[i].peak_memory_bytes > most->peak_memory_bytes ? &s->ranks[i] : most;
+    return most;
+}
+
+void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
+                          const struct lw_framework *f, const struct lw_cluster *c,
+                          struct lw_memory_figures *out)
+{
+    struct lw_framework_bytes b;
+
+    *out = (struct lw_memory_figures){.peak_bytes = s->peak_memory_bytes};
+    if (s->n_ranks == 0)
+        return;
+    lw_framework_bytes_of(f, p, &c->device, fullest_of(s), &out->fullest);
+    for (int32_t i = 0; i < s->n_ranks; i++) {
+        lw_framework_bytes_of(f, p, &c->device, &s->ranks[i], &b);
+        out->needed = b.needed > out->needed ? b.needed : out->needed;
+        if (s->ranks[i].rank == 0)
+            out->first = b;
+        if (s->ranks[i].rank == s->ranks[s->n_ranks - 1].rank)
+            out->last = b;
+    }
+}
+
+static int64_t whole(double bytes)
+{
+    return (int64_t)(bytes + 0.5);
+}
+
+int64_t lw_memory_device_bytes(const struct lw_memory_figures *m)
+{
+    return whole(m->fullest.device);
+}
+
+int64_t lw_memory_least_bytes(const struct lw_memory_figures *m, const struct lw_device *d)
+{
+    return whole(m->needed) + lw_device_framework_bytes(d);
+}
+
+int64_t lw_memory_missing_bytes(const struct lw_memory_figures *m, const struct lw_device *d)
+{
+    return lw_device_missing_bytes(d, m->peak_bytes < 0 ? -1 : whole(m->needed));
+}
+
+enum lw_status lw_memory_figures_text(const struct lw_memory_figures *m, const struct lw_device *d,
+                                      FILE *out, struct lw_err *err)
+{
+    int64_t missing = lw_memory_missing_bytes(m, d);
+    char needed[32], has[32], lacks[32];
+    struct lw_paragraph line;
+
+    if (m->peak_bytes < 0) {
+        fputs("memory: not known\n", out);
+        return LW_OK;
+    }
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    fprintf(f, "memory %s a device", lw_format_bytes(needed, lw_memory_device_bytes(m)));
+    if (lw_memory_least_bytes(m, d) < lw_memory_device_bytes(m))
+        fprintf(f, ", %s of it needed,", lw_format_bytes(needed, lw_memory_least_bytes(m, d)));
+    if (missing < 0)
+        fprintf(f, "; the cluster does not say how much a device has (device.memory_bytes)");
+    else
+        fprintf(f, " of %s that it reports: ",
+                lw_format_bytes(has, (int64_t)d->memory_bytes.value));
+    if (missing == 0)
+        fprintf(f, "fits");
+    else if (missing > 0)
+        fprintf(f, "does not fit, %s too much", lw_format_bytes(lacks, missing));
+    return lw_paragraph_close(&line, err);
+}
+
+void lw_memory_figures_json(struct lw_jsonout *o, const struct lw_memory_figures *m)
+{
+    const struct lw_framework_bytes *b = &m->fullest, *first = &m->first;
+
+    if (m->peak_bytes < 0)
+        return;
+    lw_jsonout_object(o, "framework_memory");
+    LW_JSON(o, "allocated_bytes", whole(b->allocated), "reserved_bytes", whole(b->reserved),
+            "device_bytes", whole(b->device), "needed_bytes", whole(m->needed));
+    lw_jsonout_object(o, "rank_0");
+    LW_JSON(o, "allocated_bytes", whole(first->allocated), "reserved_bytes", whole(first->reserved),
+            "device_bytes", whole(first->device));
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Sizes of a transformer that frameworks' rules ask for; layers 0: not one, or not known. */
+struct lw_model_dims {
+    int64_t layers, hidden, ffn, vocab, seq;
+    int64_t batch; /* samples of one micro-batch */
+    bool fp8;      /* its products take 8-bit operands */
+};
