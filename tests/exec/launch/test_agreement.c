@@ -44,6 +44,7 @@ static const struct row {
     {"optimizer", "adam", COMPARED, "optimizer"},
     {"momentum", "0.5", COMPARED, "optimizer"},
     {"consolidate", "0", COMPARED, "--consolidate"},
+    {"run", "last", REFUSED, NULL}, /* beside a plan file; else the plan's hash is compared */
     {"db", "other.db", FREE, NULL},
     {"name", "other", FREE, NULL},
     {"quiet", "", FREE, NULL},
