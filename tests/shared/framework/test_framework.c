@@ -71,7 +71,7 @@ TEST(what_is_wrong_in_a_file_is_named_with_its_place)
         {HEAD ", \"usual\": [{\"option\": \"zerro\", \"value\": \"1\", \"source\": \"x\"}]}",
          "at usual[0]: unknown strategy option 'zerro' (did you mean 'zero'?)"},
         {HEAD ", \"usual\": [{\"option\": \"zero\", \"value\": \"7\", \"source\": \"x\"}]}",
-         "at usual[0]: --zero: found 7, expected a stage from 0 to 3"},
+         "at usual[0]: --zero: '7' is not a whole number from 0 to 3"},
         {HEAD ", \"usual\": [{\"option\": \"dp\", \"value\": \"7\", \"source\": \"x\"}]}",
          "at usual[0].option: found 'dp', which is a size of the job"},
         {HEAD ", \"usual\": [{\"option\": \"zero\", \"value\": \"1\", \"source\": \"x\"}, "
