@@ -530,11 +530,11 @@ TEST(memory_that_runs_out_leaves_nothing)
 TEST(a_given_framework_is_taken_by_rows_without_one)
 {
     shell("printf 'model,cluster,framework,dp,step_s\\n"
-          "gpt2,dgx-h100,,8,0.1\\ngpt2,dgx-h100,fsdp,8,0.1\\n' > own.csv;"
-          "$L framework fsdp -o own.json", NULL);
-    EXPECT("validate own.csv --format json",
+          "gpt2,dgx-h100,,8,0.1\\ngpt2,dgx-h100,fsdp,8,0.1\\n' > given.csv;"
+          "$L framework fsdp -o given.json", NULL);
+    EXPECT("validate given.csv --format json",
            {"--framework torch-ddp", 0, "--framework torch-ddp", {"--framework fsdp"}},
-           {"--framework own.json", 0, "--framework own.json", .lacks = "--framework fsdp"});
-    shell("sed -i 2d own.csv", NULL);
-    expect("validate own.csv --framework torch-ddp", 2, "no row has the framework 'torch-ddp'");
+           {"--framework given.json", 0, "--framework given.json", .lacks = "--framework fsdp"});
+    shell("sed -i 2d given.csv", NULL);
+    expect("validate given.csv --framework torch-ddp", 2, "no row has the framework 'torch-ddp'");
 }
