@@ -231,6 +231,8 @@ static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const
         lw_jsonout_string(o, "remark", c->remark);
     if (v->families[c->family].runs)
         lw_validation_json_run(c, o);
+    else if (*c->command)
+        lw_jsonout_string(o, "command", c->command);
     lw_jsonout_end(o);
 }
 

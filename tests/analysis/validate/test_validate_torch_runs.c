@@ -198,6 +198,17 @@ TEST(each_cases_command_predicts_the_same_step)
     }
 }
 
+TEST(commands_are_printed)
+{
+    int rc;
+
+    needs_files();
+    const char *json = lapwing("validate $P/" FOLDER "/gpt__1g.json --format json", &rc);
+    assert_int_equal(rc, 0);
+    assert_non_null(strstr(json, "\"command\": \"lapwing import "));
+    assert_non_null(strstr(json, "--framework torch-fsdp2 --dp 2 --units children"));
+}
+
 /* The four operations as CSV make the cluster that the JSON makes. */
 TEST(links_as_csv_predict_the_same)
 {
