@@ -363,7 +363,7 @@ static enum lw_status all_workloads(struct here *h, struct lw_err *err)
     for (int i = 0; i < N_ROWS; i++)
         chosen += is_chosen(h, &rows[i]);
     if (chosen == 0)
-        return lw_fail(err, LW_EINVAL, "--only '%s': it matches no row of the grid; leave out "
+        return lw_fail(err, LW_EUSAGE, "--only '%s': it matches no row of the grid; leave out "
                                        "--only to run all", h->o->only);
     h->all = n * chosen;
     for (int k = 0; k < n; k++) {

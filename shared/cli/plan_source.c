@@ -759,19 +759,16 @@ static enum lw_status make_again(const struct lw_plan_source *s, const char *nam
     return st;
 }
 
-/* The usual options that act on times of a device. */
-static enum lw_status apply_usual(const struct lw_plan_source *s, const char *device,
+/* The usual options that act on times of a device; their texts are the framework's. */
+static enum lw_status apply_usual(struct lw_plan_source *s, const char *device,
                                   struct lw_strategy *strategy, struct lw_err *err)
 {
-    struct lw_framework named = {0};
     bool of_options = s->choice.from == LW_FRAMEWORK_RECORDED && s->framework_name;
 
-    if (of_options)
-        LW_TRY(lw_framework_find(s->framework_name, &named, err));
-    enum lw_status st = lw_framework_strategy(of_options ? &named : &s->framework,
-                                              lw_device_is_cpu(device), strategy, err);
-    lw_framework_free(&named);
-    return st;
+    if (of_options && !s->of_options.name)
+        LW_TRY(lw_framework_find(s->framework_name, &s->of_options, err));
+    return lw_framework_strategy(of_options ? &s->of_options : &s->framework,
+                                 lw_device_is_cpu(device), strategy, err);
 }
 
 static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
@@ -1026,6 +1023,7 @@ void lw_plan_source_free(struct lw_plan_source *s)
 {
     lw_workload_free(&s->workload);
     lw_framework_free(&s->framework);
+    lw_framework_free(&s->of_options);
     lw_input_free(&s->stored);
     lw_arena_free(&s->strings);
     s->has_workload = false;

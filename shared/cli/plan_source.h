@@ -56,6 +56,7 @@ struct lw_plan_source {
     bool refused; /* load failed because the framework does not run such a strategy */
     /* Filled by load, by workload and by recorded; the framework is owned. A replay has none. */
     struct lw_framework framework;
+    struct lw_framework of_options; /* of --framework beside a recording: usual options; owned */
     struct lw_framework_choice choice;
 };
 

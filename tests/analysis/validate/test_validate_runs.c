@@ -155,10 +155,10 @@ TEST(flops_of_a_step_do_not_depend_on_its_groups)
 
     for (int k = 0; k < 2; k++) {
         struct lw_validation v;
-        validate(k ? "model,cluster,dp,tp,tflops_device,flops\nllama-3-8b,dgx-h100,2,4,1,"
-                     "model-causal\n"
-                   : "model,cluster,dp,micro-batches,tflops_device,flops\nllama-3-8b,dgx-h100,1,2,"
-                     "8,model-causal\n",
+        validate(k ? "model,cluster,framework,dp,tp,tflops_device,flops\n"
+                     "llama-3-8b,dgx-h100,ideal,2,4,1,model-causal\n"
+                   : "model,cluster,framework,dp,micro-batches,tflops_device,flops\n"
+                     "llama-3-8b,dgx-h100,ideal,1,2,8,model-causal\n",
                  &v);
         assert_int_equal(v.n_cases, 1);
         flops[k] = v.cases[0].measured;

@@ -188,8 +188,10 @@ static bool never_meets(struct pair p)
         {"--zero 2 --shard-policy oss-greedy", "--comm-hook"},
         {"--schedule dualpipe", "--micro-batches 1"}, /* needs two micro-batches for each rank */
         {"--schedule dualpipe", "--no-sync 1"},
+        {"--schedule dualpipe", "--micro-batches 3 --no-sync 2"},
         {"colossal-interleaved", "--micro-batches 1"}, /* a multiple of the ranks */
         {"colossal-interleaved", "--no-sync 1"},
+        {"colossal-interleaved", "--micro-batches 3 --no-sync 2"},
     };
 
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)

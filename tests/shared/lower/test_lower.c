@@ -6,6 +6,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/strategy.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/plans/strategy_words.h"
@@ -391,8 +392,8 @@ TEST(unsupported_option_is_refused_with_a_reason)
         {"broadcast-dtype", "f16", "--broadcast-dtype needs --zero", LW_EINVAL},
         {"bucket-policy", "sharded-ddp", "it needs --zero 1", LW_EINVAL},
         {"prefetch", "1", "--prefetch needs --zero 3", LW_EINVAL},
-        {"micro-batches", "2147483647", "--micro-batches 2147483647", LW_EINVAL},
-        {"no-sync", "2147483647", "--no-sync 2147483647", LW_EINVAL},
+        {"micro-batches", "2147483647", "--micro-batches", LW_EINVAL},
+        {"no-sync", "2147483647", "--no-sync", LW_EINVAL},
     };
     struct tiny t;
 
@@ -401,9 +402,11 @@ TEST(unsupported_option_is_refused_with_a_reason)
         struct lw_strategy s = two_ranks();
         struct lw_plan p;
         struct lw_err err = {0};
-        assert_int_equal(lw_strategy_set(&s, cases[i].option, cases[i].value, &err), LW_OK);
-        assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), cases[i].status);
-        assert_non_null(strstr(err.msg, cases[i].message));
+        enum lw_status st = lw_strategy_set(&s, cases[i].option, cases[i].value, &err);
+        if (st == LW_OK)
+            st = lw_plan_build(&t.w, &s, NULL, &p, &err);
+        assert_int_equal(st, cases[i].status);
+        has(err.msg, cases[i].message);
     }
     struct lw_strategy s = two_ranks();
     struct lw_plan p;

@@ -143,12 +143,12 @@ TEST(options_of_other_outputs_are_refused)
            {"--schedule 1f1b --pp 2 --group 2", 1,
             "--group is of --schedule interleaved-1f1b, not of 1f1b"},
            {"--schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o"},
-           {"--schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 2, "needs four times"},
+           {"--schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 2, "expected four times"},
            {"--schedule 1f1b --pp 2 -o -", 0, "\"name\":"},
            {"--group 2 -w w.json", 2, "--lower and --durations are for a grid alone"},
            {"--schedule dualpipe --pp 3 --micro-batches 6", 1, "it needs an even pp"},
            {"--schedule zbv --pp 2 --chunks 3", 1, "it takes --chunks 2"},
-           {"--schedule gpipe --pp 40000 --micro-batches 1", 1,
+           {"--schedule gpipe --pp 32767 --micro-batches 65536", 1,
             "these are more actions than a grid holds"});
 }
 
