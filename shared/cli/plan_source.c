@@ -173,11 +173,17 @@ static enum lw_status settle_accumulation(const struct lw_plan_source *s, struct
     }
     if (k == 0 && x->zero >= 2)
         return LW_OK; /* each micro-batch is reduced */
+    if (k == 0 && is_given(s, "sync-each-micro-batch") && !x->sync_each)
+        return lw_fail(err, LW_EUSAGE, "--no-sync 0 reduces each micro-batch, and "
+                                       "--sync-each-micro-batch off the last one alone: leave one "
+                                       "of them out");
+    if (k == 0 && x->zero == 0)
+        return lw_strategy_set(x, "sync-each-micro-batch", "on", err);
     if (k == 0)
         return lw_fail(err, LW_EUSAGE,
                        "--micro-batches %lld --no-sync 0: each of the %lld backwards of a step "
-                       "would be reduced, which is planned for --zero 2 and 3 alone: leave "
-                       "--no-sync out to reduce once, after the last one",
+                       "would be reduced, which is planned without --zero and with --zero 2 and 3: "
+                       "leave --no-sync out to reduce once, after the last one",
                        m, m);
     if (k >= m)
         return lw_fail(err, LW_EUSAGE,
@@ -187,8 +193,7 @@ static enum lw_status settle_accumulation(const struct lw_plan_source *s, struct
                        m, k, m, m - 1, k + 1, k);
     return lw_fail(err, LW_EUSAGE,
                    "--micro-batches %lld --no-sync %lld: %lld of the %lld backwards of a step "
-                   "would be reduced; a plan reduces once: --no-sync %lld (or leave it out), or, "
-                   "with --zero 2 and 3, each: --no-sync 0",
+                   "would be reduced; a plan reduces once: --no-sync %lld, or each: --no-sync 0",
                    m, k, m - k, m, m - 1);
 }
 

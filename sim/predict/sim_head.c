@@ -79,10 +79,13 @@ static int64_t backwards(const struct lw_strategy *s)
     return lw_mul_sat(s->micro_batches, s->no_sync + 1);
 }
 
-/* --zero 2 and 3 reduce each micro-batch (shared/lower_part/lower_fsdp.c), all others once. */
+/* --zero 2 and 3 reduce each micro-batch (shared/lower_part/lower_fsdp.c), and all others that are
+ * asked for it; else once. */
 static int64_t reductions(const struct lw_strategy *s)
 {
-    return s->zero >= 2 && s->pp == 1 && s->no_sync == 0 ? s->micro_batches : 1;
+    bool each = s->sync_each || s->zero >= 2;
+
+    return each && s->pp == 1 && s->no_sync == 0 ? s->micro_batches : 1;
 }
 
 /* Accumulation; of a pipeline's micro-batches its own lines tell. */

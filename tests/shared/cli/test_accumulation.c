@@ -19,7 +19,8 @@ TEST_WITH(a_step_has_as_many_backwards_as_micro_batches, fixture_open, fixture_c
 {
     static const char words[] = "a step has 4 backwards on each rank, and gradients are reduced "
                                 "once, after the last";
-    static const char *const same[] = {"--micro-batches 4", "--no-sync 3",
+    static const char *const same[] = {"--micro-batches 4 --sync-each-micro-batch off",
+                                       "--no-sync 3",
                                        "--micro-batches 4 --no-sync 3"};
 
     for (int i = 0; i < 3; i++) {
@@ -40,10 +41,17 @@ TEST_WITH(no_sync_0_reduces_each_or_is_refused, fixture_open, fixture_close)
     has(out, "a step has 4 backwards on each rank, and each is reduced");
     assert_true(step("--zero 2 --micro-batches 4 --no-sync 0") ==
                 step("--zero 2 --micro-batches 4"));
-    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --no-db -q",
-           {"--micro-batches 4 --no-sync 0", 2,
-            "each of the 4 backwards of a step would be reduced",
-            {"leave --no-sync out to reduce once"}});
+    static const char *const each[] = {"--micro-batches 4", "--micro-batches 4 --no-sync 0",
+                                       "--micro-batches 4 --sync-each-micro-batch on"};
+    for (int i = 0; i < 3; i++) { /* torch-ddp's usual way */
+        out = lapwingf("%s%s --format json", sim, each[i]);
+        assert_true(number_after(out, "\"reductions_per_step\": ") == 4);
+        assert_true(step(each[i]) == step(each[0]));
+    }
+    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --no-db -q --micro-batches 4 --no-sync 0",
+           {"--zero 1", 2, "each of the 4 backwards of a step would be reduced",
+            {"leave --no-sync out to reduce once"}},
+           {"--sync-each-micro-batch off", 2, "leave one of them out"});
 }
 
 TEST_WITH(contradictions_are_refused_with_what_to_give, fixture_open, fixture_close)
@@ -52,7 +60,7 @@ TEST_WITH(contradictions_are_refused_with_what_to_give, fixture_open, fixture_cl
            {"--micro-batches 2 --no-sync 3", 2, "at most 1 do not reduce",
             {"for 4 backwards give --no-sync 3 alone"}},
            {"--micro-batches 4 --no-sync 1", 2, "3 of the 4 backwards of a step would be reduced",
-            {"--no-sync 3 (or leave it out)"}});
+            {"--no-sync 3, or each: --no-sync 0"}});
     /* a pipeline's micro-batches are one pass, and passes are accumulated */
     has(lapwing("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --pp 2 --micro-batches 4 --no-sync 3 "
                 "--no-db -q", NULL),
