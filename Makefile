@@ -403,7 +403,6 @@ bench-record: $(RECORDED) $(RECORDERS) $(FAKE_GPU)
 	$(if $(CUDA_WHY),,$(call record_costs,lapwing-record.so,libcuda.so.1:libnccl.so.2,calls))
 	$(if $(MPI_WHY),,$(call record_costs,lapwing-record-mpi.so,libmpi.so.40,mpi-calls))
 
-# Predicted against executed on this machine: a minute to calibrate and three for each workload.
 PUBLISHED := env PYTHONDONTWRITEBYTECODE=1 python3 tests/evidence
 EVIDENCE := docs/results/evidence
 
@@ -416,6 +415,7 @@ evidence: $(BUILD)/lapwing
 evidence-pages:
 	@$(PUBLISHED)/pages.py write .
 
+# Predicted against executed on this machine: a minute to calibrate and three for each workload.
 validate-here: $(BUILD)/lapwing
 	@mkdir -p out && rm -f out/validate.db*
 	$(BUILD)/lapwing validate --here --db out/validate.db

@@ -248,6 +248,9 @@ int cmd_validate(int argc, char **argv)
         return lw_cli_usage("validate", "--coverage goes with files of results and --format only");
     if (!r.on && (here->cluster_file || here->only || here->db))
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
+    if (r.tolerance_pct > 0 && (r.on || r.curves))
+        return lw_cli_usage("validate", "--tolerance goes with files of runs: not with %s",
+                            r.on ? "--here" : "--fit-curves");
     if (r.framework && (r.on || r.curves))
         return lw_cli_usage("validate",
                             "--framework does not go with %s: %s", r.on ? "--here" : "--fit-curves",

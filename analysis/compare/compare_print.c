@@ -229,7 +229,7 @@ static void put_heading(const struct lw_comparison *c, FILE *f)
 static void put_framework(const struct lw_run *r, FILE *f)
 {
     if (!r->framework || !*r->framework)
-        fputs("none (its times are recorded, or of a plan file)", f);
+        fputs("none (a replay, or stored by an older lapwing)", f);
     else if (r->framework_hash && *r->framework_hash)
         fprintf(f, "%s (%.8s)", r->framework, r->framework_hash);
     else

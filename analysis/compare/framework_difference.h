@@ -10,8 +10,8 @@ struct lw_framework_difference {
     const char **facts; /* "host.host_op_ns", "usual.zero": that differ; in the arena */
 };
 
-/* The same framework: of equal name and facts. Runs of recordings and plan files have none, and
- * suit each. */
+/* The same framework: of equal name and facts. Replays, and runs that were stored before version 6
+ * of the schema, have none, and suit each. */
 bool lw_same_framework(const struct lw_run *a, const struct lw_run *b);
 
 enum lw_status lw_framework_differ(const struct lw_run *a, const struct lw_run *b,

@@ -267,7 +267,7 @@ static enum lw_status add_cluster(struct traits *t, int32_t run, const struct lw
     return add_bare(t, run, CLUSTER_HASH, r->cluster_name, text, err);
 }
 
-/* Recordings and plan files have none. Two of one name are told apart by their facts' hash. */
+/* Replays have none. Two of one name are told apart by their facts' hash. */
 static enum lw_status add_framework(struct traits *t, int32_t run, const struct lw_run *r,
                                     struct lw_err *err)
 {

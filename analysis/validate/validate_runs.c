@@ -82,8 +82,10 @@ static enum lw_status find_sweep(struct reader *x, double n_devices, int32_t *se
 static enum lw_status add_fits(const struct reader *x, const char *framework, struct lw_err *err)
 {
     struct lw_framework f;
+    enum lw_status found = lw_framework_find(framework, &f, NULL);
 
-    LW_TRY(lw_framework_find(framework, &f, err));
+    if (found != LW_OK) /* a file's own name: what was fitted is the file's business */
+        return found == LW_ENOMEM ? lw_fail_nomem(err) : LW_OK;
     enum lw_status s = lw_validate_fits(x->v, x->family, &f, err);
     lw_framework_free(&f);
     return s;

@@ -444,7 +444,8 @@ enum lw_status lw_plan_source_framework(struct lw_plan_source *s, const struct l
         LW_TRY(take_given(s, err));
     else if (c || s->device)
         LW_TRY(take_usual(s, r, strategy, c ? &c->device : NULL, err));
-    return lw_framework_strategy(&s->framework, c && lw_device_is_cpu(c->device.kind), strategy,
+    return lw_framework_strategy(&s->framework,
+                                 !s->device && c && lw_device_is_cpu(c->device.kind), strategy,
                                  err);
 }
 
@@ -519,7 +520,7 @@ static enum lw_status take_of_file(struct lw_plan_source *s, const char *name,
                       "the workload file names none", err);
 }
 
-enum lw_status lw_plan_source_stages(struct lw_plan_source *s, const struct lw_workload *w,
+enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workload *w,
                                      struct lw_strategy *strategy, struct lw_err *err)
 {
     const struct lw_framework *f = &s->framework;
@@ -540,7 +541,7 @@ enum lw_status lw_plan_source_stages(struct lw_plan_source *s, const struct lw_w
                              "framework '%s' sleeps between stages (host.header_poll_ns), which is "
                              "modelled for its own stages under 1f1b, interleaved-1f1b and gpipe: "
                              "leave out --partition", f->name);
-    lw_framework_stage_waits(f, strategy, list, &s->workload);
+    lw_framework_stage_waits(f, strategy, list, w);
     strategy->partition = LW_PARTITION_EXPLICIT;
     strategy->partition_list = lw_arena_strdup(&s->strings, list);
     return strategy->partition_list ? LW_OK : lw_fail_nomem(err);
@@ -788,7 +789,8 @@ static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
     enum lw_status st = take_of_file(s, name, &read, strategy, c, err);
     bool now = lw_model_is_set(&read.from.model) && takes_cluster(s, &read);
     if (st == LW_OK)
-        st = apply_usual(s, now ? c->device.kind : read.from.device, strategy, err);
+        st = apply_usual(s, !now ? read.from.device : s->device ? "" : c->device.kind, strategy,
+                         err);
     if (st == LW_OK)
         st = lw_strategy_check(strategy, err);
     if (st != LW_OK) {
@@ -909,6 +911,7 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
 {
     struct lw_plan p;
 
+    plan_file = s->stored.text ? s->stored.name : plan_file;
     LW_TRY(s->stored.text ? lw_plan_read_text(s->stored.name, s->stored.text, s->stored.len,
                                               unchecked, &p, err)
                           : lw_plan_read(plan_file, unchecked, &p, err));

@@ -118,7 +118,7 @@ enum lw_status lw_plan_source_recorded(struct lw_plan_source *s, struct lw_err *
 
 /* How the framework cuts the workload into stages, unless the user says how; LW_ENOTSUP where it
  * does not run such a strategy. */
-enum lw_status lw_plan_source_stages(struct lw_plan_source *s, const struct lw_workload *w,
+enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workload *w,
                                      struct lw_strategy *strategy, struct lw_err *err);
 
 /* Whether the name is a model's, a configuration's or a folder's with one. */

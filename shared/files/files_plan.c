@@ -175,8 +175,24 @@ static enum lw_status unpack_ops(struct plan_file *f, struct lw_arena *a, struct
     return LW_OK;
 }
 
+/* Roles with the plan's own bytes. */
+static enum lw_status unpack_roles(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
+{
+    struct lw_role *own;
+
+    LW_TAKE(a, own, f->plan.n_roles, err);
+    for (int32_t r = 0; r < f->plan.n_roles; r++) {
+        own[r] = f->plan.roles[r];
+        if (own[r].held)
+            memcpy(own[r].static_bytes, own[r].decided_bytes, sizeof own[r].static_bytes);
+    }
+    f->plan.roles = own;
+    return LW_OK;
+}
+
 static enum lw_status unpack(struct plan_file *f, struct lw_arena *rows, struct lw_err *err)
 {
+    LW_TRY(unpack_roles(f, rows, err));
     LW_TRY(unpack_ranks(f, rows, err));
     LW_TRY(unpack_comms(f, rows, err));
     LW_TRY(unpack_sets(f, rows, err));

@@ -19,6 +19,8 @@
  * before it is scattered (Korthikanti et al., arXiv 2205.05198, section 4.2.2). */
 #include "shared/framework/framework_memory.h"
 
+#include <string.h>
+
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
 #include "shared/numbers/dtype.h"
@@ -86,6 +88,17 @@ static double buffer_bytes(const struct run *r, int32_t stage)
     return bytes;
 }
 
+/* To be changed; those of the plan are kept beside them. */
+static int64_t *own_bytes(struct lw_role *role)
+{
+    if (role->held)
+        memcpy(role->static_bytes, role->decided_bytes, sizeof role->static_bytes);
+    else
+        memcpy(role->decided_bytes, role->static_bytes, sizeof role->static_bytes);
+    role->held = true;
+    return role->static_bytes;
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
@@ -95,7 +108,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
     int64_t bucket = (int64_t)lw_fact_value(f->bucket, 0) * ITEM;
 
     for (int32_t i = 0; dims->layers > 0 && i < plan->n_roles; i++) {
-        int64_t *bytes = plan->roles[i].static_bytes;
+        int64_t *bytes = own_bytes(&plan->roles[i]);
         if (lw_fact(f->own_gradients) && sums)
             bytes[LW_MEM_BUCKETS] /= lw_dtype_size(LW_F32) / ITEM;
         if (state > 0 && !sums)

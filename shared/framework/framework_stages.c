@@ -135,7 +135,7 @@ void lw_framework_stage_waits(const struct lw_framework *f, const struct lw_stra
                               const char *list, struct lw_workload *w)
 {
     lw_ps backward = HEADERS * (lw_ps)lw_fact_value(f->header_poll_ps, 0);
-    lw_ps forward = backward * (lw_ps)lw_fact_value(f->stage_tensors, 1);
+    lw_ps forward = lw_mul_sat(backward, (lw_ps)lw_fact_value(f->stage_tensors, 1));
 
     for (const char *at = strchr(list, ','); backward > 0 && at; at = strchr(at + 1, ',')) {
         long first = strtol(at + 1, NULL, 10);

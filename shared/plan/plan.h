@@ -204,6 +204,10 @@ struct lw_role {
     const char *name;
     int32_t stage, n_ranks;
     int64_t static_bytes[LW_N_MEM]; /* of each rank; ALLOC and FREE ops add to it */
+    /* held: a framework has changed static_bytes to what it holds; the plan's own, which are hashed
+     * and written, are these */
+    bool held;
+    int64_t decided_bytes[LW_N_MEM];
 };
 
 struct lw_plan {

@@ -66,6 +66,23 @@ TEST(a_stored_plan_runs)
     expect("plan diff good.json again.json", 0, "");
 }
 
+/* What a framework holds in memory is no part of the plan that is stored. */
+TEST(a_stored_plan_of_a_framework_is_the_plan)
+{
+    static const char *const frameworks[] = {"deepspeed", "nanotron", "megatron-deepspeed", "oneflow",
+                                             "torchtune", "torch-ddp", "internevo"};
+
+    for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "sim -w llama-3.2-3b -c dgx-a100 --dp 2 --db f.db --framework %s%s",
+                 frameworks[i], i == 5 ? "" : " --zero 1");
+        expect(line, 0, "step");
+        expect("sim --run last -c dgx-a100 --db f.db", 0, frameworks[i]);
+        expect("explain last --db f.db -c dgx-a100", 0, "");
+        expect("export last --format plan -o f.json --force --db f.db", 0, "the plan of run");
+    }
+}
+
 /* The plan has two ranks. On one core they share it; compute by the clock is said as such. */
 TEST(ranks_that_share_a_core_are_emulated)
 {

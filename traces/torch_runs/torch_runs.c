@@ -88,19 +88,35 @@ bool lw_torch_runs_are(const char *text, size_t len)
     return seen == 15;
 }
 
+enum { MOST_NAME = 200, MOST_CAP_MB = 1000000 };
+
+/* Files are named after it. */
+static bool is_name(const char *s)
+{
+    return s[0] && strlen(s) <= MOST_NAME && !strchr(s, '/');
+}
+
 static enum lw_status check_runs(const char *file, const struct lw_torch_runs *t,
                                  struct lw_err *err)
 {
-    if (t->n_ranks < 2)
-        return lw_fail(err, LW_EFORMAT, "%s: at ranks: found %d, expected one entry of each rank, "
-                                        "2 or more", file, t->n_ranks);
+    if (t->n_ranks != 2)
+        return lw_fail(err, LW_EFORMAT, "%s: at ranks: found %d, expected 2: runs of two processes "
+                                        "are predicted", file, t->n_ranks);
+    if (!is_name(t->net))
+        return lw_fail(err, LW_EFORMAT, "%s: at net: found '%.80s', expected a name without '/', of "
+                                        "at most %d bytes", file, t->net, MOST_NAME);
     if (t->n == 0)
         return lw_fail(err, LW_EFORMAT, "%s: at ranks[0]: no configuration", file);
-    for (int32_t i = 0; i < t->n; i++)
+    for (int32_t i = 0; i < t->n; i++) {
         if (t->configs[i].batch < 1 || !t->configs[i].kind[0])
             return lw_fail(err, LW_EFORMAT,
                            "%s: at ranks[0].%s: a configuration needs \"kind\" and \"batch\" of 1 "
                            "or more", file, t->configs[i].name);
+        if (!(t->configs[i].cap_mb >= 0 && t->configs[i].cap_mb <= MOST_CAP_MB))
+            return lw_fail(err, LW_EFORMAT,
+                           "%s: at ranks[0].%s.bucket_cap_mb: found %g, allowed: 0 to %d", file,
+                           t->configs[i].name, t->configs[i].cap_mb, MOST_CAP_MB);
+    }
     return LW_OK;
 }
 
@@ -160,19 +176,31 @@ enum lw_status lw_torch_local_read(const struct lw_input *in, struct lw_torch_lo
     enum lw_status status =
         lw_foreign_read(in->name, in->text, in->len, local_fields, &l.arena, &l, err);
 
+    for (int32_t i = 0; status == LW_OK && i < l.n; i++)
+        if (!is_name(l.v[i].name))
+            status = lw_fail(err, LW_EFORMAT,
+                             "%s: at local: found '%.80s', expected a name without '/', of at most "
+                             "%d bytes", in->name, l.v[i].name, MOST_NAME);
     LW_GIVE(status, out, l, lw_torch_local_free(&l));
 }
 
 LW_FREE_BY_ARENA(lw_torch_local_free, struct lw_torch_local)
 
+/* "MODEL_b8": a model's name may begin with another's. */
+static bool is_of_model(const char *name, const char *model)
+{
+    size_t n = strlen(model);
+    const char *rest = name + n;
+
+    return strncmp(name, model, n) == 0 && strncmp(rest, "_b", 2) == 0 && rest[2] &&
+           rest[2 + strspn(rest + 2, "0123456789")] == '\0';
+}
+
 const struct lw_torch_recording *lw_torch_recording_of(const struct lw_torch_local *l,
                                                        const char *model, int64_t batch)
 {
-    size_t n = strlen(model);
-
     for (int32_t i = 0; i < l->n; i++)
-        if (strncmp(l->v[i].name, model, n) == 0 && l->v[i].name[n] == '_' &&
-            l->v[i].batch == batch && l->v[i].file[0])
+        if (is_of_model(l->v[i].name, model) && l->v[i].batch == batch && l->v[i].file[0])
             return &l->v[i];
     return NULL;
 }
