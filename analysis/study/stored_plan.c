@@ -10,8 +10,15 @@ static enum lw_status take(struct lw_store *store, const struct lw_run *run,
     const char *name = lw_arena_printf(&source->strings, "plan of run %lld in %s",
                                        (long long)run->id, lw_store_file(store));
 
-    if (!name)
+    const char *framework = lw_arena_strdup(&source->strings, run->framework);
+    const char *hash = lw_arena_strdup(&source->strings, run->framework_hash);
+
+    if (!name || !framework || !hash)
         return lw_fail_nomem(err);
+    if (framework[0]) {
+        source->stored_framework = framework;
+        source->stored_framework_hash = hash;
+    }
     enum lw_status st = lw_store_plan_file(store, run, name, &source->stored, err);
     if (st == LW_ENO)
         st = lw_fail_at(err, LW_EINVAL, lw_store_file(store), 0,

@@ -915,6 +915,10 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
     LW_TRY(s->stored.text ? lw_plan_read_text(s->stored.name, s->stored.text, s->stored.len,
                                               unchecked, &p, err)
                           : lw_plan_read(plan_file, unchecked, &p, err));
+    if (s->stored_framework) {
+        p.framework = s->stored_framework;
+        p.framework_hash = s->stored_framework_hash;
+    }
     enum lw_status st = take_of_plan(s, plan_file, &p, err);
     if (st == LW_OK)
         st = fit_device(s, NULL, &p, c, err);

@@ -50,6 +50,8 @@ struct lw_plan_source {
     struct lw_opt_call call, model_words;
 
     struct lw_input stored;       /* a plan file in memory, of --run; text NULL: none; owned */
+    /* of the run, in place of the file's: equal plans are stored once; NULL = the file's */
+    const char *stored_framework, *stored_framework_hash;
     struct lw_arena strings;      /* of the strategy file */
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;

@@ -69,13 +69,14 @@ TEST(a_stored_plan_runs)
 /* What a framework holds in memory is no part of the plan that is stored. */
 TEST(a_stored_plan_of_a_framework_is_the_plan)
 {
-    static const char *const frameworks[] = {"deepspeed", "nanotron", "megatron-deepspeed", "oneflow",
-                                             "torchtune", "torch-ddp", "internevo"};
+    static const char *const frameworks[] = {"deepspeed", "nanotron",  "megatron-deepspeed",
+                                             "oneflow",   "torchtune", "torch-ddp", "internevo"};
 
     for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++) {
         char line[200];
-        snprintf(line, sizeof line, "sim -w llama-3.2-3b -c dgx-a100 --dp 2 --db f.db --framework %s%s",
-                 frameworks[i], i == 5 ? "" : " --zero 1");
+        snprintf(line, sizeof line,
+                 "sim -w llama-3.2-3b -c dgx-a100 --dp 2 --db f.db%s --framework %s",
+                 i == 5 ? "" : " --zero 1", frameworks[i]);
         expect(line, 0, "step");
         expect("sim --run last -c dgx-a100 --db f.db", 0, frameworks[i]);
         expect("explain last --db f.db -c dgx-a100", 0, "");

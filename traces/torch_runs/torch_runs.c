@@ -103,8 +103,9 @@ static enum lw_status check_runs(const char *file, const struct lw_torch_runs *t
         return lw_fail(err, LW_EFORMAT, "%s: at ranks: found %d, expected 2: runs of two processes "
                                         "are predicted", file, t->n_ranks);
     if (!is_name(t->net))
-        return lw_fail(err, LW_EFORMAT, "%s: at net: found '%.80s', expected a name without '/', of "
-                                        "at most %d bytes", file, t->net, MOST_NAME);
+        return lw_fail(err, LW_EFORMAT,
+                       "%s: at net: found '%.80s', expected a name without '/', of at most %d "
+                       "bytes", file, t->net, MOST_NAME);
     if (t->n == 0)
         return lw_fail(err, LW_EFORMAT, "%s: at ranks[0]: no configuration", file);
     for (int32_t i = 0; i < t->n; i++) {
