@@ -24,7 +24,7 @@
 LW_COMPARATOR(by_ratio, struct lw_alike_run, a->ratio, b->ratio, a->number, b->number)
 
 /* Without a figure that was fitted on the row's own table, where there is one. */
-static const char *prediction_of(const struct lw_rows *rows, int32_t row)
+static const char *judged_by(const struct lw_rows *rows, int32_t row)
 {
     return *lw_rows_cell(rows, row, "left_out_s") ? "left_out_s" : "predicted_s";
 }
@@ -32,11 +32,13 @@ static const char *prediction_of(const struct lw_rows *rows, int32_t row)
 static enum lw_status take_row(const struct lw_rows *rows, int32_t row, struct lw_alike_run *out,
                                struct lw_err *err)
 {
-    double predicted, measured;
+    double predicted, measured, judged;
 
-    LW_TRY(lw_rows_real(rows, row, prediction_of(rows, row), 1e-12, &predicted, err));
+    LW_TRY(lw_rows_real(rows, row, "predicted_s", 1e-12, &predicted, err));
+    LW_TRY(lw_rows_real(rows, row, judged_by(rows, row), 1e-12, &judged, err));
     LW_TRY(lw_rows_real(rows, row, "measured_s", 1e-12, &measured, err));
     out->ratio = predicted / measured;
+    out->judged = judged / measured;
     for (int k = 0; k < LW_ALIKE_PARTS; k++) {
         out->key.part[k] = lw_rows_cell(rows, row, lw_alike_part_name(k));
         if (!*out->key.part[k])

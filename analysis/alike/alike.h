@@ -12,7 +12,8 @@
 struct lw_alike_run {
     struct lw_alike_key key;
     const char *table;
-    double ratio; /* predicted / measured step */
+    double ratio; /* predicted / measured step, as `sim` predicts it today */
+    double judged; /* the same without a figure that was fitted on its own table */
     int32_t number; /* in the order of files and rows */
 };
 
@@ -24,7 +25,7 @@ struct lw_alike_runs {
 
 /* Adds the rows of one table, whose name is the file's. CSV with framework, device, parallelism,
  * network, predicted_s and measured_s, and left_out_s where a figure was fitted on the table: the
- * prediction without it, which then counts. Other columns are not read, nor rows without
+ * prediction without it, by which the run is judged. Other columns are not read, nor rows without
  * measured_s. LW_EFORMAT names line and column. Free also after a failure. */
 enum lw_status lw_alike_add(const struct lw_input *in, struct lw_alike_runs *r, struct lw_err *err);
 /* The results that the program carries (docs/results/evidence). */

@@ -40,7 +40,7 @@ static enum lw_status cover(const struct lw_alike_runs *r, const char *table,
         if (a.n < LW_ALIKE_LEAST)
             continue;
         widths[c.n_known++] = a.p90 / a.p10;
-        c.n_inside += x->ratio >= a.p10 && x->ratio <= a.p90;
+        c.n_inside += x->judged >= a.p10 && x->judged <= a.p90;
     }
     finish(&c, widths);
     lw_free(widths);

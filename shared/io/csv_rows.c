@@ -27,6 +27,14 @@ static bool next_line(const char **from, const char *limit, const char **at, con
     return true;
 }
 
+/* After the byte order mark that spreadsheets write. */
+static const char *begin_of(const struct lw_input *in)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+
+    return in->text + (in->len >= 3 && memcmp(in->text, mark, 3) == 0 ? 3 : 0);
+}
+
 /* Where the cell at `at` ends: at a comma outside quotes, or at the line's end. */
 static const char *cell_end(const char *at, const char *end)
 {
@@ -84,15 +92,20 @@ static bool line_has(const char *at, const char *end, const char *title, size_t 
     const char *cell;
     size_t len;
 
-    while (next_cell(&at, end, &cell, &len))
+    while (next_cell(&at, end, &cell, &len)) {
+        if (len >= 2 && cell[0] == '"' && cell[len - 1] == '"') {
+            cell++;
+            len -= 2;
+        }
         if (len == title_len && memcmp(cell, title, len) == 0)
             return true;
+    }
     return false;
 }
 
 bool lw_rows_have(const struct lw_input *in, const char *titles)
 {
-    const char *from = in->text, *at, *end;
+    const char *from = begin_of(in), *at, *end;
 
     if (!next_line(&from, in->text + in->len, &at, &end))
         return false;
@@ -176,7 +189,7 @@ static enum lw_status take_rows(struct lw_rows *r, const char *from, const char 
 enum lw_status lw_rows_read(const struct lw_input *in, struct lw_rows *out, struct lw_err *err)
 {
     struct lw_rows r = {.file = in->name};
-    const char *from = in->text, *limit = in->text + in->len, *at, *end;
+    const char *from = begin_of(in), *limit = in->text + in->len, *at, *end;
     enum lw_status s = LW_OK;
 
     if (!next_line(&from, limit, &at, &end))

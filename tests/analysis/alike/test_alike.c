@@ -155,9 +155,9 @@ TEST(a_wrong_cell_of_the_results_is_named)
     }
 }
 
-/* Where a figure was fitted on the table the prediction without it counts; a row without a time is
- * no run. */
-TEST(a_fitted_prediction_is_left_out)
+/* An interval is of what `sim` predicts; a run whose table a figure was fitted on is judged without
+ * it. A row without a time is no run. */
+TEST(a_fitted_prediction_is_judged_without_its_figure)
 {
     struct lw_alike_runs r = {.n = 0};
     struct lw_err err;
@@ -168,7 +168,8 @@ TEST(a_fitted_prediction_is_left_out)
 
     assert_ok(lw_alike_add(&in, &r, &err), err);
     assert_int_equal(r.n, 2);
-    assert_true(r.runs[0].ratio == 1 && r.runs[1].ratio == 3);
+    assert_true(r.runs[0].ratio == 1 && r.runs[0].judged == 1);
+    assert_true(r.runs[1].ratio == 1 && r.runs[1].judged == 3);
     assert_string_equal(r.runs[0].table, "s");
     lw_alike_free(&r);
 }

@@ -148,6 +148,33 @@ TEST(flops_are_counted_by_their_definition)
     }
 }
 
+/* As spreadsheets and R write files: a byte order mark, titles in quotes. */
+TEST(titles_may_have_quotes_and_a_byte_order_mark)
+{
+    struct lw_validation v;
+
+    validate("\xef\xbb\xbf\"model\",\"cluster\",\"dp\",\"step_s\"\r\n"
+             "\"gpt2\",\"dgx-h100\",8,0.1\r\n", &v);
+    assert_int_equal(v.n_cases, 1);
+    lw_validation_free(&v);
+}
+
+/* What the framework does not run, and a rate that gives no step, are passed over with a reason. */
+TEST(what_cannot_be_compared_is_no_case)
+{
+    struct lw_validation v;
+
+    validate("model,cluster,framework,pp,micro-batches,step_s\n"
+             "llama-2-7b,dgx-h100,nanotron,8,1,2\n", &v);
+    assert_int_equal(v.n_cases, 0);
+    assert_int_equal(v.n_skips, 1);
+    lw_validation_free(&v);
+    validate("model,cluster,dp,tokens_s_device\nresnet50,dgx-a100,8,400\n", &v);
+    assert_int_equal(v.n_cases, 0);
+    assert_int_equal(v.n_skips, 1);
+    lw_validation_free(&v);
+}
+
 /* A tensor group divides the products, and not the FLOPs of a step. */
 TEST(flops_of_a_step_do_not_depend_on_its_groups)
 {
