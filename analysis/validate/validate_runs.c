@@ -162,8 +162,8 @@ static enum lw_status add_run(struct reader *x, struct lw_err *err)
     if (p.is_refused && !m.failed) /* it ran, and is not predicted */
         return skip(x, p.why, err);
     if (m.step_s == 0 && m.memory_bytes == 0 && !m.failed)
-        return skip(x, "its rate gives no step: the model has no tokens or no FLOPs that are counted "
-                       "(give step_s or samples_s)", err);
+        return skip(x, "its rate gives no step: the model has no tokens or no FLOPs that are "
+                       "counted (give step_s or samples_s)", err);
     return add_case(x, &p, &m, err);
 }
 

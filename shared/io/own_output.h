@@ -17,7 +17,8 @@
 enum lw_status lw_may_replace(const char *shown, const char *path, const char *kind,
                               bool *only_same, struct lw_err *err);
 
-/* The file ends with a content_hash, and that is of other content: it was edited. */
+/* The file has a content_hash at its end, and is not as it was written with it: it was edited, or
+ * written again by another program. */
 bool lw_is_edited(const char *path, const char *kind);
 
 /* The complete file of this kind, open for reading and writing, gets its content_hash. 0, or -1 and

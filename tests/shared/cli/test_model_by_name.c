@@ -295,5 +295,11 @@ TEST_WITH(an_edited_file_is_not_computed_again, fixture_open, fixture_close)
     expect("sim -w m.json -c dgx-h100 --no-db", 1,
            "m.json: was edited, and would be computed again");
     expect("sim -w m.json -c dgx-h100 --seq 512 --no-db", 0, "its edits are dropped");
+    /* so is a file that another program wrote again */
+    lapwing("model gpt2 -o n.json", NULL);
+    shell("tr -d '\\n' < n.json | sed 's/\"sample_tokens\": 1024/\"sample_tokens\": 512/' > o.json",
+          NULL);
+    expect("sim -w o.json -c dgx-h100 --no-db", 1,
+           "o.json: was edited, and would be computed again");
 }
 
