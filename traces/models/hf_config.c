@@ -313,29 +313,62 @@ static enum lw_status check_family(const struct lw_input *in, const struct lw_va
     return LW_OK;
 }
 
+/* Without experts, a file's sizes of them say nothing. */
+static void leave_experts(const struct traces_model_shape *given, struct traces_model_shape *s)
+{
+    s->topk = given->topk;
+    s->expert_ffn = given->expert_ffn;
+    s->shared_ffn = given->shared_ffn;
+    s->dense_layers = given->dense_layers;
+    s->expert_every = given->expert_every;
+}
+
+/* Of another family than the decoder, which has as many heads of keys as of queries. */
+static void leave_decoder(const struct traces_model_shape *given, struct traces_model_shape *s)
+{
+    leave_experts(given, s);
+    s->experts = given->experts;
+    s->kv_heads = given->kv_heads;
+    s->head_width = 0;
+}
+
+/* Widths of the blocks without experts, of an expert and of the shared one; options (`given`) take
+ * precedence. */
+static void complete_widths(const struct type *t, int64_t n_shared, int64_t dense,
+                            const struct traces_model_shape *given, struct traces_model_shape *s)
+{
+    if (t->traits & EXPERT_WIDTH && !given->expert_ffn)
+        s->expert_ffn = s->ffn;
+    if (dense && !given->ffn)
+        s->ffn = dense;
+    if (!given->shared_ffn)
+        s->shared_ffn = t->traits & SHARED_SAME ? s->expert_ffn : n_shared * s->expert_ffn;
+}
+
 /* Sizes that follow from others, by type. */
 static enum lw_status complete(const struct lw_input *in, const struct lw_value *v,
-                               const struct type *t, struct traces_model_shape *s,
-                               struct lw_err *err)
+                               const struct type *t, const struct traces_model_shape *given,
+                               struct traces_model_shape *s, struct lw_err *err)
 {
     int64_t shared, dense, window;
+    bool tied;
 
     LW_TRY(take(in, v, "n_shared_experts", 0, &shared, err));
     LW_TRY(take(in, v, "intermediate_size_mlp", 0, &dense, err));
     LW_TRY(take(in, v, "sliding_window", 0, &window, err));
     if (t->traits & LATENT)
         LW_TRY(take(in, v, "qk_nope_head_dim", 1, &s->head_width, err));
-    if (t->traits & EXPERT_WIDTH)
-        s->expert_ffn = s->ffn;
-    s->ffn = dense ? dense : s->ffn;
-    s->shared_ffn = t->traits & SHARED_SAME ? s->expert_ffn : shared * s->expert_ffn;
+    complete_widths(t, shared, dense, given, s);
     s->window = t->traits & GPT_OSS ? window : 0;
     s->qk_norm = t->traits & QK_NORM;
     s->qkv_bias = t->traits & QKV_BIAS;
     s->expert_bias = t->traits & GPT_OSS;
     if (s->experts > 0)
         LW_TRY(take_capacity(in, v, s, err));
-    LW_TRY(take_flag(in, v, "tie_word_embeddings", false, &s->tied, err));
+    else
+        leave_experts(given, s);
+    LW_TRY(take_flag(in, v, "tie_word_embeddings", false, &tied, err));
+    s->tied = given->tied || tied;
     return check_listed(in, v, s, err);
 }
 
@@ -353,6 +386,7 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
                                   const char **name, struct traces_model_shape *shape,
                                   struct lw_err *err)
 {
+    const struct traces_model_shape given = *shape;
     const struct lw_value *inner, *outer = v;
 
     LW_TRY(take_items(in, v, "text_config", LW_JSON_OBJECT, &inner, err));
@@ -371,9 +405,9 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     LW_TRY(take_dtype(in, outer, shape, err));
     LW_TRY(check_exact(in, v, t, err));
     if (strcmp(t->model, "decoder") == 0)
-        LW_TRY(complete(in, v, t, shape, err));
+        LW_TRY(complete(in, v, t, &given, shape, err));
     else
-        shape->kv_heads = shape->head_width = 0;
+        leave_decoder(&given, shape);
     LW_TRY(check_family(in, v, t, shape, err));
     *name = t->model;
     return LW_OK;

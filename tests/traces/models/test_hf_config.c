@@ -9,17 +9,24 @@
 #include "tests/lib/traces/model_help.h"
 #include "traces/models/hf_config.h"
 
-static enum lw_status read(const char *text, const char **name, struct traces_model_shape *shape,
-                           struct lw_err *err)
+/* `shape`: options first, then the sizes. */
+static enum lw_status read_given(const char *text, const char **name,
+                                 struct traces_model_shape *shape, struct lw_err *err)
 {
     static char padded[4096 + LW_JSON_PADDING];
     struct lw_input in = {.name = "config.json", .text = padded, .len = strlen(text)};
 
     memset(padded, 0, sizeof padded);
     snprintf(padded, 4096, "%s", text);
-    *shape = (struct traces_model_shape){.layers = 0};
     *name = NULL;
     return traces_hf_config(&in, name, shape, err);
+}
+
+static enum lw_status read(const char *text, const char **name, struct traces_model_shape *shape,
+                           struct lw_err *err)
+{
+    *shape = (struct traces_model_shape){.layers = 0};
+    return read_given(text, name, shape, err);
 }
 
 /* Counts of the released weights (huggingface.co model cards and safetensors headers): Llama 2 7B,
@@ -295,6 +302,39 @@ TEST(a_text_config_inside_is_read)
     assert_int_equal(s.shared_ffn, 8192);
     assert_int_equal(s.expert_every, 2);
     assert_int_equal(s.experts, 128);
+}
+
+#define SMALL                                                                                      \
+    "\"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4,"                   \
+    "\"intermediate_size\": 48, \"vocab_size\": 128, \"max_position_embeddings\": 32"
+
+TEST(options_take_precedence)
+{
+    struct traces_model_shape tied = {.tied = true}, kv = {.kv_heads = 2};
+    struct traces_model_shape expert = {.expert_ffn = 24}, dense = {.topk = 2};
+    struct traces_model_shape widths = {.shared_ffn = 40, .ffn = 56};
+    struct lw_err err = {0};
+    const char *name;
+
+    assert_ok(read_given("{\"model_type\": \"llama\", " SMALL ", \"tie_word_embeddings\": false}",
+                         &name, &tied, &err), err);
+    assert_true(tied.tied);
+    assert_ok(read_given("{\"model_type\": \"mixtral\", " SMALL ", \"num_local_experts\": 8,"
+                         "\"num_experts_per_tok\": 2}", &name, &expert, &err), err);
+    assert_int_equal(expert.expert_ffn, 24);
+    assert_ok(read_given("{\"model_type\": \"llama4_text\", " SMALL ", \"num_local_experts\": 8,"
+                         "\"num_experts_per_tok\": 1, \"intermediate_size_mlp\": 96}", &name,
+                         &widths, &err), err);
+    assert_int_equal(widths.shared_ffn, 40);
+    assert_int_equal(widths.ffn, 56);
+    /* The family refuses these; what a file says of experts without any is left out. */
+    assert_ok(read_given("{\"model_type\": \"gpt2\", " SMALL "}", &name, &kv, &err), err);
+    assert_int_equal(kv.kv_heads, 2);
+    assert_ok(read_given("{\"model_type\": \"qwen3_moe\", " SMALL ", \"num_experts\": 0,"
+                         "\"num_experts_per_tok\": 8, \"moe_intermediate_size\": 32}", &name,
+                         &dense, &err), err);
+    assert_int_equal(dense.topk, 2);
+    assert_int_equal(dense.expert_ffn, 0);
 }
 
 TEST(failing_allocations_leave_nothing)
