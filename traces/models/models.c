@@ -1,7 +1,7 @@
 /* Parametric models: the tables of the families, and a shape's way from options to a builder. */
 #include "shared/base/nearest.h"
 #include "shared/device/device_time.h"
-#include "traces/models/models.h"
+#include "traces/models/models_transformer.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -93,7 +93,63 @@ static const struct {
 } choices[] = {
     {"dtype", AT(dtype)}, {"attention", AT(attention)}, {"optimizer", AT(optimizer)},
 };
+
+#define OF_EXPERTS(field) AT(field), sizeof(((struct traces_model_shape *)NULL)->field), true
+#define OF_FAMILY(field) AT(field), sizeof(((struct traces_model_shape *)NULL)->field), false
+/* What only the llama family computes; of_experts: of blocks that have experts. */
+static const struct {
+    const char *option;
+    size_t at, size;
+    bool of_experts;
+} llama_options[] = {
+    {"experts", OF_FAMILY(experts)},
+    {"topk", OF_EXPERTS(topk)},
+    {"expert-ffn", OF_EXPERTS(expert_ffn)},
+    {"shared-ffn", OF_EXPERTS(shared_ffn)},
+    {"dense-layers", OF_EXPERTS(dense_layers)},
+    {"expert-capacity", OF_EXPERTS(expert_capacity)},
+    {"whole-experts", OF_EXPERTS(expert_whole)},
+    {"mtp-layers", OF_FAMILY(mtp_layers)},
+    {"tied", OF_FAMILY(tied)},
+    {"lora", OF_FAMILY(lora)},
+};
+#undef OF_EXPERTS
+#undef OF_FAMILY
 #undef AT
+
+static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
+{
+    static const char absent[sizeof(int64_t)];
+
+    return memcmp((const char *)s + at, absent, size) != 0;
+}
+
+static bool takes_llama_option(const struct traces_model *m, const char *option)
+{
+    return m->build == llama_build || (m->defaults.tied && strcmp(option, "tied") == 0);
+}
+
+/* An option that the model would ignore is refused. */
+static enum lw_status check_family(const struct traces_model *m,
+                                   const struct traces_model_shape *given, struct lw_err *err)
+{
+    bool has_experts = given->experts != 0 || m->defaults.experts != 0;
+
+    for (size_t k = 0; k < sizeof llama_options / sizeof *llama_options; k++) {
+        const char *option = llama_options[k].option;
+        if (!is_given(given, llama_options[k].at, llama_options[k].size))
+            continue;
+        if (!takes_llama_option(m, option))
+            return lw_fail(err, LW_EINVAL,
+                           "--%s does not apply to model %s; models of the llama family take it "
+                           "(decoder, llama-2-7b, mixtral-8x7b, ...)",
+                           option, m->name);
+        if (llama_options[k].of_experts && !has_experts)
+            return lw_fail(err, LW_EINVAL, "--%s: model %s has no experts; give --experts too",
+                           option, m->name);
+    }
+    return LW_OK;
+}
 
 /* Where it is not given, the model's own size. */
 static enum lw_status take_size(const struct traces_model *m, size_t k,
@@ -200,6 +256,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
 
     if (!m)
         return LW_EINVAL;
+    LW_TRY(check_family(m, shape, err));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         LW_TRY(take_size(m, k, &s, err));
     for (size_t k = 0; k < sizeof choices / sizeof *choices; k++)
@@ -208,8 +265,6 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
         *(bool *)((char *)&s + flags[k]) |= *(const bool *)((const char *)&m->defaults + flags[k]);
     leave_derived(m, shape, &s);
     s.vocab = padded(s.vocab, s.pad_vocab * (s.tensor > 1 ? s.tensor : 1));
-    if (s.expert_capacity != 0 && s.experts == 0)
-        return lw_fail(err, LW_EINVAL, "--expert-capacity: model %s has no experts", m->name);
     if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))
         return lw_fail(err, LW_EINVAL,
                        s.hidden == 0 ? "--fp8 does not apply to model %s"

@@ -87,7 +87,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool qkv_bias;          /* llama: biases of queries, keys and values (Qwen2) */
     bool expert_bias;       /* llama: biases of attention, router and experts, and a sink for each
                              * head (GPT-OSS) */
-    bool tied;              /* llama: the head's weights are the embedding's */
+    bool tied;              /* the head's weights are the embedding's: gpt, bert always */
     bool alibi;             /* gpt: scores take the distance of tokens; no position table */
     bool embedding_norm;    /* gpt: a norm after the embedding (BLOOM) */
     bool no_bias;           /* gpt: neither products nor norms have biases (MPT) */

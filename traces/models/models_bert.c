@@ -2,8 +2,8 @@
  * and GELU, and the pooler. Names and order of registration are those of BertModel
  * (huggingface/transformers@8ec58104, src/transformers/models/bert/modeling_bert.py), whose
  * 335,141,888 parameters are BERT-large's published 340 M. The heads of pre-training are not
- * part of it. Shapes: Devlin et al., arXiv 1810.04805, section 3; 30,522 word pieces, 512
- * positions, two segments. */
+ * part of it (their scores are by the embedding's weights: tied). Shapes: Devlin et al., arXiv
+ * 1810.04805, section 3; 30,522 word pieces, 512 positions, two segments. */
 #include "traces/models/models_transformer.h"
 
 #include <stdio.h>
@@ -92,7 +92,8 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 #define BERT(layers_, hidden_, heads_)                                                             \
     {                                                                                              \
         .batch = 8, .layers = layers_, .hidden = hidden_, .heads = heads_, .ffn = 4 * hidden_,     \
-        .seq = 512, .vocab = 30522, .dtype = "f32", .attention = "full", .optimizer = "adam",      \
+        .seq = 512, .vocab = 30522, .tied = true, .dtype = "f32",                                \
+        .attention = "full", .optimizer = "adam",                                                  \
     }
 #define DEVLIN "Devlin et al., arXiv 1810.04805, section 3; huggingface/transformers BertModel"
 

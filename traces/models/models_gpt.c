@@ -127,7 +127,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 
 #define SIZES(layers_, hidden_, heads_, seq_, vocab_, batch_, dtype_)                              \
     .batch = batch_, .layers = layers_, .hidden = hidden_, .heads = heads_, .seq = seq_,           \
-    .ffn = 4 * hidden_, .vocab = vocab_, .dtype = dtype_, .optimizer = "adam"
+    .ffn = 4 * hidden_, .vocab = vocab_, .tied = true, .dtype = dtype_, .optimizer = "adam"
 #define GPT(...) {SIZES(__VA_ARGS__), .attention = "full"}
 #define GPT2(layers, hidden, heads) GPT(layers, hidden, heads, 1024, 50257, 8, "f32")
 #define GPT3(layers, hidden, heads) GPT(layers, hidden, heads, 2048, 51200, 1, "bf16")

@@ -122,8 +122,10 @@ TEST(capacity_without_enough_experts_is_refused)
         const char *model, *message;
         double capacity;
     } cases[] = {
-        {"gpt2", "--expert-capacity: model gpt2 has no experts", 1.25},
-        {"llama-7b", "--expert-capacity: model llama-7b has no experts", 1},
+        {"gpt2",
+         "--expert-capacity does not apply to model gpt2; models of the llama family take it "
+         "(decoder, llama-2-7b, mixtral-8x7b, ...)", 1.25},
+        {"llama-7b", "--expert-capacity: model llama-7b has no experts; give --experts too", 1},
         {"mixtral-8x7b",
          "--expert-capacity: found 4.5, allowed: 0 (no limit) to 4, where each of 8 experts takes "
          "every token", 4.5},

@@ -240,6 +240,77 @@ MODEL_TEST(sizes_that_a_model_cannot_have_are_refused)
                                  "roofline need");
 }
 
+MODEL_TEST(options_that_a_family_would_ignore_are_refused)
+{
+    static const char *const others[] = {"mlp",       "resnet50", "gpt2",      "gpt-1.3b",
+                                         "bloom-560m", "mpt-7b",  "bert-base", "vit-b-16"};
+    static const struct {
+        const char *option;
+        struct traces_model_shape shape;
+        bool of_experts;
+    } cases[] = {
+        {"experts", {.experts = 8, .topk = 2, .expert_ffn = 512}, false},
+        {"topk", {.topk = 2}, true},
+        {"expert-ffn", {.expert_ffn = 512}, true},
+        {"shared-ffn", {.shared_ffn = 512}, true},
+        {"dense-layers", {.dense_layers = 1}, true},
+        {"expert-capacity", {.expert_capacity = 1.25}, true},
+        {"whole-experts", {.expert_whole = true}, true},
+        {"mtp-layers", {.mtp_layers = 1}, false},
+        {"lora", {.lora = 8}, false},
+    };
+    struct lw_device d = model_device();
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_workload w;
+        struct lw_err err = {0};
+        char message[256];
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+            assert_int_equal(traces_model_build(others[k], &cases[i].shape, &d, &w, &err),
+                             LW_EINVAL);
+            snprintf(message, sizeof message,
+                     "--%s does not apply to model %s; models of the llama family take it "
+                     "(decoder, llama-2-7b, mixtral-8x7b, ...)",
+                     cases[i].option, others[k]);
+            assert_string_equal(err.msg, message);
+        }
+        if (!cases[i].of_experts)
+            continue;
+        assert_int_equal(traces_model_build("llama-7b", &cases[i].shape, &d, &w, &err), LW_EINVAL);
+        snprintf(message, sizeof message, "--%s: model llama-7b has no experts; give --experts too",
+                 cases[i].option);
+        assert_string_equal(err.msg, message);
+    }
+}
+
+/* Where the head has the embedding's weights anyway, the option changes nothing. */
+MODEL_TEST(tied_is_refused_without_a_head_of_the_vocabulary)
+{
+    static const struct {
+        const char *model;
+        enum lw_status status;
+    } cases[] = {
+        {"mlp", LW_EINVAL},   {"resnet50", LW_EINVAL}, {"vit-b-16", LW_EINVAL},
+        {"gpt2", LW_OK},      {"bloom-560m", LW_OK},   {"mpt-7b", LW_OK},
+        {"bert-base", LW_OK},
+    };
+    struct lw_device d = model_device();
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape tied = {.tied = true}, plain = {.tied = false};
+        struct lw_workload with, without;
+        struct lw_err err = {0};
+        assert_int_equal(traces_model_build(cases[i].model, &tied, &d, &with, &err),
+                         cases[i].status);
+        if (cases[i].status != LW_OK)
+            continue;
+        assert_ok(traces_model_build(cases[i].model, &plain, &d, &without, &err), err);
+        assert_int_equal(lw_workload_numel(&with, false), lw_workload_numel(&without, false));
+        lw_workload_free(&with);
+        lw_workload_free(&without);
+    }
+}
+
 /* The largest of everything either fits or is refused with a message, here by its 2,000 days a
  * step. */
 MODEL_TEST(largest_sizes_do_not_overflow)

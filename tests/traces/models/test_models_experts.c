@@ -177,6 +177,7 @@ MODEL_TEST(experts_that_do_not_divide_are_refused)
         struct lw_workload w;
         s.experts = cases[i].experts;
         s.topk = cases[i].topk;
+        s.expert_ffn = s.experts ? s.expert_ffn : 0;
         s.expert_ranks = cases[i].ranks;
         assert_int_equal(traces_model_build("decoder", &s, &d, &w, &err), LW_EINVAL);
         assert_string_equal(err.msg, cases[i].message);
