@@ -270,6 +270,11 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
             continue;
         if (p->sparse)
             LW_TRY(lw_sparse_refuse(w, s, i, err));
+        if (p->sparse && s->sync_each)
+            return lw_fail(err, LW_ENOTSUP,
+                           "--sync-each-micro-batch on: the sparse gradient of parameter %d '%s' "
+                           "is planned to be reduced once a step: give off, or --no-sync",
+                           i, p->name);
         if (!p->used && !s->find_unused && !s->static_graph &&
             !lw_bucket_policy(s->bucket_policy)->skips_unused)
             return lw_fail(err, LW_EINVAL, "parameter %d '%s' is unused in the step: its bucket "

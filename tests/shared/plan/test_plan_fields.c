@@ -125,7 +125,7 @@ static const struct rows {
     ROWS(role_of, {0}),
     ROWS(index_in_role, {0}),
     ROWS(coord, {0}),
-    ROWS(roles, TEXT(role, name), LEFT_OUT(role, n_ranks)),
+    ROWS(roles, TEXT(role, name), LEFT_OUT(role, n_ranks), END(role, static_bytes)),
     ROWS(streams, TEXT(stream, name), END(stream, priority)),
     ROWS(comms, TEXT(comm, name), END(comm, stream)),
     ROWS(groups, LEFT_OUT(group, first_member), SMALL(group, n_members)),
