@@ -46,11 +46,6 @@ static const struct {
     [LW_RUN_MEMORY_RANK] = {"memory_rank", .words = rank_words},
 };
 
-const char *lw_runs_title(enum lw_runs_cell cell)
-{
-    return cells[cell].title;
-}
-
 bool lw_runs_are(const struct lw_input *in)
 {
     return lw_rows_have(in, "model");

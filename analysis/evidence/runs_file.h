@@ -63,7 +63,6 @@ void lw_runs_free(struct lw_runs *r);
 
 /* "" = the file has no such column. */
 const char *lw_runs_cell(const struct lw_runs *r, int32_t row, enum lw_runs_cell cell);
-const char *lw_runs_title(enum lw_runs_cell cell); /* "step_s" */
 /* The number in it, or 0. */
 double lw_runs_number(const struct lw_runs *r, int32_t row, enum lw_runs_cell cell);
 
