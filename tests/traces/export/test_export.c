@@ -412,6 +412,29 @@ EXPORT_TEST(a_stored_plan_simulates_as_before)
     lw_timeline_free(&again);
 }
 
+/* The plan of a run is not loaded after the damage; before: done first, or NULL. */
+static void refuses(const char *damage, const char *before)
+{
+    struct lw_store *store;
+    struct lw_arena arena = {0};
+    struct lw_run run;
+    struct lw_plan p;
+
+    simulate(2, 1024, 1e9);
+    if (before)
+        runs_sql(before);
+    runs_sql(damage);
+    ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
+    ok(lw_store_find_run(store, "last", &arena, &run, &err));
+    if (lw_store_load_plan(store, &run, &p, &err) == LW_OK)
+        fail_msg("loaded after %s", damage);
+    lw_store_close(store);
+    lw_arena_free(&arena);
+    forget();
+    fixture_close(NULL);
+    runs_open(NULL);
+}
+
 EXPORT_TEST(an_edited_database_is_refused)
 {
     static const char *const damage[] = {
@@ -431,24 +454,8 @@ EXPORT_TEST(an_edited_database_is_refused)
         "UPDATE plan_rank SET role = 3",
     };
 
-    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
-        struct lw_store *store;
-        struct lw_arena arena = {0};
-        struct lw_run run;
-        struct lw_plan p;
-        simulate(2, 1024, 1e9);
-        runs_sql("DELETE FROM plan_file"); /* as before version 7 */
-        runs_sql(damage[i]);
-        ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
-        ok(lw_store_find_run(store, "last", &arena, &run, &err));
-        if (lw_store_load_plan(store, &run, &p, &err) == LW_OK)
-            fail_msg("loaded after %s", damage[i]);
-        lw_store_close(store);
-        lw_arena_free(&arena);
-        forget();
-        fixture_close(NULL);
-        runs_open(NULL);
-    }
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++)
+        refuses(damage[i], "DELETE FROM plan_file"); /* as before version 7 */
 }
 
 /* The file of a plan that is not whole, or of another plan, is refused. */
@@ -462,23 +469,8 @@ EXPORT_TEST(damaged_plan_files_are_refused)
         "UPDATE plan SET hash = 'ffffffffffffffffffffffffffffffff'",
     };
 
-    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
-        struct lw_store *store;
-        struct lw_arena arena = {0};
-        struct lw_run run;
-        struct lw_plan p;
-        simulate(2, 1024, 1e9);
-        runs_sql(damage[i]);
-        ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
-        ok(lw_store_find_run(store, "last", &arena, &run, &err));
-        if (lw_store_load_plan(store, &run, &p, &err) == LW_OK)
-            fail_msg("loaded after %s", damage[i]);
-        lw_store_close(store);
-        lw_arena_free(&arena);
-        forget();
-        fixture_close(NULL);
-        runs_open(NULL);
-    }
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++)
+        refuses(damage[i], NULL);
 }
 
 /* Shards, buffers and fixed memory, which no table has, come back. */
