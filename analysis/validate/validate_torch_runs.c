@@ -131,7 +131,7 @@ static void choose_ddp(const struct lw_torch_config *t, struct choices *c)
         choose(c, "sync-each-micro-batch", "off");
 }
 
-/* The file says in words what was wrapped. */
+/* The file describes what was wrapped. */
 static const char *units_remark(const struct lw_torch_config *t)
 {
     bool other = strcmp(t->kind, "fsdp2") == 0 &&

@@ -407,7 +407,7 @@ enum lw_status lw_plan_source_recorded(struct lw_plan_source *s, struct lw_err *
                       "times and memory are of the file, nothing is added", err);
 }
 
-/* Sizes alone tell. */
+/* Whether it has blocks: its sizes are enough. */
 static bool is_transformer(const struct lw_plan_source *s, const struct lw_model_request *r)
 {
     const struct lw_strategy strategy = lw_strategy_default();
@@ -490,7 +490,7 @@ static enum lw_status take_options(struct lw_plan_source *s, struct lw_err *err)
 
 static bool takes_cluster(const struct lw_plan_source *s, const struct lw_workload *w);
 
-/* Where nobody named the file's framework, the rule holds again. Edits and --as-recorded keep the
+/* Where the file's framework was not given, it is chosen again. Edits and --as-recorded keep the
  * file's times, and so its framework. */
 static enum lw_status take_of_file(struct lw_plan_source *s, const char *name,
                                    const struct lw_workload *w, const struct lw_strategy *strategy,

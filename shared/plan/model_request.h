@@ -38,7 +38,7 @@ struct lw_model_target {
     const struct lw_strategy *strategy;
     const struct lw_cluster *cluster; /* NULL: sizes alone, without times */
     const struct lw_framework *framework; /* NULL: the ideal one */
-    bool usual; /* the framework was chosen for the strategy and the device, by nobody's wish */
+    bool usual; /* the framework was chosen for the strategy and the device, and not given */
 };
 
 /* Makes the workload of a request for a target. LW_ENO: neither a model nor a configuration has
