@@ -38,6 +38,8 @@ struct lw_plan_source {
     const char *framework_name;    /* --framework: a known one or a file; NULL = not given */
     double node_gbps;              /* --node-gbps: line rate of a node's ports; 0 = the cluster's */
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
+    struct lw_cluster of_device;  /* with the device of --device, once it was found; owned */
+    bool has_of_device;
     bool as_recorded;             /* --as-recorded */
     /* Set before begin by commands that predict with the cluster's device, the default one's too:
      * its kind must be the workload's. */

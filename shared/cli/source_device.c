@@ -1,0 +1,163 @@
+/* The device of a command line: what times are of, against what the cluster has. */
+#include "shared/cli/source_parts.h"
+
+#include <stdio.h>
+
+#include "shared/cluster/gloo.h"
+#include "shared/device/device_kind.h"
+#include "shared/device/retime.h"
+#include "shared/files/files.h"
+
+enum lw_status lw_source_device(struct lw_plan_source *s, const struct lw_cluster *c,
+                                const struct lw_cluster **of, struct lw_err *err)
+{
+    if (s->device && !s->has_of_device)
+        LW_TRY(lw_cluster_find_device(s->device, &s->of_device, err));
+    s->has_of_device = s->device != NULL;
+    *of = s->device ? &s->of_device : c;
+    return LW_OK;
+}
+
+/* A workload or a plan, with the device that its times are of. */
+struct timed {
+    const char *what, *name, *device;
+    struct lw_workload *w; /* one of the two is NULL */
+    struct lw_plan *p;
+};
+
+static struct timed timed_of(struct lw_workload *w, struct lw_plan *p)
+{
+    const char *device = w ? w->from.device : p->device;
+
+    return (struct timed){w ? "workload" : "plan", w ? w->name : p->name, device ? device : "", w,
+                          p};
+}
+
+static enum lw_status retime_from(const struct lw_plan_source *s, const struct timed *t,
+                                  const struct lw_device *to, struct lw_err *err)
+{
+    struct lw_cluster from;
+    enum lw_status st =
+        lw_cluster_find_device(s->from_device ? s->from_device : t->device, &from, err);
+
+    if (st != LW_OK && s->from_device)
+        return st;
+    if (st != LW_OK && !t->device[0])
+        return lw_fail(err, LW_EINVAL,
+                       "--device: the %s does not name the device that its times are of; name it "
+                       "with --from-device (a known system, its device's kind, or a cluster file)",
+                       t->what);
+    if (st != LW_OK)
+        return lw_fail(err, LW_EINVAL,
+                       "--device: unknown device '%s' of the %s; name a similar one with "
+                       "--from-device (a known system, its device's kind, or a cluster file)",
+                       t->device, t->what);
+    st = t->w ? lw_workload_retime(t->w, &from.device, to, err)
+              : lw_plan_retime(t->p, &from.device, to, err);
+    lw_cluster_free(&from);
+    return st;
+}
+
+static enum lw_status retime(struct lw_plan_source *s, const struct timed *t, struct lw_err *err)
+{
+    const struct lw_cluster *to;
+
+    LW_TRY(lw_source_device(s, NULL, &to, err));
+    if (s->from_device || lw_device_is_nameless(t->device) ||
+        !lw_device_same_kind(t->device, to->device.kind))
+        return retime_from(s, t, &to->device, err);
+    return LW_OK;
+}
+
+/* "--device NAME times it ...; ", or "" where the file lacks what that needs. */
+static const char *device_hint(const struct lw_plan_source *s, const struct timed *t, char *buf,
+                               size_t size)
+{
+    bool can = t->w ? lw_workload_can_retime(t->w) : lw_plan_can_retime(t->p);
+
+    buf[0] = '\0';
+    if (can)
+        snprintf(buf, size, "--device %s times it by FLOPs and bytes; ", s->cluster_file);
+    return buf;
+}
+
+static enum lw_status refuse_other_kind(const struct lw_plan_source *s, const struct timed *t,
+                                        const struct lw_cluster *c, struct lw_err *err)
+{
+    char hint[400];
+
+    if (!s->cluster_file)
+        return lw_fail(err, LW_EINVAL,
+                       "%s '%s' is timed for device '%s': give its cluster (-c NAME; `lapwing "
+                       "import --cluster-out FILE` writes a recording's); without -c it is '%s', "
+                       "which has '%s'",
+                       t->what, t->name, t->device, c->name, c->device.kind);
+    return lw_fail(err, LW_EINVAL,
+                   "%s '%s' is timed for device '%s', cluster '%s' has '%s': %s--as-recorded keeps "
+                   "its times and uses only the cluster's network; or make %sit for that device",
+                   t->what, t->name, t->device, c->name, c->device.kind,
+                   device_hint(s, t, hint, sizeof hint),
+                   t->w ? "or record " : "");
+}
+
+/* Times of an unnamed device are predicted with as those of the cluster's. */
+static enum lw_status note_nameless(const struct timed *t, const struct lw_cluster *c,
+                                    struct lw_err *err)
+{
+    char text[200];
+
+    snprintf(text, sizeof text,
+             LW_ASSUMPTION "the %s names no device: its times are taken to be of '%.60s'",
+             t->what, c->device.kind);
+    return t->w ? lw_note_add(&t->w->arena, &t->w->notes, &t->w->n_notes, text, err)
+                : lw_note_add(&t->p->arena, &t->p->notes, &t->p->n_notes, text, err);
+}
+
+/* --device, then the cluster: one of another kind is refused, or with --as-recorded gets the
+ * device of the times. The default cluster is compared where its device is predicted with. */
+static enum lw_status fit_kinds(struct lw_plan_source *s, struct lw_workload *w, struct lw_plan *p,
+                                struct lw_cluster *c, struct lw_err *err)
+{
+    struct timed t = timed_of(w, p);
+
+    if (s->from_device && !s->device)
+        return lw_fail(err, LW_EUSAGE, "--from-device names the device that the %s is timed for, "
+                                       "and needs --device, which names the new one", t.what);
+    if (s->device && s->as_recorded)
+        return lw_fail(err, LW_EUSAGE, "--device computes new times of the %s, --as-recorded keeps "
+                                       "its times: give only one of them", t.what);
+    bool compared = s->cluster_file || s->predicts;
+    if (s->as_recorded && !compared)
+        return lw_fail(err, LW_EUSAGE, "--as-recorded uses the network of a cluster with another "
+                                       "device: give that cluster (-c NAME)");
+    if (s->device)
+        LW_TRY(retime(s, &t, err));
+    t = timed_of(w, p);
+    if (compared && lw_device_is_nameless(t.device))
+        return s->as_recorded ? lw_cluster_put_device(c, "unnamed device", err)
+                              : note_nameless(&t, c, err);
+    if (!compared || lw_device_same_kind(t.device, c->device.kind))
+        return LW_OK;
+    return s->as_recorded ? lw_cluster_put_device(c, t.device, err)
+                          : refuse_other_kind(s, &t, c, err);
+}
+
+/* Measured tables alone, for times of a CPU, are of PyTorch's gloo. */
+static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w,
+                                 struct lw_plan *p, struct lw_cluster *c, struct lw_err *err)
+{
+    LW_TRY(fit_kinds(s, w, p, c, err));
+    return lw_device_is_cpu(timed_of(w, p).device) ? lw_gloo_complete(c, err) : LW_OK;
+}
+
+enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,
+                                  struct lw_cluster *c, struct lw_err *err)
+{
+    return fit_device(s, w, NULL, c, err);
+}
+
+enum lw_status lw_source_fit_plan(struct lw_plan_source *s, struct lw_plan *p, struct lw_cluster *c,
+                                  struct lw_err *err)
+{
+    return fit_device(s, NULL, p, c, err);
+}

@@ -1,0 +1,296 @@
+/* The workload of -w: read, made from a model, or made again for this device and these groups. */
+#include "shared/cli/source_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shared/cli/model_source.h"
+#include "shared/device/device_kind.h"
+#include "shared/files/files.h"
+#include "shared/io/own_output.h"
+#include "shared/text/wrap.h"
+
+/* The device is that of --device, else the cluster's. */
+static enum lw_status make_for(struct lw_plan_source *s, const struct lw_model_request *r,
+                               const struct lw_strategy *strategy, const struct lw_cluster *c,
+                               struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_model_target target = {.strategy = strategy, .framework = lw_source_framework(s),
+                                     .usual = s->choice.from == LW_FRAMEWORK_USUAL};
+    struct lw_model_request request = *r;
+
+    LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &request, err));
+    LW_TRY(lw_source_device(s, c, &target.cluster, err));
+    return s->make_model(&request, &target, w, err);
+}
+
+enum lw_status lw_source_sizes(const struct lw_plan_source *s, const struct lw_model_request *r,
+                               struct lw_workload *w, struct lw_err *err)
+{
+    const struct lw_strategy strategy = lw_strategy_default();
+    const struct lw_model_target sizes = {.strategy = &strategy};
+
+    return s->make_model(r, &sizes, w, err);
+}
+
+/* LW_ENO: it is no model. */
+static enum lw_status make_model(struct lw_plan_source *s, const char *name,
+                                 struct lw_strategy *strategy, const struct lw_cluster *c,
+                                 struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_model_request r = s->model;
+    struct lw_err why = {0};
+
+    r.name = name;
+    r.optimizer = r.optimizer ? r.optimizer : s->model_optimizer;
+    LW_TRY(lw_plan_source_framework(s, &r, strategy, c, err));
+    LW_TRY(lw_strategy_check(strategy, err));
+    enum lw_status st = make_for(s, &r, strategy, c, w, &why);
+    if (st == LW_ENO && lw_names_file(name)) {
+        *err = why;
+        return LW_ENO;
+    }
+    if (st == LW_ENO)
+        return lw_fail(err, LW_EINVAL, "%s: no such file; as a model: %s", name, why.msg);
+    bool of_machine = !s->cluster_file && !s->device && strncmp(why.msg, "--", 2) != 0;
+    if (st == LW_EUSAGE)
+        *err = why;
+    else if (st != LW_OK)
+        lw_fail(err, st, "model %s: %s%s", name, why.msg,
+                of_machine ? "; or give its cluster (-c NAME)" : ""); /* not of an option */
+    if (st == LW_OK && !s->silent && !s->device && !s->cluster_file && s->workload_file)
+        lw_printf_paragraph(stderr, "lapwing: model '%.80s' is timed for cluster '%.80s', this "
+                                    "machine; -c NAME takes another (`lapwing cluster` lists them)",
+                            name, c->name);
+    return st;
+}
+
+/* What times were made for: the groups, and where two are for other frameworks or other gradients,
+ * these too. A file without times is of none. */
+static const char *made_for_text(const struct lw_made_for *m, const struct lw_made_for *other,
+                                 bool timed, char *buf, size_t size)
+{
+    const char *f = lw_source_text(m->framework)[0] ? m->framework : LW_IDEAL_FRAMEWORK;
+    const char *g = lw_source_text(other->framework)[0] ? other->framework : LW_IDEAL_FRAMEWORK;
+    int64_t tp = m->tp ? m->tp : 1, cp = m->cp ? m->cp : 1, ep = m->ep ? m->ep : 1;
+    bool others = timed && strcmp(f, g) != 0;
+    bool same_groups = timed && !others && m->tp == other->tp && m->cp == other->cp &&
+                       m->ep == other->ep;
+    const char *reduced = m->reduced ? ", several data ranks" : ", one data rank";
+    const char *f32 = m->grad_f32 ? ", f32 gradients" : ", gradients of the parameters' type";
+
+    snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%.60s%s%s", (long long)tp, (long long)cp,
+             (long long)ep, others ? ", framework " : "", others ? f : "",
+             same_groups && m->reduced != other->reduced ? reduced : "",
+             same_groups && m->grad_f32 != other->grad_f32 ? f32 : "");
+    return buf;
+}
+
+static void say_again(const struct lw_plan_source *s, const struct lw_workload *old,
+                      const struct lw_workload *now)
+{
+    const struct lw_made_for *a = &old->from.made_for, *b = &now->from.made_for;
+    const char *device = lw_device_is_nameless(old->from.device) ? "no device" : old->from.device;
+    bool timed = !lw_device_is_nameless(old->from.device);
+    char was[200], is[200];
+
+    if (!s->silent)
+        lw_printf_paragraph(
+            stderr,
+            "lapwing: workload '%.80s' was made from model '%.80s' for %.60s (%s); it is computed "
+            "again for %.60s (%s)%s%s",
+            old->name, old->from.model.name, device, made_for_text(a, b, timed, was, sizeof was),
+            now->from.device, made_for_text(b, a, timed, is, sizeof is),
+            s->device || s->cluster_file ? "" : "; -c NAME takes another cluster",
+            lw_model_first_given(&s->model) ? ", with the options given" : "");
+}
+
+/* Made from a model for no device. One whose device the user calls unknown has times, which are
+ * kept: they are no model's any more. */
+static bool is_untimed(const struct lw_workload *w)
+{
+    return !w->from.device[0] && lw_workload_step_ps(w) == 0;
+}
+
+/* Whether the times of a file that was made from a model are to be those of the cluster's device.
+ * Where not, the file's device stays. */
+static bool takes_cluster(const struct lw_plan_source *s, const struct lw_workload *w)
+{
+    return is_untimed(w) || ((s->cluster_file || s->predicts) && !s->as_recorded);
+}
+
+/* c: of the device that times are to be of; NULL = the file's own. */
+static bool needs_again(const struct lw_plan_source *s, const struct lw_workload *w,
+                        const struct lw_strategy *strategy, const struct lw_cluster *c)
+{
+    bool other = c && !s->from_device &&
+                 (is_untimed(w) || !lw_device_same_kind(w->from.device, c->device.kind));
+    bool groups = !s->as_recorded && !lw_device_is_nameless(w->from.device) &&
+                  (lw_workload_is_of_others(w, strategy, lw_source_framework_hash(s)) ||
+                   lw_framework_times_others(&s->framework, w, strategy));
+
+    return other || groups || lw_model_first_given(&s->model);
+}
+
+static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_strategy *strategy,
+                              const struct lw_cluster *c, bool here, struct lw_workload *w,
+                              struct lw_err *err)
+{
+    const struct lw_model_target target = {.strategy = strategy, .cluster = c,
+                                           .framework = lw_source_framework(s),
+                                           .usual = s->choice.from == LW_FRAMEWORK_USUAL};
+    struct lw_model_request r = w->from.model;
+    struct lw_workload again;
+
+    lw_model_override(&r, &s->model);
+    LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &r, err));
+    enum lw_status st = s->make_model(&r, &target, &again, err);
+    if (st != LW_OK)
+        return lw_err_context(err, st == LW_ENO ? LW_EINVAL : st,
+                              "workload '%s', computed again%s", w->name,
+                              here ? " for this machine (-c NAME takes another cluster)" : "");
+    say_again(s, w, &again);
+    lw_workload_free(w);
+    *w = again;
+    return LW_OK;
+}
+
+static enum lw_status find_own_device(const struct lw_workload *w, struct lw_cluster *c,
+                                      struct lw_err *err)
+{
+    if (lw_cluster_find_device(w->from.device, c, NULL) == LW_OK)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "workload '%s' is timed for device '%s', which no known system "
+                                   "has: give its cluster (-c FILE)", w->name, w->from.device);
+}
+
+/* Of a file that was made from a model: the same model for the device and the groups in use. */
+static enum lw_status make_again(struct lw_plan_source *s, const char *name,
+                                 const struct lw_strategy *strategy, const struct lw_cluster *c,
+                                 struct lw_workload *w, struct lw_err *err)
+{
+    const struct lw_cluster *to = takes_cluster(s, w) ? c : NULL;
+    struct lw_cluster found = {0};
+    enum lw_status st = LW_OK;
+
+    LW_TRY(lw_source_device(s, to, &to, err));
+    if (needs_again(s, w, strategy, to)) {
+        bool edited = lw_is_edited(name, "workload"), given = lw_model_first_given(&s->model);
+
+        if (edited && given && !s->silent)
+            lw_printf_paragraph(stderr, "lapwing: %s was edited; its edits are dropped for the "
+                                        "options given", name);
+        if (edited && !given)
+            st = lw_fail(err, LW_EINVAL,
+                         "%s: was edited, and would be computed again from model '%s' without the "
+                         "edits: give them as options (--batch, --seq, --layers, ...), or keep the "
+                         "file's times and device with --as-recorded", name, w->from.model.name);
+        if (st == LW_OK && !to)
+            st = find_own_device(w, &found, err);
+        if (st == LW_OK)
+            st = make_on(s, strategy, to ? to : &found, to == c && !s->cluster_file, w, err);
+    }
+    lw_cluster_free(&found);
+    return st;
+}
+
+/* The usual options that act on times of a device; their texts are the framework's. */
+static enum lw_status apply_usual(struct lw_plan_source *s, const char *device,
+                                  struct lw_strategy *strategy, struct lw_err *err)
+{
+    bool of_options = s->choice.from == LW_FRAMEWORK_RECORDED && s->framework_name;
+
+    if (of_options && !s->of_options.name)
+        LW_TRY(lw_framework_find(s->framework_name, &s->of_options, err));
+    return lw_framework_strategy(of_options ? &s->of_options : &s->framework,
+                                 lw_device_is_cpu(device), strategy, err);
+}
+
+static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
+                                    struct lw_strategy *strategy,
+                                    const struct lw_cluster *c, struct lw_workload *w,
+                                    struct lw_err *err)
+{
+    const char *given = lw_model_first_given(&s->model);
+    struct lw_workload read;
+
+    LW_TRY(lw_workload_read(name, &read, err));
+    bool now = lw_model_is_set(&read.from.model) && takes_cluster(s, &read);
+    const struct lw_cluster own = {.device = {.kind = read.from.device}};
+    const struct lw_cluster *of;
+    enum lw_status st = lw_source_device(s, now ? c : &own, &of, err);
+    if (st == LW_OK)
+        st = lw_source_framework_of_file(s, name, &read, strategy, &of->device, err);
+    if (st == LW_OK)
+        st = apply_usual(s, of->device.kind, strategy, err);
+    if (st == LW_OK)
+        st = lw_strategy_check(strategy, err);
+    if (st != LW_OK) {
+        lw_workload_free(&read);
+        return st;
+    }
+    if (s->make_model && lw_model_is_set(&read.from.model))
+        st = make_again(s, name, strategy, c, &read, err);
+    else if (given)
+        st = lw_fail(err, LW_EINVAL,
+                     "--%s is of a model: workload '%s' was not made from one (its times are of "
+                     "%s); give the model to -w", given, name,
+                     read.from.format[0] ? read.from.format : "an unnamed source");
+    LW_GIVE(st, w, read, lw_workload_free(&read));
+}
+
+/* Can be read once only: standard input, a pipe, a device. */
+static bool is_stream(const char *name)
+{
+    struct stat st;
+
+    return strcmp(name, "-") == 0 ||
+           (stat(name, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
+/* A stream is taken to be a workload: it cannot be looked at first. */
+static bool is_ours(const char *name)
+{
+    char kind[16];
+
+    return is_stream(name) || (lw_file_kind(name, kind, NULL) == LW_OK && kind[0]);
+}
+
+enum lw_status lw_plan_source_workload(struct lw_plan_source *s, const char *name,
+                                       struct lw_strategy *strategy, const struct lw_cluster *c,
+                                       struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_strategy completed = *strategy;
+    struct lw_workload made;
+    const struct lw_cluster *of; /* of --device */
+    enum lw_status st = LW_ENO;
+
+    LW_TRY(lw_source_device(s, NULL, &of, err));
+
+    if (s->make_model && !(lw_names_file(name) && is_ours(name)))
+        st = make_model(s, name, &completed, c, &made, err);
+    if (st == LW_ENO) {
+        completed = *strategy;
+        st = read_workload(s, name, &completed, c, &made, err);
+    }
+    LW_TRY(st);
+    st = lw_global_batch_divide(s->global_batch, &made, &completed, err);
+    if (st == LW_OK) /* with the micro-batches of --global-batch */
+        st = apply_usual(s, of ? of->device.kind : made.from.device, &completed, err);
+    if (st == LW_OK)
+        st = lw_strategy_check(&completed, err);
+    if (st == LW_OK)
+        *strategy = completed;
+    LW_GIVE(st, w, made, lw_workload_free(&made));
+}
+bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name)
+{
+    const struct lw_model_request r = {.name = name};
+    struct lw_workload w;
+
+    if (!s->make_model || is_stream(name) || lw_source_sizes(s, &r, &w, NULL) != LW_OK)
+        return false;
+    lw_workload_free(&w);
+    return true;
+}
