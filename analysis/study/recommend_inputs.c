@@ -21,9 +21,10 @@ static void plan_as_recorded(struct lw_strategy *s, const struct traces_coverage
         s->zero = 3;
 }
 
-static void choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_report *report)
+/* n: ranks of the recording; 0 = of none. */
+static void choose_ranks(struct lw_recommend_inputs *s, int64_t n,
+                         struct lw_recommend_report *report)
 {
-    int64_t n = s->workload.recorded.world_size;
     const char *from = " as recorded";
     bool said = s->source->ranks > 0 || lw_strategy_ranks(&s->strategy) > 1;
 
@@ -38,18 +39,21 @@ static void choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_repo
     report->n_ranks = lw_strategy_ranks(&s->strategy);
 }
 
-/* The workload of a model has no ranks of a recording, and is made for those that are chosen. */
-static bool is_of_model(const struct lw_recommend_inputs *s, const char *file)
+/* A model, or a workload file. Both get their ranks before they are read: a model is made for them,
+ * and a framework's usual options depend on them. A model has no ranks of a recording. */
+static bool is_workload(const struct lw_recommend_inputs *s, const char *file, int64_t *ranks)
 {
     struct lw_workload w;
 
+    *ranks = 0;
     if (!lw_names_file(file) || lw_plan_source_is_model(s->source, file))
         return true;
     if (lw_workload_read(file, &w, NULL) != LW_OK)
         return false;
-    bool is = lw_model_is_set(&w.from.model);
+    if (!lw_model_is_set(&w.from.model))
+        *ranks = w.recorded.world_size;
     lw_workload_free(&w);
-    return is;
+    return true;
 }
 
 static enum lw_status read_traces(struct lw_recommend_inputs *s, char **files, int n,
@@ -86,17 +90,21 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, struct lw_recomm
                                  char **files, int n, struct lw_err *err)
 {
     char kind[16] = "";
-    bool model = n == 1 && is_of_model(s, files[0]);
-    bool workload = model || (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK &&
-                              strcmp(kind, "workload") == 0);
+    int64_t ranks;
 
-    if (model)
-        choose_ranks(s, report);
-    LW_TRY(workload ? lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
-                                              &s->workload, err)
-                    : read_traces(s, files, n, err));
-    if (!model)
-        choose_ranks(s, report);
+    for (int i = 0; i < n; i++)
+        if (strcmp(files[i], "-") == 0)
+            return lw_fail(err, LW_EUSAGE, "standard input can be read once, and an input is "
+                                           "looked at first: give a file in place of '-'");
+    if (n == 1 && is_workload(s, files[0], &ranks)) {
+        choose_ranks(s, ranks, report);
+        return lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
+                                       &s->workload, err);
+    }
+    if (n == 1 && lw_file_kind(files[0], kind, NULL) == LW_OK && strcmp(kind, "workload") == 0)
+        return lw_workload_read(files[0], &s->workload, err); /* says what is wrong with it */
+    LW_TRY(read_traces(s, files, n, err));
+    choose_ranks(s, s->workload.recorded.world_size, report);
     return LW_OK;
 }
 
