@@ -40,7 +40,7 @@ static void take(const struct lw_runs *r, int32_t row, const struct lw_predictio
 {
     const struct lw_workload *w = &p->source.workload;
     const struct lw_device *d = &p->cluster.device;
-    struct lw_throughput t = lw_throughput_of(&p->plan, w, &p->cluster, p->summary.step);
+    struct lw_throughput t = lw_throughput_of(&p->plan, &p->cluster, p->summary.step);
     struct lw_figure peak = d->peak_flops[lw_workload_main_dtype(w)];
 
     out->step_ns = (double)p->summary.step / (double)LW_PS_PER_NS;

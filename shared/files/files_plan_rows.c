@@ -187,6 +187,18 @@ static const struct lw_field operands_fields[] = {
     {0},
 };
 
+#define AT(field) offsetof(struct lw_step_yield, field)
+static const struct lw_field yield_fields[] = {
+    LW_F_INT64("samples", AT(samples), 0),
+    LW_F_INT64("tokens", AT(tokens), 0),
+    LW_F("model_flops", REAL, AT(model_flops)),
+    LW_F("hardware_flops", REAL, AT(hardware_flops)),
+    LW_F_BYTE_WORD("dtype", AT(dtype), lw_dtype_word),
+    LW_F_BOOL("fp8", AT(fp8), false),
+    {0},
+};
+#undef AT
+
 static void read_strategy(struct lw_fields *r, void *base)
 {
     lw_strategy_fields_read(r, ((struct plan_file *)base)->plan.strategy);
@@ -208,6 +220,7 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_STRING("framework", AT(plan.framework)),
     LW_F_STRING("framework_hash", AT(plan.framework_hash)),
     LW_F_OBJECT("dims", AT(plan.dims), lw_model_dims_fields),
+    LW_F_OBJECT("a_step_yields", AT(plan.yield), yield_fields),
     LW_F_OWN("strategy", read_strategy, write_strategy),
     LW_F_ITEMS("notes", STRINGS, AT(plan.notes), AT(plan.n_notes)),
     LW_F_INT32("n_stages", AT(plan.n_stages), 1),

@@ -9,6 +9,7 @@
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/model_dims.h"
+#include "shared/plan/step_yield.h"
 
 struct lw_buffer;
 struct lw_product;
@@ -269,6 +270,7 @@ struct lw_plan {
      * memory when a plan is timed. */
     const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
     struct lw_model_dims dims;
+    struct lw_step_yield yield; /* outside the hash */
 };
 
 void lw_plan_free(struct lw_plan *p);

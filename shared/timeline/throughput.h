@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -7,7 +8,6 @@
 #include "shared/cluster/cluster.h"
 #include "shared/json/jsonout.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/workload.h"
 
 /* What a step yields, of the whole job unless the name says per device. docs/glossary.md defines
  * every figure and names its source. Not known: 0 for counts, NAN for the rest. */
@@ -23,12 +23,12 @@ struct lw_throughput {
     double price_per_million_tokens;      /* in the currency of the cluster file */
 };
 
-/* Samples of one optimizer step in the plan's steady state, from those of a micro-batch. */
-int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch);
+/* step: 0 leaves what depends on it unknown. */
+struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_cluster *c,
+                                      lw_ps step);
 
-/* workload: NULL where the plan came from a file. step: 0 leaves what depends on it unknown. */
-struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_workload *w,
-                                      const struct lw_cluster *c, lw_ps step);
+/* Of samples or tokens: five digits, from 100,000 on a whole number; returns buf. */
+const char *lw_format_rate(char *buf, size_t size, double per_s);
 
 /* One or two lines; nothing where no sample is known. And the object "throughput". */
 void lw_throughput_text(const struct lw_throughput *t, FILE *f);

@@ -125,12 +125,14 @@ static enum lw_status text_rate(const struct lw_throughput *t, FILE *out, struct
     bool tokens = !isnan(t->tokens_per_s);
     double all = tokens ? t->tokens_per_s : t->samples_per_s;
     struct lw_paragraph line;
+    char device[32], job[32];
 
     if (isnan(all))
         return LW_OK;
     FILE *f = lw_paragraph_open(&line, out, NULL);
-    fprintf(f, "%.5g %s/s a device, %.6g in all", all / t->n_devices, tokens ? "tokens" : "samples",
-            all);
+    fprintf(f, "%s %s/s a device, %s in all",
+            lw_format_rate(device, sizeof device, all / t->n_devices),
+            tokens ? "tokens" : "samples", lw_format_rate(job, sizeof job, all));
     if (!isnan(t->mfu))
         fprintf(f, "; MFU %.1f %% of the %s peak, %.4g TFLOP/s", 100 * t->mfu, t->peak_of,
                 t->peak_flops_per_s * 1e-12);

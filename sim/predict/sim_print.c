@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "shared/numbers/checked.h"
+#include "shared/plan/workload.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
 #include "shared/text/table.h"
@@ -474,7 +476,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
 {
     const struct lw_summary *s = r->summary;
 
-    const struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
+    const struct lw_throughput t = lw_throughput_of(r->plan, r->cluster, s->step);
 
     LW_TRY(lw_sim_head_text(r, &t, f, err));
     if (r->samples->n > 0)
@@ -639,7 +641,7 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     lw_summary_json_steps(&o, s);
     json_samples(&o, r);
     lw_summary_json_measures(&o, s);
-    struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
+    struct lw_throughput t = lw_throughput_of(r->plan, r->cluster, s->step);
     lw_sim_head_json(&o, r, &t);
     lw_throughput_json(&o, &t);
     lw_summary_json_memory(&o, s, r->plan);

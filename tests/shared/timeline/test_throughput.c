@@ -12,6 +12,17 @@ static void expect_close(double got, double expected, double within)
         fail_msg("%.9g, expected %.9g", got, expected);
 }
 
+static struct lw_throughput yields(struct lw_plan *p, const struct lw_workload *w,
+                                   const struct lw_cluster *c, lw_ps step)
+{
+    struct lw_err err = {0};
+
+    p->yield = (struct lw_step_yield){0};
+    if (w)
+        assert_ok(lw_plan_count_yield(p, w, &err), err);
+    return lw_throughput_of(p, c, step);
+}
+
 /* Korthikanti et al., arXiv 2205.05198, table 5: iteration time and MFU of four models on A100 with
  * a peak of 312 TFLOP/s, batch as many samples as devices but for 22B. All scores count there. */
 TEST(published_models_have_their_published_use)
@@ -44,17 +55,17 @@ TEST(published_models_have_their_published_use)
         struct lw_plan p = {.n_ranks = models[i].devices, .n_passes = 1, .pass_variant = &variant,
                             .n_variants = 1, .n_roles = 1, .role_of = &role, .variants = &steady,
                             .programs = &program, .strategy = &strategy};
-        struct lw_throughput t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
+        struct lw_throughput t = yields(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
         expect_close(t.mfu, models[i].mfu, 0.002); /* times have 2 decimals */
         expect_close(t.hfu, t.mfu, 1e-12);
         assert_int_equal(t.samples, models[i].batch);
         strategy.recompute = LW_RECOMPUTE_FULL;
-        t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
+        t = yields(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
         expect_close(t.hfu, t.mfu * 4 / 3, 1e-12);
         /* frozen: 4 P T and not 6, and a forward of 2 P T again */
         double products = 2 * (double)(param.numel * t.tokens), hardware = t.hardware_flops;
         param.trainable = false;
-        t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
+        t = yields(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
         expect_close(hardware - t.hardware_flops, products, 1e-6 * products);
         expect_close(t.hardware_flops - t.model_flops,
                      products + (double)(w.attention_flops * t.samples), 1e-6 * products);
@@ -73,7 +84,7 @@ TEST(other_models_count_their_modules)
     s.pp = 2;
     s.micro_batches = 4;
     struct lw_plan p = build(&tiny, &s);
-    struct lw_throughput t = lw_throughput_of(&p, &tiny.w, &c, LW_PS_PER_MS);
+    struct lw_throughput t = yields(&p, &tiny.w, &c, LW_PS_PER_MS);
     assert_int_equal(t.samples, 4);
     assert_int_equal(t.tokens, 0);
     expect_close(t.samples_per_s, 4000, 1e-6);
@@ -82,7 +93,7 @@ TEST(other_models_count_their_modules)
     assert_true(isnan(t.mfu) && isnan(t.tokens_per_s) && isnan(t.price_per_million_tokens));
     /* 10 tokens a sample: 40,000 a second; 2 devices at 3.6 an hour are 0.002 a second */
     tiny.w.sample_tokens = 10;
-    t = lw_throughput_of(&p, &tiny.w, &c, LW_PS_PER_MS);
+    t = yields(&p, &tiny.w, &c, LW_PS_PER_MS);
     expect_close(t.tokens_per_s, 40000, 1e-6);
     expect_close(t.price_per_million_tokens, 0.002 / 40000 * 1e6, 1e-12);
     /* 6 x 602 parameters x 40 tokens */
@@ -110,11 +121,11 @@ TEST(only_recomputed_flops_count_twice)
         modules[k] = (struct lw_module){.forward_flops = k < 4 ? 100 : 40,
                                         .kept_bytes[LW_RECOMPUTE_NONE] = k < 4 ? 50 : 8,
                                         .kept_bytes[LW_RECOMPUTE_FULL] = 8};
-    struct lw_throughput t = lw_throughput_of(&p, &w, NULL, LW_PS_PER_MS);
+    struct lw_throughput t = yields(&p, &w, NULL, LW_PS_PER_MS);
     expect_close(t.model_flops, 3 * 440, 1e-9);
     expect_close(t.hardware_flops, 3 * 440 + 400, 1e-9);
     strategy.recompute_layers = 1;
-    t = lw_throughput_of(&p, &w, NULL, LW_PS_PER_MS);
+    t = yields(&p, &w, NULL, LW_PS_PER_MS);
     expect_close(t.hardware_flops, 3 * 440 + 200, 1e-9);
 }
 
@@ -139,12 +150,12 @@ TEST(unknown_figures_are_nan)
 
     tiny_init(&tiny);
     struct lw_plan p = build(&tiny, &s);
-    struct lw_throughput t = lw_throughput_of(&p, NULL, NULL, LW_PS_PER_MS);
+    struct lw_throughput t = yields(&p, NULL, NULL, LW_PS_PER_MS);
     assert_true(t.samples == 0 && isnan(t.samples_per_s) && isnan(t.model_flops) && isnan(t.mfu));
-    t = lw_throughput_of(&p, &tiny.w, NULL, 0);
+    t = yields(&p, &tiny.w, NULL, 0);
     assert_true(isnan(t.samples_per_s) && !isnan(t.model_flops));
     tiny.modules[1].forward_flops = -1;
-    t = lw_throughput_of(&p, &tiny.w, NULL, LW_PS_PER_MS);
+    t = yields(&p, &tiny.w, NULL, LW_PS_PER_MS);
     assert_true(isnan(t.model_flops) && !isnan(t.samples_per_s));
     lw_plan_free(&p);
 }

@@ -155,7 +155,7 @@ static bool predict(struct drawn *d, struct lw_err *err)
     if (lw_sim_run(&d->p, &d->c, &d->o, &d->t, &stats, err) != LW_OK ||
         lw_timeline_summarize(&d->t, &d->p, warmup, &d->sum, err) != LW_OK)
         return false;
-    d->rate = lw_throughput_of(&d->p, &d->w, &d->c, d->sum.step);
+    d->rate = lw_throughput_of(&d->p, &d->c, d->sum.step);
     return true;
 }
 
@@ -484,7 +484,7 @@ static double flops_alone(const struct drawn *d)
 
     assert_ok(traces_model_build(d->model, &shape, &d->c.device, &w, &err), err);
     assert_ok(lw_plan_build(&w, &one, NULL, &p, &err), err);
-    struct lw_throughput t = lw_throughput_of(&p, &w, &d->c, 1);
+    struct lw_throughput t = lw_throughput_of(&p, &d->c, 1);
     lw_plan_free(&p);
     lw_workload_free(&w);
     return t.model_flops / (double)t.samples;

@@ -66,6 +66,30 @@ TEST_WITH(overlap_is_the_hidden_share_of_communication, fixture_open, fixture_cl
            {"--dp 8", 0, "of communication "});
 }
 
+/* A plan file says what a step yields, and so has the rates of the command that made it. */
+TEST_WITH(a_plan_file_has_the_rates_of_its_command, fixture_open, fixture_close)
+{
+    static const char *const models[] = {
+        "gpt2 --dp 2 --micro-batches 3", "llama-2-7b --fp8 --dp 8 --zero 3 --recompute full",
+        "mixtral-8x7b --dp 8 --ep 8 --recompute selective", "resnet50 --dp 4 --no-sync 1"};
+    static const char *const keys[] = {
+        "\"samples_per_step\": ", "\"samples_per_s\": ", "\"model_flops_per_step\": ",
+        "\"hardware_flops_per_step\": "};
+    enum { N_KEYS = sizeof keys / sizeof *keys };
+
+    for (size_t k = 0; k < sizeof models / sizeof *models; k++) {
+        double made[N_KEYS];
+        char *out = strdup(lapwingf("sim -w %s -c dgx-h100 --no-db --format json", models[k]));
+        for (int i = 0; i < N_KEYS; i++)
+            made[i] = number_at(out, keys[i]);
+        free(out);
+        lapwingf("plan -w %s -c dgx-h100 -o p.json --force", models[k]);
+        const char *of_file = lapwing("sim p.json -c dgx-h100 --no-db --format json", NULL);
+        for (int i = 0; i < N_KEYS; i++)
+            near(number_at(of_file, keys[i]), made[i]);
+    }
+}
+
 TEST_WITH(a_rank_must_fit_where_it_is_asked_for, fixture_open, fixture_close)
 {
     EXPECT("sim -c dgx-h100 --dp 2 --no-db",

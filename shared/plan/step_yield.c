@@ -1,0 +1,193 @@
+/* What a step yields: samples, tokens, FLOPs.
+ *
+ * Model FLOPs count what the model needs, whatever a run does: of a model over tokens 6 P T for
+ * its products with P parameters (Kaplan et al., arXiv 2001.08361, section 2.1), 4 P T with frozen
+ * ones, which have no gradient of their own, and for attention three times its forward, causal
+ * scores half (PaLM, arXiv 2204.02311, appendix B, counts all). Of other models three times the
+ * forward FLOPs of all modules, where these are known. Hardware FLOPs add what recomputation does
+ * again: a forward of the blocks, or of attention alone (Korthikanti et al., arXiv 2205.05198,
+ * section 5). */
+#include "shared/plan/step_yield.h"
+
+#include <math.h>
+
+#include "shared/base/arena.h"
+#include "shared/numbers/checked.h"
+#include "shared/plan/op.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
+{
+    struct lw_program g = lw_plan_program(p, variant, 0);
+    int32_t most = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (lw_op_class(p->ops[i].kind) == LW_CLASS_COMPUTE && p->ops[i].micro_batch > most)
+            most = p->ops[i].micro_batch;
+    return most + 1;
+}
+
+int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch)
+{
+    int64_t n = 0;
+    int32_t dp = p->strategy->dp > 0 ? p->strategy->dp : 1;
+
+    for (int32_t pass = p->repeat_from; pass < p->n_passes; pass++) {
+        n += micro_batches(p, p->pass_variant[pass]);
+        if (p->variants[p->pass_variant[pass]].ends_step)
+            break;
+    }
+    return n * batch * dp;
+}
+
+static double active_numel(const struct lw_workload *w)
+{
+    return (double)(lw_workload_numel(w, false) - w->idle_numel);
+}
+
+/* NAN: not known. */
+static double forward_flops(const struct lw_workload *w, double samples)
+{
+    double sum = 0;
+
+    if (w->sample_tokens > 0)
+        return 2 * active_numel(w) * (double)w->sample_tokens * samples +
+               (double)w->attention_flops * samples;
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        if (w->modules[i].forward_flops < 0)
+            return NAN;
+        sum += (double)w->modules[i].forward_flops;
+    }
+    return w->batch > 0 && sum > 0 ? sum * samples / (double)w->batch : NAN;
+}
+
+/* Products for the gradients of frozen parameters, which are not computed. */
+static double spared_flops(const struct lw_workload *w, double samples)
+{
+    double active = active_numel(w), trained = (double)lw_workload_numel(w, true);
+
+    return trained < active ? 2 * (active - trained) * (double)w->sample_tokens * samples : 0;
+}
+
+/* Fused attention keeps no scores, so that selective recomputation has nothing to do again. */
+static bool recomputes_attention(const struct lw_workload *w)
+{
+    for (int32_t i = 0; i < w->n_modules; i++)
+        if (w->modules[i].selective_ps > 0)
+            return true;
+    return false;
+}
+
+static bool is_block(const struct lw_module *m)
+{
+    const int64_t full = m->kept_bytes[LW_RECOMPUTE_FULL];
+
+    return full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE];
+}
+
+/* Elements of each module that one token uses. Idle elements are the same share of all experts. */
+static void count_active(const struct lw_workload *w, double *of_module)
+{
+    double experts = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].expert && w->params[i].tied < 0)
+            experts += (double)w->params[i].numel;
+    double used = experts > 0 ? 1 - (double)w->idle_numel / experts : 1;
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *x = &w->params[i];
+        if (x->tied < 0)
+            of_module[x->module] += (double)x->numel * (x->expert ? used : 1);
+    }
+}
+
+/* Full recomputation: another forward of the blocks, which are the modules that keep less with it,
+ * of each part the first --recompute-layers. With tokens the blocks share attention evenly.
+ * active[n_modules]: elements that one token uses. */
+static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
+                           const double *active, double forward, double samples)
+{
+    const int64_t layers = p->strategy->recompute_layers;
+    double all = 0, again = 0, numel = 0;
+    int64_t n = 0, n_blocks = 0, n_again = 0;
+
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        if (m > 0 && p->stage_of[m] != p->stage_of[m - 1])
+            n = 0;
+        all += (double)w->modules[m].forward_flops;
+        if (!is_block(&w->modules[m]))
+            continue;
+        n_blocks++;
+        if (layers > 0 && n++ >= layers)
+            continue;
+        n_again++;
+        again += (double)w->modules[m].forward_flops;
+        numel += active[m];
+    }
+    if (w->sample_tokens > 0)
+        return n_blocks > 0 ? samples * (2 * numel * (double)w->sample_tokens +
+                                         (double)w->attention_flops * (double)n_again /
+                                             (double)n_blocks)
+                            : 0;
+    return forward * again / all;
+}
+
+static double recomputed_flops(const struct lw_plan *p, const struct lw_workload *w,
+                               const double *active, double forward, double samples)
+{
+    const enum lw_recompute how = p->strategy->recompute;
+
+    if (how == LW_RECOMPUTE_NONE)
+        return 0;
+    if (how == LW_RECOMPUTE_FULL)
+        return blocks_again(p, w, active, forward, samples);
+    return recomputes_attention(w) ? (double)w->attention_flops * samples : 0;
+}
+
+/* FLOPs of the forward's products with 8-bit operands against those of all others. */
+static bool runs_in_8_bits(const struct lw_workload *w)
+{
+    double eight = 0, others = 0;
+
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        const struct lw_module *m = &w->modules[i];
+        for (int32_t k = 0; k < m->n_products[LW_PRODUCTS_FORWARD]; k++) {
+            const struct lw_product *x = &w->products[m->products[LW_PRODUCTS_FORWARD][k]];
+            *(x->fp8 ? &eight : &others) +=
+                (double)x->batch * (double)x->m * (double)x->n * (double)x->k;
+        }
+    }
+    return eight > others;
+}
+
+/* 0 in place of NAN: files hold no NAN. */
+static double known(double flops)
+{
+    return isnan(flops) ? 0 : flops;
+}
+
+enum lw_status lw_plan_count_yield(struct lw_plan *p, const struct lw_workload *w,
+                                   struct lw_err *err)
+{
+    struct lw_step_yield y = {.dtype = (uint8_t)lw_workload_main_dtype(w),
+                              .fp8 = runs_in_8_bits(w)};
+
+    p->yield = y;
+    if (w->batch <= 0)
+        return LW_OK;
+    double *active = lw_calloc((size_t)w->n_modules, sizeof *active);
+    if (!active)
+        return lw_fail_nomem(err);
+    count_active(w, active);
+    y.samples = lw_plan_samples(p, w->batch);
+    y.tokens = lw_mul_sat(y.samples, w->sample_tokens);
+    double n = (double)y.samples, forward = forward_flops(w, n);
+    double model = 3 * forward - spared_flops(w, n);
+    y.model_flops = known(model);
+    y.hardware_flops = known(model + recomputed_flops(p, w, active, forward, n));
+    lw_free(active);
+    p->yield = y;
+    return LW_OK;
+}
