@@ -6,6 +6,7 @@
 #include "analysis/study/execution.h"
 #include "exec/backend/backend.h"
 #include "exec/launch/rendezvous.h"
+#include "exec/launch/spawn.h"
 #include "exec/run/exec_print.h"
 #include "shared/base/hash.h"
 #include "shared/base/progress.h"
@@ -88,7 +89,8 @@ static int run_command(int argc, char **argv)
     struct lw_execution s = {
         .options = lw_exec_options_default(), .backend = "threads", .db = "lapwing.db", .steps = 20,
         .warmup = 3, .timeout_s = 30, .team = {.run = -1}, .consolidate = -1,
-        .source.make_model = traces_model_workload};
+        .source.make_model = traces_model_workload,
+        .source.silent = exec_is_spawned()}; /* the command that spawned it has said it */
     struct words words = {.compute = "gemm", .momentum = -1};
     bool list = false;
     const struct lw_opt_call env = {set_nccl_env, &s};

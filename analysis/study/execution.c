@@ -13,6 +13,7 @@
 #include "shared/cli/cli.h"
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework_memory.h"
+#include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/memory_predict.h"
 
@@ -32,17 +33,28 @@ static enum lw_status load(struct lw_execution *s, const char *plan_file, struct
     return lw_plan_source_read(&s->source, plan_file, true, &s->cluster, &s->plan, err);
 }
 
-/* What sim predicts, before the run; nothing where the cluster is not the times' own. */
+static bool is_first(const struct lw_execution *s)
+{
+    return !s->several || s->id.rank == 0;
+}
+
+/* What sim predicts, before the run, once for all ranks; nothing where the cluster is not the
+ * times' own, or the plan was not checked. */
 static void predict_memory(struct lw_execution *s)
 {
     const struct lw_plan *p = &s->plan;
+    struct lw_err why = {0};
     bool here = s->source.cluster_file ||
                 (p->device && p->device[0] &&
                  lw_device_same_kind(p->device, s->cluster.device.kind));
 
     lw_framework_hold(&s->source.framework, &s->plan);
-    s->has_memory = here && lw_memory_predict(p, &s->source.framework, &s->cluster, &s->memory,
-                                              NULL) == LW_OK;
+    if (!here || s->no_check || !is_first(s))
+        return;
+    s->has_memory =
+        lw_memory_predict(p, &s->source.framework, &s->cluster, &s->memory, &why) == LW_OK;
+    if (!s->has_memory)
+        lw_printf_paragraph(stderr, "lapwing exec: memory is not predicted: %s", why.msg);
 }
 
 static enum lw_status run(struct lw_execution *s, struct lw_err *err)
@@ -51,7 +63,7 @@ static enum lw_status run(struct lw_execution *s, struct lw_err *err)
     struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
 
     s->options.progress = &progress;
-    if (s->several && s->id.rank > 0)
+    if (!is_first(s))
         s->options.progress = NULL;
     enum lw_status status =
         s->several ? lw_exec_team_run(&s->plan, &s->options, &s->id, &s->team, &s->result, err)
@@ -91,7 +103,7 @@ static void begin_row(struct lw_execution *s)
     s->team.context = s;
     if (s->several && s->id.rank == 0)
         s->team.run = exec_spawned_run();
-    if (s->team.run < 0 && !s->no_db && !(s->several && s->id.rank > 0))
+    if (s->team.run < 0 && !s->no_db && is_first(s))
         (void)cmd_exec_begin(s->db, &info, &s->team.run, &unused);
 }
 
@@ -230,14 +242,14 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, F
         return lw_fail(err, LW_ENOTSUP, "--nccl-env: %s '%s' communicates without NCCL",
                        s->options.loop ? "a loop of backend" : "backend", s->backend);
     LW_TRY(find_ranks(s, err));
-    if (!s->no_db && !exec_is_spawned() && !(s->several && s->id.rank > 0))
+    if (!s->no_db && !exec_is_spawned() && is_first(s))
         LW_TRY(lw_store_usable(s->db, err));
     if (s->spawns)
         return spawn(s, err);
     predict_memory(s);
     begin_row(s);
     enum lw_status ran = run(s, &why);
-    bool has_row = s->team.run >= 0 && !(s->several && s->id.rank > 0);
+    bool has_row = s->team.run >= 0 && is_first(s);
     if (!has_row && (!cmd_exec_ran(ran) || (s->several && !s->result.speaks))) {
         *err = why;
         return ran;

@@ -66,6 +66,14 @@ TEST(a_stored_plan_runs)
     expect("plan diff good.json again.json", 0, "");
 }
 
+/* Each rank reads the model again; the command says once what it took. */
+TEST(spawned_ranks_do_not_say_what_was_said)
+{
+    const char *out = lapwing("exec -w mlp --dp 2 --steps 2 --compute sleep --spawn --no-db", NULL);
+
+    assert_int_equal(count_words(out, "is timed for cluster 'host'"), 1);
+}
+
 /* What a framework holds in memory is no part of the plan that is stored. */
 TEST(a_stored_plan_of_a_framework_is_the_plan)
 {
