@@ -93,24 +93,27 @@ inline bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+struct kinds {
+    enum lw_json_type of[256];
+    constexpr kinds() : of()
+    {
+        for (int c = 0; c < 256; c++)
+            of[c] = c == '{'                            ? LW_JSON_OBJECT
+                    : c == '['                          ? LW_JSON_ARRAY
+                    : c == '"'                          ? LW_JSON_STRING
+                    : c == 't' || c == 'f'              ? LW_JSON_BOOL
+                    : c == 'n'                          ? LW_JSON_NULL
+                    : c == '-' || (c >= '0' && c <= '9') ? LW_JSON_NUMBER
+                                                        : LW_JSON_NONE;
+    }
+};
+
+constexpr kinds KINDS;
+
 /* What a value that begins with c must be; NONE: no value begins so. */
 inline enum lw_json_type kind_of(char c)
 {
-    switch (c) {
-    case '{':
-        return LW_JSON_OBJECT;
-    case '[':
-        return LW_JSON_ARRAY;
-    case '"':
-        return LW_JSON_STRING;
-    case 't':
-    case 'f':
-        return LW_JSON_BOOL;
-    case 'n':
-        return LW_JSON_NULL;
-    default:
-        return c == '-' || is_digit(c) ? LW_JSON_NUMBER : LW_JSON_NONE;
-    }
+    return KINDS.of[(unsigned char)c];
 }
 
 size_t find_token(lw_json *j, uint32_t i);
@@ -127,15 +130,26 @@ inline char peek(lw_json *j, uint32_t i)
     return at < j->len ? j->text[at] : 0;
 }
 
-inline size_t token_end(lw_json *j, uint32_t i)
+/* Where what stands before text[end] ends. */
+inline size_t before_blanks(const lw_json *j, size_t end)
 {
-    size_t end = token_begin(j, i + 1);
     while (is_blank(j->text[end - 1]))
         end--;
     return end;
 }
 
-bool has_backslash(lw_json *j, size_t begin, size_t end)
+inline size_t token_end(lw_json *j, uint32_t i)
+{
+    return before_blanks(j, token_begin(j, i + 1));
+}
+
+/* First byte of the value under the cursor. */
+inline char here(const lw_json *j)
+{
+    return j->text[j->cur_at];
+}
+
+__attribute__((noinline)) bool find_backslash(lw_json *j, size_t begin, size_t end)
 {
     if (begin < j->backslash_from)
         return memchr(j->text + begin, '\\', end - begin) != nullptr;
@@ -145,6 +159,12 @@ bool has_backslash(lw_json *j, size_t begin, size_t end)
         j->backslash_from = begin;
     }
     return j->backslash < end;
+}
+
+inline bool has_backslash(lw_json *j, size_t begin, size_t end)
+{
+    bool none = begin >= j->backslash_from && j->backslash >= end;
+    return !none && find_backslash(j, begin, end);
 }
 
 /* --- errors ----------------------------------------------------------------------------------- */
@@ -270,6 +290,22 @@ bool fail_found(lw_json *j, uint32_t i, const char *expected)
 
 /* --- scalars ---------------------------------------------------------------------------------- */
 
+/* Times of traces have 13 to 19 digits: eight are looked at at once. */
+inline const char *after_digits(const char *p, const char *end)
+{
+    uint64_t eight;
+
+    for (; end - p >= 8; p += 8) {
+        memcpy(&eight, p, sizeof eight);
+        uint64_t high = eight + UINT64_C(0x0606060606060606); /* 0x3a .. 0x3f leave 0x3_ */
+        if (((eight & high) & UINT64_C(0xf0f0f0f0f0f0f0f0)) != UINT64_C(0x3030303030303030))
+            break;
+    }
+    while (p < end && is_digit(*p))
+        p++;
+    return p;
+}
+
 /* The end of the number that begins at p; NULL when none does. */
 const char *number_end(const char *p, const char *end)
 {
@@ -280,12 +316,10 @@ const char *number_end(const char *p, const char *end)
     if (*p == '0')
         p++;
     else
-        while (p < end && is_digit(*p))
-            p++;
+        p = after_digits(p, end);
     if (p < end && *p == '.') {
         const char *first = ++p;
-        while (p < end && is_digit(*p))
-            p++;
+        p = after_digits(p, end);
         if (p == first)
             return nullptr;
     }
@@ -294,8 +328,7 @@ const char *number_end(const char *p, const char *end)
         if (p < end && (*p == '+' || *p == '-'))
             p++;
         const char *first = p;
-        while (p < end && is_digit(*p))
-            p++;
+        p = after_digits(p, end);
         if (p == first)
             return nullptr;
     }
@@ -507,7 +540,7 @@ bool pass_value(lw_json *j)
 {
     if (j->after)
         return true;
-    if (is_container(peek(j, j->cur)))
+    if (is_container(here(j)))
         j->after = skip_container(j, j->cur);
     else if (check_scalar(j, j->cur))
         j->after = j->cur + 1;
@@ -516,7 +549,7 @@ bool pass_value(lw_json *j)
 
 bool scalar_under_cursor(lw_json *j)
 {
-    return !j->failed && j->has_value && !is_container(peek(j, j->cur));
+    return !j->failed && j->has_value && !is_container(here(j));
 }
 
 /* True when the value under the cursor looks like one of this type. */
@@ -525,10 +558,10 @@ bool wants(lw_json *j, enum lw_json_type type, const char *expected)
     if (j->failed)
         return false;
     if (!j->has_value) {
-        fail_at(j, LW_EINVAL, token_begin(j, j->cur), "a value was asked for before the first");
+        fail_at(j, LW_EINVAL, j->cur_at, "a value was asked for before the first");
         return false;
     }
-    return kind_of(peek(j, j->cur)) == type || fail_found(j, j->cur, expected);
+    return kind_of(here(j)) == type || fail_found(j, j->cur, expected);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -847,14 +880,14 @@ enum lw_json_type lw_json_type(struct lw_json *j)
 {
     if (j->failed || !j->has_value)
         return LW_JSON_NONE;
-    if (is_container(peek(j, j->cur)) || check_scalar(j, j->cur))
-        return kind_of(peek(j, j->cur));
+    if (is_container(here(j)) || check_scalar(j, j->cur))
+        return kind_of(here(j));
     return LW_JSON_NONE;
 }
 
 int64_t lw_json_offset(struct lw_json *j)
 {
-    return (int64_t)given_at(j, token_begin(j, j->cur));
+    return (int64_t)given_at(j, j->cur_at);
 }
 
 bool lw_json_enter(struct lw_json *j, enum lw_json_type type)
@@ -862,7 +895,7 @@ bool lw_json_enter(struct lw_json *j, enum lw_json_type type)
     if (!wants(j, type, type == LW_JSON_OBJECT ? "an object" : "an array"))
         return false;
     if (j->after) {
-        fail_at(j, LW_EINVAL, token_begin(j, j->cur), "a container was entered twice");
+        fail_at(j, LW_EINVAL, j->cur_at, "a container was entered twice");
         return false;
     }
     if (j->depth >= MAX_DEPTH)
@@ -884,15 +917,49 @@ static void set_field(lw_json *j)
     j->field = f && f->object ? f : nullptr;
 }
 
-bool lw_json_next(struct lw_json *j)
+/* The cursor moves to the value at token i. */
+static inline void move_to(lw_json *j, frame *f, uint32_t i, size_t at)
 {
-    if (j->failed || j->depth == 0)
+    f->index++;
+    j->field = f->object ? f : nullptr;
+    j->cur = i;
+    j->cur_at = at;
+    j->checked = false;
+    j->after = 0;
+    j->has_value = true;
+}
+
+/* The usual case of lw_json_next: another item follows, without an escape in its key, and the
+ * tokens to its value are known. False: nothing was done. */
+static inline bool next_plain(lw_json *j, frame *f, uint32_t i)
+{
+    uint32_t k = i - j->base;
+    if (k >= j->count || j->count - k < 5)
         return false;
-    frame *f = &j->frames[j->depth - 1];
+    const uint32_t *t = j->at + i;
+    const char *text = j->text;
+    if (f->index >= 0 && text[*t++] != ',')
+        return false;
+    if (f->object) {
+        if (text[t[0]] != '"' || text[t[1]] != ':')
+            return false;
+        size_t begin = t[0] + 1, end = before_blanks(j, t[1]) - 1;
+        if (has_backslash(j, begin, end))
+            return false;
+        f->key = (uint32_t)begin;
+        f->key_bytes = (uint32_t)(end - begin);
+        t += 2;
+    }
+    if (kind_of(text[*t]) == LW_JSON_NONE)
+        return false;
+    move_to(j, f, (uint32_t)(t - j->at), *t);
+    return true;
+}
+
+/* Any case: the next item or the container's end is looked for at token i. */
+static __attribute__((noinline)) bool next_any(lw_json *j, frame *f, uint32_t i)
+{
     bool object = f->object, first = f->index < 0;
-    if (!first && !pass_value(j))
-        return false;
-    uint32_t i = first ? f->open + 1 : j->after;
     char c = peek(j, i);
 
     if (c == (object ? '}' : ']')) {
@@ -918,14 +985,19 @@ bool lw_json_next(struct lw_json *j)
         f->key_bytes = (uint32_t)(end - begin);
         i += 2;
     }
-    f->index++;
-    j->field = object ? f : nullptr;
-    j->cur = i;
-    j->cur_at = token_begin(j, i);
-    j->checked = false;
-    j->after = 0;
-    j->has_value = true;
+    move_to(j, f, i, token_begin(j, i));
     return kind_of(peek(j, i)) != LW_JSON_NONE || fail_found(j, i, "a value");
+}
+
+bool lw_json_next(struct lw_json *j)
+{
+    if (j->failed || j->depth == 0)
+        return false;
+    frame *f = &j->frames[j->depth - 1];
+    if (f->index >= 0 && !j->after && !pass_value(j))
+        return false;
+    uint32_t i = f->index < 0 ? f->open + 1 : j->after;
+    return next_plain(j, f, i) || next_any(j, f, i);
 }
 
 void lw_json_leave(struct lw_json *j)
@@ -1037,7 +1109,7 @@ int64_t lw_json_int64(struct lw_json *j)
 {
     if (!wants(j, LW_JSON_NUMBER, "an integer"))
         return 0;
-    const char *begin = j->text + token_begin(j, j->cur), *end = j->text + token_end(j, j->cur);
+    const char *begin = j->text + j->cur_at, *end = j->text + token_end(j, j->cur);
     int64_t v = 0;
     auto r = std::from_chars(begin, end, v);
     const char *digit = begin + (*begin == '-');
@@ -1057,7 +1129,7 @@ double lw_json_double(struct lw_json *j)
 {
     if (!wants(j, LW_JSON_NUMBER, "a number") || !check_scalar(j, j->cur))
         return 0;
-    const char *begin = j->text + token_begin(j, j->cur), *end = j->text + token_end(j, j->cur);
+    const char *begin = j->text + j->cur_at, *end = j->text + token_end(j, j->cur);
     double v = 0;
     auto r = std::from_chars(begin, end, v);
 
@@ -1079,7 +1151,7 @@ bool lw_json_bool(struct lw_json *j)
     if (!wants(j, LW_JSON_BOOL, "true or false") || !check_scalar(j, j->cur))
         return false;
     j->after = j->cur + 1;
-    return peek(j, j->cur) == 't';
+    return here(j) == 't';
 }
 
 const char *lw_json_number_text(struct lw_json *j, size_t *len)
@@ -1087,16 +1159,16 @@ const char *lw_json_number_text(struct lw_json *j, size_t *len)
     size_t begin, end;
 
     *len = 0;
-    bool quoted = !j->failed && j->has_value && peek(j, j->cur) == '"';
+    bool quoted = !j->failed && j->has_value && here(j) == '"';
     if (!quoted && !wants(j, LW_JSON_NUMBER, "a number"))
         return "";
     if (quoted) {
         string_range(j, j->cur, &begin, &end);
     } else {
-        begin = token_begin(j, j->cur);
+        begin = j->cur_at;
         end = token_end(j, j->cur);
     }
-    if (!is_number(j->text + begin, j->text + end)) {
+    if ((quoted || !j->checked) && !is_number(j->text + begin, j->text + end)) {
         fail_found(j, j->cur, "a number");
         return "";
     }
@@ -1113,7 +1185,7 @@ void lw_json_fail(struct lw_json *j, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
-    fail_at(j, LW_EFORMAT, token_begin(j, j->cur), what);
+    fail_at(j, LW_EFORMAT, j->cur_at, what);
 }
 
 bool lw_json_failed(const struct lw_json *j)

@@ -77,11 +77,43 @@ static wide divide(wide digits, int64_t power)
     return digits + (dropped >= 5);
 }
 
+/* Nearly all: a number without exponent and without digits beyond the power, below 10^19 then.
+ * False: not told. */
+static bool plain(const char *text, size_t len, int power, int64_t *value)
+{
+    static const uint64_t ten_to[] = {1, 10, 100, 1000};
+    size_t minus = len > 0 && *text == '-', n = len - minus, left = 0;
+    uint64_t digits = 0;
+
+    if (n == 0 || n > 20 || power < 0 || (size_t)power >= sizeof ten_to / sizeof *ten_to)
+        return false;
+    for (const char *p = text + minus, *end = text + len; p < end; p++) {
+        unsigned digit = (unsigned)(*p - '0');
+        if (digit < 10)
+            digits = digits * 10 + digit;
+        else if (*p == '.' && left == 0)
+            left = (size_t)(end - p); /* the point and what follows */
+        else
+            return false;
+    }
+    n -= left > 0;
+    size_t fraction = left > 0 ? left - 1 : 0;
+    if (n == 0 || fraction > (size_t)power || n + (size_t)power - fraction > 19)
+        return false;
+    digits *= ten_to[(size_t)power - fraction];
+    if (digits > INT64_MAX)
+        return false;
+    *value = minus ? -(int64_t)digits : (int64_t)digits;
+    return true;
+}
+
 bool traces_decimal(const char *text, size_t len, int power, int64_t *value)
 {
     struct number n = {0};
     wide limit = INT64_MAX;
 
+    if (plain(text, len, power, value))
+        return true;
     if (!scan(text, len, &n))
         return false;
     n.power += power;

@@ -213,7 +213,13 @@ int64_t lw_trace_shape_bytes(const struct lw_trace *t, int64_t row, enum lw_dtyp
 
 bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix)
 {
-    return strncmp(lw_trace_name(t, row), prefix, strlen(prefix)) == 0;
+    const char *name = lw_trace_name(t, row);
+
+    while (*prefix && *name == *prefix) { /* most names differ in the first letters */
+        name++;
+        prefix++;
+    }
+    return *prefix == 0;
 }
 
 int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row)
@@ -271,13 +277,24 @@ enum lw_status lw_trace_pick(const struct lw_trace *t, int64_t from, int64_t to,
                              struct lw_arena *arena, int64_t **rows, int64_t *n,
                              struct lw_err *err)
 {
-    *n = 0;
-    for (int64_t i = from; i < to; i++)
-        *n += is(t, i);
-    LW_TAKE(arena, *rows, *n, err);
-    *n = 0;
-    for (int64_t i = from; i < to; i++)
-        if (is(t, i))
-            (*rows)[(*n)++] = i;
+    int64_t *found = NULL, cap = 0, k = 0;
+    enum lw_status status =
+        lw_reserve(&found, &cap, 1, sizeof *found) == 0 ? LW_OK : lw_fail_nomem(err);
+
+    for (int64_t i = from; i < to && status == LW_OK; i++) {
+        if (!is(t, i))
+            continue;
+        status = lw_reserve(&found, &cap, k + 1, sizeof *found) == 0 ? LW_OK : lw_fail_nomem(err);
+        if (status == LW_OK)
+            found[k++] = i;
+    }
+    if (status == LW_OK && lw_arena_adopt(arena, found) < 0)
+        status = lw_fail_nomem(err);
+    if (status != LW_OK) {
+        lw_free(found);
+        return status;
+    }
+    *rows = found;
+    *n = k;
     return LW_OK;
 }

@@ -307,6 +307,33 @@ TEST(number_text_keeps_every_digit)
     assert_done(d);
 }
 
+/* A wrong byte at any place among many digits, one by one and eight at once. */
+TEST(each_digit_of_a_long_number_is_looked_at)
+{
+    static const char wrong[] = "/:;<=>?pP@ \x7f\xb5";
+
+    for (size_t n = 1; n <= 26; n++)
+        for (size_t at = 0; at < n; at++)
+            for (const char *w = wrong; *w; w++) {
+                char text[40] = "[1.0]";
+                memset(text + 1, '7', n);
+                text[1 + n] = ']';
+                text[2 + n] = 0;
+                struct doc good = open_doc(text);
+                assert_true(lw_json_enter(good.j, LW_JSON_ARRAY) && lw_json_next(good.j));
+                assert_int_equal(lw_json_type(good.j), LW_JSON_NUMBER);
+                close_doc(good);
+                if (at == 0 || (*w == ' ' && at == n - 1))
+                    continue;
+                text[1 + at] = *w;
+                struct doc bad = open_doc(text);
+                if (lw_json_enter(bad.j, LW_JSON_ARRAY) && lw_json_next(bad.j))
+                    assert_int_not_equal(lw_json_next(bad.j), 1);
+                assert_int_not_equal(lw_json_done(bad.j, NULL), LW_OK);
+                close_doc(bad);
+            }
+}
+
 TEST(byte_order_mark_is_passed_and_counted)
 {
     struct doc d = open_doc("\xef\xbb\xbf[x]");

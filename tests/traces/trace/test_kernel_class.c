@@ -1,5 +1,6 @@
 /* Kernel classes: built-in marks, a user's file before them. */
 #include "tests/lib/unit.h"
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/lib/failing_alloc.h"
@@ -96,6 +97,32 @@ TEST(a_users_marks_come_before_the_built_in_ones)
     const struct lw_kernel_mark *m = lw_kernel_mark_of(&t, "My_Attention_fwd");
     assert_true(m && m->class == LW_KERNEL_COMPUTE && m->has_dtype && m->dtype == LW_BF16);
     lw_kernel_table_free(&t);
+}
+
+TEST(long_names_and_long_marks_are_looked_through_too)
+{
+    static char name[5000], line[160];
+    struct lw_kernel_table t;
+
+    memset(name, 'x', sizeof name - 1);
+    for (size_t len = 2030; len < 2070; len++) {
+        memcpy(name + len - 5, "SGemm", 6);
+        assert_int_equal(lw_kernel_class_of(NULL, name), LW_KERNEL_COMPUTE);
+        name[len - 1] = 'n';
+        assert_int_equal(lw_kernel_class_of(NULL, name), LW_KERNEL_OTHER);
+        memset(name, 'x', sizeof name - 1);
+    }
+    for (int n = 60; n < 70; n++) {
+        memset(line, 'a', sizeof line);
+        memcpy(line, "comm ", 5);
+        snprintf(line + 5 + n, sizeof line - 5 - (size_t)n, "End\n");
+        fixture_put(fixture_path("long.txt"), line);
+        assert_int_equal(lw_kernel_table_read(fixture_path("long.txt"), &t, NULL), LW_OK);
+        line[strlen(line) - 1] = 0;
+        assert_int_equal(lw_kernel_class_of(&t, line + 5), LW_KERNEL_COMM);
+        assert_int_equal(lw_kernel_class_of(&t, line + 6), LW_KERNEL_OTHER);
+        lw_kernel_table_free(&t);
+    }
 }
 
 TEST(a_wrong_line_is_named)
