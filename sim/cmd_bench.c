@@ -24,9 +24,9 @@ static const struct lw_usage usage = {
         "of --params parameters; plan-3d: that of 3d); how fast spans are stored (store); what the "
         "executor takes for an op without work (dispatch) and beyond the same calls by hand "
         "(by-hand), and how much of all-reduces it hides (overlap); and how fast a trace, "
-        "repeated to --size bytes of JSON in memory, is imported on one core, plain and gzipped "
-        "(import FILE). Without a name, a table of all but that. Times are of this machine; "
-        "simulated times are the same everywhere.",
+        "repeated to --size bytes of JSON in memory, is imported on one core, plain and gzipped, "
+        "in processor time (import FILE). Without a name, a table of all but that. Times are of "
+        "this machine; simulated times are the same everywhere.",
     .max_operands = 2,
 };
 

@@ -3,10 +3,20 @@
 
 #include <time.h>
 
-double lw_now_s(void)
+static double seconds(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double lw_now_s(void)
+{
+    return seconds(CLOCK_MONOTONIC);
+}
+
+double lw_cpu_s(void)
+{
+    return seconds(CLOCK_PROCESS_CPUTIME_ID);
 }

@@ -10,7 +10,8 @@ struct traces_import_speed {
     int64_t json_bytes, file_bytes; /* file_bytes: as stored, packed or not */
     int64_t n_events, n_rows;
     int64_t peak_rss_bytes;         /* of a process that does nothing else */
-    double read_s, parse_s;         /* unpacking is in read_s, sorting in parse_s */
+    /* processor time, whatever else the machine does; unpacking is in read_s, sorting in parse_s */
+    double read_s, parse_s;
 };
 
 /* The events of `file` repeated until its JSON has `bytes` bytes or more, stored in memory (packed:

@@ -10,9 +10,9 @@ static const char *const forms[N_FORMS] = {"json", "gzip"};
 
 static double per_s(const struct traces_import_speed *s)
 {
-    double wall = s->read_s + s->parse_s;
+    double all = s->read_s + s->parse_s;
 
-    return wall > 0 ? (double)s->json_bytes / wall / 1e6 : 0;
+    return all > 0 ? (double)s->json_bytes / all / 1e6 : 0;
 }
 
 static double multiple(const struct traces_import_speed *s)
@@ -24,7 +24,7 @@ static void put_form(struct lw_jsonout *o, const struct traces_import_speed *s)
 {
     LW_JSON(o, "json_bytes", s->json_bytes, "file_bytes", s->file_bytes, "n_events", s->n_events,
             "n_rows", s->n_rows, "read_s", lw_decimals(s->read_s, 6),
-            "parse_s", lw_decimals(s->parse_s, 6), "wall_s", lw_decimals(s->read_s + s->parse_s, 6),
+            "parse_s", lw_decimals(s->parse_s, 6), "cpu_s", lw_decimals(s->read_s + s->parse_s, 6),
             "json_mb_per_s", lw_decimals(per_s(s), 1), "peak_rss_bytes", s->peak_rss_bytes,
             "memory_multiple", lw_decimals(multiple(s), 3));
 }
