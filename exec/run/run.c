@@ -17,6 +17,7 @@
 #include "exec/run/op_text.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
+#include "shared/plan/many_passes.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
@@ -76,12 +77,30 @@ static enum lw_status refuse_sparse(const struct exec_run *r, struct lw_err *err
     return LW_OK;
 }
 
-static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
+/* Even without compute time an op takes some microseconds. */
+static enum lw_status refuse_many_passes(struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_exec_options *o = r->options;
+    int32_t unused;
+
+    return lw_plan_check_passes(
+        r->plan,
+        &(struct lw_many_passes){.n_steps = (int64_t)o->n_steps + o->n_warmup,
+                                 .n_warmup = o->n_warmup,
+                                 .of_a_rank = true,
+                                 .most = 1 << 26,
+                                 .each = 5 * LW_PS_PER_US,
+                                 .what = "run by a rank"},
+        &r->arena, &unused, err);
+}
+
+static enum lw_status refuse(struct exec_run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
 
     if (p->n_passes == 0 || p->n_ops == 0)
         return lw_fail(err, LW_EPLAN, "the plan has no op to run");
+    LW_TRY(refuse_many_passes(r, err));
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         bool talks = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ||

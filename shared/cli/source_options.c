@@ -140,23 +140,19 @@ int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
     return lw_cli_begin(usage, table, argc, argv, n_operands);
 }
 
-static bool is_given(const struct lw_plan_source *s, const char *name)
+static bool is_given(const struct lw_strategy *x, const char *name)
 {
-    for (int i = 0; i < s->n_given; i++)
-        if (strcmp(s->names[i], name) == 0)
-            return true;
-    return false;
+    return lw_strategy_given(x, lw_strategy_find(name));
 }
 
-/* Both options of accumulation on a command line without a pipeline: --micro-batches M are the
- * backwards of a step, as in a loop of torch, and --no-sync K of them do not reduce. A pass of a
- * plan has either, and each pass is reduced at its end alone. */
-static enum lw_status settle_accumulation(const struct lw_plan_source *s, struct lw_strategy *x,
-                                          struct lw_err *err)
+/* Both options of accumulation without a pipeline, of the command line or the strategy file:
+ * --micro-batches M are the backwards of a step, as in a loop of torch, and --no-sync K of them do
+ * not reduce. A pass of a plan has either, and each pass is reduced at its end alone. */
+static enum lw_status settle_accumulation(struct lw_strategy *x, struct lw_err *err)
 {
     long long m = (long long)x->micro_batches, k = (long long)x->no_sync;
 
-    if (x->pp > 1 || m == 1 || !is_given(s, "micro-batches") || !is_given(s, "no-sync"))
+    if (x->pp > 1 || m == 1 || !is_given(x, "micro-batches") || !is_given(x, "no-sync"))
         return LW_OK;
     if (k == m - 1) {
         x->micro_batches = 1;
@@ -164,7 +160,7 @@ static enum lw_status settle_accumulation(const struct lw_plan_source *s, struct
     }
     if (k == 0 && x->zero >= 2)
         return LW_OK; /* each micro-batch is reduced */
-    if (k == 0 && is_given(s, "sync-each-micro-batch") && !x->sync_each)
+    if (k == 0 && is_given(x, "sync-each-micro-batch") && !x->sync_each)
         return lw_fail(err, LW_EUSAGE, "--no-sync 0 reduces each micro-batch, and "
                                        "--sync-each-micro-batch off the last one alone: leave one "
                                        "of them out");
@@ -196,5 +192,7 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
         LW_TRY(lw_strategy_read(s->strategy_file, &s->strings, out, err));
     for (int i = 0; i < s->n_given; i++)
         LW_TRY(lw_strategy_set(out, s->names[i], s->values[i], err));
-    return settle_accumulation(s, out, err);
+    enum lw_status status = settle_accumulation(out, err);
+    return s->strategy_file && s->n_given == 0 ? lw_err_context(err, status, "%s", s->strategy_file)
+                                               : status;
 }

@@ -6,6 +6,7 @@
 
 #include "shared/base/nearest.h"
 #include "shared/cluster/measured.h"
+#include "shared/plan/many_passes.h"
 #include "sim/engine/engine.h"
 #include "sim/fold/fold.h"
 
@@ -36,11 +37,7 @@ enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value
 
 int32_t lw_sim_warmup_steps(const struct lw_plan *plan)
 {
-    int32_t n = 0;
-
-    for (int32_t i = 0; i < plan->repeat_from && i < plan->n_passes; i++)
-        n += plan->variants[plan->pass_variant[i]].ends_step;
-    return n + 1;
+    return lw_plan_warmup_steps(plan);
 }
 
 static enum lw_status check_options(const struct lw_sim_options *o, struct lw_err *err)

@@ -1,6 +1,7 @@
 /* --micro-batches and --no-sync together, as a loop of torch has them: of M backwards of a step K
  * do not reduce. */
 #include "tests/lib/unit.h"
+#include <stdio.h>
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
@@ -65,4 +66,51 @@ TEST_WITH(contradictions_are_refused_with_what_to_give, fixture_open, fixture_cl
     has(lapwing("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --pp 2 --micro-batches 4 --no-sync 3 "
                 "--no-db -q", NULL),
         "a step has 16 backwards on each rank");
+}
+
+TEST_WITH(a_strategy_file_with_both_is_no_product, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *options;
+        double backwards, reductions;
+    } of[] = {{"\"micro-batches\": 4, \"no-sync\": 3", 4, 1},
+              {"\"micro-batches\": 4, \"no-sync\": 0", 4, 4},
+              {"\"micro-batches\": 4", 4, 4},
+              {"\"no-sync\": 3", 4, 1},
+              {"\"zero\": 2, \"micro-batches\": 4, \"no-sync\": 0", 4, 4}};
+    static const char head[] = "{\"lapwing\": 1, \"kind\": \"strategy\", \"options\": {\"dp\": 2, ";
+    char text[256];
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        snprintf(text, sizeof text, "%s%s}}", head, of[i].options);
+        fixture_put(fixture_path("both.json"), text);
+        const char *out = lapwingf("%s-s both.json --format json", sim);
+        assert_true(number_after(out, "\"backwards_per_step\": ") == of[i].backwards);
+        assert_true(number_after(out, "\"reductions_per_step\": ") == of[i].reductions);
+    }
+    snprintf(text, sizeof text, "%s\"micro-batches\": 4, \"no-sync\": 1}}", head);
+    fixture_put(fixture_path("both.json"), text);
+    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --no-db -q",
+           {"-s both.json", 2, "3 of the 4 backwards of a step would be reduced",
+            {"both.json", "--no-sync 3, or each: --no-sync 0"}});
+    /* one of the file, one of the command line */
+    snprintf(text, sizeof text, "%s\"micro-batches\": 4}}", head);
+    fixture_put(fixture_path("both.json"), text);
+    const char *out = lapwingf("%s-s both.json --no-sync 3 --format json", sim);
+    assert_true(number_after(out, "\"backwards_per_step\": ") == 4);
+}
+
+/* Told at once, with what is the most, in place of minutes without a word. */
+TEST_WITH(more_passes_than_can_be_simulated_are_refused, fixture_open, fixture_close)
+{
+    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --no-db -q",
+           {"--steps 1000000", 1, "1000000 steps and 2 before them are about 388 million ops",
+            {"26.74 GiB of memory", "--steps 172959 is the most"}},
+           {"--no-sync 1000000", 1, "at most 67.1 million are simulated",
+            {"with --steps 1 --no-sync 125670 is the most"}},
+           {"--no-sync 1000000 --steps 1000000", 1, "is the most"});
+    EXPECT("exec -w mlp --width 8 -c dgx-a100 --dp 2 --no-db -q",
+           {"--steps 1 --no-sync 1000000", 1, "at most 67.1 million are run by a rank",
+            {"would take about"}},
+           {"--no-sync 1000 --steps 100000", 1, "is the most"});
 }
