@@ -68,6 +68,9 @@ enum lw_status lw_step_last_pass(const struct lw_trace *t, const struct lw_step 
     }
     out->gradients = s->gradients + cut.gradient;
     out->n_gradients = s->n_gradients - cut.gradient;
+    /* the range of the backward ends later: what follows the engine is the wrapper's wait */
+    if (s->phase[LW_PHASE_BACKWARD].found && s->phase[LW_PHASE_BACKWARD].end_ns > b.end_ns)
+        b.end_ns = s->phase[LW_PHASE_BACKWARD].end_ns;
     out->phase[LW_PHASE_BACKWARD] = b;
     out->phase[LW_PHASE_FORWARD] = (struct lw_phase_span){true, forward, b.start_ns};
     return lw_top_rows(t, s->backward_thread, b.start_ns, b.end_ns, arena, &out->nodes,

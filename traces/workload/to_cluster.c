@@ -4,9 +4,15 @@
  * transfer. With traces of all ranks the k-th collectives of each kind belong together (one
  * communicator runs in one order); the member that entered last did not wait, so the shortest time
  * over ranks is taken. Per size the smallest of all samples is the row, their interquartile range
- * its spread. Gloo runs several at a time: those that overlapped another count as two in flight. A
- * trace does not tell which links were used, nor nodes. One link of the bandwidth and latency that
- * the all-reduces show represents them, so that other collectives have a cost. */
+ * its spread; of collectives of the host, whose waiting is known from all ranks, the mean: buckets
+ * follow each other on the link, and their sum counts.
+ *
+ * Gloo runs several at a time, which share one link: of k that overlap each moves at 1 / k of its
+ * rate, and a row has the time that one alone would take, as in a replay
+ * (traces/replay/core_share.c).
+ *
+ * A trace does not tell which links were used, nor nodes. One link of the bandwidth and latency
+ * that the all-reduces show represents them, so that other collectives have a cost. */
 #include "traces/workload/to_cluster.h"
 
 #include <math.h>
@@ -20,11 +26,19 @@
 #include "shared/plan/op.h"
 #include "traces/steps/device_figures.h"
 
+/* Of a small all-reduce of gloo over TCP: the least of what was measured
+ * (docs/design/replay_model.md). */
+static const lw_ps SMALL_PS = 200 * LW_PS_PER_US;
+
+/* A replay takes the processor to bound what is faster (1 ns a byte, of half a core or more). */
+static const double CPU_BOUND_PS_PER_BYTE = 2000;
+
 struct sample {
     enum lw_op_kind op;
     enum lw_dtype dtype;
     int32_t n_ranks, n_in_flight;
     int64_t bytes, dur_ns;
+    bool on_host;
 };
 
 struct list {
@@ -87,15 +101,25 @@ static enum lw_status add_device(const struct traces_source *s, struct list *l, 
     return status;
 }
 
-static bool overlaps(const struct lw_trace *t, const struct lw_step *s, int64_t row)
+/* What a collective of the host would take alone: of k at once each gets 1 / k of the link. */
+static int64_t alone_ns(const struct lw_trace *t, const struct lw_step *s, int64_t row)
 {
-    for (int64_t k = 0; k < s->n_collectives; k++) {
-        int64_t other = s->collectives[k];
-        if (other != row && t->start_ns[other] < lw_trace_end_ns(t, row) &&
-            lw_trace_end_ns(t, other) > t->start_ns[row])
-            return true;
+    int64_t end = lw_trace_end_ns(t, row);
+    double ns = 0;
+
+    for (int64_t at = t->start_ns[row], next; at < end; at = next) {
+        int64_t k = 0;
+        next = end;
+        for (int64_t i = 0; i < s->n_collectives; i++) {
+            int64_t from = t->start_ns[s->collectives[i]];
+            int64_t to = lw_trace_end_ns(t, s->collectives[i]);
+            k += from <= at && to > at;
+            next = from > at && from < next ? from : next;
+            next = to > at && to < next ? to : next;
+        }
+        ns += (double)(next - at) / (double)(k > 0 ? k : 1);
     }
-    return false;
+    return (int64_t)(ns + 0.5);
 }
 
 /* Where nothing tells the world size, the traces given are taken to be all of its ranks. */
@@ -116,8 +140,8 @@ static enum lw_status add_host(const struct traces_source *s, int n_parallel, st
         for (int64_t k = 0; k < s->steps.steps[i].n_collectives; k++) {
             int64_t row = s->steps.steps[i].collectives[k];
             const struct lw_row_detail *d = lw_trace_detail(t, row);
-            struct sample v = {.dtype = LW_F32, .dur_ns = t->dur_ns[row], .n_ranks = world,
-                               .n_in_flight = 1 + overlaps(t, &s->steps.steps[i], row)};
+            struct sample v = {.dtype = LW_F32, .n_ranks = world, .n_in_flight = 1, .on_host = true,
+                               .dur_ns = alone_ns(t, &s->steps.steps[i], row)};
             if (d->shape_numel <= 0 || world < 2 ||
                 !op_named(lw_trace_name(t, row) + strlen("gloo:"), &v.op) ||
                 (d->shape_type >= 0 && /* not recorded (torch 1.13): f32 is assumed */
@@ -228,9 +252,114 @@ static enum lw_status say_limits(struct lw_cluster *c, const struct list *l, boo
     return LW_OK;
 }
 
+/* Time over bytes beyond the rows. Below the smallest: what a small collective costs the processor,
+ * and the time per byte of that row, or the mean one of all rows where that is less (rows at
+ * halves, as tables are interpolated on logarithmic axes). Above the largest: the mean one. */
+enum { MOST_HALVES = 32, TIMES_LARGEST = 8 };
+
+static double mean_rate(const struct lw_cost_table *t)
+{
+    double bytes = 0, ps = 0;
+
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        bytes += (double)t->bytes[i];
+        ps += (double)t->time_ps[i];
+    }
+    return ps / bytes;
+}
+
+static int32_t rows_below(const struct lw_cost_table *t, int64_t *bytes, lw_ps *time)
+{
+    double least = fmin((double)SMALL_PS, (double)t->time_ps[0]);
+    double per_byte = fmin(((double)t->time_ps[0] - least) / (double)t->bytes[0], mean_rate(t));
+    int64_t size = lw_dtype_size(t->dtype), half[MOST_HALVES];
+    int32_t n = 0, n_halves = 0;
+
+    for (int64_t b = t->bytes[0] / 2; n_halves < MOST_HALVES && b > size; b /= 2) {
+        half[n_halves++] = b;
+        if (per_byte * (double)b < least / 4)
+            break;
+    }
+    if (t->bytes[0] > size) {
+        bytes[n] = size;
+        time[n++] = (lw_ps)least;
+    }
+    for (int32_t i = n_halves - 1; i >= 0; i--) {
+        bytes[n] = half[i];
+        time[n++] = (lw_ps)(least + per_byte * (double)half[i]);
+    }
+    return n;
+}
+
+static bool row_above(const struct lw_cost_table *t, int64_t *bytes, lw_ps *time)
+{
+    const int32_t last = t->n_rows - 1;
+
+    if (t->bytes[last] > (INT64_C(1) << 50))
+        return false;
+    *bytes = TIMES_LARGEST * t->bytes[last];
+    double more = mean_rate(t) * (double)(*bytes - t->bytes[last]);
+    *time = (lw_ps)fmin((double)t->time_ps[last] + more, 9e18);
+    return true;
+}
+
+static enum lw_status continue_rows(struct lw_cluster *c, struct lw_cost_table *t,
+                                    struct lw_err *err)
+{
+    int64_t *bytes, most = t->n_rows + MOST_HALVES + 2;
+    lw_ps *time, *spread = NULL;
+    char buf[32];
+
+    LW_TAKE(&c->arena, bytes, most, err);
+    LW_TAKE(&c->arena, time, most, err);
+    int32_t n = rows_below(t, bytes, time), first = n;
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        bytes[n] = t->bytes[i];
+        time[n++] = t->time_ps[i];
+    }
+    n += row_above(t, &bytes[n], &time[n]);
+    if (t->spread_ps) {
+        LW_TAKE(&c->arena, spread, most, err);
+        for (int32_t i = 0; i < t->n_rows; i++)
+            spread[first + i] = t->spread_ps[i];
+    }
+    LW_PRINT(&c->arena, t->source, err,
+             "%s, alone on the link; below %.2f MiB and above %.2f MiB nothing was recorded: "
+             "assumed as in a replay (sim --replay --bucket-cap), in proportion to the bytes, and "
+             "%s for the smallest (gloo: 0.2 to 0.9 ms were measured)%s",
+             t->source, (double)t->bytes[0] / (1 << 20),
+             (double)t->bytes[t->n_rows - 1] / (1 << 20), lw_format_ps(buf, time[0]),
+             mean_rate(t) > CPU_BOUND_PS_PER_BYTE
+                 ? ""
+                 : "; the processor bounds them: their times hold what computing cost them, and a "
+                   "plan gives them a core of their own, where a replay shares the computing one");
+    t->bytes = bytes;
+    t->time_ps = time;
+    t->spread_ps = spread;
+    t->n_rows = n;
+    return LW_OK;
+}
+
+static bool is_on_host(const struct list *l, const struct lw_cost_table *t)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->v[i].op == t->op && l->v[i].dtype == t->dtype && l->v[i].n_ranks == t->n_ranks)
+            return l->v[i].on_host;
+    return false;
+}
+
+static lw_ps mean_ps(const struct sample *v, int64_t from, int64_t to)
+{
+    double ns = 0;
+
+    for (int64_t i = from; i < to; i++)
+        ns += (double)v[i].dur_ns;
+    return (lw_ps)(ns / (double)(to - from) * 1e3 + 0.5);
+}
+
 /* Samples [from, to) are one table: one row per size. */
 static enum lw_status fill_table(struct lw_cluster *c, const struct sample *v, int64_t from,
-                                 int64_t to, const char *about, struct lw_err *err)
+                                 int64_t to, const char *about, bool matched, struct lw_err *err)
 {
     struct lw_cost_table *t = &c->tables[c->n_tables++];
     int64_t *bytes;
@@ -248,7 +377,7 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct sample *v, i
             ;
         int64_t last = end - i - 1; /* quartiles rounded outwards */
         bytes[t->n_rows] = v[i].bytes;
-        time[t->n_rows] = lw_ns_to_ps(v[i].dur_ns);
+        time[t->n_rows] = matched && v[i].on_host ? mean_ps(v, i, end) : lw_ns_to_ps(v[i].dur_ns);
         spread[t->n_rows++] =
             lw_ns_to_ps(v[i + (3 * last + 3) / 4].dur_ns - v[i + last / 4].dur_ns);
         if (last == 0)
@@ -341,6 +470,18 @@ static enum lw_status fill_memory(struct lw_cluster *c, const struct traces_memo
     return LW_OK;
 }
 
+/* After the link, which is of recorded rows. */
+static enum lw_status fill_below(struct lw_cluster *c, const struct list *l, bool matched,
+                                 struct lw_err *err)
+{
+    for (int32_t i = 0; i < c->n_tables; i++)
+        if (matched && is_on_host(l, &c->tables[i]))
+            LW_TRY(continue_rows(c, &c->tables[i], err));
+        else
+            LW_TRY(say_limits(c, l, matched, &c->tables[i], err));
+    return LW_OK;
+}
+
 static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
                            const struct list *l, int n_matched, const struct traces_memory *memory,
                            struct lw_err *err)
@@ -368,10 +509,10 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
     for (int64_t i = 0, end; i < l->n; i = end) {
         for (end = i; end < l->n && same_table(&l->v[i], &l->v[end]); end++)
             ;
-        LW_TRY(fill_table(c, l->v, i, end, about, err));
-        LW_TRY(say_limits(c, l, n_matched >= world, &c->tables[c->n_tables - 1], err));
+        LW_TRY(fill_table(c, l->v, i, end, about, n_matched >= world, err));
     }
     LW_TRY(fill_link(c, err));
+    LW_TRY(fill_below(c, l, n_matched >= world, err));
     LW_TRY(fill_memory(c, memory, err));
     return lw_cluster_check(c, err);
 }
