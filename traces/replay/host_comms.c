@@ -17,6 +17,8 @@
 
 #include <string.h>
 
+#include "traces/steps/host_runs.h"
+
 enum { LEAST_GAP_NS = 50000 }; /* between two host ops, to be a wait for a collective */
 
 struct gap {
@@ -36,11 +38,6 @@ struct finder {
 
 /* ---- runs ---- */
 
-static bool is_run(const struct lw_trace *t, int64_t row)
-{
-    return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "gloo:");
-}
-
 struct traces_comm_fact traces_host_comm_fact(const struct lw_trace *t, int64_t row)
 {
     struct traces_comm_fact f = traces_comm_fact_of(t, &(struct traces_comm_index){0}, row, -1);
@@ -53,34 +50,28 @@ struct traces_comm_fact traces_host_comm_fact(const struct lw_trace *t, int64_t 
     return f;
 }
 
-static bool is_issue(const struct lw_trace *t, int64_t row)
-{
-    return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "c10d::");
-}
-
 static enum lw_status match_runs(struct finder *f)
 {
     const struct lw_trace *t = f->t;
     struct traces_points *p = f->p;
-    int64_t n = 0, issue = 0;
+    int64_t n = 0, *issue;
     int32_t thread[64];
 
+    LW_TRY(traces_host_launches(t, f->arena, &issue, f->err));
     for (int64_t i = 0; i < t->n; i++)
-        n += is_run(t, i);
+        n += traces_is_host_run(t, i);
     LW_TAKE(f->arena, p->comms, n, f->err);
     for (int64_t i = 0; i < t->n; i++) {
-        if (!is_run(t, i))
+        if (!traces_is_host_run(t, i))
             continue;
         int32_t k = 0;
         while (k < p->n_workers && thread[k] != t->track[i])
             k++;
         if (k == p->n_workers && k < 64)
             thread[p->n_workers++] = t->track[i];
-        while (issue < t->n && !is_issue(t, issue))
-            issue++;
-        if (issue < t->n && t->start_ns[issue] <= t->start_ns[i])
+        if (issue[i] >= 0)
             p->comms[p->n_comms++] = (struct traces_host_comm){
-                .row = i, .issue = issue++, .start_ns = t->start_ns[i], .dur_ns = t->dur_ns[i],
+                .row = i, .issue = issue[i], .start_ns = t->start_ns[i], .dur_ns = t->dur_ns[i],
                 .wait_ns = -1, .wait_end_ns = -1, .bucket = -1};
     }
     return LW_OK;

@@ -173,8 +173,30 @@ static void exclude_broadcasts(struct traces_axis *a, const struct lw_step *s)
             traces_axis_start(a, end < f->end_ns ? end : f->end_ns));
 }
 
+/* fully_shard's own ranges: gathers and sums of gradients, which block on a host, with what copies
+ * in and out of them. The model runs outside of them. */
+static bool is_fsdp(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_on_host(t, row) && lw_row_is_range(t, row) &&
+           lw_trace_name_begins(t, row, "FSDP::");
+}
+
+static int64_t count_fsdp(const struct lw_trace *t, const struct lw_step *s)
+{
+    int64_t n = 0;
+
+    for (int64_t i = lw_trace_row_at(t, s->start_ns); i < lw_trace_row_at(t, s->end_ns); i++)
+        n += is_fsdp(t, i);
+    return n;
+}
+
 static void exclude_on_host(struct traces_axis *a, const struct lw_step *s)
 {
+    int64_t first = lw_trace_row_at(a->t, s->start_ns), last = lw_trace_row_at(a->t, s->end_ns);
+
+    for (int64_t i = first; i < last; i++)
+        if (is_fsdp(a->t, i))
+            exclude(a, a->t->start_ns[i], lw_trace_end_ns(a->t, i));
     for (int64_t g = 0; g < s->n_gradients; g++)
         exclude(a, lw_trace_end_ns(a->t, s->gradients[g].row), s->gradients[g].node_end_ns);
 }
@@ -220,7 +242,7 @@ enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_o
 
     LW_TAKE(arena, a.is_overhead, ops->n, err);
     LW_TAKE(arena, a.max_end, ops->n, err);
-    LW_TAKE(arena, a.excluded, s->n_gradients + 1 + ops->n, err);
+    LW_TAKE(arena, a.excluded, s->n_gradients + 1 + ops->n + count_fsdp(t, s), err);
     if (parallel && s->phase[LW_PHASE_FORWARD].found)
         exclude_broadcasts(&a, s);
     if (parallel && ops->device)

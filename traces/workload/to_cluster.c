@@ -25,6 +25,7 @@
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 #include "traces/steps/device_figures.h"
+#include "traces/steps/host_runs.h"
 
 /* Of a small all-reduce of gloo over TCP: the least of what was measured
  * (docs/design/replay_model.md). */
@@ -130,27 +131,46 @@ static int32_t world_of(const struct traces_source *s, int n_parallel)
     return world > 0 ? world : n_parallel > 2 ? n_parallel : 2;
 }
 
+/* One run of a collective of the host. Gloo gathers the parts of all ranks, and its events hold one
+ * of them. It sums and scatters by an all-reduce of the whole input (torch 2.15): this is both. */
+static enum lw_status add_run(const struct lw_trace *t, struct sample v, int64_t row,
+                              int64_t launch, struct list *l, struct lw_err *err)
+{
+    const struct lw_row_detail *d = lw_trace_detail(t, row);
+
+    if (d->shape_numel <= 0 || v.n_ranks < 2 ||
+        !op_named(lw_trace_name(t, row) + strlen("gloo:"), &v.op) ||
+        (d->shape_type >= 0 && /* not recorded (torch 1.13): f32 is assumed */
+         !lw_trace_dtype(t, d->shape_type, &v.dtype)) ||
+        __builtin_mul_overflow(d->shape_numel, lw_dtype_size(v.dtype), &v.bytes) ||
+        (v.op == LW_OP_ALL_GATHER && __builtin_mul_overflow(v.bytes, v.n_ranks, &v.bytes)))
+        return LW_OK;
+    LW_TRY(add(l, v, err));
+    if (v.op != LW_OP_ALL_REDUCE || launch < 0 ||
+        !lw_trace_name_begins(t, launch, "c10d::_reduce_scatter"))
+        return LW_OK;
+    v.op = LW_OP_REDUCE_SCATTER;
+    return add(l, v, err);
+}
+
 static enum lw_status add_host(const struct traces_source *s, int n_parallel, struct list *l,
                                struct lw_err *err)
 {
     const struct lw_trace *t = &s->trace;
-    int32_t world = world_of(s, n_parallel);
+    struct lw_arena arena = {0};
+    int64_t *launch;
+    enum lw_status status = traces_host_launches(t, &arena, &launch, err);
 
     for (int64_t i = 0; i < s->steps.n; i++)
-        for (int64_t k = 0; k < s->steps.steps[i].n_collectives; k++) {
+        for (int64_t k = 0; k < s->steps.steps[i].n_collectives && status == LW_OK; k++) {
             int64_t row = s->steps.steps[i].collectives[k];
-            const struct lw_row_detail *d = lw_trace_detail(t, row);
-            struct sample v = {.dtype = LW_F32, .n_ranks = world, .n_in_flight = 1, .on_host = true,
+            struct sample v = {.dtype = LW_F32, .n_ranks = world_of(s, n_parallel),
+                               .n_in_flight = 1, .on_host = true,
                                .dur_ns = alone_ns(t, &s->steps.steps[i], row)};
-            if (d->shape_numel <= 0 || world < 2 ||
-                !op_named(lw_trace_name(t, row) + strlen("gloo:"), &v.op) ||
-                (d->shape_type >= 0 && /* not recorded (torch 1.13): f32 is assumed */
-                 !lw_trace_dtype(t, d->shape_type, &v.dtype)) ||
-                __builtin_mul_overflow(d->shape_numel, lw_dtype_size(v.dtype), &v.bytes))
-                continue;
-            LW_TRY(add(l, v, err));
+            status = add_run(t, v, row, launch[row], l, err);
         }
-    return LW_OK;
+    lw_arena_free(&arena);
+    return status;
 }
 
 /* Do the two lists show the same collectives in the same order? */
