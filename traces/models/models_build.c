@@ -341,6 +341,17 @@ static void stretch_parts(struct traces_builder *b)
     }
 }
 
+/* Backward begins attention after what comes after it in the forward. */
+static void start_attention(struct traces_builder *b)
+{
+    for (int32_t i = 0; i < b->w.n_modules; i++) {
+        struct lw_module *m = &b->w.modules[i];
+        if (m->attention_backward_ps > 0)
+            m->attention_backward_start_ps =
+                lw_module_backward(m) - m->attention_backward_start_ps;
+    }
+}
+
 /* The kernels are one rank's of a context group. A workload is of whole sequences: a plan divides
  * it by the ranks of its group. */
 static void hold_whole_sequences(struct traces_builder *b)
@@ -554,6 +565,7 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
 {
     if (b->no_memory)
         return lw_fail_nomem(err);
+    start_attention(b);
     hold_for_host(b);
     stretch_parts(b);
     hold_whole_sequences(b);

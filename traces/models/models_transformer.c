@@ -298,15 +298,16 @@ static struct lw_product per_head(const struct transformer *t, int64_t m, int64_
                                .n = n, .k = k, .dtype = t->b.dtype};
 }
 
-/* Scores and context: a product each; their backward: the gradients of both operands, timed
- * alike. */
+/* Scores and context: a product each, of a rank's own queries in a context group; their backward:
+ * the gradients of both operands, timed alike. */
 static void attention_products(struct transformer *t, struct traces_cost cost, bool scores)
 {
     int64_t s = t->seq, width = scores ? t->qk_width : t->v_width;
+    int64_t rows = part_of(s, t->b.shape.context);
 
-    cost.forward = scores ? per_head(t, s, s, width) : per_head(t, s, width, s);
-    cost.input = scores ? per_head(t, s, width, s) : per_head(t, s, s, width);
-    cost.second_input = per_head(t, s, width, s);
+    cost.forward = scores ? per_head(t, rows, s, width) : per_head(t, rows, width, s);
+    cost.input = scores ? per_head(t, rows, width, s) : per_head(t, rows, s, width);
+    cost.second_input = per_head(t, s, width, rows);
     if (!lw_device_by_shape(t->b.device, t->b.dtype)) {
         traces_builder_part(&t->b, &cost);
         return;
@@ -336,7 +337,7 @@ static void one_product(struct transformer *t, int64_t score_bytes, bool scores)
  * mask: all scores are computed. */
 static void full_attention(struct transformer *t)
 {
-    int64_t n_scores = t->batch * t->heads * t->seq * t->seq, scores = t->b.item * n_scores;
+    int64_t n_scores = t->tokens * t->heads * t->seq, scores = t->b.item * n_scores;
 
     one_product(t, scores, true);
     TRACES_PART(&t->b, .forward_bytes = 2 * scores, .input_bytes = 3 * scores, .again = true);
@@ -395,7 +396,7 @@ static lw_ps backward_of(const struct lw_module *m)
 }
 
 /* Where it lies in the forward. Of the backward, which runs the other way, the end that is counted
- * here is turned into a start when the block is complete. */
+ * here is turned into a start when the module is complete. */
 static void note_attention(struct lw_module *m, const struct lw_module *before)
 {
     m->attention_start_ps = before->forward_ps;
@@ -583,7 +584,6 @@ void transformer_end_block(struct transformer *t)
     m->tp_calls = 2;
     m->tp_forward_bytes = m->tp_backward_bytes = 2 * x;
     m->kv_bytes = t->b.item * (keys_of(t) + values_of(t));
-    m->attention_backward_start_ps = backward_of(m) - m->attention_backward_start_ps;
 }
 
 void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,

@@ -64,3 +64,38 @@ TEST(it_lies_between_the_projections)
     assert_true(m->attention_start_ps + m->attention_ps < m->forward_ps);
     lw_workload_free(&w);
 }
+
+/* A block for further tokens ends with the head, whose backward comes first. */
+TEST(it_begins_after_the_backward_of_a_second_head)
+{
+    struct lw_workload w = MODEL("llama-7b", .batch = 1, .layers = 2, .hidden = HIDDEN,
+                                 .heads = HEADS, .ffn = 32, .seq = SEQ, .vocab = 32,
+                                 .dtype = "f32", .attention = "flash", .mtp_layers = 1);
+    const struct lw_module *plain = &w.modules[FIRST_BLOCK], *more = &w.modules[FIRST_BLOCK + 2];
+
+    assert_true(lw_module_backward(more) > lw_module_backward(plain));
+    assert_int_equal(more->attention_backward_start_ps - plain->attention_backward_start_ps,
+                     lw_module_backward(more) - lw_module_backward(plain));
+    lw_workload_free(&w);
+}
+
+/* Each of two ranks of a context group has half of the queries, and so half of the scores: the
+ * times, of both together, and what they keep are those of one rank. */
+TEST(a_context_group_divides_stored_scores)
+{
+    const struct traces_model_shape shape = {
+        .batch = 1, .layers = 2, .hidden = HIDDEN, .heads = HEADS, .ffn = 32, .seq = SEQ,
+        .vocab = 32, .dtype = "f32", .attention = "full"};
+    struct traces_model_shape two = shape;
+    two.context = 2;
+    struct lw_workload a = model_kept("llama-7b", NULL, shape);
+    struct lw_workload b = model_kept("llama-7b", NULL, two);
+    const struct lw_module *m = &a.modules[FIRST_BLOCK], *n = &b.modules[FIRST_BLOCK];
+
+    assert_int_equal(n->attention_ps, m->attention_ps);
+    assert_int_equal(n->attention_backward_ps, m->attention_backward_ps);
+    assert_int_equal(n->kept_bytes[LW_RECOMPUTE_NONE], m->kept_bytes[LW_RECOMPUTE_NONE]);
+    assert_int_equal(b.products[n->products[LW_PRODUCTS_FORWARD][3]].m, SEQ / 2);
+    lw_workload_free(&a);
+    lw_workload_free(&b);
+}
