@@ -8,6 +8,7 @@
 #include "shared/base/err.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/kernel.h"
 #include "shared/plan/model_dims.h"
 #include "shared/plan/model_request.h"
 #include "shared/plan/product.h"
@@ -63,6 +64,9 @@ struct lw_module {
      * none = unknown, or there are none. */
     int32_t *products[LW_N_PRODUCT_PHASES];
     int32_t n_products[LW_N_PRODUCT_PHASES];
+    /* What its times come from; modules that are alike share their kernels. None: they are measured
+     * or read from a file. */
+    int32_t first_kernel, n_kernels;
 };
 
 /* What grows with the tokens of a micro-batch, which a context group shares. */
@@ -156,6 +160,12 @@ struct lw_workload {
     struct lw_product *products; /* as one rank of a tensor group of products_tp and of a context
                                   * group of products_cp has them */
     int32_t products_tp, products_cp; /* 0 = 1 */
+    /* Of a model as it was made; no file holds them (shared/device/kernel_time.h). */
+    int32_t n_kernels;
+    struct lw_kernel *kernels;
+    int32_t *grad_kernel;      /* by parameter: which of its module's kernels completes its gradient
+                                * when its backward ends */
+    struct lw_step_traffic step_traffic;
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
     int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */
     int64_t heads, kv_heads;   /* of attention; a tensor group divides both; 0 = unknown */

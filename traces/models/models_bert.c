@@ -13,11 +13,12 @@ enum { PARAMS_PER_BLOCK = 16, SEGMENTS = 2 };
 static void add_embedding(struct transformer *t)
 {
     int64_t h = t->hidden, x = t->b.item * t->tokens * h, mask = t->tokens * h;
-    const struct traces_cost add = {.forward_bytes = 3 * x, .weight_bytes = 2 * x, .whole = true};
+    const struct lw_kernel add = {.bytes = {3 * x, 0, 2 * x}};
 
     transformer_module(t, "embeddings");
     int32_t words = transformer_lookup(t, t->b.shape.vocab);
-    int32_t places = traces_builder_part(&t->b, &add), segments = traces_builder_part(&t->b, &add);
+    int32_t places = traces_builder_kernel(&t->b, &add);
+    int32_t segments = traces_builder_kernel(&t->b, &add);
     traces_builder_param(&t->b, words, t->b.shape.vocab, h, LW_TP_VOCAB,
                          "embeddings.word_embeddings.weight");
     traces_builder_param(&t->b, places, t->b.shape.positions, h, LW_TP_REPLICATED,
@@ -25,7 +26,7 @@ static void add_embedding(struct transformer *t)
     traces_builder_param(&t->b, segments, SEGMENTS, h, LW_TP_REPLICATED,
                          "embeddings.token_type_embeddings.weight");
     transformer_norm_layer(t, "embeddings", "LayerNorm.");
-    TRACES_PART(&t->b, .forward_bytes = 2 * x + mask, .input_bytes = 2 * x + mask, .whole = true);
+    TRACES_TRAFFIC(&t->b, 2 * x + mask, 2 * x + mask, 0);
     transformer_keep(t, 2 * 8 * t->tokens + mask, true); /* words and segments */
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
 }
@@ -62,9 +63,10 @@ static void add_pooler(struct transformer *t)
 
     transformer_module(t, "pooler");
     transformer_layer(t, t->batch, h, h, LW_TP_REPLICATED, "pooler", "dense.");
-    TRACES_PART(&t->b, .forward_bytes = 2 * pooled, .input_bytes = 3 * pooled, .whole = true);
-    transformer_keep(t, 2 * pooled, true);
-    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, pooled);
+    TRACES_TRAFFIC(&t->b, 2 * pooled, 3 * pooled, 0, .fixed = true);
+    int64_t all = transformer_of_samples(t, pooled);
+    transformer_keep(t, 2 * all, true);
+    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, all);
 }
 
 static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,

@@ -1,17 +1,8 @@
-/* The builder that all parametric models share. Where the device has figures for shapes, a time
- * is that of the kernel by its shape (shared/device/device_time.h), as one rank of the tensor
- * group launches it, times the ranks of the group: a plan divides what is split by them.
- * Elsewhere a time is the roofline's (Williams, Waterman, Patterson, CACM 52(4), 2009): the
- * larger of the time of the matrix products and the time of the memory traffic, per part and
- * direction, rounded once to the picosecond. Where the device was measured over sizes, its
- * tables say both, and what an optimizer's step takes: FLOPs as one square product's, traffic as
- * that of a copy, which reads and writes its payload. A module takes no less than the host needs
- * to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
- * maximum. */
+/* The builder that all parametric models share: modules of kernels (shared/plan/kernel.h), their
+ * parameters and buffers. When all are there the evaluator (shared/device/kernel_time.h) times
+ * them on the device. Modules with the same kernels share them. */
 #include "traces/models/models_build.h"
-#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
-#include "shared/numbers/order.h"
 #include "shared/plan/buffer.h"
 
 #include <assert.h>
@@ -47,105 +38,9 @@ void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t 
     w->params = lw_arena_alloc(&w->arena, max_params, sizeof *w->params);
     w->ready_order = lw_arena_alloc(&w->arena, max_params, sizeof *w->ready_order);
     w->buffers = lw_arena_alloc(&w->arena, max_buffers, sizeof *w->buffers);
-    b->part_of = lw_arena_alloc(&b->scratch, max_params, sizeof *b->part_of);
-    b->launches = lw_arena_alloc(&b->scratch, max_modules, sizeof *b->launches);
+    w->grad_kernel = lw_arena_alloc(&w->arena, max_params, sizeof *w->grad_kernel);
     b->no_memory = b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers ||
-                   !b->part_of || !b->launches;
-}
-
-static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)
-{
-    return lw_work_find(b->device, kind, b->dtype, b->dtype);
-}
-
-static lw_ps products(const struct traces_builder *b, int64_t flops)
-{
-    const struct lw_device *d = b->device;
-    const struct lw_work_table *t = table_of(b, LW_WORK_GEMM);
-
-    return t ? lw_work_time(t, flops)
-             : lw_ps_from_seconds((double)flops /
-                                  (d->peak_flops[b->dtype].value * d->gemm_efficiency.value));
-}
-
-static lw_ps traffic(const struct traces_builder *b, int64_t bytes)
-{
-    const struct lw_work_table *t = table_of(b, LW_WORK_COPY);
-
-    return t ? lw_work_time(t, bytes / 2)
-             : lw_ps_from_seconds((double)bytes / b->device->memory_bytes_per_s.value);
-}
-
-static lw_ps roofline(const struct traces_builder *b, int64_t flops, int64_t bytes)
-{
-    lw_ps compute = products(b, flops), move = traffic(b, bytes);
-
-    return compute > move ? compute : move;
-}
-
-/* --- by shape --------------------------------------------------------------------------------- */
-
-static bool by_shape(const struct traces_builder *b)
-{
-    return lw_device_by_shape(b->device, b->dtype) && !table_of(b, LW_WORK_GEMM);
-}
-
-/* Sequence parallelism splits what tensor parallelism alone leaves whole (Korthikanti et al., arXiv
- * 2205.05198, section 4.2). */
-static bool is_whole(const struct traces_builder *b, const struct traces_cost *cost)
-{
-    return cost->whole && !b->shape.sequence_parallel;
-}
-
-static int64_t ranks_of(const struct traces_builder *b, const struct traces_cost *cost)
-{
-    return is_whole(b, cost) || b->shape.tensor < 1 ? 1 : b->shape.tensor;
-}
-
-/* Of all ranks of the tensor group together. */
-static lw_ps shaped(const struct traces_builder *b, const struct traces_cost *cost,
-                    const struct lw_product *p, bool backward, int64_t bytes)
-{
-    int64_t ranks = ranks_of(b, cost);
-    struct lw_attention a = cost->attention;
-    double factor = b->shape.traffic > 0 ? b->shape.traffic : 1;
-    lw_ps t;
-
-    a.backward = backward;
-    if (p->batch > 0)
-        t = lw_product_time(b->device, p);
-    else if (a.batch > 0 && bytes > 0)
-        t = lw_attention_time(b->device, &a);
-    else
-        t = lw_traffic_time(b->device, (int64_t)((double)bytes * factor) / ranks) +
-            (bytes > 0 ? b->shape.memory_op_ps : 0);
-    return t > INT64_MAX / ranks ? INT64_MAX : t * ranks;
-}
-
-struct part_times {
-    lw_ps forward, input, weight;
-};
-
-static struct part_times times_of(const struct traces_builder *b, const struct traces_cost *c)
-{
-    bool plain_flops = c->forward_flops > 0 && c->forward.batch == 0 && c->attention.batch == 0;
-
-    if (!by_shape(b) || plain_flops)
-        return (struct part_times){roofline(b, c->forward_flops, c->forward_bytes),
-                                   roofline(b, c->input_flops, c->input_bytes),
-                                   roofline(b, c->weight_flops, c->weight_bytes)};
-    return (struct part_times){shaped(b, c, &c->forward, false, c->forward_bytes),
-                               shaped(b, c, &c->input, true, c->input_bytes),
-                               shaped(b, c, &c->weight, true, c->weight_bytes)};
-}
-
-static void count_launches(struct traces_builder *b, const struct traces_cost *c)
-{
-    struct traces_launches *l = &b->launches[b->w.n_modules - 1];
-
-    l->n_forward += c->n_forward > 0 ? c->n_forward : c->forward_bytes > 0;
-    l->n_backward +=
-        c->n_backward > 0 ? c->n_backward : (c->input_bytes > 0) + (c->weight_bytes > 0);
+                   !w->grad_kernel;
 }
 
 static const char *text_of(struct traces_builder *b, const char *fmt, va_list ap)
@@ -164,6 +59,25 @@ static const char *copy_name(struct traces_builder *b, const char *name)
     return copy;
 }
 
+/* The module added last is complete: it takes the kernels of one before it with the same. */
+static void share_kernels(struct traces_builder *b)
+{
+    struct lw_module *last = &b->w.modules[b->w.n_modules - 1];
+    const struct lw_kernel *kernels = b->kernels;
+
+    if (b->w.n_modules == 0 || last->n_kernels == 0)
+        return;
+    for (const struct lw_module *m = last - 1; m >= b->w.modules; m--) {
+        if (m->n_kernels != last->n_kernels ||
+            memcmp(&kernels[m->first_kernel], &kernels[last->first_kernel],
+                   (size_t)m->n_kernels * sizeof *kernels) != 0)
+            continue;
+        last->first_kernel = m->first_kernel;
+        b->n_kernels -= m->n_kernels;
+        return;
+    }
+}
+
 struct lw_module *traces_builder_module(struct traces_builder *b, const char *name)
 {
     const char *copy = copy_name(b, name);
@@ -171,8 +85,10 @@ struct lw_module *traces_builder_module(struct traces_builder *b, const char *na
     if (!copy)
         return &b->spare;
     assert(b->w.n_modules < b->max_modules);
+    share_kernels(b);
     struct lw_module *m = &b->w.modules[b->w.n_modules++];
-    *m = (struct lw_module){.name = copy, .output_bytes = -1, .kept_bytes = {-1, -1, -1}};
+    *m = (struct lw_module){.name = copy, .output_bytes = -1, .kept_bytes = {-1, -1, -1},
+                            .first_kernel = b->n_kernels};
     return m;
 }
 
@@ -181,44 +97,24 @@ struct lw_module *traces_builder_last(struct traces_builder *b)
     return b->no_memory ? &b->spare : &b->w.modules[b->w.n_modules - 1];
 }
 
-/* Times stop at INT64_MAX, which the check of the workload then refuses. */
-static void add_ps(lw_ps *sum, lw_ps t)
+int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *kernel)
 {
-    *sum = lw_add_sat(*sum, t);
-}
-
-int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *cost)
-{
-    struct part_times t = times_of(b, cost);
-    bool column = cost->split == LW_TP_COLUMN || cost->split == LW_TP_VOCAB;
     struct lw_module *m = traces_builder_last(b);
 
     if (!b->no_memory)
-        b->no_memory =
-            lw_reserve(&b->parts, &b->parts_capacity, b->n_parts + 1, sizeof *b->parts) != 0;
+        b->no_memory = lw_reserve(&b->kernels, &b->kernels_capacity, b->n_kernels + 1,
+                                  sizeof *b->kernels) != 0;
     if (b->no_memory)
         return 0;
-    count_launches(b, cost);
-    traces_builder_products(b, cost);
-    m->forward_flops += cost->forward_flops;
-    m->forward_bytes += cost->forward_bytes;
-    add_ps(&m->forward_ps, t.forward);
-    add_ps(&m->backward_input_ps, t.input);
-    add_ps(&m->backward_weight_ps, t.weight);
-    add_ps(&m->selective_ps, cost->again || b->again ? t.forward : 0);
-    add_ps(&m->tp_column_ps, column ? t.forward : 0);
-    add_ps(&m->tp_row_ps, cost->split == LW_TP_ROW ? t.forward : 0);
-    if (is_whole(b, cost)) {
-        add_ps(&m->whole_forward_ps, t.forward);
-        add_ps(&m->whole_input_ps, t.input);
-        add_ps(&m->whole_weight_ps, t.weight);
-    }
-    b->parts[b->n_parts] =
-        (struct traces_part){b->w.n_modules - 1, lw_add_sat(t.input, t.weight)};
-    return b->n_parts++;
+    struct lw_kernel *k = &b->kernels[b->n_kernels++];
+    *k = *kernel;
+    k->dtype = (uint8_t)b->dtype;
+    k->again |= b->again;
+    k->attention |= b->attention;
+    return m->n_kernels++;
 }
 
-struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t rows,
+struct lw_param *traces_builder_param(struct traces_builder *b, int32_t kernel, int64_t rows,
                                       int64_t columns, enum lw_tp_split split, const char *name,
                                       ...)
 {
@@ -230,13 +126,13 @@ struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, in
     if (!copy)
         return &b->spare_param;
     assert(b->w.n_params < b->max_params);
-    b->part_of[b->w.n_params] = part;
+    b->w.grad_kernel[b->w.n_params] = kernel;
     struct lw_param *p = &b->w.params[b->w.n_params++];
     *p = (struct lw_param){.name = copy,
                            .numel = rows * columns,
                            .rows = rows,
                            .dtype = b->dtype,
-                           .module = b->parts[part].module,
+                           .module = b->w.n_modules - 1,
                            .tied = -1,
                            .tp_split = split,
                            .trainable = true,
@@ -275,137 +171,6 @@ void traces_builder_note(struct traces_builder *b, const char *fmt, ...)
 
 /* --- what is left once all modules are there -------------------------------------------------- */
 
-struct ready {
-    lw_ps at;
-    int32_t param;
-};
-
-/* By time; what becomes ready together in reverse registration order, as autograd runs. */
-LW_COMPARATOR(compare_ready, struct ready, a->at, b->at, b->param, a->param)
-
-/* --- the host's time -------------------------------------------------------------------------- */
-
-/* What one rank of the tensor group takes of a time. */
-static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
-{
-    return whole + (all - whole) / ranks + ((all - whole) % ranks > 0);
-}
-
-/* The host's time for a module's kernels. */
-static lw_ps host_time(const struct traces_builder *b, int32_t module, bool backward)
-{
-    const struct traces_launches *l = &b->launches[module];
-
-    return (backward ? l->n_backward : l->n_forward) * b->shape.host_op_ps;
-}
-
-/* A module's forward and backward last at least as long as the host launches their kernels; where
- * it waits for each of them, that much longer than the device. What is added is every rank's own: a
- * plan divides it by the ranks, under sequence parallelism too. */
-static void hold_for_host(struct traces_builder *b)
-{
-    int64_t ranks = b->shape.tensor > 1 ? b->shape.tensor : 1;
-
-    for (int32_t i = 0; b->shape.host_op_ps > 0 && i < b->w.n_modules; i++) {
-        struct lw_module *m = &b->w.modules[i];
-        int64_t split = m->tp_split == LW_TP_REPLICATED ? 1 : ranks;
-        lw_ps forward = of_rank(m->forward_ps, m->whole_forward_ps, split);
-        lw_ps input = of_rank(m->backward_input_ps, m->whole_input_ps, split);
-        lw_ps weight = of_rank(m->backward_weight_ps, m->whole_weight_ps, split);
-        bool waits = b->shape.host_waits;
-        lw_ps all_f = m->forward_ps, all_b = lw_module_backward(m);
-        lw_ps short_f = host_time(b, i, false) - (waits ? 0 : forward);
-        lw_ps short_b = host_time(b, i, true) - (waits ? 0 : lw_add_sat(input, weight));
-        if (short_f > 0)
-            m->forward_ps = lw_add_sat(m->forward_ps, short_f * split);
-        if (short_b > 0)
-            m->backward_input_ps = lw_add_sat(m->backward_input_ps, short_b * split);
-        lw_module_move_attention(m, all_f, all_b);
-    }
-}
-
-/* Parts keep their share of their module's backward where the host has stretched it. */
-static void stretch_parts(struct traces_builder *b)
-{
-    for (int32_t k = 0, next; k < b->n_parts; k = next) {
-        const struct lw_module *m = &b->w.modules[b->parts[k].module];
-        lw_ps sum = 0, done = 0, given = 0, window = lw_module_backward(m);
-        for (next = k; next < b->n_parts && b->parts[next].module == b->parts[k].module; next++)
-            sum = lw_add_sat(sum, b->parts[next].backward_ps);
-        for (int32_t i = k; i < next && sum > 0 && sum != window; i++) {
-            done = lw_add_sat(done, b->parts[i].backward_ps);
-            lw_ps end = (lw_ps)((__int128)window * done / sum);
-            b->parts[i].backward_ps = end - given;
-            given = end;
-        }
-    }
-}
-
-/* Backward begins attention after what comes after it in the forward. */
-static void start_attention(struct traces_builder *b)
-{
-    for (int32_t i = 0; i < b->w.n_modules; i++) {
-        struct lw_module *m = &b->w.modules[i];
-        if (m->attention_backward_ps > 0)
-            m->attention_backward_start_ps =
-                lw_module_backward(m) - m->attention_backward_start_ps;
-    }
-}
-
-/* The kernels are one rank's of a context group. A workload is of whole sequences: a plan divides
- * it by the ranks of its group. */
-static void hold_whole_sequences(struct traces_builder *b)
-{
-    int64_t ranks = b->shape.context > 1 ? b->shape.context : 1;
-    int64_t *fields[LW_N_TOKEN_FIELDS];
-
-    for (int32_t i = 0; i < b->w.n_modules; i++) {
-        lw_module_token_fields(&b->w.modules[i], fields);
-        for (int f = 0; f < LW_N_TOKEN_FIELDS; f++)
-            *fields[f] = *fields[f] < 0 ? -1 : lw_mul_sat(*fields[f], ranks);
-        b->w.modules[i].kv_bytes = lw_mul_sat(b->w.modules[i].kv_bytes, ranks);
-    }
-    for (int32_t k = 0; k < b->n_parts; k++)
-        b->parts[k].backward_ps = lw_mul_sat(b->parts[k].backward_ps, ranks);
-}
-
-/* A gradient is ready at the end of its part's backward; that of a tied parameter with the last of
- * its uses, which is the first parameter's, since its module comes last in backward. */
-static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *err)
-{
-    struct lw_workload *w = &b->w;
-    struct ready *ready;
-    lw_ps *end, now = 0;
-    int32_t n = 0;
-
-    LW_TAKE(&b->scratch, ready, w->n_params, err);
-    LW_TAKE(&b->scratch, end, b->n_parts, err);
-    for (int32_t k = b->n_parts - 1; k >= 0; k--)
-        end[k] = now += b->parts[k].backward_ps;
-    for (int32_t i = 0; i < w->n_params; i++) {
-        bool trains = w->params[i].trainable && w->params[i].used;
-        w->params[i].ready_ps = trains ? end[b->part_of[i]] : -1;
-        if (lw_param_has_gradient(&w->params[i]))
-            ready[n++] = (struct ready){w->params[i].ready_ps, i};
-    }
-    lw_sort(ready, n, compare_ready);
-    for (int32_t k = 0; k < n; k++)
-        w->ready_order[w->n_ready++] = ready[k].param;
-    return LW_OK;
-}
-
-/* Of f32 parameters: the step of those that keep 2-byte copies was not measured. */
-static const struct lw_work_table *optimizer_table(const struct traces_builder *b)
-{
-    static const enum lw_work_kind kinds[LW_N_OPTIMIZERS] = {
-        [LW_OPTIMIZER_SGD] = LW_WORK_SGD,
-        [LW_OPTIMIZER_MOMENTUM] = LW_WORK_MOMENTUM,
-        [LW_OPTIMIZER_ADAM] = LW_WORK_ADAM,
-    };
-    bool known = b->dtype == LW_F32 && b->w.optimizer != LW_OPTIMIZER_UNKNOWN;
-    return known ? table_of(b, kinds[b->w.optimizer]) : NULL;
-}
-
 static bool does(const struct traces_builder *b, enum traces_step what)
 {
     return (b->shape.step & what) != 0;
@@ -439,35 +204,40 @@ static int64_t held_bytes(const struct traces_builder *b)
                             2 * does(b, TRACES_STEP_SCALE));
 }
 
-static lw_ps pass_over(const struct traces_builder *b, int64_t bytes)
-{
-    return by_shape(b) ? lw_traffic_time(b->device, bytes) : roofline(b, 0, bytes);
-}
-
-static void time_optimizer(struct traces_builder *b)
+static void set_optimizer(struct traces_builder *b)
 {
     static const int states[LW_N_OPTIMIZERS] = {
         [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2};
-    int64_t numel = lw_workload_numel(&b->w, true);
     int k = 0;
 
     while (strcmp(lw_optimizer_name(k), b->shape.optimizer) != 0)
         k++;
     b->w.optimizer = (enum lw_optimizer)k;
-    const struct lw_work_table *t = optimizer_table(b);
-    if (t) {
-        b->w.optimizer_ps = lw_work_time(t, 4 * numel);
+    b->w.step_traffic =
+        (struct lw_step_traffic){step_bytes(b, 1 + states[k], b->item == 2), held_bytes(b)};
+}
+
+static void note_optimizer(struct traces_builder *b)
+{
+    const struct lw_work_table *t = lw_optimizer_table(b->device, &b->w);
+    long long bytes = b->w.step_traffic.update + b->w.step_traffic.held;
+
+    if (t)
         traces_builder_note(b, "optimizer: a measured step of %s (%s)", b->shape.optimizer,
                             t->source);
-        return;
-    }
-    bool masters = b->item == 2;
-    int64_t bytes = step_bytes(b, 1 + states[k], masters), held = held_bytes(b);
-    b->w.optimizer_ps = pass_over(b, bytes * numel);
-    b->w.gradients_ps = pass_over(b, held * numel);
-    traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
-                        b->shape.optimizer, (long long)(bytes + held),
-                        masters ? ", on f32 masters" : "");
+    else
+        traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
+                            b->shape.optimizer, bytes, b->item == 2 ? ", on f32 masters" : "");
+}
+
+static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)
+{
+    return lw_work_find(b->device, kind, b->dtype, b->dtype);
+}
+
+static bool by_shape(const struct traces_builder *b)
+{
+    return lw_device_by_shape(b->device, b->dtype) && !table_of(b, LW_WORK_GEMM);
 }
 
 static void note_rates(struct traces_builder *b)
@@ -561,20 +331,46 @@ static void forget_times(struct traces_builder *b)
     traces_builder_note(b, "sizes alone: times are computed for the cluster that it is used with");
 }
 
+static struct lw_kernel_groups groups_of(const struct traces_model_shape *s)
+{
+    return (struct lw_kernel_groups){.tp = s->tensor, .cp = s->context, .ep = s->expert_ranks,
+                                     .sequence_parallel = s->sequence_parallel,
+                                     .whole_experts = s->expert_whole};
+}
+
+static struct lw_kernel_rates rates_of(const struct traces_model_shape *s)
+{
+    return (struct lw_kernel_rates){.host_op_ps = s->host_op_ps, .host_waits = s->host_waits,
+                                    .traffic = s->traffic, .memory_op_ps = s->memory_op_ps,
+                                    .attention_speed = s->attention_speed};
+}
+
+static enum lw_status take_kernels(struct traces_builder *b, struct lw_err *err)
+{
+    struct lw_workload *w = &b->w;
+
+    if (!b->no_memory)
+        share_kernels(b);
+    LW_TAKE(&w->arena, w->kernels, b->n_kernels, err);
+    if (b->n_kernels > 0)
+        memcpy(w->kernels, b->kernels, (size_t)b->n_kernels * sizeof *w->kernels);
+    w->n_kernels = b->n_kernels;
+    return LW_OK;
+}
+
 static enum lw_status complete(struct traces_builder *b, const char *producer, struct lw_err *err)
 {
+    const struct lw_kernel_groups groups = groups_of(&b->shape);
+    const struct lw_kernel_rates rates = rates_of(&b->shape);
+
     if (b->no_memory)
         return lw_fail_nomem(err);
-    start_attention(b);
-    hold_for_host(b);
-    stretch_parts(b);
-    hold_whole_sequences(b);
-    traces_builder_settle_products(b);
-    if (b->no_memory)
-        return lw_fail_nomem(err);
+    set_optimizer(b);
+    LW_TRY(take_kernels(b, err));
+    LW_TRY(lw_kernels_list_products(&b->w, &groups, err));
+    LW_TRY(lw_kernels_time(&b->w, b->device, &rates, &groups, err));
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
-    LW_TRY(order_gradients(b, err));
-    time_optimizer(b);
+    note_optimizer(b);
     if (b->device->kind[0])
         note_roofline(b);
     else
@@ -602,10 +398,7 @@ enum lw_status traces_builder_finish(struct traces_builder *b, const char *produ
     b->w.from =
         (struct lw_provenance){.format = "model", .file = "", .hash = "", .rank = -1, .step = -1};
     enum lw_status s = complete(b, producer, err);
-    lw_free(b->parts);
-    lw_free(b->products);
-    lw_free(b->uses);
-    lw_arena_free(&b->scratch);
+    lw_free(b->kernels);
     if (s != LW_OK) {
         lw_workload_free(&b->w);
         return s;

@@ -12,14 +12,13 @@
  * capacity; dispatch; a sort by expert where a rank has several; one grouped product for gate and
  * up, and one for down, of C ranks / experts rows for each of the rank's experts; the way back. */
 #include <inttypes.h>
-#include <math.h>
 
 #include "traces/models/models_transformer.h"
 
 /* Of the ranks of a tensor group: 1 where they share the experts. */
 static int64_t splits(const struct transformer *t)
 {
-    return t->b.shape.expert_whole ? 1 : t->tp;
+    return t->b.shape.expert_whole || t->b.shape.tensor < 1 ? 1 : t->b.shape.tensor;
 }
 
 static int64_t ranks_of(const struct traces_model_shape *s)
@@ -29,13 +28,14 @@ static int64_t ranks_of(const struct traces_model_shape *s)
     return (s->expert_ranks > 1 ? s->expert_ranks : 1) * tensor;
 }
 
-/* Rows that experts take of a rank's tokens: without dropped ones, with padding; at least one. */
+/* Rows that experts take of all tokens: without dropped ones, with padding; at least one of each
+ * rank of a context group. */
 static int64_t copies_of(const struct transformer *t)
 {
-    int64_t all = t->tokens * t->b.shape.topk;
-    double f = t->b.shape.expert_capacity;
+    int64_t ranks = t->b.shape.context > 1 ? t->b.shape.context : 1;
+    int64_t copies = t->tokens / ranks * t->b.shape.topk;
 
-    return f == 0 ? all : f * (double)all < 1 ? 1 : llround(f * (double)all);
+    return ranks * lw_expert_copies(copies, t->b.shape.expert_capacity);
 }
 
 static enum lw_status check_capacity(const struct traces_model_shape *s, struct lw_err *err)
@@ -70,11 +70,11 @@ enum lw_status transformer_experts_check(const struct traces_model_shape *s, str
     return check_capacity(s, err);
 }
 
-/* A kernel that moves so many bytes in forward and in backward. whole: on every tensor rank, or of
- * its own tokens under sequence parallelism. */
-static void move(struct transformer *t, int64_t bytes, bool whole)
+/* A kernel that moves so many bytes in forward and in backward: on every tensor rank, or of its own
+ * tokens under sequence parallelism. */
+static void move(struct transformer *t, int64_t bytes)
 {
-    TRACES_PART(&t->b, .forward_bytes = bytes, .input_bytes = bytes, .whole = whole);
+    TRACES_TRAFFIC(&t->b, bytes, bytes, 0);
 }
 
 /* Scores in f32, their softmax, the choice and its weights: each reads and writes all scores. */
@@ -84,12 +84,12 @@ static int32_t route(struct transformer *t)
     bool fp8 = t->b.shape.fp8;
 
     t->b.shape.fp8 = false;
-    int32_t part = transformer_linear(t, t->tokens, t->hidden, experts, LW_TP_REPLICATED);
+    int32_t kernel = transformer_linear(t, t->tokens, t->hidden, experts, LW_TP_REPLICATED);
     t->b.shape.fp8 = fp8;
     for (int i = 0; i < 3; i++)
-        move(t, 2 * scores, true);
+        move(t, 2 * scores);
     transformer_keep(t, 2 * scores, true);
-    return part;
+    return kernel;
 }
 
 /* Tokens in the order of experts, or back: T rows on one side and C on the other. Rows that lie
@@ -99,20 +99,22 @@ static void permute(struct transformer *t)
 {
     int64_t bytes = t->b.item * t->hidden * (t->tokens + copies_of(t));
 
-    move(t, bytes * 17 / 10, true);
+    move(t, bytes * 17 / 10);
 }
 
 /* What came from several ranks in the order of a rank's own experts, or back. */
-static void sort(struct transformer *t, int64_t n_experts)
+static void sort(struct transformer *t)
 {
-    if (n_experts > 1 && ranks_of(&t->b.shape) > 1)
-        move(t, 2 * t->b.item * copies_of(t) * t->hidden * splits(t), false);
+    int64_t bytes = 2 * t->b.item * copies_of(t) * t->hidden;
+
+    TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .split = LW_SPLIT_EXPERTS,
+                   .experts = t->b.shape.experts);
 }
 
-static void add_weights(struct transformer *t, int32_t part, int64_t rows, int64_t columns,
+static void add_weights(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
                         enum lw_tp_split split, bool expert, int32_t block, const char *name)
 {
-    struct lw_param *p = traces_builder_param(&t->b, part, rows, columns, split,
+    struct lw_param *p = traces_builder_param(&t->b, kernel, rows, columns, split,
                                               "model.layers.%d.mlp.%s", block, name);
 
     p->expert = expert;
@@ -132,18 +134,15 @@ static void gate(struct transformer *t, int64_t copies)
 static void add_routed(struct transformer *t, int32_t i)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    int64_t h = t->hidden, f = s->expert_ffn, n = s->experts / ranks_of(s);
-    int64_t copies = copies_of(t), ranks = s->expert_ranks > 1 ? s->expert_ranks : 1;
-    int64_t rows = (copies * ranks + s->experts - 1) / s->experts;
-    int64_t width = s->expert_whole ? f : transformer_divided(t, f);
+    int64_t h = t->hidden, f = s->expert_ffn, copies = copies_of(t);
 
     int32_t router = route(t);
     permute(t);
-    sort(t, n);
-    int32_t up = transformer_grouped(t, n, rows, h, 2 * width, 4 * copies * h * f);
+    sort(t);
+    int32_t up = transformer_grouped(t, h, 2 * f, true, LW_TP_COLUMN);
     gate(t, copies);
-    int32_t down = transformer_grouped(t, n, rows, width, h, 2 * copies * h * f);
-    sort(t, n);
+    int32_t down = transformer_grouped(t, f, h, false, LW_TP_ROW);
+    sort(t);
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
     add_weights(t, router, s->experts, h, LW_TP_REPLICATED, false, i, "gate.weight");

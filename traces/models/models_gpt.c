@@ -39,8 +39,7 @@ static const struct names *names_of(const struct transformer *t)
 static void add_positions(struct transformer *t)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, mask = t->tokens * t->hidden;
-    int32_t places = TRACES_PART(&t->b, .forward_bytes = 3 * x + mask, .weight_bytes = 2 * x + mask,
-                                 .whole = true);
+    int32_t places = TRACES_TRAFFIC(&t->b, 3 * x + mask, 0, 2 * x + mask);
 
     traces_builder_param(&t->b, places, t->b.shape.positions, t->hidden, LW_TP_REPLICATED,
                          "transformer.wpe.weight");

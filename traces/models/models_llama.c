@@ -12,10 +12,10 @@
 
 enum { PARAMS_PER_BLOCK = 24 };
 
-static void add_param(struct transformer *t, int32_t part, int64_t rows, int64_t columns,
+static void add_param(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
                       enum lw_tp_split split, int32_t block, const char *name)
 {
-    traces_builder_param(&t->b, part, rows, columns, split, "model.layers.%d.%s.weight", block,
+    traces_builder_param(&t->b, kernel, rows, columns, split, "model.layers.%d.%s.weight", block,
                          name)
         ->trainable = t->b.shape.lora == 0;
 }
@@ -47,10 +47,10 @@ static void add_norm(struct transformer *t, int64_t width, bool whole, int32_t b
     add_param(t, transformer_norm_of(t, width, whole), width, 1, LW_TP_REPLICATED, block, name);
 }
 
-static void add_bias(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
+static void add_bias(struct transformer *t, int32_t kernel, int64_t numel, enum lw_tp_split split,
                      int32_t block, const char *name)
 {
-    traces_builder_param(&t->b, part, numel, 1, split, "model.layers.%d.self_attn.%s.bias", block,
+    traces_builder_param(&t->b, kernel, numel, 1, split, "model.layers.%d.self_attn.%s.bias", block,
                          name)
         ->trainable = t->b.shape.lora == 0;
 }
@@ -185,8 +185,8 @@ static void add_embedding(struct transformer *t)
     int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
 
     transformer_module(t, "model.embed_tokens");
-    int32_t part = transformer_lookup(t, vocab);
-    traces_builder_param(&t->b, part, vocab, t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight")
+    int32_t kernel = transformer_lookup(t, vocab);
+    traces_builder_param(&t->b, kernel, vocab, t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight")
         ->trainable = t->b.shape.lora == 0;
     transformer_keep(t, 8 * t->tokens, true);
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);

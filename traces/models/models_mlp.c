@@ -8,19 +8,19 @@
 #include "traces/models/models_build.h"
 
 /* Traffic counts every operand of a product once and ReLU's two passes over the output. */
-static struct traces_cost layer_cost(const struct traces_builder *b)
+static struct lw_kernel layer_kernel(const struct traces_builder *b)
 {
     int64_t batch = b->shape.batch, width = b->shape.width;
     int64_t weight = b->item * width * width, activation = b->item * batch * width;
     int64_t flops = 2 * batch * width * width;
 
-    return (struct traces_cost){
-        .forward_flops = flops,
-        .forward_bytes = weight + 2 * activation + 2 * activation, /* x, W -> y; relu in place */
-        .input_flops = flops,
-        .input_bytes = 3 * activation + weight + 2 * activation, /* relu': dy, y; dy, W -> dx */
-        .weight_flops = flops,
-        .weight_bytes = 2 * activation + weight, /* dy, x -> dW (and db) */
+    return (struct lw_kernel){
+        .kind = LW_KERNEL_COUNTED,
+        .split = LW_SPLIT_GROUP,
+        .flops = {flops, flops, flops},
+        .bytes = {weight + 2 * activation + 2 * activation,     /* x, W -> y; relu in place */
+                  3 * activation + weight + 2 * activation,     /* relu': dy, y; dy, W -> dx */
+                  2 * activation + weight},                     /* dy, x -> dW (and db) */
     };
 }
 
@@ -40,12 +40,12 @@ static enum lw_status build(const struct traces_model *model,
     traces_builder_init(&b, model->name, shape, device);
     traces_builder_room(&b, shape->layers, shape->layers * 2, 0);
     int64_t activation = b.item * batch * width;
-    struct traces_cost cost = layer_cost(&b);
+    const struct lw_kernel kernel = layer_kernel(&b);
     for (int64_t i = 0; i < shape->layers; i++) {
         bool column = i % 2 == 0;
         snprintf(name, sizeof name, "layers.%lld", (long long)i);
         struct lw_module *m = traces_builder_module(&b, name);
-        int32_t part = traces_builder_part(&b, &cost);
+        int32_t k = traces_builder_kernel(&b, &kernel);
         m->output_bytes = activation;
         for (int r = 0; r < LW_N_RECOMPUTE; r++)
             m->kept_bytes[r] = activation; /* its input; ReLU's output is the next one's */
@@ -54,8 +54,8 @@ static enum lw_status build(const struct traces_model *model,
         m->tp_split = column ? LW_TP_COLUMN : LW_TP_ROW;
         m->tp_forward_bytes = column ? 0 : activation;
         m->tp_backward_bytes = column ? activation : 0;
-        traces_builder_param(&b, part, width, width, m->tp_split, "%s.weight", name);
-        traces_builder_param(&b, part, width, 1, column ? LW_TP_COLUMN : LW_TP_REPLICATED,
+        traces_builder_param(&b, k, width, width, m->tp_split, "%s.weight", name);
+        traces_builder_param(&b, k, width, 1, column ? LW_TP_COLUMN : LW_TP_REPLICATED,
                              "%s.bias", name);
     }
     traces_builder_note(&b, "mlp: %lld layers of width %lld, batch %lld", (long long)shape->layers,

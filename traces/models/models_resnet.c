@@ -50,20 +50,18 @@ static struct tensor add_conv(struct traces_builder *b, const char *name, struct
     int64_t weight = b->item * numel;
     int64_t flops = 2 * elements(b, out) * in.channels * kernel * kernel;
     bool first = b->w.n_modules == 0; /* images need no gradient */
-    struct traces_cost cost = {
-        .forward_flops = flops,
-        .forward_bytes = x + weight + y,
-        .input_flops = first ? 0 : flops,
-        .input_bytes = first ? 0 : y + weight + x,
-        .weight_flops = flops,
-        .weight_bytes = y + x + weight,
+    const struct lw_kernel conv = {
+        .kind = LW_KERNEL_COUNTED,
+        .split = LW_SPLIT_GROUP,
+        .flops = {flops, first ? 0 : flops, flops},
+        .bytes = {x + weight + y, first ? 0 : y + weight + x, y + x + weight},
     };
     struct lw_module *m = traces_builder_module(b, name);
-    int32_t part = traces_builder_part(b, &cost);
+    int32_t k = traces_builder_kernel(b, &conv);
 
     m->output_bytes = y;
     m->kept_bytes[LW_RECOMPUTE_NONE] = m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = keeps ? x : 0;
-    traces_builder_param(b, part, channels, numel / channels, LW_TP_REPLICATED, "%s.weight", name);
+    traces_builder_param(b, k, channels, numel / channels, LW_TP_REPLICATED, "%s.weight", name);
     return out;
 }
 
@@ -93,13 +91,12 @@ static struct tensor add_norm(struct traces_builder *b, const char *name, struct
         backward += n + b->item * pooled + 8 * pooled;
         kept += n + 8 * pooled;
     }
-    struct traces_cost cost = {.forward_bytes = forward, .input_bytes = backward};
     struct lw_module *m = traces_builder_module(b, name);
-    int32_t part = traces_builder_part(b, &cost);
+    int32_t kernel = TRACES_TRAFFIC(b, forward, backward, 0, .split = LW_SPLIT_GROUP);
     m->output_bytes = b->item * elements(b, out);
     m->kept_bytes[LW_RECOMPUTE_NONE] = m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = kept;
-    traces_builder_param(b, part, t.channels, 1, LW_TP_REPLICATED, "%s.weight", name);
-    traces_builder_param(b, part, t.channels, 1, LW_TP_REPLICATED, "%s.bias", name);
+    traces_builder_param(b, kernel, t.channels, 1, LW_TP_REPLICATED, "%s.weight", name);
+    traces_builder_param(b, kernel, t.channels, 1, LW_TP_REPLICATED, "%s.bias", name);
     traces_builder_buffer(b, t.channels, LW_F32, "%s.running_mean", name);
     traces_builder_buffer(b, t.channels, LW_F32, "%s.running_var", name);
     traces_builder_buffer(b, 1, LW_I64, "%s.num_batches_tracked", name);
@@ -159,22 +156,21 @@ static void add_head(struct traces_builder *b, struct tensor in)
     int64_t scores = b->item * batch * TRACES_N_LABELS;
     int64_t weight = b->item * in.channels * TRACES_N_LABELS;
     int64_t flops = 2 * batch * in.channels * TRACES_N_LABELS;
-    struct traces_cost cost = {
-        .forward_flops = flops,
-        .forward_bytes = map + 2 * pooled + weight + scores,
-        .input_flops = flops,
-        .input_bytes = scores + weight + 2 * pooled + map,
-        .weight_flops = flops,
-        .weight_bytes = scores + pooled + weight,
+    const struct lw_kernel linear = {
+        .kind = LW_KERNEL_COUNTED,
+        .split = LW_SPLIT_GROUP,
+        .flops = {flops, flops, flops},
+        .bytes = {map + 2 * pooled + weight + scores, scores + weight + 2 * pooled + map,
+                  scores + pooled + weight},
     };
     struct lw_module *m = traces_builder_module(b, "fc");
-    int32_t part = traces_builder_part(b, &cost);
+    int32_t kernel = traces_builder_kernel(b, &linear);
 
     m->output_bytes = scores;
     for (int r = 0; r < LW_N_RECOMPUTE; r++)
         m->kept_bytes[r] = r == LW_RECOMPUTE_FULL ? map : pooled;
-    traces_builder_param(b, part, TRACES_N_LABELS, in.channels, LW_TP_REPLICATED, "fc.weight");
-    traces_builder_param(b, part, TRACES_N_LABELS, 1, LW_TP_REPLICATED, "fc.bias");
+    traces_builder_param(b, kernel, TRACES_N_LABELS, in.channels, LW_TP_REPLICATED, "fc.weight");
+    traces_builder_param(b, kernel, TRACES_N_LABELS, 1, LW_TP_REPLICATED, "fc.bias");
 }
 
 static const struct depth *find_depth(int32_t depth)

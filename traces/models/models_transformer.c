@@ -74,11 +74,6 @@ static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_
     return check_products(s, err);
 }
 
-static int64_t part_of(int64_t seq, int64_t ranks)
-{
-    return ranks > 1 ? (seq + ranks - 1) / ranks : seq;
-}
-
 enum lw_status transformer_init(struct transformer *t, const struct traces_model *m,
                                 const struct traces_model_shape *shape,
                                 const struct lw_device *device, struct lw_err *err)
@@ -91,9 +86,8 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
     LW_TRY(check_sizes(&s, err));
     int64_t width = s.head_width > 0 ? s.head_width : s.hidden / s.heads;
     *t = (struct transformer){
-        .batch = s.batch, .seq = s.seq, .tokens = s.batch * part_of(s.seq, s.context),
+        .batch = s.batch, .seq = s.seq, .tokens = s.batch * s.seq,
         .hidden = s.hidden, .heads = s.heads, .kv_heads = s.kv_heads, .ffn = s.ffn,
-        .tp = s.tensor > 0 ? s.tensor : 1,
         .qk_width = width + (s.kv_lora > 0 ? s.rope_width : 0),
         .v_width = s.v_width > 0 ? s.v_width : width,
         .flash = strcmp(s.attention, "flash") == 0,
@@ -123,6 +117,13 @@ static void keep(struct transformer *t, enum lw_recompute mode, int64_t bytes, b
 
     m->kept_bytes[mode] += bytes;
     m->whole_kept_bytes[mode] += whole && !t->b.shape.sequence_parallel ? bytes : 0;
+}
+
+/* A plan divides what a module keeps by the ranks of a context group: of samples, not of tokens,
+ * each rank has all. */
+int64_t transformer_of_samples(const struct transformer *t, int64_t bytes)
+{
+    return t->b.shape.context > 1 ? t->b.shape.context * bytes : bytes;
 }
 
 static bool has_kept(const struct transformer *t, enum traces_kept what)
@@ -168,25 +169,20 @@ static bool is_unfused(const struct transformer *t, unsigned what)
 int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
 {
     int64_t n = t->tokens * width, x = t->b.item * n;
+    enum lw_kernel_split split = whole ? LW_SPLIT_NONE : LW_SPLIT_GROUP;
 
     transformer_keep(t, x, whole);
     if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
         transformer_keep(t, 4 * n, whole);
-        return TRACES_PART(&t->b, .forward_bytes = 36 * n, .input_bytes = 74 * n, .whole = whole,
-                           .n_forward = 6, .n_backward = 10);
+        return TRACES_TRAFFIC(&t->b, 36 * n, 74 * n, 0, .split = split, .n_forward = 6,
+                              .n_backward = 10);
     }
-    return TRACES_PART(&t->b, .forward_bytes = 2 * x, .input_bytes = 4 * x, .weight_bytes = 2 * x,
-                       .whole = whole);
+    return TRACES_TRAFFIC(&t->b, 2 * x, 4 * x, 2 * x, .split = split);
 }
 
 int32_t transformer_norm(struct transformer *t)
 {
     return transformer_norm_of(t, t->hidden, true);
-}
-
-int64_t transformer_divided(const struct transformer *t, int64_t n)
-{
-    return (n + t->tp - 1) / t->tp;
 }
 
 /* Elements of all heads of all tokens. */
@@ -211,198 +207,99 @@ static int64_t results(const struct transformer *t)
     return t->tokens * t->heads * t->v_width;
 }
 
-/* 8-bit operands: the kernel before the product writes its result in 8 bits instead of 16, and
- * writes it transposed too for the backward, so that forward moves no more than before; in
- * backward the output's gradient is read, and written twice. Weights are cast once a step and
- * not counted. */
-static void quantise(struct transformer *t, int64_t rows, int64_t n)
-{
-    TRACES_PART(&t->b, .input_bytes = 4 * rows * n * t->tp);
-}
-
 enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
 
-/* Reads a gradient of the parameters' type and adds it to its sum, in f32 or of the same type. */
-static int32_t add_to_sums(struct transformer *t, int64_t params)
+/* Bytes per element of a kernel that reads a gradient of the parameters' type and adds it to its
+ * sum, in f32 or of the same type; 0 = the product does. */
+static int64_t sum_bytes(const struct transformer *t)
 {
     int64_t sum = is_unfused(t, TRACES_UNFUSED_SUMS) ? SUM_BYTES : t->b.item;
 
-    return TRACES_PART(&t->b, .weight_bytes = (t->b.item + 2 * sum) * params);
+    return is_unfused(t, TRACES_UNFUSED_SUMS | TRACES_UNFUSED_GRADS) ? t->b.item + 2 * sum : 0;
 }
 
-/* A product and its two gradients, each as one rank has it; `flops` and `bytes` of the group. */
-static int32_t product(struct transformer *t, const struct lw_product *p, int64_t flops,
-                       int64_t bytes, enum lw_tp_split split)
+static enum lw_kernel_split split_of(enum lw_tp_split split)
 {
-    bool trained = t->b.shape.lora == 0, whole = split == LW_TP_REPLICATED;
-    struct traces_cost cost = {.forward_flops = flops, .forward_bytes = bytes,
-                               .input_flops = flops, .input_bytes = bytes, .forward = *p,
-                               .input = *p, .whole = whole, .split = split};
+    static const enum lw_kernel_split of[LW_N_TP_SPLITS] = {
+        [LW_TP_COLUMN] = LW_SPLIT_COLUMN, [LW_TP_ROW] = LW_SPLIT_ROW,
+        [LW_TP_VOCAB] = LW_SPLIT_VOCAB};
 
-    cost.input.n = p->k;
-    cost.input.k = p->n;
-    if (trained) {
-        cost.weight_flops = flops;
-        cost.weight_bytes = bytes;
-        cost.weight = *p;
-        cost.weight.m = p->k;
-        cost.weight.k = p->m;
-        cost.weight.accumulate = true;
-        cost.weight.out_size = p->grouped || t->b.shape.fused_sums ? SUM_BYTES : 0;
-    }
-    bool summed = is_unfused(t, TRACES_UNFUSED_SUMS | TRACES_UNFUSED_GRADS) && trained;
-    int32_t sums = summed ? add_to_sums(t, p->batch * p->k * p->n * (whole ? 1 : t->tp)) : -1;
-    if (p->fp8)
-        quantise(t, p->batch * p->m, p->n);
-    int32_t part = traces_builder_part(&t->b, &cost);
-    return sums >= 0 ? sums : part;
+    return of[split];
 }
 
-/* out = in x weights: forward rows x k x n; the input's gradient by n, the weights' by rows. Under
- * sequence parallelism a rank has its part of the rows of what is not split. */
+/* out = in x weights. */
+static int32_t product(struct transformer *t, struct lw_kernel k)
+{
+    k.kind = LW_KERNEL_GEMM;
+    k.trained = t->b.shape.lora == 0;
+    k.out_size = k.experts > 0 || t->b.shape.fused_sums ? SUM_BYTES : 0;
+    k.sum_bytes = (uint8_t)(k.trained ? sum_bytes(t) : 0);
+    return traces_builder_kernel(&t->b, &k);
+}
+
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split)
 {
-    bool whole = split == LW_TP_REPLICATED, column = split == LW_TP_COLUMN || split == LW_TP_VOCAB;
-    struct lw_product p = {
-        .batch = 1,
-        .m = whole && t->b.shape.sequence_parallel ? transformer_divided(t, rows) : rows,
-        .n = column ? transformer_divided(t, out) : out,
-        .k = split == LW_TP_ROW ? transformer_divided(t, in) : in,
-        .dtype = t->b.dtype,
-        .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
-    };
-
     bool alternate = has_kept(t, TRACES_KEPT_ALTERNATE) && split != LW_TP_VOCAB;
+
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
-    int32_t part = product(t, &p, 2 * rows * in * out,
-                           t->b.item * (rows * in + in * out + rows * out), split);
+    int32_t kernel = product(t, (struct lw_kernel){.batch = 1, .m = rows, .n = out, .k = in,
+                                                   .split = (uint8_t)split_of(split),
+                                                   .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
+                                                   .fixed = rows != t->tokens});
     t->b.again = alternate || t->b.again;
-    return part;
+    return kernel;
 }
 
-int32_t transformer_grouped(struct transformer *t, int64_t batch, int64_t rows, int64_t in,
-                            int64_t out, int64_t flops)
+int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool halves,
+                            enum lw_tp_split split)
 {
-    struct lw_product p = {.batch = batch, .m = rows, .n = out, .k = in, .dtype = t->b.dtype,
-                           .fp8 = t->b.shape.fp8, .grouped = true};
-    int64_t bytes = t->b.item * batch * (rows * in + in * out + rows * out) * t->tp;
+    const struct traces_model_shape *s = &t->b.shape;
 
-    return product(t, &p, flops, bytes, LW_TP_BLOCK);
+    return product(t, (struct lw_kernel){.m = t->tokens * s->topk, .n = out, .k = in,
+                                         .split = (uint8_t)split_of(split), .fp8 = s->fp8,
+                                         .halves = halves, .experts = s->experts,
+                                         .capacity = s->expert_capacity});
 }
 
-/* m x k and k x n, for every head of every sequence that a rank has. */
-static struct lw_product per_head(const struct transformer *t, int64_t m, int64_t n, int64_t k)
-{
-    return (struct lw_product){.batch = t->batch * transformer_divided(t, t->heads), .m = m,
-                               .n = n, .k = k, .dtype = t->b.dtype};
-}
-
-/* Scores and context: a product each, of a rank's own queries in a context group; their backward:
- * the gradients of both operands, timed alike. */
-static void attention_products(struct transformer *t, struct traces_cost cost, bool scores)
-{
-    int64_t s = t->seq, width = scores ? t->qk_width : t->v_width;
-    int64_t rows = part_of(s, t->b.shape.context);
-
-    cost.forward = scores ? per_head(t, rows, s, width) : per_head(t, rows, width, s);
-    cost.input = scores ? per_head(t, rows, width, s) : per_head(t, rows, s, width);
-    cost.second_input = per_head(t, s, width, rows);
-    if (!lw_device_by_shape(t->b.device, t->b.dtype)) {
-        traces_builder_part(&t->b, &cost);
-        return;
-    }
-    cost.input_flops /= 2;
-    cost.input_bytes /= 2;
-    struct lw_product second = cost.second_input;
-    cost.second_input = (struct lw_product){0};
-    traces_builder_part(&t->b, &cost);
-    TRACES_PART(&t->b, .input_flops = cost.input_flops, .input_bytes = cost.input_bytes,
-                .input = second);
-}
-
-/* The product of scores, or of values, with every score. */
+/* The product of scores, or of values, with every score, for every head of every sequence. Its
+ * backward: the gradients of both operands. Keys and values have as many heads as they have. */
 static void one_product(struct transformer *t, int64_t score_bytes, bool scores)
 {
-    int64_t width = scores ? t->qk_width : t->v_width;
-    int64_t flops = 2 * t->tokens * t->seq * t->heads * width;
+    int64_t s = t->seq, width = scores ? t->qk_width : t->v_width;
     int64_t bytes = score_bytes + t->b.item * t->tokens * (t->heads + t->kv_heads) * width;
-    struct traces_cost cost = {.forward_flops = flops, .forward_bytes = bytes,
-                               .input_flops = 2 * flops, .input_bytes = 2 * bytes, .again = true};
 
-    attention_products(t, cost, scores);
+    TRACES_KERNEL(&t->b, .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_HEADS,
+                  .batch = t->batch * t->heads, .m = s, .n = scores ? s : width,
+                  .k = scores ? width : s, .bytes = {bytes}, .both = true, .transposed = scores,
+                  .again = true);
 }
 
 /* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. A window is a
  * mask: all scores are computed. */
 static void full_attention(struct transformer *t)
 {
-    int64_t n_scores = t->tokens * t->heads * t->seq, scores = t->b.item * n_scores;
+    int64_t n_scores = t->batch * t->heads * t->seq * t->seq, scores = t->b.item * n_scores;
 
     one_product(t, scores, true);
-    TRACES_PART(&t->b, .forward_bytes = 2 * scores, .input_bytes = 3 * scores, .again = true);
+    TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP, .again = true);
     if (t->dropout)
-        TRACES_PART(&t->b, .forward_bytes = 2 * scores + n_scores,
-                    .input_bytes = 2 * scores + n_scores, .again = true);
+        TRACES_TRAFFIC(&t->b, 2 * scores + n_scores, 2 * scores + n_scores, 0,
+                       .split = LW_SPLIT_GROUP, .again = true);
     one_product(t, scores, false);
     keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
 }
 
-/* The ring's results are joined step by step: what a step gives is added to the sum, after one
- * kernel for the rows' exponents; backward adds the gradients of queries, and of keys and values
- * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). */
-static void join_step(struct transformer *t, int64_t q, int64_t kv, int64_t out, int64_t sums)
+static void flash_attention(struct transformer *t)
 {
-    TRACES_PART(&t->b, .forward_bytes = 3 * out, .input_bytes = 3 * q);
-    TRACES_PART(&t->b, .forward_bytes = 3 * sums, .input_bytes = 3 * kv);
-}
-
-/* Ranks that share a sequence run it as a ring: as many kernels as ranks, on a rank's share of the
- * keys each. What they exchange is the plan's (--cp). A window shorter than that is all that
- * a token attends to. */
-static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_t out)
-{
-    int64_t share = part_of(t->seq, t->b.shape.context);
-    bool narrow = t->window > 0 && t->window < share;
-    int64_t keys = narrow ? t->window : t->seq, steps = narrow ? 1 : t->b.shape.context;
-    int64_t flops = 2 * t->tokens * keys * t->heads * (t->qk_width + t->v_width);
-    int64_t sums = 4 * t->tokens * t->heads;
-    struct lw_attention a = {.batch = t->batch, .heads = transformer_divided(t, t->heads),
-                             .kv_heads = transformer_divided(t, t->kv_heads), .seq_q = share,
-                             .seq_k = narrow ? t->window : share, .qk_width = t->qk_width,
-                             .v_width = t->v_width, .dtype = t->b.dtype,
-                             .causal = t->causal && !narrow,
-                             .speed = t->b.shape.attention_speed};
-
     bool again = t->b.again;
+
     t->b.again = again && !has_kept(t, TRACES_KEPT_ALTERNATE);
-    steps = steps > 1 ? steps : 1;
-    for (int64_t i = 0; i < steps; i++) {
-        int64_t part = i == 0 ? flops - flops / steps * (steps - 1) : flops / steps;
-        TRACES_PART(&t->b, .forward_flops = part, .forward_bytes = q + kv + out + sums,
-                    .input_flops = part / 2 * 5, .input_bytes = 2 * (q + kv + out) + sums,
-                    .attention = a);
-        if (i > 0)
-            join_step(t, q, kv, out, sums);
-    }
+    TRACES_KERNEL(&t->b, .kind = LW_KERNEL_ATTENTION, .split = LW_SPLIT_HEADS, .batch = t->batch,
+                  .m = t->seq, .n = t->window, .heads = t->heads, .kv_heads = t->kv_heads,
+                  .qk_width = t->qk_width, .v_width = t->v_width, .causal = t->causal);
     t->b.again = again;
-    transformer_keep(t, sums, false);
-}
-
-/* Times stop at INT64_MAX, which the check of the workload then refuses. */
-static lw_ps backward_of(const struct lw_module *m)
-{
-    return lw_add_sat(m->backward_input_ps, m->backward_weight_ps);
-}
-
-/* Where it lies in the forward. Of the backward, which runs the other way, the end that is counted
- * here is turned into a start when the module is complete. */
-static void note_attention(struct lw_module *m, const struct lw_module *before)
-{
-    m->attention_start_ps = before->forward_ps;
-    m->attention_ps = m->forward_ps - before->forward_ps;
-    m->attention_backward_start_ps = backward_of(m);
-    m->attention_backward_ps = backward_of(m) - backward_of(before);
+    transformer_keep(t, 4 * t->tokens * t->heads, false);
 }
 
 void transformer_attention(struct transformer *t)
@@ -414,18 +311,18 @@ void transformer_attention(struct transformer *t)
     transformer_keep(t, q + kv, false);
     begin_again(t);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
-        TRACES_PART(&t->b, .forward_bytes = 2 * (q + out + kv), .input_bytes = 2 * (q + out + kv),
-                    .n_forward = 2, .n_backward = 2);
+        TRACES_TRAFFIC(&t->b, 2 * (q + out + kv), 2 * (q + out + kv), 0, .split = LW_SPLIT_GROUP,
+                       .n_forward = 2, .n_backward = 2);
     /* finish halves what a causal mask halves: not a window */
     t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->batch * t->seq * keys *
                           t->heads * (t->qk_width + t->v_width);
     t->score_flops += 2 * t->batch * t->seq * keys * t->heads * (t->qk_width + t->v_width);
-    struct lw_module before = *traces_builder_last(&t->b);
+    t->b.attention = true;
     if (t->flash)
-        flash_attention(t, q, kv, out);
+        flash_attention(t);
     else
         full_attention(t);
-    note_attention(traces_builder_last(&t->b), &before);
+    t->b.attention = false;
     transformer_keep(t, out, false);
     if (t->b.shape.fp8)
         transformer_keep_operand(t, t->heads * t->v_width, false);
@@ -439,15 +336,14 @@ void transformer_residual(struct transformer *t)
 
     if (t->dropout)
         transformer_keep(t, mask, true);
-    TRACES_PART(&t->b, .forward_bytes = 3 * x + mask,
-                .input_bytes = (t->dropout ? 2 * x + mask : 0) + sum, .whole = true);
+    TRACES_TRAFFIC(&t->b, 3 * x + mask, (t->dropout ? 2 * x + mask : 0) + sum, 0);
 }
 
 void transformer_elementwise(struct transformer *t, int64_t width, int reads)
 {
     int64_t x = t->b.item * t->tokens * width;
 
-    TRACES_PART(&t->b, .forward_bytes = (reads + 1) * x, .input_bytes = (2 * reads + 1) * x);
+    TRACES_TRAFFIC(&t->b, (reads + 1) * x, (2 * reads + 1) * x, 0, .split = LW_SPLIT_GROUP);
 }
 
 void transformer_activation(struct transformer *t, int64_t width)
@@ -469,7 +365,7 @@ void transformer_gate(struct transformer *t, int64_t width)
     transformer_elementwise(t, width, 1);
     transformer_elementwise(t, width, 2);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK))
-        TRACES_PART(&t->b, .input_bytes = 5 * x);
+        TRACES_TRAFFIC(&t->b, 0, 5 * x, 0, .split = LW_SPLIT_GROUP);
     t->b.again = false;
 }
 
@@ -479,8 +375,8 @@ void transformer_rotation(struct transformer *t, int64_t width)
     int64_t n = t->tokens * width;
 
     if (is_unfused(t, TRACES_UNFUSED_NORMS))
-        TRACES_PART(&t->b, .forward_bytes = 20 * n, .input_bytes = 20 * n, .n_forward = 6,
-                    .n_backward = 6);
+        TRACES_TRAFFIC(&t->b, 20 * n, 20 * n, 0, .split = LW_SPLIT_GROUP, .n_forward = 6,
+                       .n_backward = 6);
     else
         transformer_elementwise(t, width, 1);
 }
@@ -491,10 +387,10 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, ids = 8 * t->tokens;
 
-    int32_t part = TRACES_PART(&t->b, .forward_bytes = 2 * x + ids, .weight_bytes = 3 * x + ids,
-                               .whole = true);
-    TRACES_PART(&t->b, .weight_bytes = t->b.item * rows * t->hidden);
-    return part;
+    int32_t kernel = TRACES_TRAFFIC(&t->b, 2 * x + ids, 0, 3 * x + ids);
+    TRACES_TRAFFIC(&t->b, 0, 0, t->b.item * rows * t->hidden, .split = LW_SPLIT_GROUP,
+                   .fixed = true);
+    return kernel;
 }
 
 /* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
@@ -512,7 +408,7 @@ void transformer_loss(struct transformer *t, int64_t vocab)
         forward += 4 + 8 + 8 + 4 + 8;
         backward += 8;
     }
-    TRACES_PART(&t->b, .forward_bytes = forward * scores, .input_bytes = backward * scores);
+    TRACES_TRAFFIC(&t->b, forward * scores, backward * scores, 0, .split = LW_SPLIT_GROUP);
 }
 
 /* Of a block's seven products the first is of queries, the third of values, the fifth of the gate,
@@ -528,14 +424,14 @@ static void keep_alternate(struct transformer *t)
     keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + 4 * t->tokens * t->heads, false);
 }
 
-static void add_pair(struct transformer *t, int32_t part, int64_t rows, int64_t columns,
+static void add_pair(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
                      enum lw_tp_split split, const char *block, const char *name)
 {
     enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
 
-    traces_builder_param(&t->b, part, rows, columns, split, "%s.%sweight", block, name);
+    traces_builder_param(&t->b, kernel, rows, columns, split, "%s.%sweight", block, name);
     if (!t->b.shape.no_bias)
-        traces_builder_param(&t->b, part, rows, 1, of_bias, "%s.%sbias", block, name);
+        traces_builder_param(&t->b, kernel, rows, 1, of_bias, "%s.%sbias", block, name);
 }
 
 void transformer_layer(struct transformer *t, int64_t rows, int64_t in, int64_t out,

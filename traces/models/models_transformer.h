@@ -2,15 +2,14 @@
 
 #include "traces/models/models_build.h"
 
-/* The kernels of transformer blocks: each call adds one part (or a few) to the module added last,
- * with its flops and traffic, and counts what it keeps for backward. Rows are tokens. The number
- * returned is that of the part that has the parameters. */
+/* The kernels of transformer blocks: each call adds one (or a few) to the module added last, and
+ * counts what it keeps for backward. Rows are tokens. The number returned is that of the kernel
+ * that has the parameters. */
 struct transformer {
     struct traces_builder b;
     int64_t batch, seq, tokens; /* tokens = batch * seq */
     int64_t hidden, heads, kv_heads, ffn;
     int64_t qk_width, v_width; /* of one head: queries and keys, values */
-    int64_t tp;   /* ranks of the tensor group that shapes are divided by */
     int64_t window; /* tokens that each attends to; 0 = all */
     bool causal;  /* a token attends to those before it: half of the scores are needed */
     bool flash;   /* fused attention: scores never reach memory */
@@ -30,6 +29,8 @@ struct lw_module *transformer_module(struct transformer *t, const char *fmt, ...
     __attribute__((format(printf, 2, 3)));
 /* Activation bytes kept for backward without recomputation; `whole`: on every tensor rank. */
 void transformer_keep(struct transformer *t, int64_t bytes, bool whole);
+/* Bytes of samples, which no rank of a context group divides, as a module's sizes count them. */
+int64_t transformer_of_samples(const struct transformer *t, int64_t bytes);
 
 /* The operand of a block's product that the gradient of its weights needs: of 8 bits beside 8-bit
  * products; none where the weights are frozen. */
@@ -43,12 +44,10 @@ int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole);
  * input's keeping is the caller's: products may share it. */
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split);
-/* What one rank of the tensor group has of n, rounded up. */
-int64_t transformer_divided(const struct transformer *t, int64_t n);
-/* `batch` products of `rows` x in and in x out, one for each expert that a rank has; `flops` of
- * all ranks of the tensor group. */
-int32_t transformer_grouped(struct transformer *t, int64_t batch, int64_t rows, int64_t in,
-                            int64_t out, int64_t flops);
+/* A product in -> out for every copy of a token, of the experts that they go to; halves: out is of
+ * two, which a tensor group splits each. */
+int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool halves,
+                            enum lw_tp_split split);
 /* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
  * values, their result and what lies between, which is done again with selective recomputation. */
 void transformer_attention(struct transformer *t);

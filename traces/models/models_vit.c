@@ -15,12 +15,13 @@ static void add_patches(struct transformer *t)
     int64_t h = t->hidden, item = t->b.item, x = item * t->tokens * h;
     int64_t rows = t->tokens - t->batch, in = CHANNELS * t->b.shape.patch * t->b.shape.patch;
     int64_t flops = 2 * rows * in * h, bytes = item * (rows * in + in * h + rows * h);
-    const struct traces_cost add = {.forward_bytes = 3 * x, .weight_bytes = x, .whole = true};
+    const struct lw_kernel add = {.bytes = {3 * x, 0, x}};
 
     transformer_module(t, "conv_proj"); /* the images need no gradient */
-    int32_t conv = TRACES_PART(&t->b, .forward_flops = flops, .forward_bytes = bytes,
-                               .weight_flops = flops, .weight_bytes = bytes, .whole = true);
-    int32_t tokens = traces_builder_part(&t->b, &add), places = traces_builder_part(&t->b, &add);
+    int32_t conv = TRACES_KERNEL(&t->b, .kind = LW_KERNEL_COUNTED, .flops = {flops, 0, flops},
+                                 .bytes = {bytes, 0, bytes});
+    int32_t tokens = traces_builder_kernel(&t->b, &add);
+    int32_t places = traces_builder_kernel(&t->b, &add);
     traces_builder_param(&t->b, tokens, 1, h, LW_TP_REPLICATED, "class_token");
     traces_builder_param(&t->b, conv, h, in, LW_TP_REPLICATED, "conv_proj.weight");
     traces_builder_param(&t->b, conv, h, 1, LW_TP_REPLICATED, "conv_proj.bias");
@@ -46,8 +47,8 @@ static void add_head(struct transformer *t)
     transformer_module(t, "heads");
     transformer_norm_layer(t, "encoder", "ln.");
     transformer_layer(t, t->batch, h, TRACES_N_LABELS, LW_TP_REPLICATED, "heads", "head.");
-    transformer_keep(t, t->b.item * t->batch * h + scores, true);
-    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, scores);
+    transformer_keep(t, transformer_of_samples(t, t->b.item * t->batch * h + scores), true);
+    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, transformer_of_samples(t, scores));
 }
 
 static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,

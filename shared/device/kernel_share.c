@@ -1,0 +1,313 @@
+/* What one rank does of a kernel of the whole model.
+ *
+ * A context group divides tokens, evenly. A tensor group divides columns, rows (of the weights),
+ * heads or bytes, rounded up; what it does not divide, sequence parallelism divides by tokens
+ * (Korthikanti et al., arXiv 2205.05198, section 4.2). An expert group divides experts, and brings
+ * them the tokens of all its ranks.
+ *
+ * Fused attention of a context group runs as a ring: as many kernels as ranks, on a rank's share of
+ * the keys each, and each result after the first is joined to the sum by one kernel, after one for
+ * the rows' exponents; backward adds the gradients of queries, and of keys and values
+ * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). A window shorter
+ * than a rank's share is all that a token attends to. */
+#include "shared/device/kernel_share.h"
+
+#include <math.h>
+
+static int64_t divided(int64_t n, int64_t ranks)
+{
+    return (n + ranks - 1) / ranks;
+}
+
+static int64_t at_least_1(int64_t n)
+{
+    return n > 1 ? n : 1;
+}
+
+int64_t lw_groups_tp(const struct lw_kernel_groups *g)
+{
+    return at_least_1(g->tp);
+}
+
+int64_t lw_groups_cp(const struct lw_kernel_groups *g)
+{
+    return at_least_1(g->cp);
+}
+
+int64_t lw_expert_copies(int64_t copies, double capacity)
+{
+    double rows = capacity * (double)copies;
+
+    return capacity == 0 ? copies : rows < 1 ? 1 : llround(rows);
+}
+
+struct share {
+    const struct lw_kernel *k;
+    const struct lw_kernel_groups *g;
+    int64_t tp;
+    int64_t cp; /* ranks that divide the kernel's tokens */
+    bool whole;
+    lw_kernel_visit *visit;
+    void *ctx;
+};
+
+static int64_t expert_ranks(const struct share *s)
+{
+    return at_least_1(s->g->ep) * (s->g->whole_experts ? s->tp : 1);
+}
+
+static int64_t item_of(const struct share *s)
+{
+    return lw_dtype_size((enum lw_dtype)s->k->dtype);
+}
+
+/* Nothing to do: no work. */
+static void give(const struct share *s, struct lw_kernel_work work)
+{
+    if (work.flops > 0 || work.bytes > 0)
+        s->visit(s->ctx, &work);
+}
+
+/* --- traffic, and what is counted ------------------------------------------------------------- */
+
+/* Ranks that do the traffic of experts' tokens each; 0: rows of one expert need no sort. */
+static int64_t times(const struct share *s)
+{
+    if (s->k->split != LW_SPLIT_EXPERTS)
+        return 1;
+    if (s->k->experts / expert_ranks(s) <= 1 || expert_ranks(s) <= 1)
+        return 0;
+    return s->g->whole_experts ? 1 : s->tp;
+}
+
+static void share_traffic(const struct share *s)
+{
+    const struct lw_kernel *k = s->k;
+    bool first = true;
+
+    for (int phase = 0; phase < LW_N_PRODUCT_PHASES; phase++) {
+        bool forward = phase == LW_PRODUCTS_FORWARD, input = phase == LW_PRODUCTS_INPUT;
+        give(s, (struct lw_kernel_work){
+                    .phase = (enum lw_product_phase)phase,
+                    .flops = k->flops[phase] / s->cp,
+                    .bytes = k->bytes[phase] / s->cp * times(s),
+                    .n_launches = forward ? k->n_forward : input ? k->n_backward : 0,
+                    .whole = s->whole,
+                    .by_roofline = k->kind == LW_KERNEL_COUNTED,
+                    .completes = first});
+        first = first && k->flops[phase] == 0 && k->bytes[phase] == 0;
+    }
+}
+
+/* --- products --------------------------------------------------------------------------------- */
+
+static int64_t columns(const struct share *s)
+{
+    const struct lw_kernel *k = s->k;
+    bool split = k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_VOCAB;
+
+    if (!split || (k->experts > 0 && s->g->whole_experts))
+        return k->n;
+    return k->halves ? 2 * divided(k->n / 2, s->tp) : divided(k->n, s->tp);
+}
+
+static int64_t inner(const struct share *s)
+{
+    const struct lw_kernel *k = s->k;
+    bool split = k->split == LW_SPLIT_ROW && !(k->experts > 0 && s->g->whole_experts);
+
+    return split ? divided(k->k, s->tp) : k->k;
+}
+
+/* Of the forward. */
+static struct lw_product product_of(const struct share *s)
+{
+    const struct lw_kernel *k = s->k;
+    struct lw_product p = {.batch = k->batch, .m = k->m / s->cp, .n = columns(s), .k = inner(s),
+                           .dtype = (enum lw_dtype)k->dtype, .fp8 = k->fp8,
+                           .grouped = k->experts > 0};
+
+    if (k->experts > 0) {
+        p.batch = k->experts / expert_ranks(s);
+        p.m = divided(lw_expert_copies(p.m, k->capacity) * at_least_1(s->g->ep), k->experts);
+    } else if (k->split == LW_SPLIT_HEADS) {
+        p.batch = divided(k->batch, s->tp);
+    } else if (k->split == LW_SPLIT_NONE && s->g->sequence_parallel) {
+        p.m = divided(p.m, s->tp);
+    }
+    return p;
+}
+
+static int64_t flops_of(const struct share *s)
+{
+    const struct lw_kernel *k = s->k;
+    int64_t rows = k->m / s->cp;
+
+    return k->experts > 0 ? 2 * lw_expert_copies(rows, k->capacity) * k->n * k->k
+                          : 2 * k->batch * rows * k->n * k->k;
+}
+
+/* Each operand once: of the tensor group, which shares out one product; of experts, as many as
+ * there are ranks. */
+static int64_t bytes_of(const struct share *s, const struct lw_product *p)
+{
+    const struct lw_kernel *k = s->k;
+    int64_t m = k->m / s->cp;
+
+    if (k->bytes[LW_PRODUCTS_FORWARD] > 0)
+        return k->bytes[LW_PRODUCTS_FORWARD] / s->cp;
+    if (k->experts > 0)
+        return item_of(s) * p->batch * (p->m * p->k + p->k * p->n + p->m * p->n) * s->tp;
+    return item_of(s) * k->batch * (m * k->k + k->k * k->n + m * k->n);
+}
+
+/* Reads a gradient and adds it to its sum. */
+static void share_sums(const struct share *s, const struct lw_product *p)
+{
+    int64_t ranks = s->k->split == LW_SPLIT_NONE ? 1 : s->tp;
+
+    give(s, (struct lw_kernel_work){
+                .phase = LW_PRODUCTS_WEIGHT,
+                .bytes = s->k->sum_bytes * (p->batch * p->k * p->n * ranks),
+                .completes = true});
+}
+
+/* 8-bit operands: the kernel before the product writes its result in 8 bits instead of 16, and
+ * writes it transposed too for the backward, so that forward moves no more than before; in
+ * backward the output's gradient is read, and written twice. Weights are cast once a step and
+ * not counted. */
+static void share_casts(const struct share *s, const struct lw_product *p)
+{
+    give(s, (struct lw_kernel_work){.phase = LW_PRODUCTS_INPUT,
+                                    .bytes = 4 * (p->batch * p->m) * p->n * s->tp});
+}
+
+static struct lw_product gradient_of_input(const struct lw_product *p)
+{
+    struct lw_product x = *p;
+
+    x.n = p->k;
+    x.k = p->n;
+    return x;
+}
+
+static struct lw_product gradient_of_weights(const struct share *s, const struct lw_product *p)
+{
+    struct lw_product x = *p;
+
+    x.m = p->k;
+    x.k = p->m;
+    x.accumulate = true;
+    x.out_size = s->k->out_size;
+    return x;
+}
+
+static struct lw_product gradient_of_second(const struct share *s, const struct lw_product *p)
+{
+    struct lw_product x = *p;
+
+    x.m = s->k->transposed ? p->n : p->k;
+    x.n = s->k->transposed ? p->k : p->n;
+    x.k = p->m;
+    return x;
+}
+
+static void share_gemm(const struct share *s)
+{
+    const struct lw_kernel *k = s->k;
+    const struct lw_product p = product_of(s);
+    struct lw_kernel_work work = {.flops = flops_of(s), .bytes = bytes_of(s, &p), .product = p,
+                                  .whole = s->whole};
+
+    if (k->sum_bytes > 0 && k->trained)
+        share_sums(s, &p);
+    if (k->fp8)
+        share_casts(s, &p);
+    work.completes = k->sum_bytes == 0 || !k->trained;
+    give(s, work);
+    work.completes = false;
+    work.phase = LW_PRODUCTS_INPUT;
+    work.product = gradient_of_input(&p);
+    if (k->both) {
+        work.second = gradient_of_second(s, &p);
+        work.flops *= 2;
+        work.bytes *= 2;
+    }
+    give(s, work);
+    work.phase = LW_PRODUCTS_WEIGHT;
+    work.product = gradient_of_weights(s, &p);
+    if (k->trained)
+        give(s, work);
+}
+
+/* --- attention -------------------------------------------------------------------------------- */
+
+/* Bytes of a context rank: queries, keys and values, results, an f32 per row of scores. */
+struct operands {
+    int64_t q, kv, out, sums;
+};
+
+static void share_step(const struct share *s, const struct lw_attention *a, int64_t flops,
+                       const struct operands *x, bool first)
+{
+    struct lw_kernel_work work = {.phase = LW_PRODUCTS_FORWARD, .flops = flops,
+                                  .bytes = x->q + x->kv + x->out + x->sums, .attention = *a,
+                                  .completes = first};
+
+    give(s, work);
+    work.phase = LW_PRODUCTS_INPUT;
+    work.flops = flops / 2 * 5;
+    work.bytes = 2 * (x->q + x->kv + x->out) + x->sums;
+    work.attention.backward = true;
+    work.completes = false;
+    give(s, work);
+}
+
+static void share_pass(const struct share *s, int64_t forward, int64_t input)
+{
+    give(s, (struct lw_kernel_work){.phase = LW_PRODUCTS_FORWARD, .bytes = forward});
+    give(s, (struct lw_kernel_work){.phase = LW_PRODUCTS_INPUT, .bytes = input});
+}
+
+static void share_attention(const struct share *s)
+{
+    const struct lw_kernel *k = s->k;
+    int64_t share = divided(k->m, s->cp), tokens = k->batch * share, item = item_of(s);
+    bool narrow = k->n > 0 && k->n < share;
+    int64_t keys = narrow ? k->n : k->m, steps = narrow ? 1 : s->cp;
+    int64_t flops = 2 * tokens * keys * k->heads * (k->qk_width + k->v_width);
+    const struct operands x = {item * tokens * k->heads * k->qk_width,
+                               item * tokens * k->kv_heads * (k->qk_width + k->v_width),
+                               item * tokens * k->heads * k->v_width, 4 * tokens * k->heads};
+    const struct lw_attention a = {.batch = k->batch, .heads = divided(k->heads, s->tp),
+                                   .kv_heads = divided(k->kv_heads, s->tp), .seq_q = share,
+                                   .seq_k = narrow ? k->n : share, .qk_width = k->qk_width,
+                                   .v_width = k->v_width, .dtype = (enum lw_dtype)k->dtype,
+                                   .causal = k->causal && !narrow};
+
+    for (int64_t i = 0; i < steps; i++) {
+        int64_t part = i == 0 ? flops - flops / steps * (steps - 1) : flops / steps;
+        share_step(s, &a, part, &x, i == 0);
+        if (i == 0)
+            continue;
+        share_pass(s, 3 * x.out, 3 * x.q);
+        share_pass(s, 3 * x.sums, 3 * x.kv);
+    }
+}
+
+void lw_kernel_share(const struct lw_kernel *k, const struct lw_kernel_groups *g,
+                     lw_kernel_visit *visit, void *ctx)
+{
+    static void (*const by_kind[LW_N_KERNEL_KINDS])(const struct share *) = {
+        [LW_KERNEL_TRAFFIC] = share_traffic,
+        [LW_KERNEL_GEMM] = share_gemm,
+        [LW_KERNEL_ATTENTION] = share_attention,
+        [LW_KERNEL_COUNTED] = share_traffic,
+    };
+    const struct share s = {.k = k, .g = g, .tp = lw_groups_tp(g),
+                            .cp = k->fixed ? 1 : lw_groups_cp(g),
+                            .whole = k->split == LW_SPLIT_NONE && !g->sequence_parallel,
+                            .visit = visit, .ctx = ctx};
+
+    by_kind[k->kind](&s);
+}

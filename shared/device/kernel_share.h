@@ -1,0 +1,41 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/device/device_time.h"
+#include "shared/plan/kernel.h"
+
+/* What one rank of the groups does of a kernel: the one place that divides by a group. */
+
+struct lw_kernel_groups {
+    int64_t tp, cp, ep;    /* 0 = 1 */
+    bool sequence_parallel;
+    bool whole_experts;    /* a tensor group shares experts, and does not split each */
+};
+
+/* One launch, or a few alike, of one phase. */
+struct lw_kernel_work {
+    enum lw_product_phase phase;
+    int64_t flops, bytes; /* of one context rank, and of all ranks of its tensor group together */
+    struct lw_product product, second; /* as one rank has them; batch 0 = none. second: the gradient
+                                        * of the other operand, one kernel with it by roofline */
+    struct lw_attention attention;     /* batch 0 = none */
+    int32_t n_launches;                /* 0 = one, and one of `second` */
+    bool whole;       /* each rank of the tensor group does all of it */
+    bool by_roofline; /* on every device */
+    bool completes;   /* gradients of the kernel's parameters are complete when backward, which
+                       * comes from the kernels after it, has done this work and those that follow
+                       * it here */
+};
+
+typedef void lw_kernel_visit(void *ctx, const struct lw_kernel_work *work);
+
+/* Works of one kernel in the order of the forward. */
+void lw_kernel_share(const struct lw_kernel *k, const struct lw_kernel_groups *g,
+                     lw_kernel_visit *visit, void *ctx);
+
+int64_t lw_groups_tp(const struct lw_kernel_groups *g);
+int64_t lw_groups_cp(const struct lw_kernel_groups *g);
+/* Copies of tokens that experts compute, of so many without a capacity: at least one. */
+int64_t lw_expert_copies(int64_t copies, double capacity);

@@ -1,0 +1,360 @@
+/* Times of a workload from its kernels. Where the device has figures for shapes, a kernel takes
+ * what device_time.h gives for the shape that one rank of the groups has (kernel_share.h).
+ * Elsewhere its time is the roofline's (Williams, Waterman, Patterson, CACM 52(4), 2009): the
+ * larger of the time of the matrix products and the time of the memory traffic, per kernel and
+ * phase, rounded once to the picosecond. Where the device was measured over sizes, its tables say
+ * both, and what an optimizer's step takes: FLOPs as one square product's, traffic as that of a
+ * copy, which reads and writes its payload.
+ *
+ * A module's times are the sums of its kernels', and no less than the host needs to launch them.
+ * They are of all ranks of the tensor and the context group together: a plan divides them by the
+ * ranks. Modules with the same kernels are summed once. Not modelled: caches, overlap of traffic
+ * and products beyond the maximum. */
+#include "shared/device/kernel_time.h"
+
+#include "shared/base/sort.h"
+#include "shared/numbers/checked.h"
+#include "shared/numbers/order.h"
+
+/* Of all ranks of a tensor group, of one context rank. */
+struct sums {
+    lw_ps time[LW_N_PRODUCT_PHASES], whole[LW_N_PRODUCT_PHASES];
+    lw_ps again, column, row;
+    lw_ps attention_start, attention, attention_backward_end, attention_backward;
+    int64_t flops, bytes; /* of the forward */
+    int64_t n_forward, n_backward;
+};
+
+struct timer {
+    const struct lw_device *device;
+    const struct lw_kernel_rates *rates;
+    const struct lw_kernel_groups *groups;
+    enum lw_dtype dtype;
+    bool by_shape;
+    bool apart; /* the gradients of two activations are two kernels: it has figures for shapes, also
+                 * where measured tables win over them */
+    /* now */
+    const struct lw_kernel *k;
+    struct sums *of;
+    lw_ps *before; /* backward of the module's kernels before the gradients of k */
+};
+
+/* --- one kernel ------------------------------------------------------------------------------- */
+
+static const struct lw_work_table *table_of(const struct timer *t, enum lw_work_kind kind)
+{
+    return lw_work_find(t->device, kind, t->dtype, t->dtype);
+}
+
+static lw_ps products(const struct timer *t, int64_t flops)
+{
+    const struct lw_device *d = t->device;
+    const struct lw_work_table *table = table_of(t, LW_WORK_GEMM);
+
+    return table ? lw_work_time(table, flops)
+                 : lw_ps_from_seconds((double)flops / (d->peak_flops[t->dtype].value *
+                                                       d->gemm_efficiency.value));
+}
+
+static lw_ps traffic(const struct timer *t, int64_t bytes)
+{
+    const struct lw_work_table *table = table_of(t, LW_WORK_COPY);
+
+    return table ? lw_work_time(table, bytes / 2)
+                 : lw_ps_from_seconds((double)bytes / t->device->memory_bytes_per_s.value);
+}
+
+static lw_ps roofline(const struct timer *t, int64_t flops, int64_t bytes)
+{
+    lw_ps compute = products(t, flops), move = traffic(t, bytes);
+
+    return compute > move ? compute : move;
+}
+
+static lw_ps shaped(const struct timer *t, const struct lw_kernel_work *work, int64_t ranks)
+{
+    double factor = t->rates->traffic > 0 ? t->rates->traffic : 1;
+    struct lw_attention a = work->attention;
+
+    if (work->product.batch > 0)
+        return lw_add_sat(lw_product_time(t->device, &work->product),
+                          lw_product_time(t->device, &work->second));
+    a.speed = t->rates->attention_speed;
+    if (a.batch > 0)
+        return lw_attention_time(t->device, &a);
+    return lw_traffic_time(t->device, (int64_t)((double)work->bytes * factor) / ranks) +
+           t->rates->memory_op_ps;
+}
+
+static bool is_two(const struct timer *t, const struct lw_kernel_work *work)
+{
+    return t->apart && work->second.batch > 0;
+}
+
+/* Of all ranks of the tensor group. */
+static lw_ps time_of(const struct timer *t, const struct lw_kernel_work *work)
+{
+    int64_t ranks = work->whole ? 1 : lw_groups_tp(t->groups), n = is_two(t, work) ? 2 : 1;
+
+    if (!t->by_shape || work->by_roofline)
+        return lw_mul_sat(roofline(t, work->flops / n, work->bytes / n), n);
+    return lw_mul_sat(shaped(t, work, ranks), ranks);
+}
+
+static void add(lw_ps *sum, lw_ps time)
+{
+    *sum = lw_add_sat(*sum, time);
+}
+
+static lw_ps backward_of(const struct sums *s)
+{
+    return lw_add_sat(s->time[LW_PRODUCTS_INPUT], s->time[LW_PRODUCTS_WEIGHT]);
+}
+
+static void add_forward(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
+{
+    const struct lw_kernel *k = t->k;
+    const bool dense = k->kind == LW_KERNEL_GEMM && k->experts == 0;
+    struct sums *s = t->of;
+
+    s->flops += work->flops;
+    s->bytes += work->bytes;
+    s->n_forward += work->n_launches > 0 ? work->n_launches : 1;
+    add(&s->again, k->again ? time : 0);
+    add(&s->column,
+        dense && (k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_VOCAB) ? time : 0);
+    add(&s->row, dense && k->split == LW_SPLIT_ROW ? time : 0);
+    add(&s->attention, k->attention ? time : 0);
+}
+
+static void add_backward(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
+{
+    struct sums *s = t->of;
+
+    s->n_backward += work->n_launches > 0 ? work->n_launches : is_two(t, work) ? 2 : 1;
+    add(&s->attention_backward, t->k->attention ? time : 0);
+}
+
+static void add_work(void *ctx, const struct lw_kernel_work *work)
+{
+    struct timer *t = ctx;
+    lw_ps time = time_of(t, work);
+
+    if (work->completes)
+        *t->before = backward_of(t->of);
+    add(&t->of->time[work->phase], time);
+    add(&t->of->whole[work->phase], work->whole ? time : 0);
+    if (work->phase == LW_PRODUCTS_FORWARD)
+        add_forward(t, work, time);
+    else
+        add_backward(t, work, time);
+}
+
+static void add_kernel(struct timer *t)
+{
+    struct sums *s = t->of;
+
+    if (t->k->attention && s->attention == 0)
+        s->attention_start = s->time[LW_PRODUCTS_FORWARD];
+    lw_kernel_share(t->k, t->groups, add_work, t);
+    if (t->k->attention)
+        s->attention_backward_end = backward_of(s);
+}
+
+/* --- a module --------------------------------------------------------------------------------- */
+
+/* What one rank of the tensor group takes of a time. */
+static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
+{
+    return whole + (all - whole) / ranks + ((all - whole) % ranks > 0);
+}
+
+/* A module's forward and backward last at least as long as the host launches their kernels; where
+ * it waits for each of them, that much longer than the device. What is added is every rank's own: a
+ * plan divides it by the ranks, under sequence parallelism too. */
+static void hold_for_host(const struct timer *t, const struct sums *s, struct lw_module *m)
+{
+    int64_t split = m->tp_split == LW_TP_REPLICATED ? 1 : lw_groups_tp(t->groups);
+    lw_ps op = t->rates->host_op_ps, forward = of_rank(s->time[0], s->whole[0], split);
+    lw_ps input = of_rank(s->time[1], s->whole[1], split);
+    lw_ps weight = of_rank(s->time[2], s->whole[2], split);
+    bool waits = t->rates->host_waits;
+    lw_ps short_f = s->n_forward * op - (waits ? 0 : forward);
+    lw_ps short_b = s->n_backward * op - (waits ? 0 : lw_add_sat(input, weight));
+
+    if (op <= 0)
+        return;
+    if (short_f > 0)
+        m->forward_ps = lw_add_sat(m->forward_ps, short_f * split);
+    if (short_b > 0)
+        m->backward_input_ps = lw_add_sat(m->backward_input_ps, short_b * split);
+    lw_module_move_attention(m, s->time[LW_PRODUCTS_FORWARD], backward_of(s));
+}
+
+/* Backward, which runs the other way, begins attention after what comes after it. */
+static void set_times(const struct timer *t, const struct sums *s, struct lw_module *m)
+{
+    m->forward_ps = s->time[LW_PRODUCTS_FORWARD];
+    m->backward_input_ps = s->time[LW_PRODUCTS_INPUT];
+    m->backward_weight_ps = s->time[LW_PRODUCTS_WEIGHT];
+    m->whole_forward_ps = s->whole[LW_PRODUCTS_FORWARD];
+    m->whole_input_ps = s->whole[LW_PRODUCTS_INPUT];
+    m->whole_weight_ps = s->whole[LW_PRODUCTS_WEIGHT];
+    m->selective_ps = s->again;
+    m->tp_column_ps = s->column;
+    m->tp_row_ps = s->row;
+    m->attention_start_ps = s->attention_start;
+    m->attention_ps = s->attention;
+    m->attention_backward_start_ps =
+        s->attention_backward > 0 ? backward_of(s) - s->attention_backward_end : 0;
+    m->attention_backward_ps = s->attention_backward;
+    m->forward_flops = s->flops;
+    m->forward_bytes = s->bytes;
+    hold_for_host(t, s, m);
+}
+
+/* Of all ranks of the context group: a plan divides by them. */
+static void take_all_ranks(struct lw_module *m, int64_t ranks)
+{
+    int64_t *const of_kernels[] = {
+        &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->whole_forward_ps,
+        &m->whole_input_ps, &m->whole_weight_ps, &m->selective_ps, &m->tp_column_ps,
+        &m->tp_row_ps, &m->attention_start_ps, &m->attention_ps, &m->attention_backward_start_ps,
+        &m->attention_backward_ps, &m->forward_flops, &m->forward_bytes,
+    };
+
+    for (size_t f = 0; ranks > 1 && f < sizeof of_kernels / sizeof *of_kernels; f++)
+        *of_kernels[f] = lw_mul_sat(*of_kernels[f], ranks);
+}
+
+/* --- all of them ------------------------------------------------------------------------------ */
+
+/* sums[n_modules], seen[n_kernels]: the module that has them, and one, by first kernel; zeroed. */
+static void sum_modules(struct lw_workload *w, struct timer *t, struct sums *sums, lw_ps *before,
+                        int32_t *seen)
+{
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        struct lw_module *m = &w->modules[i];
+        if (m->n_kernels > 0 && seen[m->first_kernel] > 0) {
+            sums[i] = sums[seen[m->first_kernel] - 1];
+            continue;
+        }
+        t->of = &sums[i];
+        for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++) {
+            t->k = &w->kernels[k];
+            t->before = &before[k];
+            add_kernel(t);
+        }
+        if (m->n_kernels > 0)
+            seen[m->first_kernel] = i + 1;
+    }
+}
+
+/* Of a module's backward of `sum`, which its window stretches where the host does. */
+static lw_ps stretched(lw_ps at, lw_ps sum, lw_ps window)
+{
+    return sum > 0 ? (lw_ps)((__int128)window * at / sum) : 0;
+}
+
+/* A gradient is ready at the end of its kernel's backward; that of a tied parameter with the last
+ * of its uses, which is the first parameter's, since its module comes last in backward. */
+static void set_ready(struct lw_workload *w, const struct sums *sums, const lw_ps *before,
+                      const lw_ps *end)
+{
+    for (int32_t i = 0; i < w->n_params; i++) {
+        struct lw_param *p = &w->params[i];
+        const struct lw_module *m = &w->modules[p->module];
+        const struct sums *s = &sums[p->module];
+        lw_ps rest = stretched(before[m->first_kernel + w->grad_kernel[i]], backward_of(s),
+                               lw_module_backward(m));
+        p->ready_ps = p->trainable && p->used ? end[p->module] - rest : -1;
+    }
+}
+
+struct ready {
+    lw_ps at;
+    int32_t param;
+};
+
+/* By time; what becomes ready together in reverse registration order, as autograd runs. */
+LW_COMPARATOR(compare_ready, struct ready, a->at, b->at, b->param, a->param)
+
+static void set_order(struct lw_workload *w, struct ready *ready)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (lw_param_has_gradient(&w->params[i]))
+            ready[n++] = (struct ready){w->params[i].ready_ps, i};
+    lw_sort(ready, n, compare_ready);
+    for (int32_t k = 0; k < n; k++)
+        w->ready_order[k] = ready[k].param;
+    w->n_ready = n;
+}
+
+/* --- once per step ---------------------------------------------------------------------------- */
+
+const struct lw_work_table *lw_optimizer_table(const struct lw_device *d,
+                                               const struct lw_workload *w)
+{
+    static const enum lw_work_kind kinds[LW_N_OPTIMIZERS] = {
+        [LW_OPTIMIZER_SGD] = LW_WORK_SGD,
+        [LW_OPTIMIZER_MOMENTUM] = LW_WORK_MOMENTUM,
+        [LW_OPTIMIZER_ADAM] = LW_WORK_ADAM,
+    };
+    enum lw_dtype dtype = lw_workload_main_dtype(w);
+    bool known = dtype == LW_F32 && w->optimizer != LW_OPTIMIZER_UNKNOWN;
+
+    return known ? lw_work_find(d, kinds[w->optimizer], dtype, dtype) : NULL;
+}
+
+static lw_ps pass_over(const struct timer *t, int64_t bytes)
+{
+    return t->by_shape ? lw_traffic_time(t->device, bytes) : roofline(t, 0, bytes);
+}
+
+static void time_step(struct lw_workload *w, const struct timer *t)
+{
+    int64_t numel = lw_workload_numel(w, true);
+    const struct lw_work_table *table = lw_optimizer_table(t->device, w);
+
+    w->optimizer_ps =
+        table ? lw_work_time(table, 4 * numel) : pass_over(t, w->step_traffic.update * numel);
+    w->gradients_ps = table ? 0 : pass_over(t, w->step_traffic.held * numel);
+}
+
+enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
+                               const struct lw_kernel_rates *rates,
+                               const struct lw_kernel_groups *groups, struct lw_err *err)
+{
+    enum lw_dtype dtype = lw_workload_main_dtype(w);
+    struct timer t = {.device = d, .rates = rates, .groups = groups, .dtype = dtype};
+    struct lw_arena scratch = {0};
+    struct sums *sums = lw_arena_alloc(&scratch, w->n_modules, sizeof *sums);
+    lw_ps *before = lw_arena_alloc(&scratch, w->n_kernels, sizeof *before);
+    int32_t *seen = lw_arena_alloc(&scratch, w->n_kernels, sizeof *seen);
+    lw_ps *end = lw_arena_alloc(&scratch, w->n_modules, sizeof *end), now = 0;
+    struct ready *ready = lw_arena_alloc(&scratch, w->n_params, sizeof *ready);
+
+    if (!sums || !before || !seen || !end || !ready) {
+        lw_arena_free(&scratch);
+        return lw_fail_nomem(err);
+    }
+    t.apart = lw_device_by_shape(d, dtype);
+    t.by_shape = t.apart && !table_of(&t, LW_WORK_GEMM);
+    sum_modules(w, &t, sums, before, seen);
+    for (int32_t i = w->n_modules - 1; i >= 0; i--) {
+        set_times(&t, &sums[i], &w->modules[i]);
+        end[i] = now = lw_add_sat(now, lw_module_backward(&w->modules[i]));
+    }
+    set_ready(w, sums, before, end);
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].ready_ps > 0)
+            w->params[i].ready_ps = lw_mul_sat(w->params[i].ready_ps, lw_groups_cp(groups));
+    for (int32_t i = 0; i < w->n_modules; i++)
+        take_all_ranks(&w->modules[i], lw_groups_cp(groups));
+    set_order(w, ready);
+    time_step(w, &t);
+    lw_arena_free(&scratch);
+    return LW_OK;
+}

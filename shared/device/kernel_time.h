@@ -1,0 +1,35 @@
+#pragma once
+
+#include "shared/base/err.h"
+#include "shared/device/kernel_share.h"
+#include "shared/plan/workload.h"
+
+/* Kernels, a device, a framework's rates and groups -> times of a workload. The one evaluator: see
+ * docs/design/kernels.md. */
+
+/* What a framework does to the time of a kernel. Zeroed: nothing. */
+struct lw_kernel_rates {
+    lw_ps host_op_ps;       /* host time per launch: a lower bound of a module */
+    bool host_waits;        /* each launch waits for the previous kernel: times add up */
+    double traffic;         /* bytes that kernels without a product move, of those counted; 0 = 1 */
+    lw_ps memory_op_ps;     /* that they take beside their bytes and a launch */
+    double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
+};
+
+/* Sets what the workload's kernels determine: times, FLOPs and bytes of its modules, attention in
+ * their windows, ready times and ready order, the optimizer and the passes over gradients. w must
+ * have kernels. Times stop at INT64_MAX, which lw_workload_check refuses. LW_ENOMEM. */
+enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
+                               const struct lw_kernel_rates *rates,
+                               const struct lw_kernel_groups *groups, struct lw_err *err);
+
+/* kernel_products.c: the products of the workload's kernels as one rank of the groups has them:
+ * w->products and the modules' lists. LW_ENOMEM. */
+enum lw_status lw_kernels_list_products(struct lw_workload *w,
+                                        const struct lw_kernel_groups *groups,
+                                        struct lw_err *err);
+
+/* Measured steps of the workload's optimizer: of f32 parameters, those that keep 2-byte copies were
+ * not measured. NULL: none. */
+const struct lw_work_table *lw_optimizer_table(const struct lw_device *d,
+                                               const struct lw_workload *w);

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/plan/product.h"
+
+/* The work of a model's modules, kernel by kernel, in the dimensions of the whole model: of one
+ * micro-batch, before a tensor, context or expert group divides it. Independent of a device and of
+ * a framework's rates. A workload without kernels (a recording, a file) has measured times alone.
+ * See docs/design/kernels.md. */
+
+enum lw_kernel_kind {
+    LW_KERNEL_TRAFFIC,   /* moves bytes of device memory */
+    LW_KERNEL_GEMM,      /* batch products of m x k and k x n, and their gradients */
+    LW_KERNEL_ATTENTION, /* fused: scores never reach memory */
+    LW_KERNEL_COUNTED,   /* FLOPs and bytes alone, by roofline on every device: convolutions */
+    LW_N_KERNEL_KINDS,
+};
+
+/* What the ranks of a tensor group divide. */
+enum lw_kernel_split {
+    LW_SPLIT_NONE,    /* nothing: every rank does all; under sequence parallelism its tokens */
+    LW_SPLIT_GROUP,   /* bytes */
+    LW_SPLIT_COLUMN,  /* n */
+    LW_SPLIT_ROW,     /* k */
+    LW_SPLIT_VOCAB,   /* n, of the vocabulary */
+    LW_SPLIT_HEADS,   /* batch, which counts heads */
+    LW_SPLIT_EXPERTS, /* nothing, of the tokens that experts get: only where the group shares the
+                       * experts, the tokens */
+    LW_N_KERNEL_SPLITS,
+};
+
+/* One operator in all phases (enum lw_product_phase). Backward runs a module's kernels from the
+ * last to the first. Of a GEMM the dimensions of the gradients follow: of the input m x n and
+ * n x k, of the weights k x m and m x n. */
+struct lw_kernel {
+    int64_t batch, m, n, k; /* ATTENTION: sequences, tokens, and n = the window (0 = none) */
+    int64_t heads, kv_heads, qk_width, v_width; /* ATTENTION */
+    int64_t flops[LW_N_PRODUCT_PHASES];         /* COUNTED */
+    int64_t bytes[LW_N_PRODUCT_PHASES];         /* TRAFFIC, COUNTED; GEMM: 0 = of its operands */
+    /* > 0: of the experts of a block, topk copies of each token; GEMM: m counts the copies without
+     * a capacity, batch is not used. */
+    int64_t experts;
+    double capacity; /* rows that an expert takes of its even share; 0 = all */
+    int32_t n_forward, n_backward; /* launches; 0 = one where there is work */
+    uint8_t kind, split, dtype;    /* enum lw_kernel_kind, lw_kernel_split, lw_dtype */
+    uint8_t out_size;   /* GEMM: bytes of an element of the weights' gradient; 0 = of the dtype */
+    uint8_t sum_bytes;  /* GEMM: > 0: another kernel adds the weights' gradient to its sum, and
+                         * moves so many bytes per element */
+    bool fp8;           /* GEMM: operands of 8 bits; backward writes the output's gradient so */
+    bool trained;       /* GEMM: its weights have a gradient */
+    bool both;          /* GEMM: both operands are activations: two gradients, no weights' */
+    bool transposed;    /* with both: the second operand is n x k in memory, so its gradient is */
+    bool halves;        /* GEMM: n is of two halves, which are split each */
+    bool fixed;         /* not by tokens: a context group does not divide it */
+    bool causal;        /* ATTENTION: a token attends to those before it */
+    bool again;         /* selective recomputation does its forward again */
+    bool attention;     /* of attention itself: scores and sums over values */
+    uint8_t unused[2];  /* no padding: kernels are compared as bytes */
+};
+
+/* What the framework does to the model's memory per step, in bytes per element. */
+struct lw_step_traffic {
+    int64_t update; /* of the elements that a rank updates: the optimizer's step */
+    int64_t held;   /* of the gradients that a rank holds */
+};

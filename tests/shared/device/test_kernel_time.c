@@ -1,0 +1,303 @@
+/* Kernels of the whole model: what one rank does of them, and what they add up to. */
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+#include "shared/device/kernel_time.h"
+#include "shared/files/files.h"
+#include "tests/lib/traces/model_help.h"
+
+enum { MAX_WORKS = 16 };
+
+struct works {
+    struct lw_kernel_work of[MAX_WORKS];
+    int n;
+};
+
+static void keep_work(void *ctx, const struct lw_kernel_work *work)
+{
+    struct works *w = ctx;
+
+    assert_true(w->n < MAX_WORKS);
+    w->of[w->n++] = *work;
+}
+
+static struct works works_of(struct lw_kernel k, struct lw_kernel_groups g)
+{
+    struct works w = {.n = 0};
+
+    lw_kernel_share(&k, &g, keep_work, &w);
+    return w;
+}
+
+static void assert_product(const struct lw_product *p, int64_t batch, int64_t m, int64_t n,
+                           int64_t k)
+{
+    assert_int_equal(p->batch, batch);
+    assert_int_equal(p->m, m);
+    assert_int_equal(p->n, n);
+    assert_int_equal(p->k, k);
+}
+
+/* 4096 tokens, 1000 -> 602 columns: two ranks of a context group have 2048 tokens, four of a tensor
+ * group 151 columns. FLOPs and bytes are of the four: 2 x 2048 x 1000 x 602, and each operand once,
+ * of 2 bytes. */
+TEST(groups_divide_a_column_product_and_its_gradients)
+{
+    const struct lw_kernel k = {.kind = LW_KERNEL_GEMM, .split = LW_SPLIT_COLUMN, .batch = 1,
+                                .m = 4096, .n = 602, .k = 1000, .dtype = LW_BF16, .trained = true,
+                                .out_size = 4};
+    struct works w = works_of(k, (struct lw_kernel_groups){.tp = 4, .cp = 2});
+
+    assert_int_equal(w.n, 3);
+    assert_product(&w.of[LW_PRODUCTS_FORWARD].product, 1, 2048, 151, 1000);
+    assert_product(&w.of[LW_PRODUCTS_INPUT].product, 1, 2048, 1000, 151);
+    assert_product(&w.of[LW_PRODUCTS_WEIGHT].product, 1, 1000, 151, 2048);
+    assert_true(w.of[LW_PRODUCTS_WEIGHT].product.accumulate);
+    assert_int_equal(w.of[LW_PRODUCTS_WEIGHT].product.out_size, 4);
+    for (int i = 0; i < w.n; i++) {
+        assert_int_equal(w.of[i].flops, INT64_C(2) * 2048 * 1000 * 602);
+        assert_int_equal(w.of[i].bytes, 2 * (2048 * 1000 + 1000 * 602 + 2048 * 602));
+        assert_false(w.of[i].whole);
+        assert_int_equal(w.of[i].completes, i == 0);
+    }
+}
+
+/* 8-bit operands, and gradients that a kernel of its own adds to f32 sums, 2 + 2 x 4 bytes: the
+ * sums complete the gradients, and backward, which runs the other way, ends with them. */
+TEST(sums_and_casts_are_kernels_of_their_own)
+{
+    const struct lw_kernel k = {.kind = LW_KERNEL_GEMM, .split = LW_SPLIT_ROW, .batch = 1, .m = 64,
+                                .n = 32, .k = 16, .dtype = LW_BF16, .trained = true,
+                                .sum_bytes = 10, .fp8 = true};
+    struct works w = works_of(k, (struct lw_kernel_groups){.tp = 2});
+
+    assert_int_equal(w.n, 5);
+    assert_int_equal(w.of[0].phase, LW_PRODUCTS_WEIGHT);
+    assert_int_equal(w.of[0].bytes, 10 * 8 * 32 * 2);
+    assert_true(w.of[0].completes);
+    assert_int_equal(w.of[1].phase, LW_PRODUCTS_INPUT);
+    assert_int_equal(w.of[1].bytes, 4 * 64 * 32 * 2); /* each rank has all of the output */
+    assert_product(&w.of[2].product, 1, 64, 32, 8);
+    for (int i = 1; i < w.n; i++)
+        assert_false(w.of[i].completes);
+}
+
+/* What a tensor group does not divide, sequence parallelism divides by tokens. */
+TEST(sequence_parallelism_divides_what_is_whole)
+{
+    const struct lw_kernel k = {.kind = LW_KERNEL_GEMM, .batch = 1, .m = 64, .n = 32, .k = 16,
+                                .dtype = LW_BF16};
+    struct works whole = works_of(k, (struct lw_kernel_groups){.tp = 4});
+    struct works split = works_of(
+        k, (struct lw_kernel_groups){.tp = 4, .sequence_parallel = true});
+
+    assert_int_equal(whole.n, 2); /* frozen */
+    assert_product(&whole.of[0].product, 1, 64, 32, 16);
+    assert_true(whole.of[0].whole);
+    assert_product(&split.of[0].product, 1, 16, 32, 16);
+    assert_false(split.of[0].whole);
+}
+
+/* 8 experts of which 2 ranks have 4 each: 100 tokens of each rank go to 2 experts, 400 copies of
+ * both ranks are 50 rows of each expert; with a capacity of 1.5 they are 75. */
+TEST(an_expert_group_divides_experts_and_brings_tokens)
+{
+    struct lw_kernel k = {.kind = LW_KERNEL_GEMM, .split = LW_SPLIT_COLUMN, .m = 200, .n = 64,
+                          .k = 32, .dtype = LW_BF16, .experts = 8, .halves = true};
+    const struct lw_kernel_groups two = {.ep = 2, .tp = 2};
+    struct works w = works_of(k, two);
+
+    assert_product(&w.of[0].product, 4, 50, 32, 32);
+    assert_true(w.of[0].product.grouped);
+    k.capacity = 1.5;
+    assert_product(&works_of(k, two).of[0].product, 4, 75, 32, 32);
+    struct works shared =
+        works_of(k, (struct lw_kernel_groups){.ep = 2, .tp = 2, .whole_experts = true});
+    assert_product(&shared.of[0].product, 2, 75, 64, 32);
+}
+
+/* A ring of 2: two kernels, on half of the keys each, and one join of two kernels. */
+TEST(a_context_group_runs_attention_as_a_ring)
+{
+    const struct lw_kernel k = {.kind = LW_KERNEL_ATTENTION, .split = LW_SPLIT_HEADS, .batch = 2,
+                                .m = 64, .heads = 8, .kv_heads = 2, .qk_width = 16, .v_width = 16,
+                                .dtype = LW_BF16, .causal = true};
+    static struct works w;
+    int n_kernels = 0, n_joins = 0;
+
+    w = works_of(k, (struct lw_kernel_groups){.tp = 2, .cp = 2});
+    for (int i = 0; i < w.n; i++) {
+        const struct lw_kernel_work *x = &w.of[i];
+        n_kernels += x->attention.batch > 0 && x->phase == LW_PRODUCTS_FORWARD;
+        n_joins += x->attention.batch == 0 && x->phase == LW_PRODUCTS_FORWARD;
+    }
+    assert_int_equal(n_kernels, 2);
+    assert_int_equal(n_joins, 2);
+    assert_int_equal(w.of[0].attention.heads, 4);
+    assert_int_equal(w.of[0].attention.kv_heads, 1);
+    assert_int_equal(w.of[0].attention.seq_q, 32);
+    assert_int_equal(w.of[0].attention.seq_k, 32);
+    assert_true(w.of[1].attention.backward);
+}
+
+/* --- the evaluator ---------------------------------------------------------------------------- */
+
+/* One module of two kernels of traffic on the device of the tests, where a byte takes a nanosecond:
+ * 30 + 10 forward, and backward 40 of the second kernel, then 20 of the first. */
+struct small {
+    struct lw_module module;
+    struct lw_param params[2];
+    struct lw_kernel kernels[2];
+    int32_t grad_kernel[2], ready_order[2];
+    struct lw_workload w;
+    struct lw_device device;
+};
+
+static void small_init(struct small *s)
+{
+    const struct lw_param p = {.name = "", .numel = 1, .dtype = LW_F32, .tied = -1,
+                               .trainable = true, .used = true};
+
+    *s = (struct small){
+        .module = {.n_kernels = 2},
+        .params = {p, p},
+        .kernels = {{.bytes = {30, 15, 5}, .dtype = LW_F32},
+                    {.bytes = {10, 40, 0}, .dtype = LW_F32, .split = LW_SPLIT_GROUP}},
+        .grad_kernel = {0, 1},
+        .device = model_device(),
+    };
+    s->w = (struct lw_workload){.n_modules = 1, .n_params = 2, .n_kernels = 2,
+                                .modules = &s->module, .params = s->params,
+                                .kernels = s->kernels, .grad_kernel = s->grad_kernel,
+                                .ready_order = s->ready_order, .step_traffic = {7, 3}};
+}
+
+static void evaluate(struct small *s, const struct lw_kernel_rates *rates,
+                     const struct lw_kernel_groups *groups)
+{
+    struct lw_err err = {0};
+
+    assert_ok(lw_kernels_time(&s->w, &s->device, rates, groups, &err), err);
+}
+
+TEST(a_module_takes_the_sum_of_its_kernels)
+{
+    struct small s;
+    const struct lw_kernel_rates none = {0};
+    const struct lw_kernel_groups one = {0};
+
+    small_init(&s);
+    evaluate(&s, &none, &one);
+    assert_int_equal(s.module.forward_ps, 40 * LW_PS_PER_NS);
+    assert_int_equal(s.module.backward_input_ps, 55 * LW_PS_PER_NS);
+    assert_int_equal(s.module.backward_weight_ps, 5 * LW_PS_PER_NS);
+    assert_int_equal(s.module.whole_forward_ps, 30 * LW_PS_PER_NS);
+    assert_int_equal(s.params[1].ready_ps, 40 * LW_PS_PER_NS);
+    assert_int_equal(s.params[0].ready_ps, 60 * LW_PS_PER_NS);
+    assert_int_equal(s.ready_order[0], 1);
+    assert_int_equal(s.w.optimizer_ps, 2 * 7 * LW_PS_PER_NS);
+    assert_int_equal(s.w.gradients_ps, 2 * 3 * LW_PS_PER_NS);
+}
+
+/* Three launches of the backward take 90 ns, more than the device's 60: the sum is held, not each
+ * kernel, and gradients keep their share of the window. */
+TEST(the_host_holds_a_module_not_a_kernel)
+{
+    struct small s;
+    const struct lw_kernel_rates rates = {.host_op_ps = 30 * LW_PS_PER_NS};
+    const struct lw_kernel_groups one = {0};
+
+    small_init(&s);
+    evaluate(&s, &rates, &one);
+    assert_int_equal(s.module.forward_ps, 60 * LW_PS_PER_NS);
+    assert_int_equal(lw_module_backward(&s.module), 90 * LW_PS_PER_NS);
+    assert_int_equal(s.params[1].ready_ps, 60 * LW_PS_PER_NS);
+    assert_int_equal(s.params[0].ready_ps, 90 * LW_PS_PER_NS);
+}
+
+/* Both ranks of a context group together have what one rank has alone. */
+TEST(times_are_of_all_ranks_of_a_context_group)
+{
+    struct small s;
+    const struct lw_kernel_rates none = {0};
+    const struct lw_kernel_groups two = {.cp = 5};
+
+    small_init(&s);
+    s.kernels[0].fixed = true;
+    evaluate(&s, &none, &two);
+    assert_int_equal(s.module.forward_ps, (5 * 30 + 10) * LW_PS_PER_NS);
+    assert_int_equal(s.module.forward_bytes, 5 * 30 + 10);
+    assert_int_equal(s.params[0].ready_ps, (5 * 20 + 40) * LW_PS_PER_NS);
+}
+
+/* --- kernels of models ------------------------------------------------------------------------ */
+
+static void assert_same_times(const struct lw_workload *a, const struct lw_workload *b)
+{
+    for (int32_t i = 0; i < a->n_modules; i++) {
+        struct lw_module m = a->modules[i], n = b->modules[i];
+        assert_int_equal(m.forward_ps, n.forward_ps);
+        assert_int_equal(m.backward_input_ps, n.backward_input_ps);
+        assert_int_equal(m.backward_weight_ps, n.backward_weight_ps);
+        assert_int_equal(m.whole_forward_ps, n.whole_forward_ps);
+        assert_int_equal(m.selective_ps, n.selective_ps);
+        assert_int_equal(m.tp_column_ps, n.tp_column_ps);
+        assert_int_equal(m.attention_backward_start_ps, n.attention_backward_start_ps);
+        assert_int_equal(m.forward_bytes, n.forward_bytes);
+    }
+    for (int32_t i = 0; i < a->n_params; i++)
+        assert_int_equal(a->params[i].ready_ps, b->params[i].ready_ps);
+    assert_memory_equal(a->ready_order, b->ready_order,
+                        (size_t)a->n_ready * sizeof *a->ready_order);
+    assert_int_equal(a->n_products, b->n_products);
+    for (int32_t i = 0; i < a->n_products; i++)
+        assert_true(lw_product_equal(&a->products[i], &b->products[i]));
+    assert_int_equal(a->optimizer_ps, b->optimizer_ps);
+}
+
+/* A model made for one rank of an A10G, timed for groups of H100s, is the model made for these. */
+MODEL_TEST(kernels_are_of_no_device_and_no_groups)
+{
+    static const struct lw_kernel_groups groups[] = {
+        {.tp = 2}, {.tp = 4, .sequence_parallel = true}, {.cp = 2}, {.tp = 2, .cp = 2, .ep = 2},
+        {.ep = 4},
+    };
+    static const char *const names[] = {"llama-3-8b", "gpt-1.3b", "bert-base", "mixtral-8x7b",
+                                        "deepseek-v2", "gpt-oss-20b"};
+    const struct lw_kernel_rates none = {0};
+    struct lw_cluster a10g, h100;
+    struct lw_err err = {0};
+
+    assert_ok(lw_cluster_find("a10g", &a10g, &err), err);
+    assert_ok(lw_cluster_find("dgx-h100", &h100, &err), err);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+            struct traces_model_shape shape = {.layers = 3, .dtype = "bf16"};
+            struct lw_workload one = model_kept(names[i], &a10g.device, shape);
+            shape.tensor = groups[g].tp;
+            shape.context = groups[g].cp;
+            shape.expert_ranks = i >= 3 ? groups[g].ep : 0;
+            shape.sequence_parallel = groups[g].sequence_parallel;
+            struct lw_workload made = model_kept(names[i], &h100.device, shape);
+            struct lw_kernel_groups of = groups[g];
+            of.ep = shape.expert_ranks;
+            assert_ok(lw_kernels_list_products(&one, &of, &err), err);
+            assert_ok(lw_kernels_time(&one, &h100.device, &none, &of, &err), err);
+            assert_same_times(&one, &made);
+        }
+    lw_cluster_free(&a10g);
+    lw_cluster_free(&h100);
+}
+
+/* Embedding, blocks that are alike, and the head: three lists of kernels for 82 modules. */
+MODEL_TEST(modules_that_are_alike_share_their_kernels)
+{
+    struct lw_workload w = MODEL("llama-3-70b", .batch = 1);
+
+    assert_int_equal(w.n_modules, 82);
+    for (int32_t m = 2; m < 81; m++)
+        assert_int_equal(w.modules[m].first_kernel, w.modules[1].first_kernel);
+    assert_int_equal(w.n_kernels, w.modules[0].n_kernels + w.modules[1].n_kernels +
+                                      w.modules[81].n_kernels);
+}
