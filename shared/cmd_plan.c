@@ -17,11 +17,46 @@
 #include "sim/predict/memory_predict.h"
 #include "traces/models/model_workload.h"
 
+static void difference_json(const struct lw_plan *a, const struct lw_plan *b,
+                            const struct lw_plan_difference *d)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_bool(&o, "same", !d->decision[0]);
+    LW_JSON(&o, "first_difference", d->decision[0] ? d->decision : NULL, "times_differ",
+            d->times[0] ? d->times : NULL, "first_plan_hash", a->hash, "second_plan_hash", b->hash);
+    lw_jsonout_strings(&o, "first_from_times", a->from_times, a->n_from_times);
+    lw_jsonout_strings(&o, "second_from_times", b->from_times, b->n_from_times);
+    lw_jsonout_end(&o);
+}
+
+static void say_from_times(const char *which, const struct lw_plan *p)
+{
+    for (int32_t i = 0; i < p->n_from_times; i++)
+        printf("%s%s", i == 0 ? which : ", ", p->from_times[i]);
+    printf(p->n_from_times > 0 ? "\n" : "");
+}
+
+static void difference_text(const struct lw_plan *a, const struct lw_plan *b,
+                            const struct lw_plan_difference *d)
+{
+    if (d->decision[0]) {
+        printf("%s\n", d->decision);
+        say_from_times("decided by times in the first plan: ", a);
+        say_from_times("decided by times in the second plan: ", b);
+        return;
+    }
+    printf("the plans decide the same (%s)\n", a->hash);
+    if (d->times[0])
+        printf("times differ: %s\n", d->times);
+}
+
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,
                            struct lw_err *err)
 {
     struct lw_plan a, b;
-    char text[512];
+    struct lw_plan_difference d;
 
     LW_TRY(lw_plan_read(first, false, &a, err));
     enum lw_status s = lw_plan_read(second, false, &b, err);
@@ -29,20 +64,12 @@ static enum lw_status diff(const char *first, const char *second, enum lw_format
         lw_plan_free(&a);
         return s;
     }
-    bool differs = lw_plan_diff(&a, &b, text, sizeof text);
-    if (format == LW_FORMAT_JSON) {
-        struct lw_jsonout o = {.file = stdout};
-        lw_jsonout_object(&o, NULL);
-        lw_jsonout_bool(&o, "same", !differs);
-        LW_JSON(&o, "first_difference", differs ? text : NULL, "first_plan_hash", a.hash,
-                "second_plan_hash", b.hash);
-        lw_jsonout_end(&o);
-    } else if (differs) {
-        printf("%s\n", text);
-    } else {
-        printf("the plans decide the same (%s)\n", a.hash);
-    }
-    if (differs)
+    s = lw_plan_diff(&a, &b, &d, err);
+    if (s == LW_OK && format == LW_FORMAT_JSON)
+        difference_json(&a, &b, &d);
+    else if (s == LW_OK)
+        difference_text(&a, &b, &d);
+    if (s == LW_OK && d.decision[0])
         s = lw_fail(err, LW_ENO, "%s and %s differ", first, second);
     lw_plan_free(&b);
     lw_plan_free(&a);

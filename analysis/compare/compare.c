@@ -19,6 +19,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/plan.h"
 
 double lw_both_error_pct(struct lw_both v)
 {
@@ -388,21 +389,79 @@ static enum lw_status compare_ops(struct lw_store *s, struct lw_comparison *c, s
 
 /* --- together --------------------------------------------------------------------------------- */
 
-static void choose_join(struct lw_comparison *c)
+bool lw_same_decisions(const struct lw_run *a, const struct lw_run *b)
+{
+    return a->plan >= 0 && b->plan >= 0 && strcmp(a->plan_hash, b->plan_hash) == 0;
+}
+
+/* Of plans that differ: op by op and rank by rank they may do the same, as under two frameworks
+ * that keep other activations. */
+static enum lw_status have_same_ops(struct lw_store *s, const struct lw_comparison *c, bool *same,
+                                    struct lw_err *err)
+{
+    static const char text[] =
+        "SELECT (SELECT count(*) FROM op AS a JOIN op AS b ON b.plan = ?2 AND b.op = a.op"
+        "  AND b.kind = a.kind AND b.stream = a.stream AND b.module = a.module"
+        "  AND b.stage = a.stage AND b.micro_batch = a.micro_batch AND b.bucket = a.bucket"
+        "  AND b.name = a.name AND b.comm = a.comm AND b.call = a.call WHERE a.plan = ?1) ="
+        " max((SELECT n_ops FROM plan WHERE id = ?1), (SELECT n_ops FROM plan WHERE id = ?2))"
+        " AND (SELECT count(*) FROM plan_rank AS a JOIN plan_rank AS b ON b.plan = ?2"
+        "  AND b.rank = a.rank AND b.role = a.role WHERE a.plan = ?1) ="
+        " max((SELECT n_ranks FROM plan WHERE id = ?1), (SELECT n_ranks FROM plan WHERE id = ?2))";
+    int64_t yes;
+
+    *same = false;
+    if (c->predicted.plan < 0 || c->measured.plan < 0)
+        return LW_OK;
+    LW_TRY(lw_sql_number(s, &yes, err, text, "ll", c->predicted.plan, c->measured.plan));
+    *same = yes > 0;
+    return LW_OK;
+}
+
+/* "" where a plan was stored without its file: what its tables lack would be a difference. */
+static enum lw_status find_difference(struct lw_store *s, struct lw_comparison *c,
+                                      struct lw_err *err)
+{
+    struct lw_plan p, m;
+    struct lw_plan_difference d = {0};
+    struct lw_err why;
+
+    if (c->predicted.plan < 0 || c->measured.plan < 0 || !c->predicted.plan_times[0] ||
+        !c->measured.plan_times[0] || lw_store_load_plan(s, &c->predicted, &p, &why) != LW_OK)
+        return LW_OK;
+    enum lw_status st = LW_OK;
+    if (lw_store_load_plan(s, &c->measured, &m, &why) == LW_OK) {
+        st = lw_plan_diff(&p, &m, &d, err);
+        lw_plan_free(&m);
+    }
+    lw_plan_free(&p);
+    c->difference = lw_arena_strdup(&c->arena, d.decision);
+    return st == LW_OK && !c->difference ? lw_fail_nomem(err) : st;
+}
+
+static enum lw_status choose_join(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
 {
     const struct lw_run *p = &c->predicted, *m = &c->measured;
+    bool same_ops;
 
+    c->note = c->difference = "";
+    c->joined = LW_JOINED_OP;
+    c->same_decisions = lw_same_decisions(p, m);
+    if (!c->same_decisions)
+        LW_TRY(find_difference(s, c, err));
     if (p->n_spans == 0 || m->n_spans == 0) {
         c->joined = LW_JOINED_STEP;
         c->note = "one of the runs has no spans (lapwing sim --spans): only totals are compared";
-    } else if (p->plan >= 0 && p->plan == m->plan) {
-        c->joined = LW_JOINED_OP;
-        c->note = "";
-    } else {
-        c->joined = LW_JOINED_BUCKET;
-        c->note = "the plans differ: buckets are paired by their place in the launch order, "
-                  "ops are not compared";
+        return LW_OK;
     }
+    if (c->same_decisions)
+        return LW_OK;
+    LW_TRY(have_same_ops(s, c, &same_ops, err));
+    c->joined = same_ops ? LW_JOINED_OP : LW_JOINED_BUCKET;
+    c->note = same_ops ? "the plans differ, but have the same ops one by one"
+                       : "the plans differ: buckets are paired by their place in the launch order, "
+                         "ops are not compared";
+    return LW_OK;
 }
 
 double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v)
@@ -441,7 +500,7 @@ static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
     LW_TRY(lw_run_read_parts(s, &c->measured, -1, &m, err));
     LW_TRY(lw_run_read_parts(s, &c->predicted, m.rank, &p, err));
     join_parts(c, &p, &m);
-    choose_join(c);
+    LW_TRY(choose_join(s, c, err));
     if (c->joined == LW_JOINED_STEP)
         return LW_OK;
     LW_TRY(compare_buckets(s, c, err));

@@ -55,8 +55,8 @@ struct lw_bucket_line {
     struct lw_both bytes, time[LW_N_BUCKET_TIMES];
 };
 
-/* One op of both runs (same plan only): its time, and for communication the time from the arrival
- * of the last member (transfer) apart from waiting for it. */
+/* One op of both runs (plans with the same ops): its time, and for communication the time from the
+ * arrival of the last member (transfer) apart from waiting for it. */
 struct lw_op_line {
     const char *name;        /* "backward of layer3", "transfer of bucket 2" */
     struct lw_both time;     /* median over measured steps of the mean over ranks */
@@ -64,6 +64,9 @@ struct lw_op_line {
 
 enum lw_joined { LW_JOINED_OP, LW_JOINED_BUCKET, LW_JOINED_STEP };
 const char *lw_joined_name(enum lw_joined j);
+
+/* Their plans decide the same. */
+bool lw_same_decisions(const struct lw_run *a, const struct lw_run *b);
 
 enum { LW_OPS_SHOWN = 12 };
 
@@ -74,7 +77,9 @@ struct lw_comparison {
     struct lw_framework_difference framework;
     const char *label[2];    /* what tells the two apart (run_name.h), else "run 7" */
     enum lw_joined joined;
-    const char *note;        /* why not by op; "" when by op */
+    bool same_decisions;     /* one plan hash; times may differ */
+    const char *difference;  /* the first decision that differs; "" = none, or unknown */
+    const char *note;        /* why not by op, or why by op though the plans differ; else "" */
     /* whose parts, predicted and measured: the measured run's rank with the longest period, on
        both sides where both have it */
     int32_t rank[2];

@@ -220,7 +220,7 @@ static void put_heading(const struct lw_comparison *c, FILE *f)
         f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s", (long long)p->id,
         lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
         m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty, p->plan_hash,
-        p->plan == m->plan ? "" : " against ", p->plan == m->plan ? "" : m->plan_hash);
+        c->same_decisions ? "" : " against ", c->same_decisions ? "" : m->plan_hash);
     fprintf(f, "  run %lld: %s\n  run %lld: %s\n", (long long)p->id, p->name, (long long)m->id,
             m->name);
 }
@@ -275,6 +275,8 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
     fputc('\n', f);
     if (c->note[0])
         lw_printf_paragraph(f, "note: %s\n", c->note);
+    if (c->difference[0])
+        lw_printf_paragraph(f, "first difference of the plans: %s\n", c->difference);
     put_samples(c, f);
     fprintf(f, "parts of the period of rank %d", c->rank[0]);
     if (c->rank[0] != c->rank[1])
@@ -426,7 +428,7 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
     json_run(&o, c, 1);
     json_frameworks(&o, &c->framework);
     LW_JSON(&o, "same_plan",
-            (bool)(c->predicted.plan >= 0 && c->predicted.plan == c->measured.plan),
+            c->same_decisions, "first_difference", c->difference[0] ? c->difference : NULL,
             "joined_by", lw_joined_name(c->joined), "note", c->note);
     json_figure(&o, c, "step", c->step);
     LW_JSON(&o, side_key(c, 0, "_rank", key), c->rank[0], side_key(c, 1, "_rank", key), c->rank[1]);

@@ -367,7 +367,7 @@ static enum lw_status put_plans(const struct page *p, struct lw_err *err)
         const struct lw_run *r = &p->runs[i];
         bool seen = r->plan < 0;
         for (int32_t k = 0; k < i; k++)
-            seen = seen || p->runs[k].plan == r->plan;
+            seen = seen || lw_same_decisions(&p->runs[k], r);
         if (seen)
             continue;
         open_found(p, "section", r, NULL);

@@ -310,3 +310,41 @@ CREATE TABLE plan_file (        -- the whole plan as its file has it (docs/forma
     plan INTEGER PRIMARY KEY REFERENCES plan(id), -- none: stored before version 7
     gz BLOB NOT NULL
 ) STRICT;
+
+-- version 8
+-- A plan's hash is of its decisions alone: one row per hash and times. Rows that were here get
+-- both from their plan_file.
+DROP VIEW run_summary;
+CREATE TABLE plan_before AS SELECT * FROM plan;
+DROP TABLE plan;
+CREATE TABLE plan (
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL,
+    name TEXT NOT NULL,
+    n_ranks INTEGER NOT NULL,
+    n_stages INTEGER NOT NULL,
+    n_params INTEGER NOT NULL,
+    n_buckets INTEGER NOT NULL,
+    n_ops INTEGER NOT NULL,
+    bucket_cap_bytes INTEGER NOT NULL,
+    repeat_from INTEGER NOT NULL,
+    workload_hash TEXT,
+    cluster_name TEXT,
+    times TEXT                  -- hash of what the ops take and whose times they are; NULL: stored
+                                -- before version 7, and `hash` covers times too
+) STRICT;
+INSERT INTO plan SELECT *, NULL FROM plan_before;
+DROP TABLE plan_before;
+CREATE INDEX plan_by_hash ON plan (hash);
+CREATE VIEW run_summary AS
+SELECT run.id, run.kind, run.status, plan.hash AS plan_hash, plan.bucket_cap_bytes,
+       run.workload_name, run.cluster_name, run.backend, run.honesty, run.n_spans,
+       (step.value + 500) / 1000 AS step_ns,
+       (exposed.value + 500) / 1000 AS exposed_comm_ns
+FROM run
+LEFT JOIN plan ON plan.id = run.plan
+LEFT JOIN metric AS step
+    ON step.run = run.id AND step.name = 'step_ps' AND step.step = -1 AND step.rank = -1
+LEFT JOIN metric AS exposed
+    ON exposed.run = run.id AND exposed.name = 'exposed_comm_ps'
+    AND exposed.step = -1 AND exposed.rank = -1;

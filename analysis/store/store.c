@@ -20,6 +20,7 @@
 
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
+#include "analysis/store/store_plan.h"
 #include "analysis/store/store_state.h"
 #include "shared/base/clock.h"
 #include "shared/io/embedded.h"
@@ -27,6 +28,7 @@
 #include "shared/io/used_files.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
+enum { HASHES_ANEW = 8 }; /* the version from which on a plan's hash leaves out times */
 enum { MOST_TEXT = 512 << 20 }; /* bytes of one value: a packed plan */
 
 /* The part of the schema that brings a database from version - 1 to version: the text between its
@@ -131,6 +133,8 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
     for (int64_t v = s->version + 1; st == LW_OK && v <= s->newest; v++) {
         const char *part = schema_part(schema, len, v, &part_len);
         st = run_part(s, part, part_len, v, err);
+        if (st == LW_OK && v == HASHES_ANEW)
+            st = lw_store_hash_plans(s, err);
     }
     return lw_sql_commit(s, st, err);
 }
@@ -210,8 +214,9 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
         return lw_sql_fail(s, SQLITE_READONLY, err);
     LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
     LW_TRY(lw_sql_number(s, &unused, err, "PRAGMA journal_mode = WAL", ""));
-    LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
-    LW_TRY(migrate(s, text, schema->len, err));
+    LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = OFF", err));
+    LW_TRY(migrate(s, text, schema->len, err)); /* may make a table anew that others refer to */
+    LW_TRY(lw_sql_exec(s, "PRAGMA foreign_keys = ON", err));
     return s->finds_dead ? lw_run_process_end_dead(s, err) : LW_OK;
 }
 

@@ -11,9 +11,9 @@
 
 struct lw_plan;
 
-/* The results database: every plan once, every run with its spans and measures. One writer at a
- * time; a second one waits up to ten seconds. Errors name the file and keep SQLite's words:
- * LW_EFORMAT (no database, another program's, a newer Lapwing's), LW_EIO (absent, read-only,
+/* The results database: every plan once for its times, every run with its spans and measures. One
+ * writer at a time; a second one waits up to ten seconds. Errors name the file and keep SQLite's
+ * words: LW_EFORMAT (no database, another program's, a newer Lapwing's), LW_EIO (absent, read-only,
  * locked, disk full), LW_ENOMEM. See docs/design/store.md and docs/formats/schema.md. */
 struct lw_store;
 
@@ -45,7 +45,7 @@ const char *lw_run_status_name(int status);
 /* What is known before a run begins. Pointers are borrowed; NULL = not known. */
 struct lw_run_info {
     enum lw_run_kind kind;
-    const struct lw_plan *plan;         /* hashed; stored unless its hash is there already */
+    const struct lw_plan *plan;         /* hashed; stored unless it is there with these times */
     const struct lw_cluster *cluster;   /* what it was predicted for, or ran on */
     const struct lw_workload *workload; /* name and provenance are kept */
     /* exec: "threads"; "real", "spin", "sleep", "paced" or "emulated" */
@@ -121,6 +121,7 @@ struct lw_run {
     enum lw_run_status status;
     int64_t plan;                /* plan.id; -1 = none */
     const char *plan_hash, *plan_name;
+    const char *plan_times;      /* the hash of its times; "" = of a plan without a file */
     const char *options;         /* of the plan's strategy: "name=value" lines */
     int32_t n_ranks;             /* of the plan; 0 without one */
     int32_t n_buckets; /* of the set that the plan settles on (rebuilt, where there is one) */

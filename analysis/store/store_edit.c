@@ -1,7 +1,7 @@
 /* Deleting runs, and taking over those of another database.
  *
  * A deleted run takes its spans, measures and comparisons with it, and its plan where no other
- * run has it. A merged run gets the next id; a plan that is here already, by its hash, is not
+ * run has it. A merged run gets the next id; a plan that is here already, by its hashes, is not
  * copied. Every table of a plan begins with the column "plan", so rows move with a new number in
  * its place. */
 #include "analysis/store/store.h"
@@ -90,8 +90,9 @@ static enum lw_status copy_rows(struct lw_store *s, const char *table, const cha
 static enum lw_status copy_plan(struct lw_store *s, int64_t from, int64_t *to, struct lw_err *err)
 {
     LW_TRY(lw_sql_number(s, to, err,
-                         "SELECT id FROM main.plan WHERE hash ="
-                         " (SELECT hash FROM other.plan WHERE id = ?)",
+                         "SELECT mine.id FROM main.plan AS mine JOIN other.plan AS theirs"
+                         " ON theirs.hash = mine.hash AND theirs.times IS mine.times"
+                         " WHERE theirs.id = ?",
                          "l", from));
     if (*to > 0)
         return LW_OK;

@@ -466,7 +466,7 @@ enum lw_status lw_store_plan_file(struct lw_store *s, const struct lw_run *run, 
 static enum lw_status from_file(struct lw_store *s, const struct lw_run *run, struct lw_plan *plan,
                                 struct lw_err *err)
 {
-    char name[80];
+    char name[80], times[33];
     struct lw_input in;
     struct lw_plan p;
 
@@ -475,10 +475,12 @@ static enum lw_status from_file(struct lw_store *s, const struct lw_run *run, st
     enum lw_status st = lw_plan_read_text(name, in.text, in.len, true, &p, err);
     lw_input_free(&in);
     LW_TRY(st);
-    if (strcmp(p.hash, run->plan_hash) != 0)
+    st = lw_plan_hash_times(&p, times, err);
+    if (st == LW_OK && (strcmp(p.hash, run->plan_hash) != 0 || strcmp(times, run->plan_times) != 0))
         st = lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
-                        "plan_file of run %lld hashes to %s, not to %.40s: it was edited",
-                        (long long)run->id, p.hash, run->plan_hash);
+                        "plan_file of run %lld hashes to %s and its times to %s, not to %.40s and "
+                        "%.40s: it was edited",
+                        (long long)run->id, p.hash, times, run->plan_hash, run->plan_times);
     LW_GIVE(st, plan, p, lw_plan_free(&p));
 }
 

@@ -1,11 +1,12 @@
-/* A plan into the database, once per hash: row by row what reports, plots and joins ask for, and as
- * a whole, so that a stored plan is read, simulated and executed as the one that was stored.
- * Runs inside the transaction of its caller. */
+/* A plan into the database, once per hash and times: row by row what reports, plots and joins ask
+ * for, and as a whole, so that a stored plan is read, simulated and executed as the one that was
+ * stored. Runs inside the transaction of its caller. */
 #include "analysis/store/store_plan.h"
 
 #include <stdlib.h>
 
 #include "analysis/store/sql.h"
+#include "analysis/store/store.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/io/input.h"
@@ -180,33 +181,60 @@ static enum lw_status put_file(struct lw_store *s, int64_t id, const struct lw_p
     return st;
 }
 
-/* A plan that was stored before plans were kept whole gets its file now. */
-static enum lw_status complete(struct lw_store *s, int64_t id, const struct lw_plan *p,
-                               struct lw_err *err)
+static enum lw_status hash_plan(struct lw_store *s, int64_t id, struct lw_err *err)
 {
-    int64_t n;
+    const struct lw_run run = {.id = -1, .plan = id};
+    struct lw_input in;
+    struct lw_plan p;
+    struct lw_err why = {0};
+    char times[33];
 
-    LW_TRY(lw_sql_number(s, &n, err, "SELECT count(*) FROM plan_file WHERE plan = ?", "l", id));
-    return n > 0 ? LW_OK : put_file(s, id, p, err);
+    enum lw_status st = lw_store_plan_file(s, &run, "plan", &in, &why);
+    if (st == LW_OK) {
+        st = lw_plan_read_text("plan", in.text, in.len, true, &p, &why);
+        lw_input_free(&in);
+    }
+    if (st != LW_OK)
+        return st == LW_ENOMEM ? lw_fail_nomem(err) : LW_OK; /* it is told when it is loaded */
+    st = lw_plan_hash_times(&p, times, err);
+    if (st == LW_OK)
+        st = lw_sql_do(s, err, "UPDATE plan SET hash = ?, times = ? WHERE id = ?", "ttl", p.hash,
+                       times, id);
+    lw_plan_free(&p);
+    return st;
+}
+
+enum lw_status lw_store_hash_plans(struct lw_store *s, struct lw_err *err)
+{
+    for (int64_t id = 0;;) {
+        LW_TRY(lw_sql_number(s, &id, err, "SELECT min(plan) FROM plan_file WHERE plan > ?", "l",
+                             id));
+        if (id <= 0)
+            return LW_OK;
+        LW_TRY(hash_plan(s, id, err));
+    }
 }
 
 enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, int64_t *id,
                                  struct lw_err *err)
 {
     struct lw_sql *q;
+    char times[33];
 
     if (!p->hash[0])
         return lw_fail(err, LW_EINVAL, "plan '%s' has no hash: it cannot be stored", p->name);
-    LW_TRY(lw_sql_number(s, id, err, "SELECT id FROM plan WHERE hash = ?", "t", p->hash));
+    LW_TRY(lw_plan_hash_times(p, times, err));
+    LW_TRY(lw_sql_number(s, id, err, "SELECT id FROM plan WHERE hash = ? AND times = ?", "tt",
+                         p->hash, times));
     if (*id > 0)
-        return complete(s, *id, p, err);
+        return LW_OK;
     LW_TRY(lw_sql_do(s, err,
                      "INSERT INTO plan (hash, name, n_ranks, n_stages, n_params, n_buckets,"
-                     " n_ops, bucket_cap_bytes, repeat_from, workload_hash, cluster_name)"
-                     " VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                     "ttiiiiilitt", p->hash, p->name ? p->name : "", p->n_ranks, p->n_stages,
+                     " n_ops, bucket_cap_bytes, repeat_from, workload_hash, cluster_name, times)"
+                     " VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                     "ttiiiiilittt", p->hash, p->name ? p->name : "", p->n_ranks, p->n_stages,
                      p->n_params, p->n_buckets, p->n_ops, p->strategy->bucket_cap_bytes,
-                     p->repeat_from, p->workload_hash, p->cluster_name));
+                     p->repeat_from, p->workload_hash, p->cluster_name, times));
     *id = lw_sql_last_id(s);
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         LW_TRY(lw_sql_prepare(s, tables[i].insert, &q, err));

@@ -27,6 +27,7 @@ static const struct {
     {"run.id", INT, AT(id)},
     {"run.plan", MEASURE, AT(plan)},
     {"plan.hash", TEXT, AT(plan_hash)},
+    {"plan.times", TEXT, AT(plan_times)},
     {"plan.name", TEXT, AT(plan_name)},
     {"plan.n_ranks", INT32, AT(n_ranks)},
     {"(SELECT count(*) FROM bucket WHERE bucket.plan = run.plan AND set_name = (SELECT set_name"

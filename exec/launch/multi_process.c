@@ -224,23 +224,25 @@ static const char *on_off(bool on)
     return on ? "on" : "off";
 }
 
-/* Everything beside plan, backend and version that changes what a rank does. Where threads are
- * pinned, how long a step may take and what is printed is each process's own. */
-static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
+/* Everything beside the plan's decisions, backend and version that changes what a rank does: how
+ * long an op computes is in `times`. Where threads are pinned, how long a step may take and what is
+ * printed is each process's own. */
+static void describe(const struct lw_exec_options *o, const char *times, char text[EXEC_SETTINGS])
 {
     const struct exec_optimizer *u = &o->optimizer;
 
     memset(text, 0, EXEC_SETTINGS);
     snprintf(text, EXEC_SETTINGS,
+             "a plan with the times %s;"
              "optimizer %s;rate %.9g;momentum %.9g;beta2 %.9g;epsilon %.9g;--steps %d;--warmup %d;"
              "--compute %s;verification %s;--consolidate %d;link rate %.17g;link latency %lld ns;"
              "%d ranks a node;--transport %s;--nccl-register %s;--graph %s;--nccl-env %s;"
              "--fault %d:%d:%d:%s;",
-             exec_optimizer_name(u->kind), (double)u->rate, (double)u->momentum, (double)u->beta2,
-             (double)u->epsilon, o->n_steps, o->n_warmup, exec_compute_name(o->compute),
-             on_off(o->verify), o->consolidate, o->link_bytes_per_s, (long long)o->link_latency_ns,
-             o->ranks_per_node, o->loop ? "loop" : "nccl", on_off(o->registered), on_off(o->graph),
-             o->nccl_env[0] ? o->nccl_env : "none",
+             times, exec_optimizer_name(u->kind), (double)u->rate, (double)u->momentum,
+             (double)u->beta2, (double)u->epsilon, o->n_steps, o->n_warmup,
+             exec_compute_name(o->compute), on_off(o->verify), o->consolidate, o->link_bytes_per_s,
+             (long long)o->link_latency_ns, o->ranks_per_node, o->loop ? "loop" : "nccl",
+             on_off(o->registered), on_off(o->graph), o->nccl_env[0] ? o->nccl_env : "none",
              o->fault.rank, o->fault.step, o->fault.op, lw_exec_fault_name(o->fault.kind));
 }
 
@@ -250,6 +252,7 @@ enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec
 {
     struct exec_agreement agreement = {.program = LW_VERSION};
     struct lw_err own = {0}, *e = err ? err : &own;
+    char times[33];
 
     team->rendezvous = NULL;
     if (id->n_ranks != plan->n_ranks)
@@ -257,7 +260,8 @@ enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec
                        id->n_ranks, plan->n_ranks);
     snprintf(agreement.plan_hash, sizeof agreement.plan_hash, "%s", plan->hash);
     snprintf(agreement.backend, sizeof agreement.backend, "%s", options->backend->name);
-    describe(options, agreement.settings);
+    LW_TRY(lw_plan_hash_times(plan, times, e));
+    describe(options, times, agreement.settings);
     LW_TRY(exec_rendezvous_open(id, &agreement, exec_opening_limit(options->timeout_ns), &team->run,
                                 &team->rendezvous, e));
     if (id->rank == 0 && team->stopped)

@@ -39,7 +39,7 @@ bool exec_identity_has_token(const struct exec_identity *id);
 enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
                                      struct lw_err *err);
 
-enum { EXEC_SETTINGS = 512 };
+enum { EXEC_SETTINGS = 640 };
 
 /* What all processes must have in common, sent to rank 0 before anything else. */
 struct exec_agreement {

@@ -42,7 +42,7 @@ struct exec_rendezvous {
 };
 
 /* What rank 0 sends to each connection, and what is answered. */
-enum { EXEC_PROTOCOL = 8, EXEC_MAGIC = 0x4c617057, EXEC_GIVES_UP = N_CHANNELS };
+enum { EXEC_PROTOCOL = 9, EXEC_MAGIC = 0x4c617057, EXEC_GIVES_UP = N_CHANNELS };
 
 struct exec_challenge {
     uint32_t magic, protocol;

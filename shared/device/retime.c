@@ -445,7 +445,7 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
         if (of_work[i] > 0)
             p->works[i].ps = scaled(p->works[i].ps, of_work[i]);
     lw_arena_free(&scratch);
-    return s == LW_OK ? lw_plan_hash(p, err) : s;
+    return s;
 }
 
 bool lw_plan_can_retime(const struct lw_plan *p)

@@ -9,14 +9,15 @@
 #include "shared/files/files_plan_rows.h"
 #include "shared/files/files_field.h"
 
-static enum lw_status verify(struct lw_plan *p, const char *hash, bool unchecked,
+/* A file of format 1 states a hash that covers times: there is nothing here to compare it with. */
+static enum lw_status verify(struct lw_plan *p, int32_t format, const char *hash, bool unchecked,
                              struct lw_err *err)
 {
     LW_TRY(lw_err_context(err, lw_strategy_check(p->strategy, err), "at strategy"));
     if (!unchecked)
         LW_TRY(lw_plan_check(p, err));
     LW_TRY(lw_plan_hash(p, err));
-    if (!unchecked && *hash && strcmp(hash, p->hash) != 0)
+    if (!unchecked && format == LW_PLAN_FORMAT && *hash && strcmp(hash, p->hash) != 0)
         return lw_fail(err, LW_EPLAN,
                        "at hash: found %.40s, but the contents hash to %s: the plan was edited "
                        "(without the field \"hash\" it is taken as it is)",
@@ -43,7 +44,7 @@ static enum lw_status read_plan(const char *file, const char *text, size_t len, 
     if (s == LW_OK) {
         s = lw_plan_file_pack(&f, &f.plan, err);
         if (s == LW_OK)
-            s = verify(&f.plan, f.hash, unchecked, err);
+            s = verify(&f.plan, f.format, f.hash, unchecked, err);
         if (s != LW_ENOMEM)
             s = lw_err_context(err, s, "%s", file);
     }
@@ -201,7 +202,7 @@ static enum lw_status unpack(struct plan_file *f, struct lw_arena *rows, struct 
 
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err)
 {
-    struct plan_file f = {.plan = *p, .hash = p->hash};
+    struct plan_file f = {.plan = *p, .hash = p->hash, .format = LW_PLAN_FORMAT};
     struct lw_arena rows = {0};
     enum lw_status s = unpack(&f, &rows, err);
 
@@ -214,7 +215,7 @@ enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct l
 enum lw_status lw_plan_write_text(const struct lw_plan *p, char **text, size_t *len,
                                   struct lw_err *err)
 {
-    struct plan_file f = {.plan = *p, .hash = p->hash};
+    struct plan_file f = {.plan = *p, .hash = p->hash, .format = LW_PLAN_FORMAT};
     struct lw_arena rows = {0};
     enum lw_status s = unpack(&f, &rows, err);
 

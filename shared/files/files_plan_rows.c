@@ -212,6 +212,7 @@ static void write_strategy(struct lw_jsonout *o, const struct lw_field *f, const
 #define AT(field) offsetof(struct plan_file, field)
 const struct lw_field lw_plan_file_fields[] = {
     LW_F_HEAD,
+    LW_F("format", INT32, AT(format), .absent = 1, .least = 1, .most = LW_PLAN_FORMAT),
     LW_F_NAME("name", AT(plan.name)),
     LW_F_STRING("hash", AT(hash)),
     LW_F_STRING("workload_hash", AT(plan.workload_hash)),
@@ -223,6 +224,7 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_OBJECT("a_step_yields", AT(plan.yield), yield_fields),
     LW_F_OWN("strategy", read_strategy, write_strategy),
     LW_F_ITEMS("notes", STRINGS, AT(plan.notes), AT(plan.n_notes)),
+    LW_F_ITEMS("from_times", STRINGS, AT(plan.from_times), AT(plan.n_from_times)),
     LW_F_INT32("n_stages", AT(plan.n_stages), 1),
     LW_F_LIST("ranks", AT(ranks), AT(n_rank_rows), rank_fields, struct rank_row),
     LW_F_LIST("roles", AT(plan.roles), AT(plan.n_roles), role_fields, struct lw_role),

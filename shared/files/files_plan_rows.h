@@ -56,6 +56,7 @@ struct operands_row {
 struct plan_file {
     struct lw_plan plan; /* the tables that need no packing, and the counts */
     const char *hash;
+    int32_t format;
     struct rank_row *ranks;
     struct comm_row *comms;
     struct group_row *groups;

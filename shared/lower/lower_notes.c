@@ -323,6 +323,29 @@ static void note_tensor(const struct lw_lowering *l)
                         "front of its backward");
 }
 
+/* What would be another decision on a machine with other times. Messages in one direction are of
+ * one communicator: from three ranks on, a rank receives and sends in it, in an order that its
+ * neighbours' times give; with two, from two parts a rank on. */
+static void note_times(const struct lw_lowering *l)
+{
+    const struct lw_strategy *s = l->s;
+    bool cut = l->pp > 1, reduces = l->parts[0].n_members > 1;
+
+    if (cut && (s->partition == LW_PARTITION_EXACT || s->partition == LW_PARTITION_PIPEDREAM))
+        lw_builder_from_times(l->b, s->partition == LW_PARTITION_EXACT ? "--partition exact"
+                                                                       : "--partition pipedream");
+    if (cut && s->weigh_transfers)
+        lw_builder_from_times(l->b, "--weigh-transfers on");
+    if (reduces && s->bucket_policy == LW_BUCKET_MG_WFBP)
+        lw_builder_from_times(l->b, "--bucket-policy mg-wfbp");
+    if (reduces && s->bucket_policy == LW_BUCKET_OPTIMAL)
+        lw_builder_from_times(l->b, "--bucket-policy optimal");
+    if (reduces && s->launch_order == LW_LAUNCH_COMPLETION)
+        lw_builder_from_times(l->b, "--launch-order completion-order");
+    if (l->calls.n_ranks == 0 && cut && (l->pp > 2 || l->n_parts > l->pp))
+        lw_builder_from_times(l->b, "the order of messages between stages");
+}
+
 static void note_memory(const struct lw_lowering *l)
 {
     bool kept = true;
@@ -372,5 +395,6 @@ void lw_lower_notes(const struct lw_lowering *l)
                            PRId64 ")", lw_products_tp(l->w),
                         lw_products_cp(l->w), l->s->tp, l->s->cp);
     note_memory(l);
+    note_times(l);
     lw_compat_notes(d->s, b);
 }

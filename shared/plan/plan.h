@@ -215,14 +215,14 @@ struct lw_plan {
     struct lw_arena arena; /* owns everything below */
     const char *name;
     struct lw_strategy *strategy; /* that made it; compat included; never NULL */
-    char hash[33];               /* hex of the 128-bit hash of the canonical bytes; "" = not yet */
+    char hash[33];               /* hex of the 128-bit hash of its decisions; "" = not yet */
 
     int32_t n_ranks, n_stages, n_roles, n_variants;
     int32_t n_streams, n_comms, n_groups, n_members;
     int32_t n_params, n_buffers, n_modules, n_whole, n_sparse;
     int32_t n_sets, n_buckets, n_slots, n_offsets, n_shards, n_works, n_products,
         n_work_products;
-    int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes;
+    int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes, n_from_times;
 
     int32_t *role_of;       /* [n_ranks] */
     int32_t *index_in_role; /* [n_ranks] */
@@ -263,11 +263,12 @@ struct lw_plan {
     int32_t repeat_from;
 
     const char **notes;     /* decisions and the rules after them, for people */
+    const char **from_times; /* what times decided ("--partition exact"): another machine may decide
+                              * otherwise; outside the hash */
     const char *workload_hash, *cluster_name; /* provenance, outside the hash */
-    const char *device;     /* kind that the times are of; "" = unknown; outside the hash, which
-                             * covers the times */
-    /* Outside the hash: what the framework decides of times and stages is in them. It adds its own
-     * memory when a plan is timed. */
+    const char *device;     /* kind that the times are of; "" = unknown; outside the hash */
+    /* Outside the hash: what the framework decides of stages is in the tables, and of times in
+     * those. It adds its own memory when a plan is timed. */
     const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
     struct lw_model_dims dims;
     struct lw_step_yield yield; /* outside the hash */
@@ -320,14 +321,26 @@ const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text);
 enum lw_status lw_plan_op_fail(const struct lw_plan *p, int32_t op, struct lw_err *err,
                                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* Of plan files and of the canonical bytes. Files of format 1 state a hash that covers times. */
+enum { LW_PLAN_FORMAT = 2 };
+
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without
- * padding, paths or provenance. */
+ * padding, paths, provenance or times. Of the work of an op it covers what plan_work.h says. */
 enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err);
 
+/* What the hash leaves out and a run depends on: the time of every op, and whose they are (device,
+ * framework). Plans with both hashes equal run alike. */
+enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct lw_err *err);
+
 /* The first decision in which two plans differ ("strategy: --bucket-cap is '1048576' in the first
- * plan, '26214400' in the second"); false and "" when they decide the same. Decisions are compared
- * in the order of the canonical bytes. */
-bool lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room);
+ * plan, '26214400' in the second"); "" when they decide the same. Decisions are compared in the
+ * order of the canonical bytes. times: of plans that decide the same, how many ops take another
+ * time and the first of them; "" when none does. */
+struct lw_plan_difference {
+    char decision[512], times[512];
+};
+enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
+                            struct lw_plan_difference *out, struct lw_err *err);
 
 /* Where the buckets [first, first + n) leave in a variant: backward time of the synchronised
  * micro-batch before that, and gradients complete by then. op -1: the variant does not reduce

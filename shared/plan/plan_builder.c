@@ -24,7 +24,8 @@
     row(work_products, plan.n_work_products) row(variants, plan.n_variants) \
     row(programs, n_programs) row(ops, plan.n_ops) row(deps, plan.n_deps) \
     row(ready, plan.n_ready) row(operand_first, plan.n_operand_rows) \
-    row(operands, plan.n_operands) row(pass_variant, plan.n_passes) row(notes, plan.n_notes)
+    row(operands, plan.n_operands) row(pass_variant, plan.n_passes) row(notes, plan.n_notes) \
+    row(from_times, plan.n_from_times)
 #define ID(items, n) TABLE_##items,
 
 enum table { TABLES(ID) N_TABLES };
@@ -510,6 +511,13 @@ void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
     va_end(ap);
     const char *kept = keep(b, text);
     push(b, TABLE_notes, &kept);
+}
+
+void lw_builder_from_times(struct lw_builder *b, const char *what)
+{
+    const char *kept = keep(b, what);
+
+    push(b, TABLE_from_times, &kept);
 }
 
 /* Hand the tables to the plan's arena as they are, cut to their length: always a pointer, also for

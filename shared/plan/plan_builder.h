@@ -64,5 +64,8 @@ void lw_builder_repeat_from(struct lw_builder *b, int32_t pass);
 void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What times decided: plan->from_times. */
+void lw_builder_from_times(struct lw_builder *b, const char *what);
+
 /* Move everything into *plan (one arena), fill the hash, free the builder in every case. */
 enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, struct lw_err *err);

@@ -1,6 +1,7 @@
 /* The fields of a plan that decide something, as tables. The canonical bytes that are hashed and
  * the first difference of two plans come from them, so that a new field is one row here. Names of
- * files, hashes of inputs and notes are left out: they say why and not what. */
+ * files, hashes of inputs and notes are left out: they say why and not what; so are times, which
+ * are a machine's (plan_work.h). */
 #include "shared/plan/buffer.h"
 #include "shared/plan/plan.h"
 
@@ -11,11 +12,12 @@
 
 #include "shared/base/hash.h"
 #include "shared/plan/op.h"
+#include "shared/plan/plan_work.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
-enum { PLAN_FORMAT = 1, MAX_NUMBERS = 32 };
+enum { MAX_NUMBERS = 32 };
 
 enum field_kind {
     NUMBER,
@@ -25,7 +27,7 @@ enum field_kind {
     LIST,  /* of int32_t: [first, n) of a list of the plan; the row holds first, then n */
     SLOTS, /* of a bucket: their number */
     KIND,  /* of a bucket set: hashed where the name does not imply it */
-    BYTES, /* hashed where it is not 0 */
+    WORK,  /* of an op: what it does, whoever times it (plan_work.h) */
 };
 
 struct field {
@@ -85,11 +87,6 @@ static const struct field role_fields[] = {
 }, shard_fields[] = {
     NAMED("parameter", shard, param), N(shard, owner), NAMED("first element", shard, first),
     NAMED("elements", shard, numel), {0},
-}, work_fields[] = {
-    NAMED("time in ps", work, ps), N(work, flops), NAMED("memory traffic", work, bytes),
-    {FIELD("activations kept", BYTES, work, keeps_bytes), NULL, 0}, {0},
-}, work_product_fields[] = {
-    LIST_OF("product", work, first_product, work_products), {0},
 }, product_fields[] = {
     N(product, batch), N(product, m), N(product, n), N(product, k),
     WORD(product, dtype, lw_dtype_word), N(product, out_size), B(product, fp8),
@@ -100,11 +97,11 @@ static const struct field role_fields[] = {
     NAMED("first op", program, first_op), NAMED("number of ops", program, n_ops), {0},
 }, op_fields[] = {
     WORD(op, kind, lw_op_word), WORD(op, dtype, lw_dtype_word), N(op, stream),
-    NAMED("communicator class", op, comm), N(op, call), N(op, work),
-    NAMED("work in ps", op, work_ps), N(op, bytes), N(op, peer), NAMED("operand row", op, operand),
+    NAMED("communicator class", op, comm), N(op, call), N(op, bytes), N(op, peer),
+    NAMED("operand row", op, operand),
     N(op, module), N(op, stage), NAMED("micro-batch", op, micro_batch), N(op, bucket),
     LIST_OF("dependency", op, first_dep, deps), LIST_OF("gradient", op, first_ready, ready),
-    NAME(op, name), {0},
+    NAME(op, name), {FIELD("work", WORK, op, work), NULL, 0}, {0},
 }, operand_fields[] = {
     N(operand, bytes), N(operand, offset), N(operand, peer), {0},
 };
@@ -133,6 +130,7 @@ static const struct table tables[] = {
     {INTS("rank", role_of, n_ranks, "role")},
     {INTS("rank", index_in_role, n_ranks, "index in its role")},
     {INTS("rank", coord, n_ranks, "coordinate"), .within = "axis"},
+    {INTS("module", stage_of, n_modules, "stage")},
     {ROWS("role", roles, role_fields)},
     {ROWS("stream", streams, stream_fields)},
     {ROWS("communicator class", comms, comm_fields)},
@@ -140,7 +138,6 @@ static const struct table tables[] = {
     {INTS("communicator class", comm_group, n_comms, "group"), .within = "rank"},
     {ROWS("parameter", params, param_fields)},
     {ROWS("buffer", buffers, buffer_fields)},
-    {INTS("module", stage_of, n_modules, "stage")},
     {INTS("parameter that all of a tensor group hold whole", whole, n_whole, "index"),
      .if_at = P(n_whole), .mark = "whole"},
     {ROWS("sparse gradient", sparse, sparse_fields), .if_at = P(n_sparse), .mark = "sparse",
@@ -148,9 +145,7 @@ static const struct table tables[] = {
     {ROWS("bucket set", sets, set_fields)},
     {ROWS("bucket", buckets, bucket_fields)},
     {ROWS("shard", shards, shard_fields)},
-    {ROWS("work", works, work_fields)},
     {ROWS("product", products, product_fields), .if_at = P(n_products), .mark = "products"},
-    {ROWS("work", works, work_product_fields), .if_at = P(n_products), .uncounted = true},
     {ROWS("variant", variants, variant_fields)},
     {.row = "program", .at = P(programs), .n_at = P(n_variants), .fields = program_fields,
      .size = sizeof(struct lw_program), .uncounted = true},
@@ -240,9 +235,29 @@ static void feed_slots(struct lw_hash *h, const struct lw_plan *p, const struct 
     }
 }
 
-static void feed_other(struct lw_hash *h, const struct lw_plan *p, const struct field *f,
-                       const char *row)
+/* What is hashed. */
+struct canon {
+    struct lw_hash *h;
+    const struct lw_plan *p;
+    struct lw_whole_works works;
+};
+
+static void feed_work(const struct canon *c, const struct lw_op *op)
 {
+    enum lw_work_source source = lw_work_source_of(c->p, op);
+
+    lw_hash_int(c->h, source);
+    if (source != LW_WORK_ROW)
+        return;
+    const struct lw_whole_work *w = &c->works.v[c->works.of[op - c->p->ops]];
+    lw_hash_ints(c->h, (int64_t[]){w->flops, w->bytes, w->n_products, (int64_t)w->products,
+                                   c->p->works[op->work].keeps_bytes}, 5);
+}
+
+static void feed_other(const struct canon *c, const struct field *f, const char *row)
+{
+    struct lw_hash *h = c->h;
+    const struct lw_plan *p = c->p;
     const void *whole = row;
     const struct lw_bucket_set *set = whole;
     int32_t n;
@@ -254,17 +269,14 @@ static void feed_other(struct lw_hash *h, const struct lw_plan *p, const struct 
         feed_ints(h, v, n);
     } else if (f->kind == SLOTS) {
         feed_slots(h, p, whole);
-    } else if (f->kind == KIND) {
-        if (set->kind != (int32_t)lw_bucket_kind_of_set(set->name))
-            lw_hash_string(h, set_kind_word(set->kind));
-    } else if (number(f, row) != 0) {
-        lw_hash_int(h, -2); /* no other number of its row is below -1 */
-        lw_hash_int(h, number(f, row));
+    } else if (f->kind == WORK) {
+        feed_work(c, whole);
+    } else if (set->kind != (int32_t)lw_bucket_kind_of_set(set->name)) {
+        lw_hash_string(h, set_kind_word(set->kind));
     }
 }
 
-static void feed_row(struct lw_hash *h, const struct lw_plan *p, const struct field *fields,
-                     const char *row)
+static void feed_row(const struct canon *c, const struct field *fields, const char *row)
 {
     int64_t numbers[MAX_NUMBERS];
     int n = 0, bit = 0;
@@ -279,38 +291,63 @@ static void feed_row(struct lw_hash *h, const struct lw_plan *p, const struct fi
             bit = f[1].kind == BIT ? bit + 1 : 0;
             n += bit == 0;
         } else {
-            lw_hash_ints(h, numbers, n);
+            lw_hash_ints(c->h, numbers, n);
             n = 0;
-            feed_other(h, p, f, row);
+            feed_other(c, f, row);
         }
     }
-    lw_hash_ints(h, numbers, n);
+    lw_hash_ints(c->h, numbers, n);
+}
+
+static void feed_table(const struct canon *c, const struct table *t)
+{
+    int64_t n = n_rows(t, c->p);
+    const char *rows = rows_of(t, c->p);
+
+    if (t->if_at && count_at(c->p, t->if_at) == 0)
+        return;
+    if (t->mark)
+        lw_hash_string(c->h, t->mark);
+    if (!t->uncounted)
+        lw_hash_int(c->h, n);
+    if (!t->fields)
+        lw_hash_ints32(c->h, (const int32_t *)(const void *)rows, n);
+    for (int64_t i = 0; t->fields && i < n; i++)
+        feed_row(c, t->fields, rows + (size_t)i * t->size);
 }
 
 enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
+{
+    struct canon c = {.p = p};
+
+    LW_TRY(lw_whole_works_of(p, &c.works, err));
+    c.h = lw_hash_new();
+    if (c.h) {
+        lw_hash_int(c.h, LW_PLAN_FORMAT);
+        feed_strategy(c.h, p->strategy);
+        for (const struct table *t = tables; t < tables + N_TABLES; t++)
+            feed_table(&c, t);
+        lw_hash_int(c.h, p->repeat_from);
+        lw_hash_finish(c.h, p->hash);
+    }
+    lw_whole_works_free(&c.works);
+    return c.h ? LW_OK : lw_fail_nomem(err);
+}
+
+/* --- times --- */
+
+enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct lw_err *err)
 {
     struct lw_hash *h = lw_hash_new();
 
     if (!h)
         return lw_fail_nomem(err);
-    lw_hash_int(h, PLAN_FORMAT);
-    feed_strategy(h, p->strategy);
-    for (const struct table *t = tables; t < tables + N_TABLES; t++) {
-        int64_t n = n_rows(t, p);
-        const char *rows = rows_of(t, p);
-        if (t->if_at && count_at(p, t->if_at) == 0)
-            continue;
-        if (t->mark)
-            lw_hash_string(h, t->mark);
-        if (!t->uncounted)
-            lw_hash_int(h, n);
-        if (!t->fields)
-            lw_hash_ints32(h, (const int32_t *)(const void *)rows, n);
-        for (int64_t i = 0; t->fields && i < n; i++)
-            feed_row(h, p, t->fields, rows + (size_t)i * t->size);
-    }
-    lw_hash_int(h, p->repeat_from);
-    lw_hash_finish(h, p->hash);
+    lw_hash_string(h, p->device ? p->device : "");
+    lw_hash_string(h, p->framework ? p->framework : "");
+    lw_hash_string(h, p->framework_hash ? p->framework_hash : "");
+    for (int32_t i = 0; i < p->n_ops; i++)
+        lw_hash_int(h, lw_plan_work_ps(p, &p->ops[i]));
+    lw_hash_finish(h, hex);
     return LW_OK;
 }
 
@@ -318,6 +355,7 @@ enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
 
 struct diff {
     const struct lw_plan *a, *b;
+    struct lw_whole_works works[2];
     char *text;
     size_t room;
     const struct table *table; /* NULL: the strategy */
@@ -330,16 +368,11 @@ static void name_row(const struct diff *d, char *name, size_t room)
     const struct table *t = d->table;
     const struct lw_plan *p = d->a;
     char text_of_op[LW_OP_TEXT];
-    int32_t op = 0;
 
-    while (t && t->at == P(works) && op < p->n_ops && p->ops[op].work != d->row)
-        op++;
     if (!t || d->row < 0)
         snprintf(name, room, "%s", t ? "plan" : "strategy");
     else if (t->at == P(ops))
         snprintf(name, room, "%s", lw_plan_op_text(p, (int32_t)d->row, text_of_op));
-    else if (t->at == P(works) && op < p->n_ops)
-        snprintf(name, room, "work of %s", lw_plan_op_text(p, op, text_of_op));
     else if (t->at == P(programs))
         snprintf(name, room, "program of '%.40s' for role '%.40s'",
                  p->variants[d->row / p->n_roles].name, p->roles[d->row % p->n_roles].name);
@@ -426,6 +459,26 @@ static bool slots_differ(const struct diff *d, const struct lw_bucket *x, const 
     return false;
 }
 
+static bool works_differ(const struct diff *d, const struct lw_op *x, const struct lw_op *y)
+{
+    enum lw_work_source from = lw_work_source_of(d->a, x), to = lw_work_source_of(d->b, y);
+
+    if (numbers_differ(d, "work", lw_work_source_word, from, to))
+        return true;
+    if (from != LW_WORK_ROW)
+        return false;
+    const struct lw_whole_work *a = &d->works[0].v[d->works[0].of[x - d->a->ops]],
+                               *b = &d->works[1].v[d->works[1].of[y - d->b->ops]];
+    return numbers_differ(d, "activations kept", NULL, d->a->works[x->work].keeps_bytes,
+                          d->b->works[y->work].keeps_bytes) ||
+           numbers_differ(d, "flops of the whole", NULL, a->flops, b->flops) ||
+           numbers_differ(d, "memory traffic of the whole", NULL, a->bytes, b->bytes) ||
+           numbers_differ(d, "number of products of the whole", NULL, a->n_products,
+                          b->n_products) ||
+           numbers_differ(d, "mark of the products of the whole", NULL, (int64_t)a->products,
+                          (int64_t)b->products);
+}
+
 static bool rows_differ(const struct diff *d, const struct field *fields, const char *x,
                         const char *y)
 {
@@ -434,6 +487,7 @@ static bool rows_differ(const struct diff *d, const struct field *fields, const 
     for (const struct field *f = fields; f->name; f++)
         if (f->kind == TEXT   ? words_differ(d, f->name, text(f, x), text(f, y))
             : f->kind == LIST ? lists_differ(d, f, x, y)
+            : f->kind == WORK ? works_differ(d, bucket, other)
                               : numbers_differ(d, f->name, f->word, number(f, x), number(f, y)) ||
                                     (f->kind == SLOTS && slots_differ(d, bucket, other)))
             return true;
@@ -457,17 +511,57 @@ static bool tables_differ(struct diff *d)
     return false;
 }
 
-bool lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b, char *text_, size_t room)
+static void find_decision(struct diff *d)
 {
-    struct diff d = {.a = a, .b = b, .text = text_, .room = room};
+    if (strategies_differ(d))
+        return;
+    for (d->table = tables; d->table < tables + N_TABLES; d->table++)
+        if (tables_differ(d))
+            return;
+    d->table--;
+    d->row = -1;
+    numbers_differ(d, "repeat_from", NULL, d->a->repeat_from, d->b->repeat_from);
+}
 
-    *text_ = 0;
-    if (strategies_differ(&d))
-        return true;
-    for (d.table = tables; d.table < tables + N_TABLES; d.table++)
-        if (tables_differ(&d))
-            return true;
-    d.table--;
-    d.row = -1;
-    return numbers_differ(&d, "repeat_from", NULL, a->repeat_from, b->repeat_from);
+static const char *time_text(lw_ps t, char *buf)
+{
+    return t < 0 ? "unknown" : lw_format_ps(buf, t);
+}
+
+/* Of plans with equal decisions: their ops are the same one by one. */
+static void find_times(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room)
+{
+    char op[LW_OP_TEXT], x[32], y[32];
+    int32_t n = 0, first = -1;
+
+    for (int32_t i = 0; i < a->n_ops; i++)
+        if (lw_plan_work_ps(a, &a->ops[i]) != lw_plan_work_ps(b, &b->ops[i])) {
+            first = n == 0 ? i : first;
+            n++;
+        }
+    *text = '\0';
+    if (n > 0)
+        snprintf(text, room, "%d of %d ops take another time, the first of them %s: %s in the "
+                             "first plan, %s in the second",
+                 n, a->n_ops, lw_plan_op_text(a, first, op),
+                 time_text(lw_plan_work_ps(a, &a->ops[first]), x),
+                 time_text(lw_plan_work_ps(b, &b->ops[first]), y));
+}
+
+enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
+                            struct lw_plan_difference *out, struct lw_err *err)
+{
+    struct diff d = {.a = a, .b = b, .text = out->decision, .room = sizeof out->decision};
+
+    out->decision[0] = out->times[0] = '\0';
+    LW_TRY(lw_whole_works_of(a, &d.works[0], err));
+    enum lw_status s = lw_whole_works_of(b, &d.works[1], err);
+    if (s == LW_OK) {
+        find_decision(&d);
+        if (!out->decision[0])
+            find_times(a, b, out->times, sizeof out->times);
+    }
+    lw_whole_works_free(&d.works[1]);
+    lw_whole_works_free(&d.works[0]);
+    return s;
 }

@@ -165,6 +165,19 @@ static enum lw_status show_memory(const struct lw_plan_shown *s, struct lw_err *
     return s->memory ? lw_memory_figures_text(s->memory, s->device, stdout, err) : LW_OK;
 }
 
+static void show_from_times(const struct lw_plan *p)
+{
+    struct lw_paragraph line;
+
+    if (p->n_from_times == 0)
+        return;
+    FILE *f = lw_paragraph_open(&line, stdout, NULL);
+    fprintf(f, "\ndecided by times, so perhaps otherwise on another machine:");
+    for (int32_t i = 0; i < p->n_from_times; i++)
+        fprintf(f, "%s %s", i > 0 ? "," : "", p->from_times[i]);
+    (void)lw_paragraph_close(&line, NULL);
+}
+
 static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_err *err)
 {
     const struct lw_plan *p = shown->plan;
@@ -203,6 +216,7 @@ static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_err
     }
     LW_TRY(show_memory(shown, err));
     LW_TRY(show_passes(p, err));
+    show_from_times(p);
     printf("\ndecisions, and the rules after them\n");
     for (int32_t i = 0; i < p->n_notes; i++)
         lw_put_paragraph(stdout, "  ", p->notes[i]);
@@ -310,6 +324,7 @@ static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_err
                                                  memory ? memory->peak_bytes : -1));
     if (memory)
         lw_memory_figures_json(&o, memory);
+    lw_jsonout_strings(&o, "from_times", p->from_times, p->n_from_times);
     lw_jsonout_strings(&o, "notes", p->notes, p->n_notes);
     lw_jsonout_end(&o);
     return LW_OK;

@@ -280,6 +280,41 @@ TEST_WITH(a_timeline_comes_back_to_the_picosecond, open_folder, fixture_close)
     lw_plan_free(&p);
 }
 
+/* Another machine's times are another plan with the same hash. */
+TEST_WITH(a_plan_with_other_times_is_stored_beside, open_folder, fixture_close)
+{
+    struct lw_plan p = {0}, loaded;
+    struct lw_err err = {0};
+    struct lw_arena a = {0};
+    struct lw_run r;
+    struct lw_store *s;
+    int64_t id;
+    lw_ps was = 0;
+
+    assert_int_equal(small_plan(1024, &p, &err), LW_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
+        was = lw_plan_work_ps(&p, &p.ops[0]);
+        if (i == 0)
+            *(p.ops[0].work >= 0 ? &p.works[p.ops[0].work].ps : &p.ops[0].work_ps) += 5;
+    }
+    assert_int_equal(ask("SELECT count(*) FROM plan"), 2);
+    assert_int_equal(ask("SELECT count(DISTINCT hash) FROM plan"), 1);
+    assert_int_equal(ask("SELECT count(DISTINCT times) FROM plan"), 2);
+    assert_int_equal(lw_store_open(file, LW_STORE_READ, &s, &err), LW_OK);
+    for (int i = 1; i < 4; i++) {
+        char run[2] = {(char)('0' + i)};
+        assert_ok(lw_store_find_run(s, run, &a, &r, &err), err);
+        assert_string_equal(r.plan_hash, p.hash);
+        assert_ok(lw_store_load_plan(s, &r, &loaded, &err), err);
+        assert_int_equal(lw_plan_work_ps(&loaded, &loaded.ops[0]), i == 1 ? was - 5 : was);
+        lw_plan_free(&loaded);
+    }
+    lw_store_close(s);
+    lw_arena_free(&a);
+    lw_plan_free(&p);
+}
+
 TEST_WITH(a_plan_is_stored_once_per_hash, open_folder, fixture_close)
 {
     struct lw_plan p = {0}, other = {0};
@@ -580,12 +615,59 @@ TEST_WITH(an_older_schema_is_brought_up_to_date_by_a_writer, open_folder, fixtur
 
     must_do(
         "PRAGMA application_id = 0x4c617077; CREATE TABLE kept (x); INSERT INTO kept VALUES (5)");
-    refused(LW_STORE_READ, LW_EFORMAT, "schema version 0, of an older lapwing (this one reads 7");
+    refused(LW_STORE_READ, LW_EFORMAT, "schema version 0, of an older lapwing (this one reads 8");
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);
-    assert_int_equal(ask("PRAGMA user_version"), 7);
+    assert_int_equal(ask("PRAGMA user_version"), 8);
     assert_int_equal(ask("SELECT count(*) FROM run"), 0);
     assert_int_equal(ask("SELECT x FROM kept"), 5);
+}
+
+/* The hash of a plan covered its times: the plans of such a database get those of today. One that
+ * was stored without its file keeps what it has. */
+TEST_WITH(plans_of_an_older_database_are_hashed_anew, open_folder, fixture_close)
+{
+    static const char before[] =
+        "DROP VIEW run_summary; CREATE TABLE old AS SELECT id, hash, name, n_ranks, n_stages,"
+        " n_params, n_buckets, n_ops, bucket_cap_bytes, repeat_from, workload_hash, cluster_name"
+        " FROM plan; DROP TABLE plan;"
+        "CREATE TABLE plan (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"
+        " n_ranks INTEGER NOT NULL, n_stages INTEGER NOT NULL, n_params INTEGER NOT NULL,"
+        " n_buckets INTEGER NOT NULL, n_ops INTEGER NOT NULL, bucket_cap_bytes INTEGER NOT NULL,"
+        " repeat_from INTEGER NOT NULL, workload_hash TEXT, cluster_name TEXT) STRICT;"
+        "INSERT INTO plan SELECT * FROM old; DROP TABLE old; CREATE VIEW run_summary AS SELECT 1;"
+        "UPDATE plan SET hash = 'before' || id; DELETE FROM plan_file WHERE plan = 2;"
+        "PRAGMA user_version = 7";
+    struct lw_plan p = {0}, other = {0}, loaded;
+    struct lw_err err = {0};
+    struct lw_arena a = {0};
+    struct lw_run r;
+    struct lw_store *s;
+    int64_t id;
+
+    assert_int_equal(small_plan(1024, &p, &err), LW_OK);
+    assert_int_equal(small_plan(2048, &other, &err), LW_OK);
+    assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
+    assert_int_equal(store_one(&other, LW_RUN_SIM, &id, &err), LW_OK);
+    must_do(before);
+    assert_int_equal(store_one(&p, LW_RUN_EXEC, &id, &err), LW_OK);
+    assert_int_equal(id, 3);
+    assert_int_equal(ask("SELECT count(*) FROM plan"), 2);
+    assert_int_equal(ask("SELECT plan FROM run WHERE id = 3"), 1);
+    assert_int_equal(lw_store_open(file, LW_STORE_READ, &s, &err), LW_OK);
+    assert_ok(lw_store_find_run(s, "1", &a, &r, &err), err);
+    assert_string_equal(r.plan_hash, p.hash);
+    assert_ok(lw_store_load_plan(s, &r, &loaded, &err), err);
+    lw_plan_free(&loaded);
+    assert_ok(lw_store_find_run(s, "2", &a, &r, &err), err);
+    assert_string_equal(r.plan_hash, "before2");
+    assert_ok(lw_store_load_plan(s, &r, &loaded, &err), err);
+    assert_string_equal(loaded.hash, "before2");
+    lw_plan_free(&loaded);
+    lw_store_close(s);
+    lw_arena_free(&a);
+    lw_plan_free(&other);
+    lw_plan_free(&p);
 }
 
 /* What the documentation tells people to type works on a stored run. */

@@ -134,15 +134,15 @@ TEST(wrong_types_and_signs_are_refused_by_place)
         const char *from, *to, *words;
     } cases[] = {
         {"\"bytes\": 256", "\"bytes\": -256",
-         "at ops[3].bytes (byte 2519): found -256, allowed: 0 or more"},
+         "at ops[3].bytes (byte 2534): found -256, allowed: 0 or more"},
         {"\"all_reduce\"", "\"allreduce\"",
-         "at ops[6].kind (byte 2816): found \"allreduce\", allowed: forward, backward, "},
+         "at ops[6].kind (byte 2831): found \"allreduce\", allowed: forward, backward, "},
         {"\"dp\": 1}", "\"dp\": true}",
-         "at ranks[1].dp (byte 941): found true, expected an integer"},
+         "at ranks[1].dp (byte 956): found true, expected an integer"},
         {"\"role\": 0, \"dp\": 1", "\"dp\": 1",
-         "at ranks[1] (byte 923): the field \"role\" is missing"},
+         "at ranks[1] (byte 938): the field \"role\" is missing"},
         {"{\"ns\": 40}", "{\"ns\": null}",
-         "at works[4].ns (byte 1789): found null, expected a number"},
+         "at works[4].ns (byte 1804): found null, expected a number"},
     };
     char *text = fixture_example(example_page);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -173,7 +173,7 @@ TEST(edited_plans_are_refused)
          "32}],\n"
          "  \"works\": [",
          "parameter 1 'b.weight'"},
-        {"{\"ns\": 40}", "{\"ns\": 41}",
+        {"\"limit_bytes\": 1048576", "\"limit_bytes\": 1048577",
          "the plan was edited (without the field \"hash\" it is taken as it is)"},
     };
     char *text = fixture_example(example_page);
@@ -198,14 +198,15 @@ TEST(edited_plan_without_its_hash_is_taken_as_it_is)
 {
     char *text = fixture_example(example_page);
     char *nameless = fixture_replaced(text, "\"hash\"", "\"workload_hash\"");
-    char *edited = fixture_replaced(nameless, "{\"ns\": 40}", "{\"ns\": 41}");
+    char *edited = fixture_replaced(nameless, "\"limit_bytes\": 1048576",
+                                    "\"limit_bytes\": 1048577");
     struct lw_plan p, q;
     struct lw_err err = {0};
     fixture_put(fixture_path("p.json"), text);
     fixture_put(fixture_path("q.json"), edited);
     assert_int_equal(lw_plan_read(fixture_path("p.json"), false, &p, &err), LW_OK);
     assert_int_equal(lw_plan_read(fixture_path("q.json"), false, &q, &err), LW_OK);
-    assert_int_equal(q.works[4].ps, 41000);
+    assert_int_equal(q.buckets[1].limit_bytes, 1048577);
     assert_int_equal(strlen(q.hash), 32);
     assert_string_not_equal(p.hash, q.hash);
     lw_plan_free(&p);
@@ -213,6 +214,47 @@ TEST(edited_plan_without_its_hash_is_taken_as_it_is)
     free(text);
     free(nameless);
     free(edited);
+}
+
+/* Times are no decision: the hash says nothing of them. */
+TEST(edited_times_are_taken)
+{
+    char *text = fixture_example(example_page);
+    char *edited = fixture_replaced(text, "{\"ns\": 40}", "{\"ns\": 41}");
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    fixture_put(fixture_path("p.json"), edited);
+    assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
+    assert_int_equal(p.works[4].ps, 41000);
+    lw_plan_free(&p);
+    free(edited);
+    free(text);
+}
+
+/* A file of format 1, whose hash covers times, gets the hash of today. */
+TEST(a_file_of_format_1_is_read_and_hashed_anew)
+{
+    char *text = fixture_example(example_page);
+    char *unmarked = fixture_replaced(text, "  \"format\": 2,\n", "");
+    char *old = fixture_replaced(unmarked, "1dd5c40b8a5294cd40f8aacfac3bb803",
+                                 "bc19fa987b248dcc5b0902f98d3dd360");
+    char *next = fixture_replaced(text, "\"format\": 2", "\"format\": 3");
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    fixture_put(fixture_path("p.json"), old);
+    assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
+    assert_string_equal(p.hash, "1dd5c40b8a5294cd40f8aacfac3bb803");
+    lw_plan_free(&p);
+    fixture_put(fixture_path("p.json"), next);
+    assert_int_equal(lw_plan_read(fixture_path("p.json"), false, &p, &err), LW_EFORMAT);
+    if (!strstr(err.msg, "at format (byte 48): found 3, allowed: 1 to 2"))
+        fail_msg("%s", err.msg);
+    free(next);
+    free(old);
+    free(unmarked);
+    free(text);
 }
 
 /* --- round trips ------------------------------------------------------------------------------ */

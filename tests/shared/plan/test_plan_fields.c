@@ -23,10 +23,33 @@ static struct lw_plan build(const struct tiny *t, int64_t cap)
 
 static void assert_diff(const struct lw_plan *a, const struct lw_plan *b, const char *expected)
 {
-    char text[512];
+    struct lw_plan_difference d;
+    struct lw_err err = {0};
 
-    assert_int_equal(lw_plan_diff(a, b, text, sizeof text), *expected != 0);
-    assert_string_equal(text, expected);
+    assert_ok(lw_plan_diff(a, b, &d, &err), err);
+    assert_string_equal(d.decision, expected);
+}
+
+static void assert_times(const struct lw_plan *a, struct lw_plan *b, const char *expected)
+{
+    struct lw_plan_difference d;
+    struct lw_err err = {0};
+
+    assert_ok(lw_plan_diff(a, b, &d, &err), err);
+    assert_string_equal(d.decision, "");
+    assert_string_equal(d.times, expected);
+    assert_ok(lw_plan_hash(b, &err), err);
+    assert_string_equal(a->hash, b->hash);
+}
+
+static bool same_times(const struct lw_plan *a, const struct lw_plan *b)
+{
+    struct lw_err err = {0};
+    char x[33], y[33];
+
+    assert_ok(lw_plan_hash_times(a, x, &err), err);
+    assert_ok(lw_plan_hash_times(b, y, &err), err);
+    return strcmp(x, y) == 0;
 }
 
 TEST(equal_plans_have_no_difference)
@@ -36,6 +59,8 @@ TEST(equal_plans_have_no_difference)
     tiny_init(&t);
     struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
     assert_diff(&a, &b, "");
+    assert_times(&a, &b, "");
+    assert_true(same_times(&a, &b));
     lw_plan_free(&b);
     lw_plan_free(&a);
 }
@@ -61,11 +86,11 @@ TEST(the_first_decision_that_differs_is_named)
     lw_plan_free(&b);
 
     tiny_init(&t);
-    t.modules[1].forward_ps++;
+    t.modules[1].forward_flops = 7;
     b = build(&t, 1200);
     assert_diff(&a, &b,
-                "work of op 1 (forward, module 1) of 'first' for role 'data': time in ps is "
-                "2000000 in the first plan, 2000001 in the second");
+                "op 1 (forward, module 1) of 'first' for role 'data': flops of the whole is 600 "
+                "in the first plan, 7 in the second");
     lw_plan_free(&b);
 
     tiny_init(&t);
@@ -79,19 +104,85 @@ TEST(the_first_decision_that_differs_is_named)
     lw_plan_free(&a);
 }
 
-TEST(a_work_that_no_op_uses_is_named_by_its_number)
+TEST(times_are_no_decision)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    struct lw_plan a = build(&t, 1200);
+    t.modules[1].forward_ps++;
+    struct lw_plan b = build(&t, 1200);
+    assert_times(&a, &b,
+                 "2 of 32 ops take another time, the first of them op 1 (forward, module 1) of "
+                 "'first' for role 'data': 2.000 us in the first plan, 2.000 us in the second");
+    assert_false(same_times(&a, &b));
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+}
+
+TEST(whose_times_a_plan_has_is_told_apart)
 {
     struct tiny t;
 
     tiny_init(&t);
     struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
+    b.device = "another";
+    assert_false(same_times(&a, &b));
+    b.device = a.device;
+    b.framework_hash = "0123";
+    assert_false(same_times(&a, &b));
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+}
+
+/* Works are shared by ops of equal cost. Two that are told apart by time alone on one machine may
+ * be one on another. */
+TEST(works_that_differ_in_time_alone_are_one)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
+    for (int32_t i = 0; i < a.n_works; i++)
+        a.works[i].flops = b.works[i].flops = i / 2;
+    a.works[0].ps = a.works[1].ps = 5;
+    b.works[0].ps = 6;
+    b.works[1].ps = 7;
+    struct lw_err err = {0};
+    assert_ok(lw_plan_hash(&a, &err), err);
     for (int32_t i = 0; i < a.n_ops; i++)
-        a.ops[i].work = b.ops[i].work = -1;
-    a.works[1].ps = 5;
-    b.works[1].ps = 6;
-    assert_diff(&a, &b, "work 1: time in ps is 5 in the first plan, 6 in the second");
-    a.n_ops = b.n_ops = 0;
-    assert_diff(&a, &b, "work 1: time in ps is 5 in the first plan, 6 in the second");
+        if (a.ops[i].work == 0 || a.ops[i].work == 1)
+            a.ops[i].work = 0;
+    assert_ok(lw_plan_hash(&a, &err), err);
+    assert_ok(lw_plan_hash(&b, &err), err);
+    assert_string_equal(a.hash, b.hash);
+    b.works[0].flops = 9;
+    assert_ok(lw_plan_hash(&b, &err), err);
+    assert_string_not_equal(a.hash, b.hash);
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+}
+
+/* A backward that is cut elsewhere, by times, is the same work. */
+TEST(shares_of_a_backward_add_up)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    t.modules[1].forward_flops = 1000;
+    t.modules[1].forward_bytes = 77;
+    struct lw_plan a = build(&t, 1200);
+    t.params[B_BIAS].ready_ps++;
+    struct lw_plan b = build(&t, 1200);
+    struct lw_plan_difference d;
+    struct lw_err err = {0};
+    assert_ok(lw_plan_diff(&a, &b, &d, &err), err);
+    assert_string_equal(d.decision, "");
+    assert_string_equal(a.hash, b.hash);
+    t.modules[1].forward_bytes++;
+    struct lw_plan c = build(&t, 1200);
+    assert_string_not_equal(a.hash, c.hash);
+    lw_plan_free(&c);
     lw_plan_free(&b);
     lw_plan_free(&a);
 }
@@ -118,7 +209,7 @@ struct part {
 static const struct rows {
     const char *name;
     size_t at, size; /* of the pointer in the plan, of a row */
-    struct part parts[8];
+    struct part parts[9];
 } all_rows[] = {
 #define ROWS(m, ...) \
     {#m, offsetof(struct lw_plan, m), sizeof *((struct lw_plan *)0)->m, {__VA_ARGS__}}
@@ -141,15 +232,15 @@ static const struct rows {
          LEFT_OUT(bucket, first_offset), END(bucket, first_offset)),
     ROWS(slots, {1, 3, false}),
     ROWS(shards, {0}),
-    ROWS(works, LEFT_OUT(work, first_product), SMALL(work, n_products)),
+    ROWS(works, LEFT_OUT(work, ps), LEFT_OUT(work, first_product), SMALL(work, n_products)),
     ROWS(products, GAP(product, accumulate, out_size), END(product, grouped)),
     ROWS(work_products, {0}),
     ROWS(variants, TEXT(variant, name), LEFT_OUT(variant, n_sets),
          GAP(variant, n_sets, set_name), TEXT(variant, set_name),
          END(variant, ends_step)),
     ROWS(programs, {0}),
-    ROWS(ops, LEFT_OUT(op, first_dep), SMALL(op, n_deps), LEFT_OUT(op, first_ready),
-         SMALL(op, n_ready), TEXT(op, name)),
+    ROWS(ops, SMALL(op, work), LEFT_OUT(op, work_ps), LEFT_OUT(op, first_dep), SMALL(op, n_deps),
+         LEFT_OUT(op, first_ready), SMALL(op, n_ready), TEXT(op, name)),
     ROWS(deps, {0}),
     ROWS(ready, {0}),
     ROWS(operand_first, {0}),
@@ -184,18 +275,21 @@ static struct lw_plan build_full(const struct tiny *t, struct extra *x)
     p.n_whole = p.n_buffers = p.n_sparse = p.n_shards = p.n_products = p.n_work_products = 1;
     p.n_operand_rows = p.n_operands = 1;
     p.works[0].n_products = p.groups[0].n_members = 1; /* an even number would grow */
+    for (int32_t i = 0; i < p.n_works; i++)
+        p.works[i].flops = p.works[i].bytes = i; /* else they are one */
     return p;
 }
 
 static void assert_differ(const struct lw_plan *a, struct lw_plan *b, const char *rows, size_t at)
 {
     struct lw_err err = {0};
-    char text[512];
+    struct lw_plan_difference d;
 
     assert_int_equal(lw_plan_hash(b, &err), LW_OK);
     if (strcmp(a->hash, b->hash) == 0)
         fail_msg("byte %zu of a row of %s is not in the hash", at, rows);
-    if (!lw_plan_diff(a, b, text, sizeof text))
+    assert_ok(lw_plan_diff(a, b, &d, &err), err);
+    if (!d.decision[0])
         fail_msg("byte %zu of a row of %s is no difference", at, rows);
 }
 

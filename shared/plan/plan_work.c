@@ -1,0 +1,148 @@
+/* Whole works of a plan: the ops of a program that have one kind, module, stage and micro-batch are
+ * the parts of one. An op without a module is whole. Nothing is trusted: plans are hashed before
+ * they are verified. */
+#include "shared/plan/plan_work.h"
+
+#include <string.h>
+
+#include "shared/base/arena.h"
+
+enum { FREE = -1 };
+
+/* First ops of whole works of the program, by open addressing. */
+struct places {
+    int32_t *op;
+    int64_t n; /* a power of two */
+};
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static bool parts_of_one(const struct lw_op *a, const struct lw_op *b)
+{
+    return a->kind == b->kind && a->module == b->module && a->stage == b->stage &&
+           a->micro_batch == b->micro_batch;
+}
+
+/* Where the first op of this op's whole work stands, or may stand. */
+static int32_t *place_of(const struct places *t, const struct lw_plan *p, const struct lw_op *op)
+{
+    uint64_t key = ((uint64_t)(uint32_t)op->module << 32 | (uint32_t)op->micro_batch) ^
+                   (uint64_t)op->kind << 56 ^ (uint64_t)(uint16_t)op->stage << 40;
+    int64_t at = (int64_t)(mix(key) & (uint64_t)(t->n - 1));
+
+    while (t->op[at] != FREE && !parts_of_one(&p->ops[t->op[at]], op))
+        at = (at + 1) & (t->n - 1);
+    return &t->op[at];
+}
+
+static int64_t sum(int64_t a, int64_t b)
+{
+    return a < 0 || b < 0 ? -1 : (int64_t)(((uint64_t)a + (uint64_t)b) & INT64_MAX);
+}
+
+static void add(struct lw_whole_work *to, const struct lw_plan *p, int32_t work)
+{
+    const struct lw_work *w = &p->works[work];
+
+    to->flops = sum(to->flops, w->flops);
+    to->bytes = sum(to->bytes, w->bytes);
+    if (w->first_product < 0 || w->n_products > p->n_work_products - w->first_product)
+        return; /* refused by the checks */
+    for (int32_t i = 0; i < w->n_products; i++)
+        to->products += mix((uint64_t)p->work_products[w->first_product + i] + 1);
+    to->n_products += w->n_products;
+}
+
+static void take_program(const struct lw_plan *p, int64_t first, int64_t end,
+                         const struct places *t, struct lw_whole_works *w)
+{
+    for (int64_t i = first; i < end; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (op->work < 0 || op->work >= p->n_works || w->of[i] >= 0)
+            continue;
+        int32_t *place = op->module >= 0 && t ? place_of(t, p, op) : NULL;
+        if (place && *place != FREE) {
+            w->of[i] = w->of[*place];
+        } else {
+            w->of[i] = w->n;
+            w->v[w->n++] = (struct lw_whole_work){0};
+            if (place)
+                *place = (int32_t)i;
+        }
+        add(&w->v[w->of[i]], p, op->work);
+    }
+}
+
+static bool lies_in(const struct lw_plan *p, struct lw_program g)
+{
+    return g.first_op >= 0 && g.n_ops >= 0 && g.first_op <= p->n_ops - (int64_t)g.n_ops;
+}
+
+static int64_t n_places(const struct lw_plan *p)
+{
+    int64_t n = 16, most = 0;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        most = lies_in(p, p->programs[i]) && p->programs[i].n_ops > most ? p->programs[i].n_ops
+                                                                          : most;
+    while (n < 2 * most)
+        n *= 2;
+    return n;
+}
+
+enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works *w,
+                                 struct lw_err *err)
+{
+    struct places t = {.n = n_places(p)};
+    int64_t with_work = 0;
+
+    for (int32_t i = 0; i < p->n_ops; i++)
+        with_work += p->ops[i].work >= 0;
+    *w = (struct lw_whole_works){0};
+    w->of = lw_calloc((size_t)p->n_ops + 1, sizeof *w->of);
+    w->v = lw_calloc((size_t)with_work + 1, sizeof *w->v);
+    t.op = lw_calloc((size_t)t.n, sizeof *t.op);
+    if (!w->of || !w->v || !t.op) {
+        lw_free(t.op);
+        lw_whole_works_free(w);
+        return lw_fail_nomem(err);
+    }
+    memset(w->of, -1, (size_t)p->n_ops * sizeof *w->of);
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
+        struct lw_program g = p->programs[i];
+        if (!lies_in(p, g) || g.n_ops == 0)
+            continue;
+        memset(t.op, -1, (size_t)t.n * sizeof *t.op);
+        take_program(p, g.first_op, g.first_op + (int64_t)g.n_ops, &t, w);
+    }
+    take_program(p, 0, p->n_ops, NULL, w); /* what belongs to no program */
+    lw_free(t.op);
+    return LW_OK;
+}
+
+void lw_whole_works_free(struct lw_whole_works *w)
+{
+    lw_free(w->of);
+    lw_free(w->v);
+    *w = (struct lw_whole_works){0};
+}
+
+enum lw_work_source lw_work_source_of(const struct lw_plan *p, const struct lw_op *op)
+{
+    if (op->work >= 0 && op->work < p->n_works)
+        return LW_WORK_ROW;
+    return op->work_ps < 0 ? LW_WORK_BY_CLUSTER : op->work_ps == 0 ? LW_WORK_NONE : LW_WORK_OWN;
+}
+
+const char *lw_work_source_word(int s)
+{
+    static const char *const words[] = {"the cluster's", "none", "a time of its own",
+                                        "the model's"};
+
+    return s >= 0 && s < (int)(sizeof words / sizeof *words) ? words[s] : NULL;
+}
