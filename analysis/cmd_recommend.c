@@ -24,6 +24,7 @@ struct session {
     struct lw_recommend_inputs in;
     struct lw_recommendation r;
     struct lw_recommend_report report;
+    struct lw_alike_step alike;
     const char *db;
     char command[1024];
     bool store, quiet;
@@ -42,6 +43,19 @@ static enum lw_status read_inputs(struct session *s, char **files, int n, struct
     return LW_OK;
 }
 
+/* Of models; no measured run is like a recording. */
+static enum lw_status find_alike(struct session *s, struct lw_err *err)
+{
+    struct lw_alike_key key =
+        lw_alike_key_of(&s->in.strategy, lw_strategy_ranks(&s->in.strategy), &s->in.workload,
+                        &s->in.cluster, s->source.framework.name);
+
+    s->report.alike = &s->alike;
+    return lw_model_is_set(&s->in.workload.from.model)
+               ? lw_alike_step_of(&key, s->source.framework.name, &s->alike, err)
+               : LW_OK;
+}
+
 static enum lw_status store(struct session *s, const struct lw_progress *progress,
                             struct lw_err *err)
 {
@@ -49,7 +63,8 @@ static enum lw_status store(struct session *s, const struct lw_progress *progres
         return LW_OK;
     return lw_recommend_store(
         &(struct lw_recommend_store){s->db, s->command, &s->in.workload, &s->in.cluster,
-                                     &s->in.strategy, &s->source.framework, &s->r, progress},
+                                     &s->in.strategy, &s->source.framework, &s->r, progress,
+                                     &s->alike},
         err);
 }
 
@@ -69,6 +84,7 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
     lw_progress_bar_end(&bar);
     LW_TRY(st);
     LW_TRY(lw_recommend_past_errors(s->db, &s->in.cluster, &s->report, err));
+    LW_TRY(find_alike(s, err));
     LW_TRY(lw_recommend_print(&s->report, s->format, stdout, err));
     fflush(stdout);
     if (s->r.interrupted)

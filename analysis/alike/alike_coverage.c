@@ -37,10 +37,10 @@ static enum lw_status cover(const struct lw_alike_runs *r, const char *table,
             continue;
         c.n++;
         lw_alike_find(r, &x->key, x->table, &a);
-        if (a.n < LW_ALIKE_LEAST)
+        if (a.of == LW_ALIKE_OF_NONE)
             continue;
-        widths[c.n_known++] = a.p90 / a.p10;
-        c.n_inside += x->judged >= a.p10 && x->judged <= a.p90;
+        widths[c.n_known++] = a.high / a.low;
+        c.n_inside += x->judged >= a.low && x->judged <= a.high;
     }
     finish(&c, widths);
     lw_free(widths);

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "shared/plan/strategy.h"
-
 static const char *const part_names[LW_ALIKE_PARTS] = {"framework", "device", "parallelism",
                                                        "network"};
 static const char *const parallelisms[LW_N_PARALLEL] = {"none", "data", "sharded", "model",
@@ -21,29 +19,28 @@ const char *lw_parallelism_name(enum lw_parallelism p)
     return parallelisms[p];
 }
 
-static enum lw_parallelism parallelism_of(const struct lw_plan *p, const struct lw_workload *w)
+static enum lw_parallelism parallelism_of(const struct lw_strategy *s, int64_t n_ranks,
+                                          const struct lw_workload *w)
 {
-    const struct lw_strategy *s = p->strategy;
-
     for (int32_t i = 0; i < w->n_params; i++)
         if (w->params[i].expert)
             return LW_PARALLEL_EXPERTS;
     if (s->tp > 1 || s->pp > 1 || s->cp > 1)
         return LW_PARALLEL_MODEL;
-    return p->n_ranks == 1 ? LW_PARALLEL_NONE
-           : s->zero >= 3  ? LW_PARALLEL_SHARDED
-                           : LW_PARALLEL_DATA;
+    return n_ranks == 1     ? LW_PARALLEL_NONE
+           : s->zero >= 3 ? LW_PARALLEL_SHARDED
+                          : LW_PARALLEL_DATA;
 }
 
 /* The kind of a link without its generation: "HDR InfiniBand", "RoCE 100". */
-static const char *network_of(const struct lw_plan *p, const struct lw_cluster *c)
+static const char *network_of(int64_t n_ranks, const struct lw_cluster *c)
 {
     static const char *const kinds[] = {"InfiniBand", "RoCE",     "EFA", "Omni-Path",      "NVLink",
                                         "PCIe",       "Ethernet", "TCP", "Infinity Fabric"};
-    bool within = p->n_ranks <= c->devices_per_node;
+    bool within = n_ranks <= c->devices_per_node;
     const struct lw_link *link = lw_cluster_link(c, within ? LW_LINK_INTRA : LW_LINK_INTER);
 
-    if (p->n_ranks == 1 || !link || !link->name)
+    if (n_ranks == 1 || !link || !link->name)
         return "none";
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         if (strstr(link->name, kinds[k]))
@@ -51,11 +48,12 @@ static const char *network_of(const struct lw_plan *p, const struct lw_cluster *
     return link->name;
 }
 
-struct lw_alike_key lw_alike_key_of(const struct lw_plan *plan, const struct lw_workload *w,
-                                    const struct lw_cluster *cluster, const char *framework)
+struct lw_alike_key lw_alike_key_of(const struct lw_strategy *s, int64_t n_ranks,
+                                    const struct lw_workload *w, const struct lw_cluster *cluster,
+                                    const char *framework)
 {
     const char *device = cluster->device.kind ? cluster->device.kind : "";
 
-    return (struct lw_alike_key){{framework, device, lw_parallelism_name(parallelism_of(plan, w)),
-                                  network_of(plan, cluster)}};
+    return (struct lw_alike_key){{framework, device, lw_parallelism_name(parallelism_of(s, n_ranks, w)),
+                                  network_of(n_ranks, cluster)}};
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/cluster/cluster.h"
-#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
 /* What makes training runs alike for the error of a prediction. */
@@ -25,5 +25,6 @@ const char *lw_alike_part_name(int part); /* "framework" */
 /* network: "InfiniBand", "EFA", ... of a job on several nodes, "NVLink", ... of one on one node;
  * the name of the link where no kind is in it. Texts are the arguments', or static. cluster: as a
  * prediction leaves it, with its devices per node (lw_cluster_place). */
-struct lw_alike_key lw_alike_key_of(const struct lw_plan *plan, const struct lw_workload *w,
-                                    const struct lw_cluster *cluster, const char *framework);
+struct lw_alike_key lw_alike_key_of(const struct lw_strategy *s, int64_t n_ranks,
+                                    const struct lw_workload *w, const struct lw_cluster *cluster,
+                                    const char *framework);

@@ -91,6 +91,12 @@ enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct 
     struct lw_table *t = lw_table_new(8, c->of_one_kind ? one_kind : titles);
 
     csv_row(c, t, "step", -1, "step", c->step, false);
+    if (c->predicted.p90 > 0 || c->measured.p90 > 0) {
+        struct lw_both low = {c->predicted.p10, c->measured.p10};
+        struct lw_both high = {c->predicted.p90, c->measured.p90};
+        csv_row(c, t, "step", -1, "p10", low, false);
+        csv_row(c, t, "step", -1, "p90", high, false);
+    }
     for (int i = 0; i < LW_N_PARTS; i++)
         csv_row(c, t, "part", -1, lw_part_name(i), lw_comparison_part(c, i), false);
     for (int k = LW_FIGURE_COMPUTE; k <= LW_FIGURE_COMM_BUSY; k++)
@@ -148,6 +154,34 @@ static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct
         lw_table_cell(t, isnan(pct) ? "-" : "%+.1f", pct);
     }
     return lw_table_end(t, f, 0, err);
+}
+
+/* Where measured steps would be, for the runs that have it. */
+static void put_intervals(const struct lw_comparison *c, FILE *f)
+{
+    const struct lw_run *both[] = {&c->predicted, &c->measured};
+    bool one = c->predicted.p90 > 0, other = c->measured.p90 > 0;
+    char low[32], high[32];
+
+    for (int i = 0; i < 2; i++)
+        if (both[i]->p90 > 0)
+            lw_printf_paragraph(f, "%sp10-p90 of the step of run %lld: %s-%s, by %s",
+                                i == 0 || !one ? "\n" : "", (long long)both[i]->id,
+                                lw_format_ps(low, both[i]->p10), lw_format_ps(high, both[i]->p90),
+                                both[i]->interval_of);
+    if (one && !other && lw_run_is_measured(&c->measured))
+        lw_printf_paragraph(f, "the measured step is %s it",
+                            c->step.measured < c->predicted.p10   ? "below"
+                            : c->step.measured > c->predicted.p90 ? "above"
+                                                                  : "inside");
+    if (!one || !other)
+        return;
+    bool overlap = c->predicted.p10 <= c->measured.p90 && c->measured.p10 <= c->predicted.p90;
+    lw_printf_paragraph(
+        f, overlap ? "the two intervals overlap: they do not tell which step is shorter. Errors that "
+                     "both predictions share cancel in the difference, and how much of an error is "
+                     "shared was not measured"
+                   : "the two intervals do not overlap");
 }
 
 /* One sentence: which part of the step holds most of the difference. */
@@ -284,6 +318,7 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
     fprintf(f, "\n");
     LW_TRY(put_totals(c, f, err));
     put_verdict(c, f);
+    put_intervals(c, f);
     if (c->n_buckets > 0)
         LW_TRY(put_buckets(c, f, err));
     if (c->n_ops == 0)
@@ -376,7 +411,10 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
             "backend", r->backend, "honesty", r->honesty,
             "plan_hash", r->plan_hash && *r->plan_hash ? r->plan_hash : NULL,
             "cluster", r->cluster_name, "framework", text_or_null(r->framework),
-            "framework_hash", text_or_null(r->framework_hash),
+            "framework_hash", text_or_null(r->framework_hash));
+    LW_JSON(o, "p10_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p10)),
+            "p90_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p90)),
+            "interval_of", text_or_null(r->interval_of),
             "samples", lw_known(r->samples), "label", c->label[side]);
     lw_jsonout_end(o);
 }
@@ -456,6 +494,8 @@ static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct
             "bucket_cap_bytes", m->bucket_cap_bytes, "n_buckets", m->n_buckets,
             "backend", m->backend, "honesty", m->honesty);
     struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
+    LW_JSON(o, "p10_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p10)),
+            "p90_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p90)));
     json_both(o, of_prediction, "step", step, lw_both_error_pct(step));
     json_both(o, of_prediction, "exposed_comm", exposed, lw_both_error_pct(exposed));
     lw_jsonout_end(o);

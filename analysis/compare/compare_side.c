@@ -95,11 +95,16 @@ static enum lw_status put_table(const struct lw_sides *x, bool csv, FILE *f, str
 
 static enum lw_status put_text(const struct lw_sides *x, FILE *f, struct lw_err *err)
 {
+    char low[32], high[32];
+
     for (int32_t i = 0; i < x->n; i++) {
         const struct lw_run *r = &x->run[i];
         lw_printf_paragraph(f, "run %lld (%s%s%s), plan %.8s, rank %d: %s", (long long)r->id,
                             lw_run_kind_name(r->kind), r->backend[0] ? " " : "", r->backend,
                             r->plan_hash[0] ? r->plan_hash : "none", x->parts[i].rank, r->name);
+        if (r->p90 > 0)
+            lw_printf_paragraph(f, "  p10-p90 of its step: %s-%s, by %s", lw_format_ps(low, r->p10),
+                                lw_format_ps(high, r->p90), r->interval_of);
     }
     fprintf(f, "\n");
     return put_table(x, false, f, err);
@@ -116,7 +121,10 @@ static void put_json(const struct lw_sides *x, FILE *f)
         lw_jsonout_object(&o, NULL);
         LW_JSON(&o, "run", r->id, "kind", lw_run_kind_name(r->kind), "backend",
                 r->backend[0] ? r->backend : NULL, "plan", r->plan_hash[0] ? r->plan_hash : NULL,
-                "name", r->name, "rank", x->parts[i].rank);
+                "name", r->name, "rank", x->parts[i].rank,
+                "p10_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p10)),
+                "p90_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p90)),
+                "interval_of", r->p90 > 0 ? r->interval_of : NULL);
         lw_jsonout_array(&o, "parts");
         for (int part = STEP; part < LW_N_PARTS; part++) {
             lw_ps t = lw_sides_time(x, i, part);

@@ -11,6 +11,7 @@
 struct listed {
     struct lw_run run;
     char started[32];
+    char interval[32]; /* "-6/+66 %" of the step */
     const char *label; /* what tells it from the others */
 };
 
@@ -25,6 +26,9 @@ static const struct lw_column columns[] = {
     {"plan_hash", NULL, LW_COLUMN_TEXT, AT(run.plan_hash)},
     {"n_ranks", NULL, LW_COLUMN_INT32, AT(run.n_ranks)},
     {"step_ns", ">step", LW_COLUMN_PS, AT(run.step), .lacking = "-"},
+    {"p10_ns", NULL, LW_COLUMN_PS, AT(run.p10), .lacking = ""},
+    {"p90_ns", NULL, LW_COLUMN_PS, AT(run.p90), .lacking = ""},
+    {"interval_of", NULL, LW_COLUMN_TEXT, AT(run.interval_of)},
     {"exposed_comm_ns", ">exposed", LW_COLUMN_PS, AT(run.exposed_comm), .lacking = "-"},
     {NULL, "framework", LW_COLUMN_TEXT, AT(run.framework), 20, .lacking = "-"},
     {"n_buckets", NULL, LW_COLUMN_INT32, AT(run.n_buckets)},
@@ -40,6 +44,7 @@ static const struct lw_column columns[] = {
     {NULL, "started (UTC)", LW_COLUMN_CHARS, AT(started)},
     {"label", NULL, LW_COLUMN_TEXT, AT(label), .lacking = ""},
     {"command", NULL, LW_COLUMN_TEXT, AT(run.command)},
+    {NULL, ">p10/p90", LW_COLUMN_CHARS, AT(interval)}, /* the last: left out where none has any */
 };
 #undef AT
 
@@ -57,6 +62,7 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
 {
     struct listed *rows = lw_arena_alloc(room, n, sizeof *rows);
     const char **labels, **names;
+    bool any = false;
 
     if (!rows)
         return lw_fail_nomem(err);
@@ -69,9 +75,15 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
         x->run = *r;
         x->run.name = r->named ? r->name : names[i];
         x->label = labels[i];
+        any |= r->p90 > 0;
+        snprintf(x->interval, sizeof x->interval, r->p90 > 0 && r->step > 0 ? "%+.0f/%+.0f %%" : "-",
+                 lw_percent((double)(r->p10 - r->step), (double)r->step),
+                 lw_percent((double)(r->p90 - r->step), (double)r->step));
         strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
     }
-    LW_TRY(lw_records_print(&LW_RECORDS("runs", columns, rows, n), format, f, err));
+    struct lw_records all = LW_RECORDS("runs", columns, rows, n);
+    all.n_columns -= !any;
+    LW_TRY(lw_records_print(&all, format, f, err));
     if (format == LW_FORMAT_TEXT)
         put_failures(f, runs, n);
     return LW_OK;

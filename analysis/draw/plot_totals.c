@@ -84,10 +84,12 @@ static lw_ps period_of(const struct totals *t)
     return period;
 }
 
-/* The end of the axis: the longest period, of those that are not DWARFS times the median. */
+/* The end of the axis: the longest period, of those that are not DWARFS times the median; then the
+ * ends of intervals, of those that are not twice as far. */
 enum { DWARFS = 8 };
 
-static enum lw_status find_axis(const struct totals *t, int32_t n, lw_ps *axis, struct lw_err *err)
+static enum lw_status find_axis(const struct lw_run *runs, const struct totals *t, int32_t n,
+                                lw_ps *axis, struct lw_err *err)
 {
     lw_ps *periods, most = 1;
 
@@ -100,6 +102,9 @@ static enum lw_status find_axis(const struct totals *t, int32_t n, lw_ps *axis, 
     for (int32_t i = 0; i < n; i++)
         if (period_of(&t[i]) > most && (median == 0 || period_of(&t[i]) / DWARFS <= median))
             most = period_of(&t[i]);
+    for (int32_t i = 0; i < n; i++)
+        if (runs[i].p90 > most && runs[i].p90 / 2 <= most)
+            most = runs[i].p90;
     *axis = most + most / 33;
     return LW_OK;
 }
@@ -192,24 +197,39 @@ static int keys_of(const struct totals *t, int32_t n, struct plot_key keys[N_PAR
     return n_keys;
 }
 
+/* Where measured runs would end. */
+static bool put_interval(FILE *f, const struct lw_run *r, int32_t row, double unit, lw_ps axis)
+{
+    if (r->p90 <= 0 || r->p10 >= axis)
+        return false;
+    fprintf(f, "set arrow from %.6g,%d to %.6g,%d %s size graph 0.004,90 front linewidth 1.6 "
+               "linecolor rgb '#202020'\n",
+            (double)r->p10 / unit, (int)-row, (double)(r->p90 < axis ? r->p90 : axis) / unit,
+            (int)-row, r->p90 < axis ? "heads" : "backhead");
+    return true;
+}
+
 static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
                         const struct totals *t, lw_ps axis, FILE *f)
 {
     struct plot_key keys[N_PARTS];
     int width = plot_width(p, 1200), n_keys = keys_of(t, p->n_runs, keys);
     struct plot_unit unit = plot_unit_for(axis);
+    bool any = false;
 
     plot_begin(p, f, 1200, 70 + plot_bottom(p, width, keys, n_keys) + BAR_PX * p->n_runs,
                names->title, keys, n_keys);
     if (p->terminal != LW_TERMINAL_DUMB)
         for (int32_t i = 0; i < p->n_runs; i++)
             put_part_numbers(f, &t[i], i, unit.ps, axis, axis / (width / 2 / 45));
+    for (int32_t i = 0; i < p->n_runs; i++)
+        any |= put_interval(f, &p->runs[i], i, unit.ps, axis);
     fputs("$parts << EOD\n", f);
     for (int32_t i = 0; i < p->n_runs; i++)
         put_part_bars(f, &t[i], i, unit.ps, axis);
-    fprintf(f, "EOD\nset xlabel 'time of the rank with the longest period [%s]'\n"
+    fprintf(f, "EOD\nset xlabel 'time of the rank with the longest period [%s]%s'\n"
                "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", unit.name,
-            (double)axis / unit.ps, -p->n_runs + 0.4);
+            any ? "; |-| p10-p90 of the predicted step" : "", (double)axis / unit.ps, -p->n_runs + 0.4);
     put_overlap_rows(p, names, f, width, (double)axis / unit.ps);
     fputs("plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle", f);
@@ -230,7 +250,7 @@ static enum lw_status draw_overlap(struct lw_store *s, const struct lw_plot *p, 
     if (st == LW_OK)
         st = plot_names_make(p->runs, p->n_runs, "What a step is made of", &names, err);
     if (st == LW_OK)
-        st = find_axis(t, p->n_runs, &axis, err);
+        st = find_axis(p->runs, t, p->n_runs, &axis, err);
     if (st == LW_OK)
         put_overlap(p, &names, t, axis, f);
     plot_names_free(&names);
@@ -365,6 +385,7 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
 {
     struct plot_unit unit = plot_unit_for(plot_longest_step(p));
     lw_ps low = -1, high = -1;
+    bool any = false; /* has an interval */
 
     int width = plot_width(p, 900);
     char title[160];
@@ -377,21 +398,27 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
         widen(v[i].to, &low, &high);
         widen(v[i].m->step, &low, &high);
         widen(v[i].q->step, &low, &high);
-        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)v[i].m->step / unit.ps,
+        bool known = v[i].q->p90 > 0;
+        lw_ps p10 = known ? v[i].q->p10 : v[i].q->step, p90 = known ? v[i].q->p90 : v[i].q->step;
+        widen(p10, &low, &high);
+        widen(p90, &low, &high);
+        any |= known;
+        fprintf(f, "%.6g %.6g %.6g %.6g %.6g %.6g\n", (double)v[i].m->step / unit.ps,
                 (double)v[i].q->step / unit.ps, (double)v[i].from / unit.ps,
-                (double)v[i].to / unit.ps);
+                (double)v[i].to / unit.ps, (double)p10 / unit.ps, (double)p90 / unit.ps);
     }
     fputs("EOD\n", f);
     double room = fmax(0.07 * (double)(high - low), 0.05 * (double)low) / unit.ps;
     double from = (double)low / unit.ps - room, to = (double)high / unit.ps + room;
     LW_TRY(put_pair_labels(v, n, f, width, from, to, unit.ps, err));
     fprintf(f, "set xlabel 'measured step [%s]  (median, quartiles)'\n"
-               "set ylabel 'predicted step [%s]'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
-               "set size ratio 1\nset key top left\n", unit.name, unit.name, from, to, from, to);
+               "set ylabel 'predicted step [%s]%s'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
+               "set size ratio 1\nset key top left\n", unit.name, unit.name,
+            any ? "  (p10, p90)" : "", from, to, from, to);
     fprintf(f, "plot '+' using 1:($1*%.2f):($1*%.2f) with filledcurves linecolor rgb '#e4eef6' "
                "title 'within %d %%', \\\n"
                "  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
-               "  $pairs using 1:2:3:4 with xerrorbars pointtype 7 pointsize 1.4 linecolor rgb "
+               "  $pairs using 1:2:3:4:5:6 with xyerrorbars pointtype 7 pointsize 1.4 linecolor rgb "
                "'#%06x' title 'a plan'\n",
             1 - BAND_PCT / 100.0, 1 + BAND_PCT / 100.0, BAND_PCT, PLOT_COMM_ODD);
     return LW_OK;

@@ -40,6 +40,17 @@ static void ms_cell(FILE *f, lw_ps v)
         fprintf(f, "<td>%.3f</td>", (double)v / (double)LW_PS_PER_MS);
 }
 
+/* With the interval of a predicted one. */
+static void step_cell(FILE *f, const struct lw_run *r)
+{
+    if (r->p90 <= 0)
+        ms_cell(f, r->step);
+    else
+        fprintf(f, "<td>%.3f<br><small>p10-p90 %.4g-%.4g</small></td>",
+                (double)r->step / (double)LW_PS_PER_MS, (double)r->p10 / (double)LW_PS_PER_MS,
+                (double)r->p90 / (double)LW_PS_PER_MS);
+}
+
 static void pct_cell(FILE *f, struct lw_both v)
 {
     double e = lw_both_error_pct(v);
@@ -90,7 +101,7 @@ static void put_list(const struct page *p)
                                                                                : "recorded");
         cell(p->f, which(p, r));
         cell(p->f, r->framework && *r->framework ? r->framework : "-");
-        ms_cell(p->f, r->step);
+        step_cell(p->f, r);
         ms_cell(p->f, r->exposed_comm);
         fputs("</tr>\n", p->f);
     }
@@ -108,7 +119,7 @@ static void put_pair_row(const struct page *page, const struct lw_run *p, const 
     fprintf(f, "<td>%lld, %lld</td>", (long long)p->id, (long long)m->id);
     cell(f, which(page, m));
     fprintf(f, "<td>%d</td>", m->n_buckets);
-    ms_cell(f, p->step);
+    step_cell(f, p);
     ms_cell(f, m->step);
     pct_cell(f, (struct lw_both){p->step, m->step});
     ms_cell(f, p->exposed_comm);
@@ -137,7 +148,8 @@ static void put_pairs(const struct page *page)
             continue;
         if (k++ == 0)
             fputs("<div class=\"wide\"><table>\n<tr><th>runs</th><th class=\"t\">which</th>"
-                  "<th>buckets</th><th>predicted step<br>ms</th><th>measured step<br>ms</th>"
+                  "<th>buckets</th><th>predicted step<br>ms</th>"
+                  "<th>measured step<br>ms</th>"
                   "<th>error</th><th>predicted exposed<br>ms</th><th>measured exposed<br>ms</th>"
                   "<th class=\"t\">measured on</th></tr>\n", f);
         put_pair_row(page, p, m);

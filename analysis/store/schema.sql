@@ -348,3 +348,10 @@ LEFT JOIN metric AS step
 LEFT JOIN metric AS exposed
     ON exposed.run = run.id AND exposed.name = 'exposed_comm_ps'
     AND exposed.step = -1 AND exposed.rank = -1;
+
+-- version 9
+-- between these 80 % of measured runs lie by the errors of others (docs/design/evidence.md); NULL:
+-- no interval, or stored before version 9
+ALTER TABLE run ADD COLUMN step_p10_ps INTEGER;
+ALTER TABLE run ADD COLUMN step_p90_ps INTEGER;
+ALTER TABLE run ADD COLUMN interval_of TEXT; -- the runs that it comes from

@@ -74,6 +74,9 @@ enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, co
  * not stored whole. *mine false: another process already stores it, or its process is dead. */
 enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
                                    int32_t n_warmup, bool *mine, struct lw_err *err);
+/* Between which times such a step would be measured, and by the errors of which runs. */
+enum lw_status lw_store_interval(struct lw_store *s, int64_t run, lw_ps p10, lw_ps p90,
+                                 const char *of, struct lw_err *err);
 /* "NCCL_ALGO=Ring": what steered the library of the run's backend. */
 enum lw_status lw_store_settings(struct lw_store *s, int64_t run, const char *settings,
                                  struct lw_err *err);
@@ -134,6 +137,8 @@ struct lw_run {
     int32_t n_warmup;
     int64_t samples;             /* of one step, over all ranks; -1 = not known */
     lw_ps step, exposed_comm, compute_busy, comm_busy; /* -1 = not stored */
+    lw_ps p10, p90;              /* the interval of a predicted step; -1 = none */
+    const char *interval_of;     /* the runs that it comes from */
 };
 
 enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_run **runs,

@@ -55,6 +55,9 @@ static const struct {
     {METRIC("compute_busy_ps"), MEASURE, AT(compute_busy)},
     {METRIC("comm_busy_ps"), MEASURE, AT(comm_busy)},
     {METRIC("samples"), MEASURE, AT(samples)},
+    {"step_p10_ps", MEASURE, AT(p10)},
+    {"step_p90_ps", MEASURE, AT(p90)},
+    {"interval_of", TEXT, AT(interval_of)},
     {"run.name", TEXT, AT(name)},
     {"(SELECT group_concat(name || '=' || value, char(10)) FROM plan_option"
      " WHERE plan_option.plan = run.plan)",

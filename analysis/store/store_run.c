@@ -150,6 +150,14 @@ enum lw_status lw_store_settings(struct lw_store *s, int64_t run, const char *se
     return lw_sql_do(s, err, "UPDATE run SET settings = ? WHERE id = ?", "tl", settings, run);
 }
 
+enum lw_status lw_store_interval(struct lw_store *s, int64_t run, lw_ps p10, lw_ps p90,
+                                 const char *of, struct lw_err *err)
+{
+    return lw_sql_do(s, err,
+                     "UPDATE run SET step_p10_ps = ?, step_p90_ps = ?, interval_of = ?"
+                     " WHERE id = ?", "lltl", p10, p90, of, run);
+}
+
 /* kind_id[kind] = its number in this database, which may know kinds in another order. */
 static enum lw_status kind_ids(struct lw_store *s, int64_t kind_id[LW_N_OP_KINDS],
                                struct lw_err *err)

@@ -103,7 +103,7 @@ static enum lw_status store(struct lw_prediction *s, struct lw_err *err)
 {
     struct lw_sim_end end = {.plan = &s->plan, .classes = &s->classes, .stats = &s->stats,
                              .summary = &s->summary, .n_warmup = s->n_warmup,
-                             .wall_s = s->wall_s, .spans = s->spans};
+                             .wall_s = s->wall_s, .spans = s->spans, .alike = &s->alike};
 
     return s->no_db ? LW_OK : lw_sim_row_end(&s->row, &end, err);
 }
@@ -123,31 +123,29 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
 
 struct lw_alike_key lw_prediction_key(const struct lw_prediction *s)
 {
-    return lw_alike_key_of(&s->plan, &s->source.workload, &s->cluster, s->source.framework.name);
+    return lw_alike_key_of(s->plan.strategy, s->plan.n_ranks, &s->source.workload, &s->cluster,
+                           s->source.framework.name);
 }
 
-/* The interval of the step from measured runs that are like it. The ideal framework is no training
- * program: no run is like its predictions. */
-static enum lw_status find_alike(const struct lw_prediction *s, char *nearest, size_t size,
-                                 struct lw_sim_alike *out, struct lw_err *err)
+/* The interval of the step from measured runs. No run is like plan files and recordings. */
+static enum lw_status find_alike(struct lw_prediction *s, struct lw_err *err)
 {
     struct lw_alike_key key = lw_prediction_key(s);
-    struct lw_alike_runs runs;
-    struct lw_alike a;
 
-    if (strcmp(s->source.framework.name, LW_IDEAL_FRAMEWORK) == 0)
-        return LW_OK;
-    LW_TRY(lw_alike_known(&runs, err));
-    lw_alike_find(&runs, &key, NULL, &a);
-    *out = (struct lw_sim_alike){.asked = true, .n = a.n, .n_tables = a.n_tables, .mean = a.mean};
-    if (a.n >= LW_ALIKE_LEAST) { /* measured = predicted / ratio */
-        out->p10 = lw_round_sat((double)s->summary.step / a.p90);
-        out->p90 = lw_round_sat((double)s->summary.step / a.p10);
-    } else if (a.n_nearest > 0) {
-        out->nearest = lw_alike_nearest_text(&a, &key, nearest, size);
-    }
-    lw_alike_free(&runs);
-    return LW_OK;
+    return lw_model_is_set(&s->source.workload.from.model)
+               ? lw_alike_step_of(&key, s->source.framework.name, &s->alike, err)
+               : LW_OK;
+}
+
+static void show_alike(const struct lw_prediction *s, struct lw_sim_alike *out)
+{
+    const struct lw_alike_step *a = &s->alike;
+
+    *out = (struct lw_sim_alike){.asked = a->asked, .n = a->alike.n, .n_tables = a->alike.n_tables,
+                                 .mean = a->alike.mean, .low = a->alike.p10, .high = a->alike.p90,
+                                 .of = a->of[0] ? a->of : NULL,
+                                 .nearest = a->nearest[0] ? a->nearest : NULL};
+    lw_alike_step_interval(a, s->summary.step, &out->p10, &out->p90);
 }
 
 static enum lw_status check_fits(const struct lw_sim_report *r, struct lw_err *err)
@@ -173,9 +171,10 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
                               .all = s->all};
     struct lw_err why = {0}, unused;
-    char nearest[320];
     enum lw_status status = lw_predict(s, &why);
 
+    if (status == LW_OK)
+        status = find_alike(s, &why);
     if (status != LW_OK) {
         lw_sim_row_fail(&s->row, status, why.msg, s->n_warmup);
         *err = why;
@@ -190,8 +189,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     r.not_stored = stored == LW_OK ? NULL : err->msg;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
-    if (lw_model_is_set(&s->source.workload.from.model))
-        LW_TRY(find_alike(s, nearest, sizeof nearest, &r.alike, err));
+    show_alike(s, &r.alike);
     r.framework = s->source.framework.name ? &s->source.choice : NULL;
     r.memory = r.framework && !s->replay.on ? &s->memory : NULL;
     LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "analysis/alike/alike.h"
+#include "analysis/alike/alike_step.h"
 #include "analysis/study/replay_predict.h"
 #include "analysis/study/store_sim_run.h"
 #include "shared/cli/plan_source.h"
@@ -32,6 +32,7 @@ struct lw_prediction {
     struct lw_sim_classes classes;
     struct lw_summary summary;
     struct lw_memory_figures memory;
+    struct lw_alike_step alike; /* of lw_prediction_run */
     struct lw_sim_stats stats;
     struct lw_sim_samples samples;
     int32_t n_warmup;

@@ -74,6 +74,18 @@ static const char *reference_text(const struct lw_recommendation *r, char buf[64
     return buf;
 }
 
+/* Of the recommended step: a clause before the last. */
+static void put_interval(const struct lw_recommend_report *p, lw_ps step, FILE *f)
+{
+    char low[32], high[32];
+    lw_ps p10, p90;
+
+    if (p->alike && lw_alike_step_interval(p->alike, step, &p10, &p90))
+        fprintf(f, "p10-p90 of the step %s-%s, by %s (an error that both caps share leaves the "
+                   "gain as it is); ",
+                lw_format_ps(low, p10), lw_format_ps(high, p90), p->alike->of);
+}
+
 /* How sure: a clause for the end of the line. */
 static void put_confidence(const struct lw_recommend_report *p, FILE *f)
 {
@@ -128,6 +140,7 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
                 r->reference.n_buckets, lw_plural(r->reference.n_buckets),
                 lw_format_ps(b, r->reference.step));
     }
+    put_interval(p, best->step, f);
     put_confidence(p, f);
     if (r->interrupted)
         fprintf(f, "; interrupted: of %d bucketings %d were simulated", r->n_points,
@@ -174,24 +187,44 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
         lw_printf_paragraph(f, "note: %s", p->r->remarks[i]);
 }
 
-#define AT(field) offsetof(struct lw_cap_point, field)
+/* A point and the interval of its step. */
+struct shown {
+    struct lw_cap_point point;
+    lw_ps p10, p90;
+};
+
+static struct shown shown_of(const struct lw_recommend_report *p, const struct lw_cap_point *point)
+{
+    struct shown s = {.point = *point, .p10 = -1, .p90 = -1};
+
+    if (p->alike)
+        lw_alike_step_interval(p->alike, point->step, &s.p10, &s.p90);
+    return s;
+}
+
+#define AT(field) offsetof(struct shown, field)
 static const struct lw_column point_columns[] = {
-    {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(cap_bytes), .lacking = ""},
-    {"from_bytes", NULL, LW_COLUMN_INT, AT(low_bytes)},
-    {"to_bytes", NULL, LW_COLUMN_INT, AT(high_bytes)},
-    {"n_buckets", NULL, LW_COLUMN_INT32, AT(n_buckets)},
-    {"step_ns", NULL, LW_COLUMN_PS, AT(step), .lacking = ""},
-    {"exposed_comm_ns", NULL, LW_COLUMN_PS, AT(exposed_comm), .lacking = ""},
-    {"peak_memory_bytes", NULL, LW_COLUMN_INT, AT(peak_memory_bytes), .lacking = ""},
-    {"device_bytes", NULL, LW_COLUMN_INT, AT(device_bytes), .lacking = ""},
-    {"needed_bytes", NULL, LW_COLUMN_INT, AT(needed_bytes), .lacking = ""},
+    {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(point.cap_bytes), .lacking = ""},
+    {"from_bytes", NULL, LW_COLUMN_INT, AT(point.low_bytes)},
+    {"to_bytes", NULL, LW_COLUMN_INT, AT(point.high_bytes)},
+    {"n_buckets", NULL, LW_COLUMN_INT32, AT(point.n_buckets)},
+    {"step_ns", NULL, LW_COLUMN_PS, AT(point.step), .lacking = ""},
+    {"exposed_comm_ns", NULL, LW_COLUMN_PS, AT(point.exposed_comm), .lacking = ""},
+    {"peak_memory_bytes", NULL, LW_COLUMN_INT, AT(point.peak_memory_bytes), .lacking = ""},
+    {"device_bytes", NULL, LW_COLUMN_INT, AT(point.device_bytes), .lacking = ""},
+    {"needed_bytes", NULL, LW_COLUMN_INT, AT(point.needed_bytes), .lacking = ""},
+    {"p10_ns", NULL, LW_COLUMN_PS, AT(p10), .lacking = ""},
+    {"p90_ns", NULL, LW_COLUMN_PS, AT(p90), .lacking = ""},
 };
 #undef AT
 
-static void json_point(struct lw_jsonout *o, const char *key, const struct lw_cap_point *p)
+static void json_point(struct lw_jsonout *o, const char *key, const struct lw_recommend_report *p,
+                       const struct lw_cap_point *point)
 {
+    struct shown s = shown_of(p, point);
+
     lw_jsonout_line_object(o, key);
-    lw_record_json(o, point_columns, sizeof point_columns / sizeof *point_columns, p);
+    lw_record_json(o, point_columns, sizeof point_columns / sizeof *point_columns, &s);
     lw_jsonout_end(o);
 }
 
@@ -204,8 +237,9 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     LW_JSON(&o, "workload", p->workload->name, "cluster", p->cluster->name,
             "cluster_calibrated", p->cluster->calibrated, "n_ranks", p->n_ranks);
     lw_framework_choice_json(&o, p->framework);
-    json_point(&o, "best", r->best >= 0 ? &r->points[r->best] : &r->reference);
-    json_point(&o, "reference", &r->reference);
+    json_point(&o, "best", p, r->best >= 0 ? &r->points[r->best] : &r->reference);
+    json_point(&o, "reference", p, &r->reference);
+    LW_JSON(&o, "interval_of", p->alike && p->alike->of[0] ? p->alike->of : NULL);
     LW_JSON(&o, "reference_is", lw_cap_source_name(r->source),
             "gain_ns", LW_PS(lw_recommendation_gain(r)),
             "gain_pct", lw_decimals(lw_recommend_gain_pct(p), 3),
@@ -226,7 +260,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     lw_jsonout_array(&o, "caps");
     for (int32_t i = 0; i < r->n_points; i++)
         if (r->points[i].step >= 0)
-            json_point(&o, NULL, &r->points[i]);
+            json_point(&o, NULL, p, &r->points[i]);
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);
 }
@@ -234,14 +268,14 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
 /* The points that were simulated. */
 static enum lw_status put_csv(const struct lw_recommend_report *p, FILE *f, struct lw_err *err)
 {
-    struct lw_cap_point *points = lw_calloc((size_t)p->r->n_points + 1, sizeof *points);
+    struct shown *points = lw_calloc((size_t)p->r->n_points + 1, sizeof *points);
     struct lw_records rows = LW_RECORDS("caps", point_columns, points, 0);
 
     if (!points)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < p->r->n_points; i++)
         if (p->r->points[i].step >= 0)
-            points[rows.n++] = p->r->points[i];
+            points[rows.n++] = shown_of(p, &p->r->points[i]);
     enum lw_status st = lw_records_csv(&rows, f, err);
     lw_free(points);
     return st;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "shared/cli/cli.h"
+#include "analysis/alike/alike_step.h"
 #include "analysis/study/recommend.h"
 #include "shared/framework/framework_choice.h"
 
@@ -12,6 +13,7 @@ struct lw_recommend_report {
     const struct lw_workload *workload;
     const struct lw_cluster *cluster;
     const struct lw_framework_choice *framework;
+    const struct lw_alike_step *alike;  /* intervals of the steps; NULL: none */
     int64_t n_ranks;
     const char *ranks_from;             /* why so many, "" = the user said so */
     int32_t n_past;                     /* compared predictions for this cluster; 0 = none */

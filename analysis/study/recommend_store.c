@@ -50,8 +50,11 @@ static enum lw_status keep(const struct storing *s, const struct lw_plan *p, int
                                .workload = s->of->workload, .command = s->of->command,
                                .n_warmup = n_warmup};
     int64_t run;
+    lw_ps p10, p90;
 
     LW_TRY(lw_store_begin_run(s->db, &info, &run, err));
+    if (s->of->alike && lw_alike_step_interval(s->of->alike, sum->step, &p10, &p90))
+        LW_TRY(lw_store_interval(s->db, run, p10, p90, s->of->alike->of, err));
     LW_TRY(lw_store_finish_run(s->db, run, sum, LW_RUN_OK, "", err));
     return lw_comparison_record(s->db, run, err);
 }

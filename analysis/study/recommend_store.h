@@ -1,5 +1,6 @@
 #pragma once
 
+#include "analysis/alike/alike_step.h"
 #include "analysis/study/recommend.h"
 
 /* What to store of a recommendation, all borrowed. */
@@ -11,6 +12,7 @@ struct lw_recommend_store {
     const struct lw_framework *framework; /* NULL: none */
     const struct lw_recommendation *r;
     const struct lw_progress *progress; /* NULL: silent */
+    const struct lw_alike_step *alike;  /* intervals of the steps; NULL: none */
 };
 
 /* Each as a simulation of its own. LW_EFAILED: the progress asked to stop; those before are stored,

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "analysis/alike/alike_step.h"
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
 
@@ -87,11 +88,22 @@ static enum lw_status take(struct lw_sim_row *row, int32_t n_warmup, struct lw_e
                           "command while it ran", row->db, row->id);
 }
 
+static enum lw_status store_interval(struct lw_sim_row *row, const struct lw_sim_end *end,
+                                     struct lw_err *err)
+{
+    lw_ps p10, p90;
+
+    return lw_alike_step_interval(end->alike, end->summary->step, &p10, &p90)
+               ? lw_store_interval(row->store, row->id, p10, p90, end->alike->of, err)
+               : LW_OK;
+}
+
 static enum lw_status store_figures(struct lw_sim_row *row, const struct lw_sim_end *end,
                                     struct lw_err *err)
 {
     LW_TRY(take(row, end->n_warmup, err));
     LW_TRY(store_spans(row, end, err));
+    LW_TRY(store_interval(row, end, err));
     LW_TRY(lw_store_metric_int(row->store, row->id, "n_events", -1, -1, end->stats->n_events, err));
     LW_TRY(lw_store_metric_real(row->store, row->id, "wall_s", -1, -1, end->wall_s, err));
     LW_TRY(lw_store_finish_run(row->store, row->id, end->summary, LW_RUN_OK, "", err));

@@ -56,15 +56,15 @@ static void put_alike(const struct lw_sim_alike *a, FILE *f)
 {
     char low[32], high[32];
 
-    if (a->p90 > 0)
-        fprintf(f, " (p10-p90 %s-%s: %d runs like this one)", lw_format_ps(low, a->p10),
-                lw_format_ps(high, a->p90), a->n);
+    if (a->of)
+        fprintf(f, " (p10-p90 %s-%s: %s)", lw_format_ps(low, a->p10), lw_format_ps(high, a->p90),
+                a->of);
 }
 
-/* Instead of an interval. */
+/* Where the interval is not of such runs. */
 static void put_nearest(const struct lw_sim_alike *a, FILE *f)
 {
-    if (!a->asked || a->p90 > 0)
+    if (!a->asked || !isnan(a->mean))
         return;
     if (a->n == 0)
         fputs("; no measured run is like this one", f);
@@ -188,10 +188,13 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
 
     lw_framework_choice_json(o, r->framework);
     const struct lw_sim_alike *a = &r->alike;
-    LW_JSON(o, "p10_ns", lw_known_if(a->p90 > 0, lw_ps_to_ns(a->p10)), "p90_ns",
-            lw_known_if(a->p90 > 0, lw_ps_to_ns(a->p90)), "n_alike", lw_known_if(a->asked, a->n),
-            "n_alike_tables", lw_known_if(a->asked, a->n_tables), "alike_mean_ratio",
-            lw_decimals_if(a->p90 > 0, a->mean, 4), "alike_nearest", a->nearest);
+    bool some = a->asked && !isnan(a->mean);
+    LW_JSON(o, "p10_ns", lw_known_if(a->of != NULL, lw_ps_to_ns(a->p10)), "p90_ns",
+            lw_known_if(a->of != NULL, lw_ps_to_ns(a->p90)), "interval_of", a->of, "n_alike",
+            lw_known_if(a->asked, a->n), "n_alike_tables", lw_known_if(a->asked, a->n_tables),
+            "alike_mean_ratio", lw_decimals_if(some, a->mean, 4), "alike_p10_ratio",
+            lw_decimals_if(some, a->low, 4), "alike_p90_ratio", lw_decimals_if(some, a->high, 4),
+            "alike_nearest", a->nearest);
     real(o, "overlap_pct", overlap_pct(worst(r)));
     real(o, "tokens_per_s", t->tokens_per_s);
     real(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);

@@ -42,8 +42,9 @@ struct lw_sim_replayed {
 struct lw_sim_alike {
     bool asked;          /* false: nothing is said of them */
     int32_t n, n_tables; /* runs, and the sources that they are of */
-    lw_ps p10, p90;      /* of the step, from predicted / measured of these runs; 0 = too few */
-    double mean;         /* of predicted / measured; NAN = too few */
+    double mean, low, high; /* of their predicted / measured: mean, p10, p90; NAN = too few */
+    lw_ps p10, p90;         /* of the step; -1 = not known */
+    const char *of;         /* the runs that p10 and p90 are of; NULL = not known */
     const char *nearest; /* where they are too few: what is nearest, and how it differs; or NULL */
 };
 

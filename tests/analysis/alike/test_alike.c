@@ -25,7 +25,7 @@ static struct lw_input input(const char *name, const char *text)
 static void add(struct lw_alike_runs *r, const char *table, const char *kind, int n, double first,
                 double step)
 {
-    char text[3000] = TITLES;
+    char text[8000] = TITLES;
     size_t at = strlen(text);
     struct lw_err err;
 
@@ -77,8 +77,10 @@ TEST(too_few_runs_have_a_nearest_kind)
     add(&r, "t.csv", "nemo,H100,model,EFA", 5, 0.8, 0.05);
     add(&r, "t.csv", "nemo,H100,data,NVLink", 8, 0.8, 0.05);
     lw_alike_find(&r, &nemo_ib, NULL, &a);
+    lw_alike_find_nearest(&r, &nemo_ib, NULL, &a);
     assert_int_equal(a.n, 7);
     assert_true(isnan(a.p10) && isnan(a.p90) && isnan(a.mean));
+    assert_true(a.of == LW_ALIKE_OF_NONE && isnan(a.low) && isnan(a.high)); /* one table */
     assert_int_equal(a.n_nearest, 8);
     assert_string_equal(lw_alike_nearest_text(&a, &nemo_ib, say, sizeof say),
                         "the nearest are 8 runs of nemo on H100 (data, NVLink); they differ in "
@@ -86,13 +88,91 @@ TEST(too_few_runs_have_a_nearest_kind)
     lw_alike_free(&r);
     add(&one, "t.csv", "nemo,H100,model,EFA", 1, 1, 1);
     lw_alike_find(&one, &nemo_ib, NULL, &a);
+    lw_alike_find_nearest(&one, &nemo_ib, NULL, &a);
     assert_true(a.n == 0 && a.n_nearest == 0);
     lw_alike_free(&one);
 }
 
-/* Table a has the ratios 0.80 to 1.25 and b 0.9 to 1.35. Left out, each is held against the other:
- * of a's ten those from 0.905 to 1.345 are inside, 0.95 to 1.25: 7; of b's those from 0.805 to
- * 1.245, 0.9 to 1.2: 7. Table c has a kind of its own. */
+/* Of two kinds that are equally near the one of more runs is named, of as many the first in the
+ * order of letters; the order of rows and ratios has no say. */
+TEST(equally_near_kinds_have_an_order)
+{
+    static const struct {
+        int n_efa, n_roce;
+        const char *network;
+    } cases[] = {{8, 9, "RoCE"}, {9, 8, "EFA"}, {9, 9, "EFA"}};
+
+    for (int k = 0; k < 6; k++) {
+        struct lw_alike_runs r = {.n = 0};
+        struct lw_alike a;
+        bool turned = k % 2;
+        add(&r, "t.csv", "nemo,H100,model,RoCE", cases[k / 2].n_roce, turned ? 0.5 : 1.5, 0.01);
+        add(&r, "t.csv", "nemo,H100,model,EFA", cases[k / 2].n_efa, turned ? 1.5 : 0.5, 0.01);
+        lw_alike_find(&r, &nemo_ib, NULL, &a);
+        lw_alike_find_nearest(&r, &nemo_ib, NULL, &a);
+        assert_string_equal(a.nearest.part[3], cases[k / 2].network);
+        lw_alike_free(&r);
+    }
+}
+
+/* A table weighs as much as another, however many runs it has. Table a has 90 ratios 1.000 to 1.089,
+ * b and c have ten each: 0.50 to 0.59 and 2.00 to 2.09. Of b 10 / 3 of 10 runs would be below p10 in
+ * number, but by weight a run of b is 1/30: the fourth, 0.53, is the first beyond 0.1. From above
+ * the fourth of c, 2.06. By runs alone p10 would be 1.0 (10 of 110 are b's). */
+TEST(an_interval_has_tables_of_equal_weight)
+{
+    struct lw_alike_runs r = {.n = 0};
+    struct lw_alike a;
+    char say[96];
+
+    add(&r, "a.csv", "nemo,H100,model,InfiniBand", 90, 1, 0.001);
+    add(&r, "b.csv", "nemo,H100,model,InfiniBand", 10, 0.5, 0.01);
+    add(&r, "c.csv", "nemo,H100,model,InfiniBand", 10, 2, 0.01);
+    lw_alike_find(&r, &nemo_ib, NULL, &a);
+    assert_true(a.of == LW_ALIKE_OF_KEY && a.of_tables == 3 && a.of_runs == 110);
+    assert_true(fabs(a.low - 0.53) < 1e-9 && fabs(a.high - 2.06) < 1e-9);
+    assert_string_equal(lw_alike_of_text(&a, say, sizeof say),
+                        "110 runs like this one in 3 tables");
+    lw_alike_find(&r, &nemo_ib, "c", &a); /* two tables are too few */
+    assert_true(a.of == LW_ALIKE_OF_NONE && isnan(a.low));
+    lw_alike_free(&r);
+}
+
+/* Runs of one table say nothing of how tables differ: the interval is of all tables with the same
+ * parallelism, and holds the p10 and p90 of the runs that are alike. Of three tables with three
+ * ratios each a run weighs 1/9, so the least (0.9) is beyond 0.1. The ten alike runs have 0.5 to
+ * 0.59: p10 at 1.1 is 0.501. Their least four tables hence (a run is 1/40) are below 0.1. */
+TEST(few_tables_take_the_interval_of_a_wider_kind)
+{
+    static const struct lw_alike_key other = {{"nemo", "H100", "data", "EFA"}};
+    struct lw_alike_runs r = {.n = 0};
+    struct lw_alike a;
+    char say[96];
+
+    add(&r, "a.csv", "x,A100,model,EFA", 3, 0.9, 0.1);
+    add(&r, "b.csv", "y,A100,model,EFA", 3, 0.95, 0.1);
+    add(&r, "c.csv", "z,A100,model,EFA", 3, 1, 0.1);
+    lw_alike_find(&r, &nemo_ib, NULL, &a);
+    assert_true(a.of == LW_ALIKE_OF_PARALLELISM && a.n == 0 && a.of_tables == 3);
+    assert_true(fabs(a.low - 0.9) < 1e-9 && fabs(a.high - 1.2) < 1e-9);
+    assert_string_equal(lw_alike_of_text(&a, say, sizeof say), "3 tables with the same parallelism");
+    lw_alike_find(&r, &other, NULL, &a);
+    assert_true(a.of == LW_ALIKE_OF_ALL && a.of_tables == 3);
+    assert_string_equal(lw_alike_of_text(&a, say, sizeof say), "3 tables of measured runs");
+    add(&r, "d.csv", "nemo,H100,model,InfiniBand", 10, 0.5, 0.01);
+    lw_alike_find(&r, &nemo_ib, NULL, &a);
+    assert_true(a.of == LW_ALIKE_OF_PARALLELISM && a.n == 10 && a.of_tables == 4);
+    assert_true(fabs(a.low - 0.501) < 1e-9 && fabs(a.high - 1.15) < 1e-9);
+    assert_string_equal(lw_alike_of_text(&a, say, sizeof say),
+                        "10 runs like this one, and 4 tables with the same parallelism");
+    lw_alike_free(&r);
+}
+
+/* Four tables of three kinds, ten runs each: a has the ratios 0.80 to 1.25, b 0.9 to 1.35, c and d
+ * 1.0 to 1.45. Left out, a is held against b, c and d, where each run weighs 1/30. p10 is the
+ * fourth from below of 0.9, 0.95, 1.0 (b's), 1.0, 1.0: 1.0. p90 is the fourth from above of 1.45,
+ * 1.45, 1.4, 1.4: 1.4. b is alike, its p10 of 0.9 + 0.1 * 0.05 is lower. Inside are a's seven from
+ * 0.95 to 1.25; 1.4 / 0.905 = 1.547. */
 TEST(coverage_leaves_out_the_runs_own_table)
 {
     struct lw_alike_runs r = {.n = 0};
@@ -101,18 +181,18 @@ TEST(coverage_leaves_out_the_runs_own_table)
 
     add(&r, "a.csv", "nemo,H100,model,InfiniBand", 10, 0.8, 0.05);
     add(&r, "results/b.csv", "nemo,H100,model,InfiniBand", 10, 0.9, 0.05);
-    add(&r, "c.csv", "fsdp,H100,model,InfiniBand", 10, 0.9, 0.05);
+    add(&r, "c.csv", "fsdp,H100,model,InfiniBand", 10, 1.0, 0.05);
+    assert_ok(lw_alike_cover(&r, "a", &c, &err), err);
+    assert_true(c.n == 10 && c.n_known == 0 && isnan(c.width)); /* two others are too few */
+    add(&r, "d.csv", "fsdp,H100,data,InfiniBand", 10, 1.0, 0.05);
     assert_ok(lw_alike_cover(&r, "a", &c, &err), err);
     assert_true(c.n == 10 && c.n_known == 10 && c.n_inside == 7);
-    assert_true(c.width == 1.49 && c.inside_pct == 70); /* 1.345 / 0.905 */
-    assert_ok(lw_alike_cover(&r, "b", &c, &err), err);
-    assert_true(c.n == 10 && c.n_known == 10 && c.n_inside == 7);
-    assert_ok(lw_alike_cover(&r, "c", &c, &err), err);
-    assert_true(c.n == 10 && c.n_known == 0 && c.n_inside == 0 && isnan(c.width));
+    assert_true(c.width == 1.55 && c.inside_pct == 70);
     lw_alike_free(&r);
 }
 
-/* Tables of the user, and those that the program carries. */
+/* Tables of the user, and those that the program carries. Four tables of the same ten ratios 0.80 to
+ * 1.25: p10 is 0.85 and p90 1.20, as three runs of 1/30 have each ratio. */
 TEST(coverage_is_printed_by_table)
 {
     char text[3000] = TITLES;
@@ -123,9 +203,11 @@ TEST(coverage_is_printed_by_table)
             (size_t)sprintf(text + at, "%d,nemo,H100,model,InfiniBand,%.2f,1\n", i, 0.8 + 0.05 * i);
     fixture_put(fixture_path("a.csv"), text);
     fixture_put(fixture_path("b.csv"), text);
-    expect("validate --coverage a.csv b.csv --format csv", 0,
-           "table,n,n_with_interval,n_inside,inside_pct,median_width\na,10,10,8,80,1.55\n"
-           "b,10,10,8,80,1.55\nall,20,20,16,80,1.55\n");
+    fixture_put(fixture_path("c.csv"), text);
+    fixture_put(fixture_path("d.csv"), text);
+    expect("validate --coverage a.csv b.csv c.csv d.csv --format csv", 0,
+           "table,n,n_with_interval,n_inside,inside_pct,median_width\na,10,10,8,80,1.41\n"
+           "b,10,10,8,80,1.41\nc,10,10,8,80,1.41\nd,10,10,8,80,1.41\nall,40,40,32,80,1.41\n");
     expect("validate --coverage a.csv", 0, "all      10");
     expect("validate --coverage", 0, "dgxc_weak_scaling ");
     expect("validate --coverage none.csv", 1, "none.csv");
@@ -192,37 +274,111 @@ TEST(memory_that_runs_out_leaves_nothing)
     }
 }
 
-/* What the program carries: `sim` says an interval of it, or what is nearest. */
+static int64_t number_in(const char *json, const char *key)
+{
+    char text[32];
+    int64_t v = -1;
+
+    snprintf(text, sizeof text, "\"%s\": ", key);
+    const char *at = strstr(json, text);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(text), "%ld", &v), 1);
+    return v;
+}
+
+/* What the program carries: `sim` says an interval of it, and what is nearest. */
 TEST(sim_says_what_measured_runs_are_like_it)
 {
     struct lw_alike_runs r;
     struct lw_alike a;
     struct lw_err err;
-    int64_t step, p10, p90;
 
     assert_ok(lw_alike_known(&r, &err), err);
     const struct lw_alike_key mpt = {{"composer", "A100-SXM4-80GB", "sharded", "NVLink"}};
     lw_alike_find(&r, &mpt, NULL, &a);
     assert_true(a.n >= LW_ALIKE_LEAST && a.p10 < a.p90 && a.p10 > 0);
+    assert_true(a.low <= a.p10 && a.p90 <= a.high);
     const char *json = lapwing("sim -w gpt-1.3b -c dgx-a100 --framework composer --dp 8 --zero 3 "
                                "--no-db --format json",
                                NULL);
-    assert_int_equal(sscanf(strstr(json, "\"step_ns\": "), "\"step_ns\": %ld", &step), 1);
-    assert_int_equal(sscanf(strstr(json, "\"p10_ns\": "), "\"p10_ns\": %ld", &p10), 1);
-    assert_int_equal(sscanf(strstr(json, "\"p90_ns\": "), "\"p90_ns\": %ld", &p90), 1);
-    assert_true(fabs((double)p10 - (double)step / a.p90) < 2);
-    assert_true(fabs((double)p90 - (double)step / a.p10) < 2);
+    int64_t step = number_in(json, "step_ns");
+    assert_true(llabs(number_in(json, "p10_ns") - (int64_t)((double)step / a.high)) < 2);
+    assert_true(llabs(number_in(json, "p90_ns") - (int64_t)((double)step / a.low)) < 2);
+    assert_non_null(strstr(json, " runs like this one, and "));
     lw_alike_free(&r);
     expect("sim -w gpt-1.3b -c dgx-a100 --framework composer --dp 8 --zero 3 --no-db", 0,
-           " runs like this one), median");
+           " runs like this one, and ");
     expect("sim -w gpt-1.3b -c mi300x --framework composer --dp 8 --zero 3 --no-db", 0,
-           "; no measured run is like this one: the nearest are ");
-    expect("sim -w gpt-1.3b -c mi300x --framework composer --dp 8 --zero 3 --no-db --format json",
-           0, "\"p10_ns\": null");
-    lapwing("sim -w gpt-1.3b -c dgx-a100 --framework ideal --dp 8 --no-db", NULL);
+           " tables with the same parallelism), median of 1");
+    expect("sim -w gpt-1.3b -c mi300x --framework composer --dp 8 --zero 3 --no-db", 0,
+           "no measured run is like this one: the nearest are ");
     assert_null(
         strstr(lapwing("sim -w gpt-1.3b -c dgx-a100 --framework ideal --dp 8 --no-db", NULL),
                "like this one"));
+    assert_non_null(strstr(lapwing("sim -w gpt-1.3b -c dgx-a100 --framework ideal --dp 8 --no-db "
+                                   "--format json", NULL), "\"p10_ns\": null"));
+}
+
+/* The database has the numbers that were printed, and each command shows them. */
+TEST(an_interval_is_stored_and_shown)
+{
+    char text[128];
+
+    shell("rm -f i.db*", NULL);
+    const char *json = lapwing("sim -w gpt-1.3b -c dgx-a100 --framework composer --dp 8 --zero 3 "
+                               "--db i.db --format json", NULL);
+    int64_t p10 = number_in(json, "p10_ns"), p90 = number_in(json, "p90_ns");
+    lapwing("sim -w gpt-1.3b -c dgx-a100 --framework composer --dp 8 --zero 2 --db i.db", NULL);
+    lapwing("sim -w gpt-1.3b -c dgx-a100 --framework ideal --dp 8 --db i.db", NULL);
+    json = lapwing("runs 1 --db i.db --format json", NULL);
+    assert_int_equal(number_in(json, "p10_ns"), p10);
+    assert_int_equal(number_in(json, "p90_ns"), p90);
+    json = lapwing("compare 1 2 --db i.db --format json", NULL);
+    assert_int_equal(number_in(json, "p10_ns"), p10);
+    assert_int_equal(number_in(json, "p90_ns"), p90);
+    snprintf(text, sizeof text, "step,,p10,ns,%ld,", (long)p10);
+    expect("compare 1 2 --db i.db --format csv", 0, text);
+    expect("compare 1 2 --db i.db", 0, "the two intervals overlap");
+    expect("compare 1 2 --db i.db", 0, "p10-p90 of the step of run 2: ");
+    assert_null(strstr(lapwing("compare 1 3 --db i.db", NULL), "the two intervals"));
+    expect("compare 1 2 3 --db i.db", 0, "p10-p90 of its step: ");
+    expect("runs --db i.db", 0, "-6/+66 %");
+    assert_null(strstr(lapwing("runs 3 --db i.db", NULL), "p10"));
+    lapwing("report --db i.db -o i.html", NULL);
+    char *page = fixture_get(fixture_path("i.html"));
+    snprintf(text, sizeof text, "p10-p90 %.4g-", (double)p10 / 1e6);
+    assert_non_null(strstr(page, text));
+    free(page);
+    expect("plot overlap 1 --db i.db -o o.gp", 0, "o.gp");
+    char *gp = fixture_get(fixture_path("o.gp"));
+    assert_non_null(strstr(gp, "|-| p10-p90 of the predicted step"));
+    free(gp);
+    expect("plot overlap 3 --db i.db -o o.gp --force", 0, "o.gp");
+    gp = fixture_get(fixture_path("o.gp"));
+    assert_null(strstr(gp, "p10-p90"));
+    free(gp);
+}
+
+/* The interval of the recommended step is that which `sim` gives. */
+TEST(recommend_shows_and_stores_intervals)
+{
+    shell("rm -f r.db*", NULL);
+    char *json = strdup(lapwing("recommend -w gpt2 -c dgx-a100 --framework torch --dp 8 --db r.db "
+                                "--store --format json", NULL));
+    const char *best = strstr(json, "\"best\"");
+    double low = (double)number_in(best, "p10_ns") / (double)number_in(best, "step_ns");
+    expect("recommend -w gpt2 -c dgx-a100 --framework torch --dp 8 --db r.db", 0,
+           "p10-p90 of the step ");
+    expect("recommend -w gpt2 -c dgx-a100 --framework torch --dp 8 --db r.db --format csv", 0,
+           ",needed_bytes,p10_ns,p90_ns\n");
+    free(json);
+    const char *sim = lapwing("sim -w gpt2 -c dgx-a100 --framework torch --dp 8 --no-db "
+                              "--format json", NULL);
+    assert_true(fabs(low - (double)number_in(sim, "p10_ns") / (double)number_in(sim, "step_ns")) <
+                1e-6);
+    assert_true(number_in(lapwing("runs 1 --db r.db --format json", NULL), "p10_ns") > 0);
+    assert_null(strstr(lapwing("recommend -w gpt2 -c dgx-a100 --framework ideal --dp 8 --db r.db",
+                               NULL), "p10-p90"));
 }
 
 static struct lw_alike_key key_of(const char *options)

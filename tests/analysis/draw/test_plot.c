@@ -563,7 +563,7 @@ TEST_WITH(predictions_are_paired_with_executions_of_the_same_plan, runs_open, fi
     runs_store(&runs_one_bucket); /* never executed: no point */
     runs_store(&runs_measured);
     char *text = script_of(LW_PLOT_PREDICTED);
-    has(text, "$pairs << EOD\n512 432 512 512\nEOD");
+    has(text, "$pairs << EOD\n512 432 512 512 432 432\nEOD");
     has(text, "set label '1.00 MiB, -15.6 %' at graph ");
     test_free(text);
 }

@@ -1,0 +1,41 @@
+/* The interval of a predicted step: the one place where ratios become times. */
+#include "analysis/alike/alike_step.h"
+
+#include <string.h>
+
+#include "shared/framework/framework.h"
+#include "shared/numbers/checked.h"
+
+enum lw_status lw_alike_step_of(const struct lw_alike_key *key, const char *framework,
+                                struct lw_alike_step *out, struct lw_err *err)
+{
+    struct lw_alike_step a = {.asked = true};
+    struct lw_alike_runs runs;
+
+    if (!framework || strcmp(framework, LW_IDEAL_FRAMEWORK) == 0) {
+        *out = (struct lw_alike_step){.asked = false};
+        return LW_OK;
+    }
+    LW_TRY(lw_alike_known(&runs, err));
+    lw_alike_find(&runs, key, NULL, &a.alike);
+    if (a.alike.of != LW_ALIKE_OF_NONE)
+        lw_alike_of_text(&a.alike, a.of, sizeof a.of);
+    if (a.alike.n < LW_ALIKE_LEAST)
+        lw_alike_find_nearest(&runs, key, NULL, &a.alike);
+    if (a.alike.n_nearest > 0)
+        lw_alike_nearest_text(&a.alike, key, a.nearest, sizeof a.nearest);
+    a.alike.nearest = (struct lw_alike_key){{NULL}}; /* its texts are gone with the runs */
+    lw_alike_free(&runs);
+    *out = a;
+    return LW_OK;
+}
+
+bool lw_alike_step_interval(const struct lw_alike_step *a, lw_ps step, lw_ps *p10, lw_ps *p90)
+{
+    *p10 = *p90 = -1;
+    if (!a->of[0] || step <= 0)
+        return false;
+    *p10 = lw_round_sat((double)step / a->alike.high);
+    *p90 = lw_round_sat((double)step / a->alike.low);
+    return true;
+}
