@@ -48,7 +48,7 @@ static enum lw_status find_alike(struct session *s, struct lw_err *err)
 {
     struct lw_alike_key key =
         lw_alike_key_of(&s->in.strategy, lw_strategy_ranks(&s->in.strategy), &s->in.workload,
-                        &s->in.cluster, s->source.framework.name);
+                        &s->in.cluster, &s->source.framework);
 
     s->report.alike = &s->alike;
     return lw_model_is_set(&s->in.workload.from.model)

@@ -56,7 +56,8 @@ static enum lw_status collect(struct lw_validate_here *here, const struct lw_val
     }
     for (; !here && status == LW_OK && v->n_done < n && !lw_progress_stopped(&progress);
          v->n_done++)
-        status = lw_validate_add(&files[v->n_done], v, err);
+        if (files[v->n_done].kind)
+            status = lw_validate_add(&files[v->n_done], v, err);
     lw_progress_bar_end(&bar);
     v->progress = NULL;
     v->interrupted = lw_progress_stopped(&progress);
@@ -95,12 +96,21 @@ static enum lw_status report(struct lw_validation *v, enum lw_format format, str
     return LW_OK;
 }
 
-/* Every file is read and its cells are checked before the first prediction. */
+/* Every file is read and its cells are checked before the first prediction. Of several files one
+ * that cannot be read is a fault like that of a row. */
 static enum lw_status open_files(char **names, int n, struct lw_validation *v,
                                  struct lw_validate_file *files, struct lw_err *err)
 {
-    for (int i = 0; i < n; i++)
-        LW_TRY(lw_validate_open(names[i], v, &files[i], err));
+    for (int i = 0; i < n; i++) {
+        struct lw_err why = {0};
+        enum lw_status status = lw_validate_open(names[i], v, &files[i], &why);
+        if (status == LW_OK)
+            continue;
+        *err = why;
+        if (n == 1 || (status != LW_EFORMAT && status != LW_EIO))
+            return status;
+        LW_TRY(lw_validation_refuse(v, &(struct lw_refusal){names[i], "", why.msg, 0}, err));
+    }
     return LW_OK;
 }
 
@@ -119,8 +129,9 @@ static enum lw_status validate(struct lw_validate_here *here, char **names, int 
         status = lw_fail(err, LW_EUSAGE, "--framework %s: no row has the framework '%s', or names "
                                          "none", v->framework_file, v->framework_name);
     say_faults(v, said);
-    for (int i = 0; i < n && files[i].kind; i++)
-        lw_validate_close(&files[i]);
+    for (int i = 0; i < n; i++)
+        if (files[i].kind)
+            lw_validate_close(&files[i]);
     lw_free(files);
     return status;
 }
@@ -195,9 +206,25 @@ static enum lw_status print_coverage(char **files, int n, enum lw_format format,
     return status;
 }
 
+/* An option given of those that concern this machine; NULL: none is. */
+static const char *needs_here(const struct request *r)
+{
+    const struct lw_validate_here *h = &r->here;
+
+    return h->cluster_file  ? "-c"
+           : h->only        ? "--only"
+           : h->db          ? "--db"
+           : r->backend     ? "--backend"
+           : r->transport   ? "--transport"
+           : r->spawn       ? "--spawn"
+           : h->n_ranks > 0 ? "--ranks"
+           : h->n_steps > 0 ? "--steps"
+                            : NULL;
+}
+
 int cmd_validate(int argc, char **argv)
 {
-    struct request r = {.here.n_steps = 20, .backend = "threads"};
+    struct request r = {.tolerance_pct = 0};
     struct lw_validate_here *here = &r.here;
     const struct lw_opt table[] = {
         {"here", 0, LW_OPT_FLAG, &r.on, NULL,
@@ -246,8 +273,11 @@ int cmd_validate(int argc, char **argv)
         return lw_cli_usage("validate", "needs files of measurements, or --here");
     if (r.coverage && (r.on || r.curves || r.framework || r.tolerance_pct > 0))
         return lw_cli_usage("validate", "--coverage goes with files of results and --format only");
-    if (!r.on && (here->cluster_file || here->only || here->db))
-        return lw_cli_usage("validate", "-c, --only and --db go with --here");
+    const char *lost = r.on ? NULL : needs_here(&r);
+    if (lost)
+        return lw_cli_usage("validate",
+                            "%s goes with --here, which runs on this machine: leave %s out, or "
+                            "give --here in place of the files", lost, lost);
     if (r.tolerance_pct > 0 && (r.on || r.curves))
         return lw_cli_usage("validate", "--tolerance goes with files of runs: not with %s",
                             r.on ? "--here" : "--fit-curves");
@@ -258,6 +288,8 @@ int cmd_validate(int argc, char **argv)
                                  : "collectives run without a training program");
     if (r.curves && r.on)
         return lw_cli_usage("validate", "--fit-curves needs files, not --here");
+    r.backend = r.backend ? r.backend : "threads";
+    here->n_steps = here->n_steps ? here->n_steps : 20;
     here->workload_files = argv + 1;
     here->n_workload_files = n;
     enum lw_status status =

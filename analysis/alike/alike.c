@@ -136,7 +136,8 @@ LW_FREE_BY_ARENA(lw_alike_free, struct lw_alike_runs)
 
 static bool part_is(const struct lw_alike_key *a, const struct lw_alike_key *b, int part)
 {
-    return strcmp(a->part[part], b->part[part]) == 0;
+    return !a->other_figures[part] && !b->other_figures[part] &&
+           strcmp(a->part[part], b->part[part]) == 0;
 }
 
 /* Nearer with more equal parts, of which the first counts more than all after it. */
@@ -345,11 +346,14 @@ char *lw_alike_nearest_text(const struct lw_alike *a, const struct lw_alike_key 
                             size_t size)
 {
     const char *const *p = a->nearest.part;
-    char differs[80] = "";
+    char differs[192] = "", word[80];
 
     for (int k = 0; k < LW_ALIKE_PARTS; k++)
-        if (!part_is(&a->nearest, key, k))
-            lw_err_word(differs, sizeof differs, lw_alike_part_name(k));
+        if (!part_is(&a->nearest, key, k)) {
+            snprintf(word, sizeof word, "%s%s", lw_alike_part_name(k),
+                     key->other_figures[k] ? " (its figures are not the known ones)" : "");
+            lw_err_word(differs, sizeof differs, word);
+        }
     snprintf(buf, size, "the nearest are %d runs of %s on %s (%s, %s); they differ in %s",
              a->n_nearest, p[0], p[1], p[2], p[3], differs);
     return buf;

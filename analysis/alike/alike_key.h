@@ -1,6 +1,7 @@
 #pragma once
 
 #include "shared/cluster/cluster.h"
+#include "shared/framework/framework.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
@@ -19,12 +20,14 @@ enum { LW_ALIKE_PARTS = 4 };
 /* The order in which parts may differ: the last first. */
 struct lw_alike_key {
     const char *part[LW_ALIKE_PARTS]; /* framework, device, parallelism, network */
+    /* The name alone is a known one's: its figures were edited or measured. No run is like it. */
+    bool other_figures[LW_ALIKE_PARTS]; /* of framework, device */
 };
 const char *lw_alike_part_name(int part); /* "framework" */
 
 /* network: "InfiniBand", "EFA", ... of a job on several nodes, "NVLink", ... of one on one node;
- * the name of the link where no kind is in it. Texts are the arguments', or static. cluster: as a
+ * the name of the link where no kind is in it. Texts are the arguments', or static; framework: NULL or without a name where there is none. cluster: as a
  * prediction leaves it, with its devices per node (lw_cluster_place). */
 struct lw_alike_key lw_alike_key_of(const struct lw_strategy *s, int64_t n_ranks,
                                     const struct lw_workload *w, const struct lw_cluster *cluster,
-                                    const char *framework);
+                                    const struct lw_framework *framework);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "shared/base/nearest.h"
+#include "shared/base/shown_text.h"
 #include "shared/files/files.h"
 
 #define MODEL_OPTION "workload" /* its column is `model` */
@@ -63,6 +64,17 @@ const char *lw_runs_cell(const struct lw_runs *r, int32_t row, enum lw_runs_cell
 
 /* --- faults ----------------------------------------------------------------------------------- */
 
+static enum lw_status put_fault(struct lw_runs *r, struct lw_runs_fault f, struct lw_err *err)
+{
+    void *room = lw_arena_more(&r->arena, r->faults, r->n_faults, sizeof f);
+
+    if (!room)
+        return lw_fail_nomem(err);
+    r->faults = room;
+    r->faults[r->n_faults++] = f;
+    return LW_OK;
+}
+
 static enum lw_status fault(struct lw_runs *r, int32_t row, int32_t column, struct lw_err *err,
                             const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
@@ -77,14 +89,12 @@ static enum lw_status fault(struct lw_runs *r, int32_t row, int32_t column, stru
     va_start(ap, fmt);
     char *what = lw_arena_vprintf(&r->arena, fmt, ap);
     va_end(ap);
-    void *room = lw_arena_more(&r->arena, r->faults, r->n_faults, sizeof f);
-    if (!what || !room)
+    if (!what)
         return lw_fail_nomem(err);
     bool named = *f.column && row >= 0; /* a fault of a title names it */
     LW_PRINT(&r->arena, f.text, err, "%s:%d: %s%s%s", r->rows.file, f.line, named ? f.column : "",
              named ? ": " : "", what);
-    r->faults = room;
-    r->faults[r->n_faults++] = f;
+    LW_TRY(put_fault(r, f, err));
     for (int32_t i = 0; i < r->rows.n_rows; i++)
         r->is_bad[i] |= row < 0 || i == row;
     return LW_OK;
@@ -493,19 +503,40 @@ static bool any_is_expressed(const struct lw_runs *r)
     return false;
 }
 
-/* Equal names in one table. */
+/* Whether a run's id is the name of another one in its table: that one's id, or, where it has none,
+ * its line number. */
+static bool is_named(const struct lw_runs *r, int32_t row, int32_t other, const char *stem)
+{
+    const char *id = lw_runs_cell(r, row, LW_RUN_ID), *table = lw_runs_cell(r, row, LW_RUN_TABLE);
+    const char *its = lw_runs_cell(r, other, LW_RUN_ID);
+    const char *of = lw_runs_cell(r, other, LW_RUN_TABLE);
+    char line[16];
+
+    snprintf(line, sizeof line, "%d", r->rows.line[other]);
+    return strcmp(*table ? table : stem, *of ? of : stem) == 0 &&
+           strcmp(id, *its ? its : line) == 0;
+}
+
 static enum lw_status check_ids(struct lw_runs *r, struct lw_err *err)
 {
+    char stem[80];
+
+    lw_file_stem(stem, sizeof stem, r->rows.file);
     for (int32_t i = 0; i < r->rows.n_rows; i++) {
-        const char *id = lw_runs_cell(r, i, LW_RUN_ID), *table = lw_runs_cell(r, i, LW_RUN_TABLE);
-        for (int32_t j = 0; *id && j < i; j++)
-            if (strcmp(lw_runs_cell(r, j, LW_RUN_ID), id) == 0 &&
-                strcmp(lw_runs_cell(r, j, LW_RUN_TABLE), table) == 0) {
-                LW_TRY(fault(r, i, r->at[LW_RUN_ID], err,
-                             "found '%s' in line %d too; expected a name for each run", id,
-                             r->rows.line[j]));
-                break;
-            }
+        const char *id = lw_runs_cell(r, i, LW_RUN_ID);
+        for (int32_t j = 0; *id && j < r->rows.n_rows; j++) {
+            bool numbered = !has(r, j, LW_RUN_ID);
+            if (j == i || (j > i && !numbered) || !is_named(r, i, j, stem))
+                continue;
+            LW_TRY(numbered
+                       ? fault(r, i, r->at[LW_RUN_ID], err,
+                               "found '%s', which is the name of line %s, that has no id; expected "
+                               "a name for each run: an id there, or another one here", id, id)
+                       : fault(r, i, r->at[LW_RUN_ID], err,
+                               "found '%s' in line %d too; expected a name for each run", id,
+                               r->rows.line[j]));
+            break;
+        }
     }
     return LW_OK;
 }
@@ -541,9 +572,11 @@ enum lw_status lw_runs_read(const struct lw_input *in, lw_model_maker *make_mode
     const char *slash = strrchr(in->name, '/');
     size_t n = slash ? (size_t)(slash - in->name) + 1 : 0;
 
-    LW_TRY(lw_rows_read(in, &r.rows, err));
+    LW_TRY(lw_rows_read_good(in, &r.rows, err));
     r.folder = lw_arena_strndup(&r.arena, in->name, n);
     enum lw_status s = r.folder ? check(&r, make_model, err) : lw_fail_nomem(err);
+    for (int32_t i = 0; s == LW_OK && i < r.rows.n_bad; i++)
+        s = put_fault(&r, (struct lw_runs_fault){r.rows.bad_line[i], "", r.rows.bad[i]}, err);
     LW_GIVE(s, out, r, lw_runs_free(&r));
 }
 

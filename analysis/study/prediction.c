@@ -124,7 +124,7 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
 struct lw_alike_key lw_prediction_key(const struct lw_prediction *s)
 {
     return lw_alike_key_of(s->plan.strategy, s->plan.n_ranks, &s->source.workload, &s->cluster,
-                           s->source.framework.name);
+                           &s->source.framework);
 }
 
 /* The interval of the step from measured runs. No run is like plan files and recordings. */

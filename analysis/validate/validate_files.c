@@ -40,8 +40,8 @@ static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
     for (int k = 0; k < N_KINDS && used < sizeof list; k++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", or " : "",
                                  kinds[k].what);
-    return lw_fail(err, LW_EFORMAT, "%s: nothing that can be validated; expected %s", in->name,
-                   list);
+    return lw_fail(err, LW_EFORMAT, "%s: %s; expected %s", in->name,
+                   in->len == 0 ? "an empty file" : "nothing that can be validated", list);
 }
 
 static enum lw_status add_rows(const struct lw_validate_file *f, struct lw_validation *v,

@@ -161,7 +161,26 @@ static enum lw_status take_titles(struct lw_rows *r, const char *at, const char 
     return LW_OK;
 }
 
-static enum lw_status take_rows(struct lw_rows *r, const char *from, const char *limit,
+static enum lw_status take_row(struct lw_rows *r, const char *at, const char *end, int32_t line,
+                               struct lw_err *err)
+{
+    if (count_cells(at, end) != r->n_columns)
+        return lw_fail_at(err, LW_EFORMAT, r->file, line, "found %d cells, expected %d",
+                          count_cells(at, end), r->n_columns);
+    LW_TRY(take_cells(r, at, end, line, &r->cells[(int64_t)r->n_rows * r->n_columns], err));
+    r->line[r->n_rows++] = line;
+    return LW_OK;
+}
+
+static enum lw_status take_bad(struct lw_rows *r, int32_t line, const char *text,
+                               struct lw_err *err)
+{
+    r->bad_line[r->n_bad] = line;
+    r->bad[r->n_bad] = lw_arena_strdup(&r->arena, text);
+    return r->bad[r->n_bad++] ? LW_OK : lw_fail_nomem(err);
+}
+
+static enum lw_status take_rows(struct lw_rows *r, const char *from, const char *limit, bool good,
                                 struct lw_err *err)
 {
     const char *scan = from, *at, *end;
@@ -171,22 +190,29 @@ static enum lw_status take_rows(struct lw_rows *r, const char *from, const char 
         n += !blank(at, end);
     LW_TAKE(&r->arena, r->line, n, err);
     LW_TAKE(&r->arena, r->cells, (int64_t)n * r->n_columns, err);
-    while (next_line(&from, limit, &at, &end)) {
-        line++;
-        if (blank(at, end))
-            continue;
-        if (count_cells(at, end) != r->n_columns)
-            return lw_fail_at(err, LW_EFORMAT, r->file, line, "found %d cells, expected %d",
-                              count_cells(at, end), r->n_columns);
-        LW_TRY(take_cells(r, at, end, line, &r->cells[(int64_t)r->n_rows * r->n_columns], err));
-        r->line[r->n_rows++] = line;
+    if (good) {
+        LW_TAKE(&r->arena, r->bad_line, n, err);
+        LW_TAKE(&r->arena, r->bad, n, err);
     }
-    if (r->n_rows == 0)
+    while (next_line(&from, limit, &at, &end)) {
+        struct lw_err why = {0};
+        line++;
+        enum lw_status s = blank(at, end) ? LW_OK : take_row(r, at, end, line, &why);
+        if (s == LW_OK)
+            continue;
+        if (!good || s != LW_EFORMAT) {
+            lw_fail(err, s, "%s", why.msg);
+            return s;
+        }
+        LW_TRY(take_bad(r, line, why.msg, err));
+    }
+    if (r->n_rows == 0 && r->n_bad == 0)
         return lw_fail_at(err, LW_EFORMAT, r->file, 1, "found titles and no row");
     return LW_OK;
 }
 
-enum lw_status lw_rows_read(const struct lw_input *in, struct lw_rows *out, struct lw_err *err)
+static enum lw_status read_rows(const struct lw_input *in, bool good, struct lw_rows *out,
+                                struct lw_err *err)
 {
     struct lw_rows r = {.file = in->name};
     const char *from = begin_of(in), *limit = in->text + in->len, *at, *end;
@@ -197,12 +223,23 @@ enum lw_status lw_rows_read(const struct lw_input *in, struct lw_rows *out, stru
     r.file = lw_arena_strdup(&r.arena, in->name);
     s = r.file ? take_titles(&r, at, end, err) : lw_fail_nomem(err);
     if (s == LW_OK)
-        s = take_rows(&r, from, limit, err);
+        s = take_rows(&r, from, limit, good, err);
     if (s == LW_OK)
         *out = r;
     else
         lw_rows_free(&r);
     return s;
+}
+
+enum lw_status lw_rows_read(const struct lw_input *in, struct lw_rows *out, struct lw_err *err)
+{
+    return read_rows(in, false, out, err);
+}
+
+enum lw_status lw_rows_read_good(const struct lw_input *in, struct lw_rows *out,
+                                 struct lw_err *err)
+{
+    return read_rows(in, true, out, err);
 }
 
 LW_FREE_BY_ARENA(lw_rows_free, struct lw_rows)

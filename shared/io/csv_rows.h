@@ -16,6 +16,9 @@ struct lw_rows {
     const char **titles;   /* [n_columns] */
     const char **cells;    /* [n_rows * n_columns] */
     int32_t *line;         /* [n_rows] in the file, from 1 */
+    int32_t n_bad;         /* of lw_rows_read_good: lines that are no row, and why ("FILE:LINE: ...") */
+    int32_t *bad_line;
+    const char **bad;
 };
 
 /* The first line has every one of these titles ("a b c", separated by blanks). Cheap: for telling
@@ -24,6 +27,10 @@ bool lw_rows_have(const struct lw_input *in, const char *titles);
 
 /* LW_EFORMAT names the line: another number of cells than titles, a title given twice, no row. */
 enum lw_status lw_rows_read(const struct lw_input *in, struct lw_rows *out, struct lw_err *err);
+/* The same, but rows that have another number of cells or wrong quotes are left out and listed.
+ * Without any good row n_rows is 0 where one is listed. */
+enum lw_status lw_rows_read_good(const struct lw_input *in, struct lw_rows *out,
+                                 struct lw_err *err);
 void lw_rows_free(struct lw_rows *r);
 
 int32_t lw_rows_column(const struct lw_rows *r, const char *title); /* -1 = none */

@@ -115,10 +115,9 @@ TEST(equally_near_kinds_have_an_order)
     }
 }
 
-/* A table weighs as much as another, however many runs it has. Table a has 90 ratios 1.000 to 1.089,
- * b and c have ten each: 0.50 to 0.59 and 2.00 to 2.09. Of b 10 / 3 of 10 runs would be below p10 in
- * number, but by weight a run of b is 1/30: the fourth, 0.53, is the first beyond 0.1. From above
- * the fourth of c, 2.06. By runs alone p10 would be 1.0 (10 of 110 are b's). */
+/* A table weighs as much as another, however many runs it has. Table a has 90 ratios 1.00 to 1.09,
+ * b and c have ten each: 0.50 to 0.59 and 2.00 to 2.09. A run of b weighs 1/30: the fourth, 0.53,
+ * is the first beyond 0.1. From above it is the fourth of c, 2.06. */
 TEST(an_interval_has_tables_of_equal_weight)
 {
     struct lw_alike_runs r = {.n = 0};
@@ -155,7 +154,8 @@ TEST(few_tables_take_the_interval_of_a_wider_kind)
     lw_alike_find(&r, &nemo_ib, NULL, &a);
     assert_true(a.of == LW_ALIKE_OF_PARALLELISM && a.n == 0 && a.of_tables == 3);
     assert_true(fabs(a.low - 0.9) < 1e-9 && fabs(a.high - 1.2) < 1e-9);
-    assert_string_equal(lw_alike_of_text(&a, say, sizeof say), "3 tables with the same parallelism");
+    assert_string_equal(lw_alike_of_text(&a, say, sizeof say),
+                        "3 tables with the same parallelism");
     lw_alike_find(&r, &other, NULL, &a);
     assert_true(a.of == LW_ALIKE_OF_ALL && a.of_tables == 3);
     assert_string_equal(lw_alike_of_text(&a, say, sizeof say), "3 tables of measured runs");
@@ -191,8 +191,8 @@ TEST(coverage_leaves_out_the_runs_own_table)
     lw_alike_free(&r);
 }
 
-/* Tables of the user, and those that the program carries. Four tables of the same ten ratios 0.80 to
- * 1.25: p10 is 0.85 and p90 1.20, as three runs of 1/30 have each ratio. */
+/* Tables of the user, and those that the program carries. Four tables of the same ten ratios 0.80
+ * to 1.25: p10 is 0.85 and p90 1.20, as three runs of 1/30 have each ratio. */
 TEST(coverage_is_printed_by_table)
 {
     char text[3000] = TITLES;
@@ -422,5 +422,34 @@ TEST(a_run_has_its_kind)
         assert_string_equal(key.part[0], "torch");
         assert_string_equal(key.part[2], cases[k].parallelism);
         assert_string_equal(key.part[3], cases[k].network);
+    }
+}
+
+/* A file keeps the name of what it was made of: edited figures are not those of the measured runs.
+ * Written again unchanged, it is the known one. */
+TEST(edited_files_are_not_the_known_ones)
+{
+    static const struct {
+        const char *edit, *file, *says;
+    } cases[] = {
+        {"true", "c.json", " runs like this one, and "},
+        {"sed -i 's/\"value\": 312000000000000/\"value\": 212000000000000/; /content_hash/d' c.json",
+         "c.json", "device (its figures are not"},
+        {"true", "f.json", " runs like this one, and "},
+        {"sed -i 's/\"value\": 1.75/\"value\": 1.5/; /content_hash/d' f.json", "f.json",
+         "framework (its figures are not"},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        char command[300];
+        bool cluster = cases[k].file[0] == 'c';
+        lapwing("cluster dgx-a100 -o c.json --force", NULL);
+        lapwing("framework composer -o f.json --force", NULL);
+        shell(cases[k].edit, NULL);
+        shell("sed -i -z 's/,\\n}/\\n}/' c.json f.json", NULL); /* a last member gone */
+        snprintf(command, sizeof command,
+                 "sim -w gpt-1.3b -c %s --framework %s --dp 8 --zero 3 --no-db --format json",
+                 cluster ? "c.json" : "dgx-a100", cluster ? "composer" : "f.json");
+        expect(command, 0, cases[k].says);
     }
 }

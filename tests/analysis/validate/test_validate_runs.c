@@ -565,3 +565,72 @@ TEST(a_given_framework_is_taken_by_rows_without_one)
     shell("sed -i 2d given.csv", NULL);
     expect("validate given.csv --framework torch-ddp", 2, "no row has the framework 'torch-ddp'");
 }
+
+/* A line that is no row is a fault of its own; the rows around it are predicted. */
+TEST(a_row_of_another_number_of_cells_leaves_the_others)
+{
+    struct lw_validation v;
+
+    validate("model,cluster,dp,zero,batch,step_s\n" LLAMA "1\n" LLAMA "1,5\n" LLAMA "2\n"
+             "\"llama-3-8b,dgx-h100,8,3,1,1\n" LLAMA "3\n", &v);
+    assert_int_equal(v.n_cases, 3);
+    assert_int_equal(v.n_refusals, 2);
+    assert_string_equal(v.refusals[0].text, "mine.csv:3: found 7 cells, expected 6");
+    assert_true(v.refusals[0].line == 3 && v.refusals[1].line == 5);
+    lw_validation_free(&v);
+}
+
+/* Of several files one that is empty, or is none, is a line; the others' rows are predicted. */
+TEST(an_unreadable_file_leaves_the_others)
+{
+    static const struct {
+        const char *file, *text, *says;
+    } cases[] = {
+        {"e.csv", "", "e.csv: an empty file"},
+        {"e.csv", "model,cluster,step_s\n", "e.csv:1: found titles and no row"},
+        {"e.csv", "model,cluster,model\n1,2,3\n", "e.csv:1: the column 'model' is given twice"},
+        {"gone.csv", NULL, "gone.csv"},
+    };
+
+    fixture_put(fixture_path("a.csv"), "model,cluster,dp,zero,batch,step_s\n" LLAMA "1\n");
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        char command[96];
+        if (cases[k].text)
+            fixture_put(fixture_path(cases[k].file), cases[k].text);
+        snprintf(command, sizeof command, "validate %s a.csv", cases[k].file);
+        expect(command, 1, cases[k].says);
+        expect(command, 1, "1 of 1");
+        expect(command, 1, "1 fault in the files of runs; the other rows are predicted");
+        snprintf(command, sizeof command, "validate %s", cases[k].file);
+        expect(command, 1, cases[k].says);
+    }
+}
+
+/* A run without an id is named by its line. */
+TEST(an_id_is_no_other_runs_line)
+{
+    struct lw_validation v;
+
+    validate("model,cluster,dp,zero,batch,step_s,id\n" LLAMA "1,3\n" LLAMA "1,\n" LLAMA "1,5\n"
+             LLAMA "1,other\n", &v);
+    assert_int_equal(v.n_refusals, 1);
+    assert_string_equal(v.refusals[0].text,
+                        "mine.csv:2: id: found '3', which is the name of line 3, that has no id; "
+                        "expected a name for each run: an id there, or another one here");
+    assert_int_equal(v.n_cases, 3);
+    lw_validation_free(&v);
+}
+
+TEST(options_of_this_machine_are_refused_without_here)
+{
+    static const char *const given[] = {"--backend threads", "--transport loop", "--spawn",
+                                        "--ranks 2", "--steps 5", "--only x", "-c dgx-h100",
+                                        "--db a.db"};
+
+    fixture_put(fixture_path("a.csv"), "model,cluster,dp,zero,batch,step_s\n" LLAMA "1\n");
+    for (size_t k = 0; k < sizeof given / sizeof *given; k++) {
+        char command[96];
+        snprintf(command, sizeof command, "validate a.csv %s", given[k]);
+        expect(command, 2, "goes with --here");
+    }
+}
