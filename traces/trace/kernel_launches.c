@@ -15,11 +15,19 @@ void traces_correlated_sort(struct traces_correlated *v, int64_t n)
     lw_sort(v, n, by_correlation);
 }
 
-int64_t traces_correlated_find(const struct traces_correlated *v, int64_t n, int64_t correlation)
+/* The first with that correlation; -1 = none. */
+static int64_t index_of(const struct traces_correlated *v, int64_t n, int64_t correlation)
 {
     int64_t i = correlation >= 0 ? lw_items_upto(v, n, sizeof *v, correlation - 1) : n;
 
-    return i < n && v[i].correlation == correlation ? v[i].at : -1;
+    return i < n && v[i].correlation == correlation ? i : -1;
+}
+
+int64_t traces_correlated_find(const struct traces_correlated *v, int64_t n, int64_t correlation)
+{
+    int64_t i = index_of(v, n, correlation);
+
+    return i >= 0 ? v[i].at : -1;
 }
 
 static int64_t collect_calls(const struct lw_trace *t, struct traces_correlated *calls)
@@ -77,8 +85,14 @@ enum lw_status traces_launches_build(const struct lw_trace *t, struct lw_arena *
         n_calls += t->class[i] == LW_ROW_LAUNCH;
     LW_NEW(calls, n_calls, err);
     n_calls = collect_calls(t, calls);
-    for (int64_t i = 0; i < l.n; i++)
-        l.launch[i] = traces_correlated_find(calls, n_calls, t->link[l.row[i]]);
+    for (int64_t i = 0, next = 0; i < l.n; i++) { /* most rows follow in the order of their calls */
+        int64_t correlation = t->link[l.row[i]];
+        bool follows = next > 0 && next < n_calls && calls[next].correlation == correlation &&
+                       calls[next - 1].correlation != correlation;
+        int64_t at = follows ? next : index_of(calls, n_calls, correlation);
+        l.launch[i] = at >= 0 ? calls[at].at : -1;
+        next = at + 1;
+    }
     lw_free(calls);
     *out = l;
     return LW_OK;

@@ -1,10 +1,7 @@
 /* The neutral tables of a recorded trace. Columns grow together: capacities are raised for all of
  * them before a row is written, so a failed allocation leaves n rows intact in every column. */
 #include "traces/trace/trace.h"
-#include "shared/base/sort.h"
-#include "shared/numbers/order.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void lw_trace_init(struct lw_trace *t)
@@ -110,10 +107,58 @@ enum lw_status lw_trace_check_span(const char *name, const struct lw_trace *t, s
 }
 
 struct sort_key {
-    int64_t start, dur, row;
+    int64_t start, row;
 };
 
-LW_COMPARATOR(by_start, struct sort_key, a->start, b->start, b->dur, a->dur, a->row, b->row)
+/* By start, then the longer row, then the order of the file. */
+static bool is_after(const struct lw_trace *t, const struct sort_key *a, const struct sort_key *b)
+{
+    if (a->start != b->start)
+        return a->start > b->start;
+    int64_t before = t->dur_ns[a->row], after = t->dur_ns[b->row];
+    return before != after ? before < after : a->row > b->row;
+}
+
+/* The first key from `i` on that is not in order with the one before it, or n. */
+static int64_t end_of_run(const struct lw_trace *t, const struct sort_key *key, int64_t i)
+{
+    for (i++; i < t->n && !is_after(t, &key[i - 1], &key[i]); i++)
+        ;
+    return i < t->n ? i : t->n;
+}
+
+/* Each two neighbouring runs of `from` become one of `to`; how many there are then. */
+static int64_t merge_runs(const struct lw_trace *t, const struct sort_key *from,
+                          struct sort_key *to)
+{
+    int64_t runs = 0;
+
+    for (int64_t a = 0, end; a < t->n; a = end, runs++) {
+        int64_t middle = end_of_run(t, from, a), b = middle;
+        end = middle < t->n ? end_of_run(t, from, middle) : middle;
+        while (a < middle && b < end)
+            *to++ = is_after(t, &from[a], &from[b]) ? from[b++] : from[a++];
+        memcpy(to, from + a, (size_t)(middle - a) * sizeof *to);
+        to += middle - a;
+        memcpy(to, from + b, (size_t)(end - b) * sizeof *to);
+        to += end - b;
+    }
+    return runs;
+}
+
+/* Recorders write rows in order by table, by thread or by stream: runs are merged until one is
+ * left. The sorted keys are in *key, the other in *other. */
+static void sort_keys(const struct lw_trace *t, struct sort_key **key, struct sort_key **other)
+{
+    int64_t runs;
+
+    do {
+        runs = merge_runs(t, *key, *other);
+        struct sort_key *sorted = *other;
+        *other = *key;
+        *key = sorted;
+    } while (runs > 1);
+}
 
 static void permute(void *column, size_t size, const struct sort_key *key, int64_t n, void *scratch)
 {
@@ -138,29 +183,25 @@ static void permute_columns(struct lw_trace *t, const struct sort_key *key, void
 
 enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)
 {
-    struct sort_key *key;
-    void *scratch;
-    bool sorted = true;
+    struct sort_key *key, *other;
 
     if (t->n == 0)
         return LW_OK;
     key = lw_alloc((size_t)t->n * sizeof *key);
-    scratch = lw_alloc((size_t)t->n * sizeof *t->start_ns);
-    if (!key || !scratch) {
+    other = lw_alloc((size_t)t->n * sizeof *other);
+    if (!key || !other) {
         lw_free(key);
-        lw_free(scratch);
+        lw_free(other);
         return lw_fail_nomem(err);
     }
-    for (int64_t i = 0; i < t->n; i++) {
-        key[i] = (struct sort_key){t->start_ns[i], t->dur_ns[i], i};
-        sorted = sorted && (i == 0 || by_start(&key[i - 1], &key[i]) < 0);
-    }
-    if (!sorted) {
-        lw_sort(key, t->n, by_start);
-        permute_columns(t, key, scratch);
+    for (int64_t i = 0; i < t->n; i++)
+        key[i] = (struct sort_key){t->start_ns[i], i};
+    if (end_of_run(t, key, 0) < t->n) {
+        sort_keys(t, &key, &other);
+        permute_columns(t, key, other);
     }
     lw_free(key);
-    lw_free(scratch);
+    lw_free(other);
     return LW_OK;
 }
 
