@@ -33,6 +33,7 @@ struct choices {
 
 struct predicted {
     double step_ns;       /* 0: it was not predicted */
+    int64_t peak_bytes;   /* of the process; 0: not predicted */
     const char *why;      /* why it was not */
     const char *command;
 };
@@ -218,7 +219,8 @@ static enum lw_status write_command(struct file *f, const struct lw_torch_record
 }
 
 static enum lw_status simulate(const struct file *f, const char *workload,
-                               const struct choices *c, double *step_ns, struct lw_err *err)
+                               const struct choices *c, double *step_ns, int64_t *peak_bytes,
+                               struct lw_err *err)
 {
     struct lw_prediction p = {.options = lw_sim_options_default(), .seed = -1, .row.id = -1,
                               .no_db = true, .quiet = true};
@@ -235,10 +237,37 @@ static enum lw_status simulate(const struct file *f, const char *workload,
             status = lw_plan_source_set(&p.source, c->v[i].name, c->v[i].value, err);
     if (status == LW_OK)
         status = lw_predict(&p, err);
-    if (status == LW_OK)
+    if (status == LW_OK) {
         *step_ns = (double)lw_ps_to_ns(p.summary.step);
+        *peak_bytes = p.summary.peak_memory_bytes;
+    }
     lw_prediction_free(&p);
     return status;
+}
+
+/* A process of the recording held all that one process holds; to it comes what the plan of the
+ * configuration holds beyond the plan of one process. */
+static enum lw_status add_peak(const struct file *f, const char *workload,
+                               const struct lw_torch_recording *r, int64_t planned,
+                               struct predicted *p, struct lw_err *err)
+{
+    const struct choices none = {0};
+    double unused;
+    int64_t alone = 0;
+
+    if (r->peak_rss_bytes <= 0 || planned <= 0)
+        return LW_OK;
+    LW_TRY(simulate(f, workload, &none, &unused, &alone, err));
+    p->peak_bytes = alone > 0 ? r->peak_rss_bytes + planned - alone : 0;
+    return LW_OK;
+}
+
+/* Peaks hold those of all that the process ran before: known of what ran first, and of the
+ * configuration of DDP after it, which needs more. */
+static bool has_own_peak(const struct file *f, int32_t i)
+{
+    return i == 0 || (i == 1 && strncmp(f->runs.configs[0].kind, "compute", 7) == 0 &&
+                      strcmp(f->runs.configs[1].kind, "ddp") == 0);
 }
 
 static enum lw_status predict(struct file *f, int32_t i, struct lw_err *err)
@@ -264,7 +293,10 @@ static enum lw_status predict(struct file *f, int32_t i, struct lw_err *err)
         return LW_OK;
     LW_TRY(write_command(f, r, &c, &p->command, err));
     struct lw_err why = {0};
-    enum lw_status status = simulate(f, workload, &c, &p->step_ns, &why);
+    int64_t planned = 0;
+    enum lw_status status = simulate(f, workload, &c, &p->step_ns, &planned, &why);
+    if (status == LW_OK && has_own_peak(f, i))
+        status = add_peak(f, workload, r, planned, p, &why);
     if (status == LW_ENOMEM)
         return lw_fail_nomem(err);
     if (status != LW_OK) /* the others are predicted */
@@ -316,21 +348,44 @@ static enum lw_status add_case(struct file *f, int32_t i, int32_t family, double
     return lw_validation_case(f->v, &c, err);
 }
 
+/* In a family of their own: the process with its libraries, before and after. */
+static enum lw_status add_peaks(struct file *f, const struct lw_torch_measured *m,
+                                struct lw_err *err)
+{
+    static const struct lw_bars bars = {.mean_pct = 5, .worst_pct = 15};
+    int32_t family;
+    char id[256];
+
+    for (int32_t i = 0; i < f->runs.n; i++) {
+        if (f->p[i].peak_bytes <= 0 || m[i].peak_rss_bytes <= 0)
+            continue;
+        LW_TRY(lw_validation_family(f->v, "torch runs, peak RSS", bars, false, &family, err));
+        snprintf(id, sizeof id, "%s__%s__%s, peak RSS", f->runs.model, f->runs.net,
+                 f->runs.configs[i].name);
+        struct lw_case c = {.id = id, .unit = "B", .family = family, .series = -1,
+                            .predicted = (double)f->p[i].peak_bytes,
+                            .measured = (double)m[i].peak_rss_bytes, .remark = "",
+                            .command = f->p[i].command};
+        LW_TRY(lw_validation_case(f->v, &c, err));
+    }
+    return LW_OK;
+}
+
 static enum lw_status add_cases(struct file *f, struct lw_err *err)
 {
     static const struct lw_bars bars = {.mean_pct = 5, .worst_pct = 15, .order_pct = 100};
     const struct lw_gloo_fact *x = &lw_gloo_facts[LW_GLOO_COPY];
-    double *step_s;
+    struct lw_torch_measured *m;
     int32_t family;
 
-    LW_TAKE(&f->arena, step_s, f->runs.n, err);
-    LW_TRY(lw_torch_measured_read(f->in, &f->runs, step_s, err));
+    LW_TAKE(&f->arena, m, f->runs.n, err);
+    LW_TRY(lw_torch_measured_read(f->in, &f->runs, m, err));
     LW_TRY(lw_validation_family(f->v, "torch runs", bars, true, &family, err));
     struct lw_fit fit = {family, x->n_rows, x->name, x->unit, x->fitted_on, x->value};
     LW_TRY(lw_validation_fit(f->v, &fit, err));
     for (int32_t i = 0; i < f->runs.n; i++)
-        LW_TRY(add_case(f, i, family, step_s[i], err));
-    return LW_OK;
+        LW_TRY(add_case(f, i, family, m[i].step_s, err));
+    return add_peaks(f, m, err);
 }
 
 static enum lw_status predict_all(struct file *f, struct lw_err *err)

@@ -244,7 +244,7 @@ static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, 
         put_word(f, "-c", to_file ? s->cluster_file : known.name);
     if (unknown || (known.name && !lw_device_same_kind(device, known.device.kind)))
         fputs(" --as-recorded", f);
-    if (w->recorded.world_size > 1)
+    if (w->recorded.world_size > 1 && !s->converted->coverage.is_stage)
         fprintf(f, " --dp %d%s", w->recorded.world_size,
                 s->converted->coverage.sharded ? " --zero 3" : "");
     if (s->converted->coverage.n_passes > 1) /* the workload is one of them */

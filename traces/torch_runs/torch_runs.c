@@ -1,5 +1,5 @@
 /* Reading measured runs of torch.distributed. What a prediction must not know is read by a function
- * of its own: of ranks[0].CONFIG only the choices that the run was made with, and step_s by
+ * of its own: of ranks[0].CONFIG only the choices that the run was made with, step_s and peaks by
  * lw_torch_measured_read alone. The order of keys is free. */
 #include "traces/torch_runs/torch_runs.h"
 
@@ -141,6 +141,7 @@ LW_FREE_BY_ARENA(lw_torch_runs_free, struct lw_torch_runs)
 static const struct lw_field recording_fields[] = {
     LW_F_INT64("batch", AT(batch), 0),
     LW_F_STRING("recording", AT(file)),
+    LW_F_INT64("peak_rss_bytes", AT(peak_rss_bytes), 0),
     {0},
 };
 #undef AT
@@ -210,8 +211,17 @@ const struct lw_torch_recording *lw_torch_recording_of(const struct lw_torch_loc
 
 struct measured {
     const struct lw_torch_runs *runs;
-    double *step_s;
+    struct lw_torch_measured *v;
 };
+
+/* The configuration of the key; -1: none that was run by rank 0. */
+static int32_t config_at(const struct lw_fields *r, const struct lw_torch_runs *runs)
+{
+    for (int32_t i = 0; i < runs->n; i++)
+        if (lw_json_key_is(r->j, runs->configs[i].name))
+            return i;
+    return -1;
+}
 
 static void read_steps(struct lw_fields *r, void *to)
 {
@@ -219,21 +229,52 @@ static void read_steps(struct lw_fields *r, void *to)
 
     if (!lw_json_enter(r->j, LW_JSON_OBJECT))
         return;
-    while (lw_json_next(r->j))
-        for (int32_t i = 0; i < m->runs->n; i++)
-            if (lw_json_key_is(r->j, m->runs->configs[i].name) &&
-                lw_json_type(r->j) == LW_JSON_NUMBER)
-                m->step_s[i] = lw_json_double(r->j);
+    while (lw_json_next(r->j)) {
+        int32_t i = config_at(r, m->runs);
+        if (i >= 0 && lw_json_type(r->j) == LW_JSON_NUMBER)
+            m->v[i].step_s = lw_json_double(r->j);
+    }
+}
+
+#define AT(field) offsetof(struct lw_torch_measured, field)
+static const struct lw_field peak_fields[] = {
+    LW_F_INT64("peak_rss_bytes", AT(peak_rss_bytes), 0),
+    {0},
+};
+#undef AT
+
+static void read_peaks(struct lw_fields *r, void *to)
+{
+    struct measured *m = to;
+
+    if (!lw_json_enter(r->j, LW_JSON_ARRAY))
+        return;
+    while (!r->no_memory && lw_json_next(r->j)) {
+        if (!lw_json_enter(r->j, LW_JSON_OBJECT))
+            return;
+        while (!r->no_memory && lw_json_next(r->j)) {
+            int32_t i = config_at(r, m->runs);
+            struct lw_torch_measured one = {0};
+            if (i < 0)
+                continue;
+            if (!lw_fields_read(r, peak_fields, &one))
+                return;
+            if (one.peak_rss_bytes > m->v[i].peak_rss_bytes)
+                m->v[i].peak_rss_bytes = one.peak_rss_bytes;
+        }
+    }
 }
 
 enum lw_status lw_torch_measured_read(const struct lw_input *in, const struct lw_torch_runs *runs,
-                                      double *step_s, struct lw_err *err)
+                                      struct lw_torch_measured *out, struct lw_err *err)
 {
-    static const struct lw_field fields[] = {LW_F_OWN("step_s", read_steps, NULL), {0}};
-    struct measured m = {runs, step_s};
+    static const struct lw_field fields[] = {LW_F_OWN("step_s", read_steps, NULL),
+                                             LW_F_OWN("ranks", read_peaks, NULL),
+                                             {0}};
+    struct measured m = {runs, out};
     struct lw_arena arena = {0};
 
-    memset(step_s, 0, (size_t)runs->n * sizeof *step_s);
+    memset(out, 0, (size_t)runs->n * sizeof *out);
     enum lw_status status = lw_foreign_read(in->name, in->text, in->len, fields, &arena, &m, err);
     lw_arena_free(&arena);
     return status;

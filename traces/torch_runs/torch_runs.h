@@ -44,6 +44,7 @@ struct lw_torch_recording {
     const char *name; /* "gpt_b8" */
     const char *file; /* relative to the folder of local.json */
     int64_t batch;
+    int64_t peak_rss_bytes; /* of the process; 0 = not there */
 };
 struct lw_torch_local {
     struct lw_arena arena;
@@ -57,6 +58,12 @@ const struct lw_torch_recording *lw_torch_recording_of(const struct lw_torch_loc
                                                        const char *model, int64_t batch);
 void lw_torch_local_free(struct lw_torch_local *l);
 
-/* step_s.CONFIG, the measured step in seconds; 0 = not there. */
+struct lw_torch_measured {
+    double step_s;          /* step_s.CONFIG; 0 = not there */
+    int64_t peak_rss_bytes; /* the larger of ranks[].CONFIG.peak_rss_bytes; 0 = not there. Of the
+                             * process until then: configurations that ran before count too */
+};
+
+/* out[runs->n]: of each configuration. */
 enum lw_status lw_torch_measured_read(const struct lw_input *in, const struct lw_torch_runs *runs,
-                                      double *step_s, struct lw_err *err);
+                                      struct lw_torch_measured *out, struct lw_err *err);

@@ -37,3 +37,20 @@ enum traces_wrapper lw_trace_wrapper(const struct lw_trace *t)
     }
     return found;
 }
+
+bool traces_is_stage(const struct lw_trace *t)
+{
+    bool messages = false;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!lw_trace_on_host(t, i) || !lw_trace_name_begins(t, i, "c10d::"))
+            continue;
+        if (lw_trace_name_begins(t, i, "c10d::allreduce") ||
+            lw_trace_name_begins(t, i, "c10d::_reduce_scatter") ||
+            lw_trace_name_begins(t, i, "c10d::reduce_scatter"))
+            return false;
+        messages |= lw_trace_name_begins(t, i, "c10d::send") ||
+                    lw_trace_name_begins(t, i, "c10d::recv");
+    }
+    return messages;
+}

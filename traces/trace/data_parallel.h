@@ -17,3 +17,6 @@ enum traces_wrapper {
 bool traces_wrapper_shards(enum traces_wrapper w);
 enum traces_wrapper lw_trace_wrapper(const struct lw_trace *t);
 const char *traces_wrapper_name(enum traces_wrapper w); /* "DistributedDataParallel", ... */
+/* The rank sends or receives messages (c10d::send, recv) and reduces nothing: a stage of a
+ * pipeline. */
+bool traces_is_stage(const struct lw_trace *t);

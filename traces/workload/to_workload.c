@@ -172,6 +172,13 @@ static enum lw_status note_wrapper(struct importer *m)
 {
     enum traces_wrapper w = lw_trace_wrapper(&m->main->trace);
 
+    if (traces_is_stage(&m->main->trace))
+        return note(m, "%s is a stage of a pipeline (it sends and receives messages and reduces no "
+                       "gradients): the workload is what this rank computes; the other stages "
+                       "are in the traces of the other ranks, and what another network or number "
+                       "of micro-batches would change is a matter of the whole model, recorded in "
+                       "one process",
+                    lw_base_name(m->main->file));
     if (!traces_wrapper_shards(w))
         return LW_OK;
     LW_TRY(note_units(m));
@@ -802,6 +809,7 @@ enum lw_status lw_workload_from_traces(const struct traces_source *source, int n
     if (status == LW_OK) {
         *coverage = (struct traces_coverage){
             .sharded = traces_wrapper_shards(lw_trace_wrapper(&m.main->trace)),
+            .is_stage = traces_is_stage(&m.main->trace),
             .n_passes = m.profile.n_passes,
             .traced_ns = m.profile.step_ns, .excluded_ns = m.profile.excluded_ns,
             .scaled = m.scaled,
