@@ -13,6 +13,7 @@
 #include "shared/files/files.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 #define FOLDER "../shared/groundtruth-torch"
 
@@ -64,12 +65,17 @@ TEST(the_visible_model_is_within_its_bars_and_in_order)
     for (size_t i = 0; i < 2; i++)
         add_file(file_of(nets[i]), &v);
     assert_ok(lw_validation_judge(&v, &err), err);
-    assert_int_equal(v.n_cases, 25);
+    assert_int_equal(v.n_cases, 29);
     assert_int_equal(v.n_misses, 0);
     assert_true(v.families[0].n_pairs >= 14);
     assert_int_equal(v.families[0].n_right, v.families[0].n_pairs);
     assert_true(v.families[0].mean_abs_pct < 3);
     assert_true(v.families[0].max_abs_pct < 7);
+    /* peaks of the processes: without communication, and DDP with 25 MiB, on both nets */
+    assert_string_equal(v.families[1].name, "torch runs, peak RSS");
+    assert_int_equal(v.families[1].n, 4);
+    assert_true(v.families[1].mean_abs_pct < 1.2);
+    assert_true(v.families[1].max_abs_pct < 2.1);
     lw_validation_free(&v);
 }
 
@@ -89,7 +95,7 @@ static char *doubled(const char *text, const char *key)
         memcpy(out + used, at, (size_t)(next + n - at));
         used += (size_t)(next + n - at);
         if (end != next + n)
-            used += (size_t)sprintf(out + used, "%.9g", 2 * x);
+            used += (size_t)sprintf(out + used, "%.15g", 2 * x);
         at = end;
     }
     strcpy(out + used, at);
@@ -127,7 +133,8 @@ TEST(doubled_measurements_move_no_prediction)
     needs_files();
     for (size_t i = 0; i < 2; i++) {
         char *text = fixture_get(file_of(nets[i]));
-        char *once = doubled_steps(text), *all = doubled(once, "\"median\": ");
+        char *once = doubled_steps(text), *steps = doubled(once, "\"median\": ");
+        char *all = doubled(steps, "\"peak_rss_bytes\": ");
         shell("rm -rf d && mkdir d && ln -s $P/" FOLDER "/local $P/" FOLDER "/*.json d/ && "
               "rm d/gpt__*", NULL);
         char name[64];
@@ -145,6 +152,7 @@ TEST(doubled_measurements_move_no_prediction)
         lw_validation_free(&a);
         lw_validation_free(&b);
         free(all);
+        free(steps);
         free(once);
         free(text);
     }
@@ -188,12 +196,19 @@ TEST(each_cases_command_predicts_the_same_step)
     needs_files();
     for (size_t i = 0; i < 2; i++) {
         validated(file_of(nets[i]), &v);
+        double planned = 0, predicted = 0; /* peaks: what one has more than the other */
         for (int32_t k = 0; k < v.n_cases; k++) {
+            bool peak = strcmp(v.cases[k].unit, "B") == 0;
             put_command(v.cases[k].command, line, sizeof line);
             const char *out = shell(line, NULL), *json = strstr(out, "{\n");
-            if (!json || step_of(json) != v.cases[k].predicted)
+            if (!json || (!peak && step_of(json) != v.cases[k].predicted))
                 fail_msg("%s: predicted %.0f, but %s", v.cases[k].id, v.cases[k].predicted, line);
+            if (peak) {
+                planned = number_after(json, "\"peak_memory_bytes\": ") - planned;
+                predicted = v.cases[k].predicted - predicted;
+            }
         }
+        assert_true(planned == predicted && planned > 23e6 && planned < 24e6);
         lw_validation_free(&v);
     }
 }
@@ -262,7 +277,7 @@ TEST(what_cannot_be_planned_is_passed_over)
           "rm d/gpt__*", NULL);
     fixture_put(fixture_path("d/gpt__1g.json"), other);
     validated(fixture_path("d/gpt__1g.json"), &v);
-    assert_int_equal(v.n_cases, 14);
+    assert_int_equal(v.n_cases, 16);
     assert_int_equal(v.n_skips, 1);
     assert_non_null(strstr(v.skips[0].reason, "spiral"));
     lw_validation_free(&v);
