@@ -72,6 +72,35 @@ TEST(what_does_not_grow_with_the_bytes_is_said_to_be_counted_per_bucket)
     traces_source_free(&s);
 }
 
+/* FSDP2 over gloo: a gather's event has one rank's part, and a sum that is scattered runs as an
+ * all-reduce of the whole. */
+TEST(gathers_are_of_the_whole_and_scattered_sums_are_all_reduces)
+{
+    struct imported x = import_begin();
+    struct lw_cluster c;
+
+    x.s.parallel = true;
+    x.s.trace.world_size = 2;
+    put_step(&x.s.trace, 5000, "ProfilerStep#3", true);
+    put_row(&x.s.trace, LW_ROW_HOST, "c10d::_allgather_base_", 5100, 5110, -1, -1);
+    put_row(&x.s.trace, LW_ROW_USER, "gloo:all_gather", 5110, 5150, -1, 100);
+    put_row(&x.s.trace, LW_ROW_HOST, "c10d::_reduce_scatter_base_", 5715, 5720, -1, -1);
+    put_row(&x.s.trace, LW_ROW_USER, "gloo:all_reduce", 5720, 5728, -1, 200);
+    import_sort(&x);
+    assert_int_equal(lw_cluster_from_traces(&x.s, 1, &memory, &c, NULL), LW_OK);
+    int found = 0;
+    for (int32_t i = 0; i < c.n_tables; i++) {
+        assert_int_equal(c.tables[i].bytes[0], 800); /* 2 x 100 floats, 200 floats */
+        found += c.tables[i].op == LW_OP_ALL_GATHER && c.tables[i].time_ps[0] == 40000;
+        found += c.tables[i].op == LW_OP_REDUCE_SCATTER && c.tables[i].time_ps[0] == 8000;
+        found += c.tables[i].op == LW_OP_ALL_REDUCE && c.tables[i].time_ps[0] == 8000;
+    }
+    assert_int_equal(found, 3);
+    assert_int_equal(c.n_tables, 3);
+    lw_cluster_free(&c);
+    traces_source_free(&x.s);
+}
+
 /* 480 kB in 1.16 ms and 640 kB in 1.2: beyond 0.2 ms 2 ns a byte, of all 2.107; below 480 kB half
  * of them in 0.2 + 0.48, a quarter 0.2 + 0.24, ... */
 TEST(sizes_that_were_not_recorded_follow_the_recorded_rate)

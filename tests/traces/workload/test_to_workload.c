@@ -216,6 +216,27 @@ TEST(data_parallel_work_is_taken_out_of_the_profile)
     import_free(&x);
 }
 
+/* fully_shard on a host: its ranges hold the blocking collectives, [5030,5050) in a's module and
+ * [5470,5480) between the gradients' nodes. */
+TEST(ranges_of_fsdp2_are_no_compute)
+{
+    struct imported x = import_begin();
+
+    x.s.parallel = true;
+    x.s.trace.world_size = 2;
+    put_step(&x.s.trace, 5000, "ProfilerStep#3", true);
+    put_row(&x.s.trace, LW_ROW_USER, "FSDP::pre_forward (0)", 5030, 5050, -1, -1);
+    put_row(&x.s.trace, LW_ROW_USER, "FSDP::all_gather (0)", 5032, 5045, -1, -1);
+    put_row(&x.s.trace, LW_ROW_USER, "gloo:all_gather", 5033, 5044, -1, 30);
+    put_row(&x.s.trace, LW_ROW_USER, "FSDP::post_backward_reduce (1)", 5470, 5480, -1, -1);
+    import_sort(&x);
+    import_median(&x);
+    assert_int_equal(lw_workload_forward_ps(&x.w), 180000);
+    assert_int_equal(lw_workload_backward_ps(&x.w), 464000); /* 478 - hook 4 - 10 */
+    assert_int_equal(x.c.excluded_ns, 20 + 4 + 10 + 22);
+    import_free(&x);
+}
+
 TEST(a_local_trace_gives_the_times_and_parallel_ones_what_was_recorded)
 {
     struct traces_source s[2] = {import_step(true).s, import_step(true).s};
@@ -416,6 +437,30 @@ TEST(random_traces_become_sound_workloads_or_are_refused)
     }
     print_message("%d of 4000 became workloads\n", n_sound);
     assert_true(n_sound > 500);
+}
+
+/* The same under DDP, whose range of the backward reaches to 2340: 28 after the last hook are the
+ * wait for the reduction, and no gap. Hooks 4 + 4. */
+TEST(the_wait_for_the_reduction_of_the_last_pass_is_no_gap)
+{
+    struct imported x = import_begin();
+
+    x.s.parallel = true;
+    x.s.trace.world_size = 2;
+    put_row(&x.s.trace, LW_ROW_USER, "ProfilerStep#3", 0, 2600, -1, -1);
+    for (int k = 0; k < 3; k++) {
+        put_micro_batch(&x.s.trace, 800 * k);
+        put_row(&x.s.trace, LW_ROW_USER, "lw:forward", 800 * k + 30, 800 * k + 235, -1, -1);
+        put_row(&x.s.trace, LW_ROW_USER, "lw:backward", 800 * k + 238,
+                k == 2 ? 2340 : 800 * k + 714, -1, -1);
+    }
+    put_row(&x.s.trace, LW_ROW_USER, "gloo:all_reduce", 2310, 2335, -1, 70);
+    put_row(&x.s.trace, LW_ROW_USER, "lw:optimizer", 2350, 2500, -1, -1);
+    import_sort(&x);
+    import_median(&x);
+    assert_int_equal(x.w.gap_ps[LW_GAP_BEFORE_OPTIMIZER], 10000);
+    assert_int_equal(lw_workload_backward_ps(&x.w), 464000);
+    import_free(&x);
 }
 
 /* Micro-batches at 0, 800 and 1600, optimizer [2350,2500), step [0,2600). The last pass begins
