@@ -68,23 +68,48 @@ static enum lw_status simulate(const struct lw_plan *plan, const struct lw_clust
     return st;
 }
 
-/* Works of the ops that change, halved or gone while `simulate` runs. */
+static lw_ps changed(lw_ps t, enum change c)
+{
+    return c == HALF_COMPUTE ? t / 2 : 0;
+}
+
+/* Times of ops and of works, which ops share, as they are without a change. */
+struct kept {
+    lw_ps *ops, *works;
+};
+
+/* Works of the ops that change, halved or gone. */
+static void change_works(struct lw_plan *plan, enum change c, const struct kept *kept)
+{
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        struct lw_op *op = &plan->ops[i];
+        if (!is_changed(op, c))
+            continue;
+        op->work_ps = changed(kept->ops[i], c);
+        if (op->work >= 0)
+            plan->works[op->work].ps = changed(kept->works[op->work], c);
+    }
+}
+
+static void put_back(struct lw_plan *plan, const struct kept *kept)
+{
+    for (int32_t i = 0; i < plan->n_ops; i++)
+        plan->ops[i].work_ps = kept->ops[i];
+    for (int32_t i = 0; i < plan->n_works; i++)
+        plan->works[i].ps = kept->works[i];
+}
+
 static enum lw_status try_change(struct lw_plan *plan, const struct lw_cluster *cluster,
-                                 enum change c, lw_ps *kept, struct lw_what_if *out,
+                                 enum change c, const struct kept *kept, struct lw_what_if *out,
                                  struct lw_err *err)
 {
     struct lw_cluster copy = *cluster; /* borrows everything */
 
-    for (int32_t i = 0; i < plan->n_ops; i++) {
-        kept[i] = plan->ops[i].work_ps;
-        if (is_changed(&plan->ops[i], c))
-            plan->ops[i].work_ps = c == HALF_COMPUTE ? kept[i] / 2 : 0;
-    }
+    change_works(plan, c, kept);
     if (c == ALONE)
         copy.interference = (struct lw_interference){0};
     enum lw_status st = simulate(plan, &copy, c, out, err);
-    for (int32_t i = 0; i < plan->n_ops; i++)
-        plan->ops[i].work_ps = kept[i];
+    put_back(plan, kept);
     return st;
 }
 
@@ -108,16 +133,22 @@ static bool interferes(const struct lw_cluster *c)
 enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster *cluster,
                                    struct lw_what_if *out, int *n, struct lw_err *err)
 {
-    lw_ps *kept = lw_calloc((size_t)plan->n_ops, sizeof *kept);
-    enum lw_status st = kept ? LW_OK : lw_fail_nomem(err);
+    struct lw_arena scratch = {0};
+    const struct kept kept = {lw_arena_alloc(&scratch, plan->n_ops, sizeof *kept.ops),
+                              lw_arena_alloc(&scratch, plan->n_works, sizeof *kept.works)};
+    enum lw_status st = kept.ops && kept.works ? LW_OK : lw_fail_nomem(err);
     int made = 0;
 
+    for (int32_t i = 0; st == LW_OK && i < plan->n_ops; i++)
+        kept.ops[i] = plan->ops[i].work_ps;
+    for (int32_t i = 0; st == LW_OK && i < plan->n_works; i++)
+        kept.works[i] = plan->works[i].ps;
     for (int c = 0; c < LW_N_WHAT_IFS && st == LW_OK; c++) {
         if ((c == NO_COPIES && !has_copies(plan)) || (c == ALONE && !interferes(cluster)))
             continue;
-        st = try_change(plan, cluster, (enum change)c, kept, &out[made++], err);
+        st = try_change(plan, cluster, (enum change)c, &kept, &out[made++], err);
     }
-    lw_free(kept);
+    lw_arena_free(&scratch);
     for (int i = 0; i < made && st == LW_OK; i++) {
         double change = (double)(out[i].step - out[0].step);
         out[i].change = i > 0 ? out[i].step - out[0].step : INT64_MIN;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "analysis/explain/explain.h"
+#include "analysis/explain/explain_whatif.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "sim/bench/bench_plan.h"
@@ -291,6 +292,32 @@ TEST_WITH(a_stored_pipeline_waits_for_its_neighbours, runs_open, fixture_close)
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
+
+/* One rank computes 12 us of forward and backward, and an optimizer of 7: half of it. Works belong
+ * to the plan, and ops share them: none is changed twice, and all are as they were after. */
+TEST(compute_in_half_the_time_halves_the_works_of_a_plan)
+{
+    struct tiny t;
+    struct lw_plan p;
+    struct lw_cluster c;
+    struct lw_what_if what[LW_N_WHAT_IFS];
+    struct lw_strategy s = lw_strategy_default();
+    int n = 0, half = 0;
+
+    tiny_init(&t);
+    make_cluster(&c, 1, 1e9, 0);
+    ok(lw_plan_build(&t.w, &s, NULL, &p, &err));
+    ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
+    while (half < n && strcmp(what[half].key, "half_compute") != 0)
+        half++;
+    assert_true(half < n);
+    assert_int_equal(what[half].step, what[0].step / 2);
+    ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
+    assert_int_equal(what[half].step, what[0].step / 2);
+    lw_plan_free(&p);
+    lw_cluster_free(&c);
+    lw_arena_free(&t.w.arena);
+}
 
 TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
 {
