@@ -369,13 +369,17 @@ static enum lw_status compare_ops(struct lw_store *s, struct lw_comparison *c, s
     LW_TRY(lw_sql_number(s, &n_ops, err, "SELECT n_ops FROM plan WHERE id = ?", "l",
                          c->predicted.plan));
     lw_ps *p = lw_arena_alloc(&work, n_ops, sizeof *p),
-          *m = lw_arena_alloc(&work, n_ops, sizeof *m);
+          *m = lw_arena_alloc(&work, n_ops, sizeof *m),
+          *other = lw_arena_alloc(&work, n_ops, sizeof *other);
     struct ranked_op *order = lw_arena_alloc(&work, n_ops, sizeof *order);
-    enum lw_status st = p && m && order ? LW_OK : lw_fail_nomem(err);
+    enum lw_status st = p && m && other && order ? LW_OK : lw_fail_nomem(err);
     if (st == LW_OK)
         st = read_ops(s, &c->predicted, p, n_ops, err);
     if (st == LW_OK)
         st = read_ops(s, &c->measured, m, n_ops, err);
+    for (int64_t i = 0; st == LW_OK && c->same_op && i < n_ops; i++)
+        other[i] = m[c->same_op[i]];
+    m = c->same_op ? other : m;
     for (int64_t i = 0; st == LW_OK && i < n_ops; i++)
         if (p[i] >= 0 && m[i] >= 0)
             order[n++] = (struct ranked_op){i, p[i] > m[i] ? p[i] - m[i] : m[i] - p[i]};
@@ -394,28 +398,50 @@ bool lw_same_decisions(const struct lw_run *a, const struct lw_run *b)
     return a->plan >= 0 && b->plan >= 0 && strcmp(a->plan_hash, b->plan_hash) == 0;
 }
 
-/* Of plans that differ: op by op and rank by rank they may do the same, as under two frameworks
- * that keep other activations. */
-static enum lw_status have_same_ops(struct lw_store *s, const struct lw_comparison *c, bool *same,
-                                    struct lw_err *err)
-{
-    static const char text[] =
-        "SELECT (SELECT count(*) FROM op AS a JOIN op AS b ON b.plan = ?2 AND b.op = a.op"
-        "  AND b.kind = a.kind AND b.stream = a.stream AND b.module = a.module"
-        "  AND b.stage = a.stage AND b.micro_batch = a.micro_batch AND b.bucket = a.bucket"
-        "  AND b.name = a.name AND b.comm = a.comm AND b.call = a.call WHERE a.plan = ?1) ="
-        " max((SELECT n_ops FROM plan WHERE id = ?1), (SELECT n_ops FROM plan WHERE id = ?2))"
-        " AND (SELECT count(*) FROM plan_rank AS a JOIN plan_rank AS b ON b.plan = ?2"
-        "  AND b.rank = a.rank AND b.role = a.role WHERE a.plan = ?1) ="
-        " max((SELECT n_ranks FROM plan WHERE id = ?1), (SELECT n_ranks FROM plan WHERE id = ?2))";
-    int64_t yes;
+#define OP_KEY \
+    "g.variant, g.role, op.kind, op.module, op.stage, op.micro_batch, op.bucket, op.name, op.comm"
+#define OPS_OF(plan) \
+    "FROM program AS g JOIN op ON op.plan = g.plan" \
+    " AND op.op BETWEEN g.first_op AND g.first_op + g.n_ops - 1 WHERE g.plan = " plan
 
-    *same = false;
-    if (c->predicted.plan < 0 || c->measured.plan < 0)
+/* Of plans that differ: they may have the same ops, in another order where times decided it, or
+ * under two frameworks that keep other activations. An op is known by its program, what it is
+ * about, and which of those that are about the same it is. same_op[op of the prediction] = op of
+ * the other; NULL: not all are found. */
+static enum lw_status match_ops(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
+{
+    static const char counts[] =
+        "SELECT n.n_ops FROM plan AS n JOIN plan AS o ON o.id = ?2 AND o.n_ops = n.n_ops"
+        " AND o.n_ranks = n.n_ranks WHERE n.id = ?1 AND n.n_ranks ="
+        " (SELECT count(*) FROM plan_rank AS a JOIN plan_rank AS b ON b.plan = ?2"
+        "  AND b.rank = a.rank AND b.role = a.role WHERE a.plan = ?1)";
+    static const char text[] =
+        "SELECT op.op " OPS_OF("?1") " ORDER BY " OP_KEY ", op.op";
+    static const char differing[] =
+        "SELECT count(*) FROM (SELECT " OP_KEY ", count(*) " OPS_OF("?1") " GROUP BY " OP_KEY
+        " EXCEPT SELECT " OP_KEY ", count(*) " OPS_OF("?2") " GROUP BY " OP_KEY ")";
+    struct lw_sql *a, *b;
+    int64_t n_ops, differ, *same;
+
+    LW_TRY(lw_sql_number(s, &n_ops, err, counts, "ll", c->predicted.plan, c->measured.plan));
+    if (n_ops == 0)
         return LW_OK;
-    LW_TRY(lw_sql_number(s, &yes, err, text, "ll", c->predicted.plan, c->measured.plan));
-    *same = yes > 0;
-    return LW_OK;
+    LW_TRY(lw_sql_number(s, &differ, err, differing, "ll", c->predicted.plan, c->measured.plan));
+    if (differ > 0)
+        return LW_OK;
+    LW_TAKE(&c->arena, same, n_ops, err);
+    LW_TRY(lw_sql_query(s, &a, err, text, "l", c->predicted.plan));
+    enum lw_status st = lw_sql_query(s, &b, err, text, "l", c->measured.plan);
+    if (st != LW_OK)
+        return lw_sql_end(a, st, err);
+    while (lw_sql_next(a) && lw_sql_next(b)) {
+        int64_t from = lw_sql_int(a, 0), to = lw_sql_int(b, 0);
+        if (from >= 0 && from < n_ops && to >= 0 && to < n_ops)
+            same[from] = to;
+    }
+    st = lw_sql_finish(b, err);
+    c->same_op = same;
+    return lw_sql_end(a, st, err);
 }
 
 /* "" where a plan was stored without its file: what its tables lack would be a difference. */
@@ -442,7 +468,6 @@ static enum lw_status find_difference(struct lw_store *s, struct lw_comparison *
 static enum lw_status choose_join(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
 {
     const struct lw_run *p = &c->predicted, *m = &c->measured;
-    bool same_ops;
 
     c->note = c->difference = "";
     c->joined = LW_JOINED_OP;
@@ -456,11 +481,11 @@ static enum lw_status choose_join(struct lw_store *s, struct lw_comparison *c, s
     }
     if (c->same_decisions)
         return LW_OK;
-    LW_TRY(have_same_ops(s, c, &same_ops, err));
-    c->joined = same_ops ? LW_JOINED_OP : LW_JOINED_BUCKET;
-    c->note = same_ops ? "the plans differ, but have the same ops one by one"
-                       : "the plans differ: buckets are paired by their place in the launch order, "
-                         "ops are not compared";
+    LW_TRY(match_ops(s, c, err));
+    c->joined = c->same_op ? LW_JOINED_OP : LW_JOINED_BUCKET;
+    c->note = c->same_op ? "the plans differ, but have the same ops one by one"
+                           : "the plans differ: buckets are paired by their place in the launch "
+                           "order, ops are not compared";
     return LW_OK;
 }
 

@@ -78,6 +78,7 @@ struct lw_comparison {
     const char *label[2];    /* what tells the two apart (run_name.h), else "run 7" */
     enum lw_joined joined;
     bool same_decisions;     /* one plan hash; times may differ */
+    const int64_t *same_op;  /* of the prediction's ops, the other's; NULL: of the same number */
     const char *difference;  /* the first decision that differs; "" = none, or unknown */
     const char *note;        /* why not by op, or why by op though the plans differ; else "" */
     /* whose parts, predicted and measured: the measured run's rank with the longest period, on

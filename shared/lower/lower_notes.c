@@ -323,9 +323,7 @@ static void note_tensor(const struct lw_lowering *l)
                         "front of its backward");
 }
 
-/* What would be another decision on a machine with other times. Messages in one direction are of
- * one communicator: from three ranks on, a rank receives and sends in it, in an order that its
- * neighbours' times give; with two, from two parts a rank on. */
+/* What may be another decision on a machine with other times. */
 static void note_times(const struct lw_lowering *l)
 {
     const struct lw_strategy *s = l->s;
@@ -342,8 +340,10 @@ static void note_times(const struct lw_lowering *l)
         lw_builder_from_times(l->b, "--bucket-policy optimal");
     if (reduces && s->launch_order == LW_LAUNCH_COMPLETION)
         lw_builder_from_times(l->b, "--launch-order completion-order");
-    if (l->calls.n_ranks == 0 && cut && (l->pp > 2 || l->n_parts > l->pp))
+    if (l->calls.n_ranks == 0 && cut)
         lw_builder_from_times(l->b, "the order of messages between stages");
+    if ((l->tp > 1 || l->cp > 1) && l->parts[0].back.n_ready > 0)
+        lw_builder_from_times(l->b, "where gradients are complete between a module's collectives");
 }
 
 static void note_memory(const struct lw_lowering *l)

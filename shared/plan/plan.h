@@ -328,8 +328,9 @@ enum { LW_PLAN_FORMAT = 2 };
  * padding, paths, provenance or times. Of the work of an op it covers what plan_work.h says. */
 enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err);
 
-/* What the hash leaves out and a run depends on: the time of every op, and whose they are (device,
- * framework). Plans with both hashes equal run alike. */
+/* What the hash leaves out and a run depends on: the time of every op with its share of FLOPs and
+ * traffic, whose they are (device, framework), dims and yield. Plans with both hashes equal run
+ * alike. */
 enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct lw_err *err);
 
 /* The first decision in which two plans differ ("strategy: --bucket-cap is '1048576' in the first

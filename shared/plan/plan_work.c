@@ -50,7 +50,6 @@ static void add(struct lw_whole_work *to, const struct lw_plan *p, int32_t work)
     const struct lw_work *w = &p->works[work];
 
     to->flops = sum(to->flops, w->flops);
-    to->bytes = sum(to->bytes, w->bytes);
     if (w->first_product < 0 || w->n_products > p->n_work_products - w->first_product)
         return; /* refused by the checks */
     for (int32_t i = 0; i < w->n_products; i++)

@@ -8,11 +8,12 @@
 /* The work of the ops of a plan apart from its time: what the plan's hash covers of it.
  *
  * Where a module's backward or forward is cut into ops (where a gradient is ready, at tensor
- * collectives) each op gets a share of the module's FLOPs, bytes and products by the time at which
- * the cut lies. A share is therefore not the same on two devices. What all ops of one kind of a
- * module and micro-batch do together is. */
+ * collectives) each op gets a share of the module's FLOPs and products by the time at which the cut
+ * lies. A share is therefore not the same on two devices. What all ops of one kind of a module and
+ * micro-batch do together is. Memory traffic is not: a tensor rank's is a part of the module's by
+ * time. */
 struct lw_whole_work {
-    int64_t flops, bytes; /* of all the ops; -1 = one does not say */
+    int64_t flops; /* of all the ops; -1 = one does not say */
     int32_t n_products;
     uint64_t products; /* equal where the products are, in any order */
 };

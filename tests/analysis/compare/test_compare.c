@@ -147,9 +147,56 @@ TEST_WITH(different_plans_are_joined_by_launch_place_and_say_so, runs_open, fixt
     compare("1", "2", &c);
     assert_int_equal(c.joined, LW_JOINED_BUCKET);
     assert_non_null(strstr(c.note, "the plans differ"));
+    assert_string_equal(c.difference, "strategy: --bucket-cap is '1024' in the first plan, '8192' "
+                                      "in the second");
     assert_int_equal(c.n_buckets, 1);
     assert_both(c.buckets[0].time[LW_BUCKET_FINISH], 312, 362); /* 212 + 150 */
     assert_int_equal(c.n_ops, 0);
+    lw_comparison_free(&c);
+}
+
+/* One hash, two rows of plan: two machines. */
+TEST_WITH(plans_that_differ_in_times_alone_are_joined_by_op, runs_open, fixture_close)
+{
+    struct fixture_run there = measured;
+    struct lw_comparison c;
+
+    there.device = "another";
+    runs_store(&predicted);
+    runs_store(&there);
+    compare("1", "2", &c);
+    assert_true(c.predicted.plan != c.measured.plan);
+    assert_true(c.same_decisions);
+    assert_int_equal(c.joined, LW_JOINED_OP);
+    assert_string_equal(c.note, "");
+    assert_string_equal(c.difference, "");
+    assert_both(c.ops[0].time, 100, 140);
+    lw_comparison_free(&c);
+}
+
+/* The plans' ops 2 and 3, of buckets 0 and 1, stand in the other order in the second plan: ops are
+ * joined by what they are about. */
+TEST_WITH(plans_with_the_same_ops_are_joined_by_what_they_are_about, runs_open, fixture_close)
+{
+    struct fixture_run other = measured;
+    struct lw_comparison c;
+
+    other.cap_bytes = 2048;
+    runs_store(&predicted);
+    runs_store(&other);
+    runs_sql("UPDATE op SET op = 10 + op WHERE plan = 2 AND op IN (2, 3);"
+             "UPDATE op SET op = 15 - op WHERE plan = 2 AND op > 9;"
+             "UPDATE span SET op = 5 - op WHERE run = 2 AND op IN (2, 3);"
+             "UPDATE span SET end_ps = end_ps + 9000000 WHERE run = 2 AND op = 2");
+    compare("1", "2", &c);
+    assert_false(c.same_decisions);
+    assert_int_equal(c.joined, LW_JOINED_OP);
+    assert_string_equal(c.note, "the plans differ, but have the same ops one by one");
+    assert_string_equal(c.difference, "strategy: --bucket-cap is '1024' in the first plan, '2048' "
+                                      "in the second");
+    assert_string_equal(c.ops[0].name, "all_reduce, transfer of bucket 1");
+    assert_both(c.ops[0].time, 100, 149);
+    assert_both(c.ops[1].time, 100, 140);
     lw_comparison_free(&c);
 }
 

@@ -143,6 +143,7 @@ int64_t runs_store(const struct fixture_run *f)
                                .command = "lapwing sim <toy> & more", .n_warmup = f->n_warmup};
 
     make_plan(f, &p);
+    p.device = f->device ? f->device : p.device;
     for (int32_t step = 0; step < f->n_steps; step++) {
         lw_ps t0 = end; /* both ranks end together */
         for (int32_t rank = 0; rank < 2; rank++)

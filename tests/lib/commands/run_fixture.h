@@ -21,6 +21,7 @@ struct fixture_run {
     int32_t n_buckets, n_steps;
     int64_t wire_us, cap_bytes;
     int32_t n_warmup; /* their wire time is ten times longer */
+    const char *device; /* kind that the plan's times are of; NULL: none */
 };
 
 /* A database of its own, lapwing.db in the folder of file_fixture.h; fixture_close removes it. */

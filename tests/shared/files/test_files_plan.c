@@ -237,7 +237,7 @@ TEST(a_file_of_format_1_is_read_and_hashed_anew)
 {
     char *text = fixture_example(example_page);
     char *unmarked = fixture_replaced(text, "  \"format\": 2,\n", "");
-    char *old = fixture_replaced(unmarked, "1dd5c40b8a5294cd40f8aacfac3bb803",
+    char *old = fixture_replaced(unmarked, "1f4f973cf5ac45931c76c0ad4728d2fb",
                                  "bc19fa987b248dcc5b0902f98d3dd360");
     char *next = fixture_replaced(text, "\"format\": 2", "\"format\": 3");
     struct lw_plan p;
@@ -245,7 +245,7 @@ TEST(a_file_of_format_1_is_read_and_hashed_anew)
 
     fixture_put(fixture_path("p.json"), old);
     assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
-    assert_string_equal(p.hash, "1dd5c40b8a5294cd40f8aacfac3bb803");
+    assert_string_equal(p.hash, "1f4f973cf5ac45931c76c0ad4728d2fb");
     lw_plan_free(&p);
     fixture_put(fixture_path("p.json"), next);
     assert_int_equal(lw_plan_read(fixture_path("p.json"), false, &p, &err), LW_EFORMAT);

@@ -179,7 +179,7 @@ TEST(shares_of_a_backward_add_up)
     assert_ok(lw_plan_diff(&a, &b, &d, &err), err);
     assert_string_equal(d.decision, "");
     assert_string_equal(a.hash, b.hash);
-    t.modules[1].forward_bytes++;
+    t.modules[1].forward_flops++;
     struct lw_plan c = build(&t, 1200);
     assert_string_not_equal(a.hash, c.hash);
     lw_plan_free(&c);
@@ -232,7 +232,8 @@ static const struct rows {
          LEFT_OUT(bucket, first_offset), END(bucket, first_offset)),
     ROWS(slots, {1, 3, false}),
     ROWS(shards, {0}),
-    ROWS(works, LEFT_OUT(work, ps), LEFT_OUT(work, first_product), SMALL(work, n_products)),
+    ROWS(works, LEFT_OUT(work, ps), LEFT_OUT(work, bytes), LEFT_OUT(work, first_product),
+         SMALL(work, n_products)),
     ROWS(products, GAP(product, accumulate, out_size), END(product, grouped)),
     ROWS(work_products, {0}),
     ROWS(variants, TEXT(variant, name), LEFT_OUT(variant, n_sets),
@@ -276,7 +277,7 @@ static struct lw_plan build_full(const struct tiny *t, struct extra *x)
     p.n_operand_rows = p.n_operands = 1;
     p.works[0].n_products = p.groups[0].n_members = 1; /* an even number would grow */
     for (int32_t i = 0; i < p.n_works; i++)
-        p.works[i].flops = p.works[i].bytes = i; /* else they are one */
+        p.works[i].flops = i; /* else they are one */
     return p;
 }
 

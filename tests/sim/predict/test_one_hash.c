@@ -1,0 +1,168 @@
+/* One strategy has one hash on three machines where the plan names nothing that times decided:
+ * random strategies and models. LAPWING_TEST_SEED repeats a run. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+#include "sim/cost/cost_model.h"
+#include "tests/lib/prng.h"
+#include "traces/models/models.h"
+
+enum { N_PLANS = 100, N_SYSTEMS = 3 };
+static const char *const systems[N_SYSTEMS] = {"dgx-a100", "dgx-h100", "l40s"};
+
+struct drawn {
+    const char *model;
+    struct lw_strategy s;
+    struct traces_model_shape shape;
+    char words[512];
+};
+
+static void give(struct drawn *d, const char *name, const char *value)
+{
+    size_t at = strlen(d->words);
+    struct lw_err err = {0};
+
+    assert_ok(lw_strategy_set(&d->s, name, value, &err), err);
+    snprintf(d->words + at, sizeof d->words - at, " --%s %s", name, value);
+}
+
+static const char *pick(struct prng *r, const char *const *words, int n)
+{
+    return words[prng_below(r, n)];
+}
+#define PICK(r, words) pick(r, words, (int)(sizeof(words) / sizeof *(words)))
+
+static void draw(struct prng *r, struct drawn *d)
+{
+    static const char *const models[] = {"gpt2-xl", "gpt-6.7b", "llama-3-8b", "llama-3.2-3b",
+                                         "mixtral-8x7b", "bert-large", "resnet50", "vit-l-16"};
+    static const char *const sizes[] = {"1", "2", "4"}, *const zero[] = {"0", "1", "2", "3"};
+    static const char *const micro[] = {"4", "5", "8"}, *const cap[] = {"1MiB", "25MiB", "200MiB"};
+    static const char *const recompute[] = {"none", "selective", "full"};
+    static const char *const schedules[] = {"1f1b", "1f1b", "gpipe"};
+
+    *d = (struct drawn){.model = PICK(r, models), .s = lw_strategy_default()};
+    bool tokens = strcmp(d->model, "resnet50") != 0 && d->model[0] != 'v' && d->model[0] != 'b';
+    give(d, "dp", PICK(r, sizes));
+    if (tokens && prng_in(r, 0, 1))
+        give(d, "tp", prng_in(r, 0, 1) ? "2" : "4");
+    if (d->s.tp > 1 && prng_in(r, 0, 1))
+        give(d, "sequence-parallel", "on");
+    if (tokens && prng_in(r, 0, 3) == 0)
+        give(d, "cp", "2");
+    if (d->s.cp > 1 && prng_in(r, 0, 1))
+        give(d, "cp-comm-type", "p2p");
+    give(d, "pp", PICK(r, sizes));
+    if (d->s.pp > 1) {
+        give(d, "micro-batches", PICK(r, micro));
+        give(d, "schedule", PICK(r, schedules));
+        if (d->s.pp == 2 && prng_in(r, 0, 1)) {
+            give(d, "partition", "explicit");
+            give(d, "partition-list", "0,4");
+        } else {
+            give(d, "partition", "uniform");
+        }
+    }
+    give(d, "zero", PICK(r, zero));
+    if (d->s.zero == 0 && prng_in(r, 0, 1))
+        give(d, "bucket-cap", PICK(r, cap));
+    give(d, "recompute", PICK(r, recompute));
+    if (prng_in(r, 0, 3) == 0)
+        give(d, "clip", "1");
+    d->shape = (struct traces_model_shape){
+        .layers = tokens ? 8 : 0, .tensor = d->s.tp, .context = d->s.cp,
+        .sequence_parallel = d->s.sequence_parallel, .batch = prng_in(r, 1, 2),
+        .seq = tokens ? 512 << prng_below(r, 2) : 0};
+}
+
+/* false: such a plan is refused. */
+static bool plan(const struct drawn *d, const char *system, struct lw_plan *p, struct lw_err *err)
+{
+    struct lw_cluster c;
+    struct lw_workload w;
+
+    assert_ok(lw_cluster_find(system, &c, err), *err);
+    struct lw_cost cost = lw_sim_cost(&c);
+    enum lw_status s = traces_model_build(d->model, &d->shape, &c.device, &w, err);
+    if (s == LW_OK) {
+        s = lw_plan_build(&w, &d->s, &cost, p, err);
+        lw_workload_free(&w);
+    }
+    lw_cluster_free(&c);
+    return s == LW_OK;
+}
+
+/* false: something that the plans name was decided otherwise. */
+static bool have_one_hash(const struct drawn *d, const struct lw_plan *p)
+{
+    struct lw_plan_difference x;
+    struct lw_err err = {0};
+    char first[33], times[33];
+
+    assert_ok(lw_plan_hash_times(&p[0], first, &err), err);
+    for (int k = 1; k < N_SYSTEMS; k++) {
+        assert_ok(lw_plan_diff(&p[0], &p[k], &x, &err), err);
+        assert_int_equal(strcmp(p[0].hash, p[k].hash) != 0, x.decision[0] != 0);
+        if (x.decision[0] && p[0].n_from_times == 0)
+            fail_msg("%s%s: %s is not as on %s: %s", d->model, d->words, systems[k], systems[0],
+                     x.decision);
+        if (x.decision[0])
+            return false;
+        assert_ok(lw_plan_hash_times(&p[k], times, &err), err);
+        assert_string_not_equal(first, times);
+        assert_true(x.times[0]);
+    }
+    return true;
+}
+
+TEST(a_strategy_has_one_hash_on_three_machines)
+{
+    struct prng r = prng_start("plans");
+    int n = 0, n_one = 0, n_refused = 0;
+
+    while (n < N_PLANS) {
+        struct drawn d;
+        struct lw_plan p[N_SYSTEMS];
+        struct lw_err err = {0};
+        int made = 0;
+        draw(&r, &d);
+        while (made < N_SYSTEMS && plan(&d, systems[made], &p[made], &err))
+            made++;
+        n += made == N_SYSTEMS;
+        n_one += made == N_SYSTEMS && have_one_hash(&d, p);
+        n_refused += made == 0;
+        if (made != 0 && made != N_SYSTEMS)
+            fail_msg("%s%s: planned for %s, not for %s: %s", d.model, d.words, systems[0],
+                     systems[made], err.msg);
+        while (made > 0)
+            lw_plan_free(&p[--made]);
+        assert_true(n_refused < 10 * N_PLANS);
+    }
+    printf("%d plans, %d with one hash on %d machines, %d draws refused\n", n, n_one, N_SYSTEMS,
+           n_refused);
+    assert_true(n_one >= 30);
+}
+
+/* Stages by times may differ; then the plan says that times decided. */
+TEST(a_partition_by_times_may_differ_and_is_named)
+{
+    struct drawn d = {.model = "gpt2-xl", .s = lw_strategy_default(), .shape = {.batch = 8}};
+    struct lw_plan a, l;
+    struct lw_plan_difference x;
+    struct lw_err err = {0};
+
+    give(&d, "pp", "4");
+    assert_true(plan(&d, "dgx-a100", &a, &err) && plan(&d, "l40s", &l, &err));
+    assert_ok(lw_plan_diff(&a, &l, &x, &err), err);
+    assert_string_equal(x.decision, "module 13: stage is 0 in the first plan, 1 in the second");
+    assert_string_not_equal(a.hash, l.hash);
+    assert_string_equal(a.from_times[0], "--partition exact");
+    assert_string_equal(a.from_times[1], "the order of messages between stages");
+    assert_int_equal(a.n_from_times, 2);
+    lw_plan_free(&l);
+    lw_plan_free(&a);
+}
