@@ -263,9 +263,11 @@ static void find_alike(const struct lw_alike_runs *r, const struct lw_alike_key 
 static bool is_of(enum lw_alike_of of, const struct lw_alike_run *x, const struct lw_alike_key *key,
                   const char *except)
 {
-    return counts(x, except) && (of == LW_ALIKE_OF_ALL ||
-                                 (of == LW_ALIKE_OF_KEY ? is_same(&x->key, key)
-                                                        : part_is(&x->key, key, PARALLELISM)));
+    if (!counts(x, except))
+        return false;
+    return of == LW_ALIKE_OF_KEY ? is_same(&x->key, key)
+                                 : !key->is_foreign && (of == LW_ALIKE_OF_ALL ||
+                                                        part_is(&x->key, key, PARALLELISM));
 }
 
 /* The ratio up to which (step 1; step -1: from which on) the weights are more than `share`. */

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "shared/device/device_kind.h"
 #include "shared/files/files.h"
 
 static const char *const part_names[LW_ALIKE_PARTS] = {"framework", "device", "parallelism",
@@ -118,5 +119,6 @@ struct lw_alike_key lw_alike_key_of(const struct lw_strategy *s, int64_t n_ranks
     return (struct lw_alike_key){
         {name, device, lw_parallelism_name(parallelism_of(s, n_ranks, w)),
          network_of(n_ranks, cluster)},
-        {framework_is_edited(framework), *device && !device_is_known(cluster)}};
+        {framework_is_edited(framework), *device && !device_is_known(cluster)},
+        w->dims.layers == 0 || lw_device_is_cpu(device)};
 }

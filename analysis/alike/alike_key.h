@@ -22,6 +22,8 @@ struct lw_alike_key {
     const char *part[LW_ALIKE_PARTS]; /* framework, device, parallelism, network */
     /* The name alone is a known one's: its figures were edited or measured. No run is like it. */
     bool other_figures[LW_ALIKE_PARTS]; /* of framework, device */
+    /* No transformer, or a CPU: measured runs with the same parallelism alone say nothing of it. */
+    bool is_foreign;
 };
 const char *lw_alike_part_name(int part); /* "framework" */
 

@@ -160,7 +160,8 @@ static void put_best(FILE *f, const struct series *v, double unit, int32_t colou
     const struct lw_run *r = v->n == 0 ? NULL : v->usual && keeps_usual(v) ? v->usual : v->best;
     if (r && r->p90 > 0)
         fprintf(f, ", \\\n  '+' using (%.6g):(%.6g):(%.6g):(%.6g) every ::0::0 with yerrorbars "
-                   "pointtype 0 linewidth 1.5 linecolor rgb '#%06x' title 'p10-p90 of the %s: %.4g-%.4g'",
+                   "pointtype 0 linewidth 1.5 linecolor rgb '#%06x' "
+                   "title 'p10-p90 of the %s: %.4g-%.4g'",
                 (double)v->best->bucket_cap_bytes / 1048576.0, (double)r->step / unit,
                 (double)r->p10 / unit, (double)r->p90 / unit, (unsigned)colour,
                 r == v->best ? "best" : "default cap", (double)r->p10 / unit,

@@ -229,7 +229,8 @@ static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
         put_part_bars(f, &t[i], i, unit.ps, axis);
     fprintf(f, "EOD\nset xlabel 'time of the rank with the longest period [%s]%s'\n"
                "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", unit.name,
-            any ? "; |-| p10-p90 of the predicted step" : "", (double)axis / unit.ps, -p->n_runs + 0.4);
+            any ? "; |-| p10-p90 of the predicted step" : "", (double)axis / unit.ps,
+            -p->n_runs + 0.4);
     put_overlap_rows(p, names, f, width, (double)axis / unit.ps);
     fputs("plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle", f);
@@ -412,14 +413,15 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     double from = (double)low / unit.ps - room, to = (double)high / unit.ps + room;
     LW_TRY(put_pair_labels(v, n, f, width, from, to, unit.ps, err));
     fprintf(f, "set xlabel 'measured step [%s]  (median, quartiles)'\n"
-               "set ylabel 'predicted step [%s]%s'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
+               "set ylabel 'predicted step [%s]%s'\n"
+               "set xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
                "set size ratio 1\nset key top left\n", unit.name, unit.name,
             any ? "  (p10, p90)" : "", from, to, from, to);
     fprintf(f, "plot '+' using 1:($1*%.2f):($1*%.2f) with filledcurves linecolor rgb '#e4eef6' "
                "title 'within %d %%', \\\n"
                "  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
-               "  $pairs using 1:2:3:4:5:6 with xyerrorbars pointtype 7 pointsize 1.4 linecolor rgb "
-               "'#%06x' title 'a plan'\n",
+               "  $pairs using 1:2:3:4:5:6 with xyerrorbars pointtype 7 pointsize 1.4 "
+               "linecolor rgb '#%06x' title 'a plan'\n",
             1 - BAND_PCT / 100.0, 1 + BAND_PCT / 100.0, BAND_PCT, PLOT_COMM_ODD);
     return LW_OK;
 }

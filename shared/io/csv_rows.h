@@ -16,9 +16,9 @@ struct lw_rows {
     const char **titles;   /* [n_columns] */
     const char **cells;    /* [n_rows * n_columns] */
     int32_t *line;         /* [n_rows] in the file, from 1 */
-    int32_t n_bad;         /* of lw_rows_read_good: lines that are no row, and why ("FILE:LINE: ...") */
+    int32_t n_bad;         /* of lw_rows_read_good: lines that are no row */
     int32_t *bad_line;
-    const char **bad;
+    const char **bad;      /* why: "FILE:LINE: ..." */
 };
 
 /* The first line has every one of these titles ("a b c", separated by blanks). Cheap: for telling

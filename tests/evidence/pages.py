@@ -87,21 +87,70 @@ def inside(values):
 KEY = ("framework", "device", "parallelism", "network")
 
 
-def from_other_tables(rows, by_key):
-    """Runs of a table that are like at least 8 of other tables: how many, the share in % that
-    their 10th and 90th percentile hold, and the median width."""
-    widths, held, bounds = [], 0, {}
-    for row in rows:
-        key = tuple(row[k] for k in KEY)
-        if key not in bounds:
-            alike = ratios([o for o in by_key[key] if o["table"] != row["table"]])
-            bounds[key] = (quantile(alike, 0.1), quantile(alike, 0.9)) if len(alike) > 7 else None
-        if bounds[key]:
-            low, high = bounds[key]
-            widths.append(high / low)
-            held += low <= ratios([row])[0] <= high
+LEAST_RUNS, LEAST_TABLES = 8, 3  # of an interval (analysis/alike/alike.h)
+
+
+def pooled(by_table):
+    """The ratio up to which, and that from which on, more than a tenth of the weight lies, where
+    each table has the same weight (analysis/alike/alike.c)."""
+    weighted = sorted((v, 1 / len(of)) for of in by_table.values() for v in of)
+    bounds = []
+    for order in (weighted, reversed(weighted)):
+        weight = 0
+        for value, share_of in order:
+            weight += share_of
+            if weight > 0.1 * len(by_table) + 1e-9:
+                break
+        bounds.append(value)
+    return bounds
+
+
+class Intervals:
+    """What `lapwing sim` would say of a row if its table were not known."""
+
+    def __init__(self, steps):
+        self.steps, self.found = steps, {}
+
+    def runs_of(self, row, parts):
+        return [o for o in self.steps
+                if o["table"] != row["table"] and all(o[k] == row[k] for k in parts)]
+
+    def make(self, row):
+        own = self.runs_of(row, KEY)
+        for parts in (KEY, ("parallelism",), ()):
+            runs, by_table = self.runs_of(row, parts), {}
+            for o in runs:
+                by_table.setdefault(o["table"], []).append(ratios([o])[0])
+            if len(by_table) < LEAST_TABLES or len(runs) < LEAST_RUNS:
+                continue
+            low, high = pooled(by_table)
+            if parts != KEY and len(own) >= LEAST_RUNS:
+                sim = [float(o["predicted_s"]) / float(o["measured_s"]) for o in own]
+                low, high = min(low, quantile(sim, 0.1)), max(high, quantile(sim, 0.9))
+            return low, high, {KEY: "alike", ("parallelism",): "parallelism"}.get(parts, "all")
+        return None
+
+    def of(self, row):
+        key = (row["table"], *(row[k] for k in KEY))
+        if key not in self.found:
+            self.found[key] = self.make(row)
+        return self.found[key]
+
+
+def from_other_tables(rows, intervals):
+    """Rows of a table that have an interval of other tables: how many, the share in % inside it,
+    the median width, and which runs it is of."""
+    found = [(row, intervals.of(row)) for row in rows]
+    found = [(row, interval) for row, interval in found if interval]
+    if not found:
+        return 0, None, None, {}
+    held = sum(low <= ratios([row])[0] <= high for row, (low, high, _) in found)
+    kinds = {}
+    for _, (_, _, kind) in found:
+        kinds[kind] = kinds.get(kind, 0) + 1
+    widths = sorted(high / low for _, (low, high, _) in found)
     n = len(widths)
-    return (n, 100 * held / n, quantile(widths, 0.5)) if n else (0, None, None)
+    return n, 100 * held / n, (widths[(n - 1) // 2] + widths[n // 2]) / 2, kinds
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -187,16 +236,21 @@ def devices(found):
 
 
 def alike(found):
-    rows, by_key = [], {}
-    for row in found.steps:
-        by_key.setdefault(tuple(row[k] for k in KEY), []).append(row)
-    for t in found.tables:
+    """By table, the large ones first; below, the mean over tables."""
+    rows, shares, intervals = [], {"20 rows or more": [], "fewer": []}, Intervals(found.steps)
+    for t in sorted(found.tables, key=lambda t: -len(found.steps_of([t["table"]]))):
         steps = found.steps_of([t["table"]])
-        n, held, width = from_other_tables(steps, by_key)
+        n, held, width, kinds = from_other_tables(steps, intervals)
         if n:
-            rows.append([t["table"], len(steps), n, f"{held:.0f} %", f"{width:.2f}x"])
-    return table_text(["family", "steps", "with 8 runs alike in other families", "inside",
-                       "median width"], rows)
+            rows.append([t["table"], n, f"{held:.0f} %", f"{width:.2f}x",
+                         ", ".join(f"{kinds[k]} {k}" for k in sorted(kinds))])
+            shares["20 rows or more" if len(steps) >= 20 else "fewer"].append(held)
+    for name, values in [*shares.items(), ("all", sum(shares.values(), []))]:
+        if values:
+            band = sum(75 <= v <= 88 for v in values)
+            rows.append([f"mean of {len(values)} families ({name})", "", f"{mean(values):.1f} %", "",
+                         f"{band} of them 75-88 %"])
+    return table_text(["family", "steps", "inside", "median width", "interval of"], rows)
 
 
 def readme(found):

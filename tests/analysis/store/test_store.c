@@ -811,7 +811,7 @@ TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, open_folder, f
 
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     held = lw_alloc_live();
-    while (st != LW_OK && ++n < 20000) {
+    while (st != LW_OK && ++n < 60000) {
         id = -5;
         remove(file);
         err = (struct lw_err){0};
