@@ -9,7 +9,8 @@
  * many runs it has (the pooled distribution of Dunn, Wasserman and Ramdas, JASA 118(544), 2023): of
  * T tables of n_t runs each run weighs 1 / (T n_t); p10 is the least ratio up to which the weights
  * are more than 0.1, p90 the largest from which on they are. It is of runs that are alike where
- * they are of LW_ALIKE_TABLES tables, else of wider kinds, and then holds their own p10 and p90 too.
+ * they are of LW_ALIKE_TABLES tables, else of wider kinds, and then holds their own p10 and p90
+ * too.
  * alike_coverage.c measures how it holds. */
 #include "analysis/alike/alike.h"
 

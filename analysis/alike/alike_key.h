@@ -28,8 +28,9 @@ struct lw_alike_key {
 const char *lw_alike_part_name(int part); /* "framework" */
 
 /* network: "InfiniBand", "EFA", ... of a job on several nodes, "NVLink", ... of one on one node;
- * the name of the link where no kind is in it. Texts are the arguments', or static; framework: NULL or without a name where there is none. cluster: as a
- * prediction leaves it, with its devices per node (lw_cluster_place). */
+ * the name of the link where no kind is in it. Texts are the arguments', or static. framework: NULL
+ * or without a name where there is none. cluster: as a prediction leaves it, with its devices per
+ * node (lw_cluster_place). */
 struct lw_alike_key lw_alike_key_of(const struct lw_strategy *s, int64_t n_ranks,
                                     const struct lw_workload *w, const struct lw_cluster *cluster,
                                     const struct lw_framework *framework);

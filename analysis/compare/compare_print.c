@@ -178,10 +178,11 @@ static void put_intervals(const struct lw_comparison *c, FILE *f)
         return;
     bool overlap = c->predicted.p10 <= c->measured.p90 && c->measured.p10 <= c->predicted.p90;
     lw_printf_paragraph(
-        f, overlap ? "the two intervals overlap: they do not tell which step is shorter. Errors that "
-                     "both predictions share cancel in the difference, and how much of an error is "
-                     "shared was not measured"
-                   : "the two intervals do not overlap");
+        f, "%s",
+        overlap ? "the two intervals overlap: they do not tell which step is shorter. Errors that "
+                  "both predictions share cancel in the difference, and how much of an error is "
+                  "shared was not measured"
+                : "the two intervals do not overlap");
 }
 
 /* One sentence: which part of the step holds most of the difference. */

@@ -57,6 +57,17 @@ static void put_failures(FILE *f, const struct lw_run *runs, int32_t n)
                     lw_run_status_name(runs[i].status), runs[i].message);
 }
 
+static void interval_text(const struct lw_run *r, char *buf, size_t size)
+{
+    double step = (double)r->step;
+
+    if (r->p90 <= 0 || r->step <= 0)
+        snprintf(buf, size, "-");
+    else
+        snprintf(buf, size, "%+.0f/%+.0f %%", lw_percent((double)(r->p10 - r->step), step),
+                 lw_percent((double)(r->p90 - r->step), step));
+}
+
 enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw_arena *room,
                                  enum lw_format format, FILE *f, struct lw_err *err)
 {
@@ -76,9 +87,7 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
         x->run.name = r->named ? r->name : names[i];
         x->label = labels[i];
         any |= r->p90 > 0;
-        snprintf(x->interval, sizeof x->interval, r->p90 > 0 && r->step > 0 ? "%+.0f/%+.0f %%" : "-",
-                 lw_percent((double)(r->p10 - r->step), (double)r->step),
-                 lw_percent((double)(r->p90 - r->step), (double)r->step));
+        interval_text(r, x->interval, sizeof x->interval);
         strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
     }
     struct lw_records all = LW_RECORDS("runs", columns, rows, n);
