@@ -105,6 +105,8 @@ int cmd_inspect(int argc, char **argv)
         status = traces_report_read(&report, argv + 1, n, &reading, &hint, &err);
     lw_progress_bar_end(&bar);
     if (status == LW_OK)
+        status = traces_report_check(&report, format == LW_FORMAT_CSV, &err);
+    if (status == LW_OK)
         status = html                      ? write_page(&report, html, &err)
                  : format == LW_FORMAT_JSON  ? traces_report_json(&report, stdout, &err)
                  : format == LW_FORMAT_CSV ? traces_report_csv(&report, stdout, &err)

@@ -41,6 +41,7 @@ struct lw_importer {
     bool one_file;     /* not several files at a time */
     bool untimed;      /* of graphs: no times, a device and a network give them */
     bool buffered;     /* of graphs: sends do not wait for their receives */
+    bool reports;      /* without a timeline: what inspect shows is what --report asks for */
 
     /* Whether the file is of this format, by its content; text is in's without byte order mark and
      * blanks. Formats are asked in the order of the table. */

@@ -74,6 +74,7 @@ const struct lw_importer lw_importer_job_ops = {
     .inspect_help = "Operations of a job's workers (CSV): what stragglers cost, by type of "
                     "operation, rank and stage.",
     .instead = "'lapwing inspect' says what its stragglers cost",
+    .reports = true,
     .is = is,
     .convert = traces_convert_nothing,
     .facts_size = sizeof(struct job_facts),

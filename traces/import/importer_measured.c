@@ -64,6 +64,8 @@ const struct lw_importer lw_importer_measured = {
     .marks = "hold \"schema\": \"lapwing-groundtruth/1\"",
     .import_help = "A measured-run file (lapwing-groundtruth/1) gives a workload and a cluster.",
     .gives = LW_GIVES_WORKLOAD | LW_GIVES_CLUSTER,
+    .instead = "'lapwing import -o' makes a workload of it, 'lapwing validate' compares with its "
+               "runs",
     .one_file = true,
     .is = is,
     .convert = convert,

@@ -265,6 +265,33 @@ enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct
     return traces_text_profiles(r, f, err);
 }
 
+/* ---- what cannot be shown ---- */
+
+enum lw_status traces_report_check(const struct traces_report *r, bool csv, struct lw_err *err)
+{
+    bool reports = r->n == 0;
+
+    for (int64_t i = 0; i < r->n; i++) {
+        const struct lw_importer *m = r->files[i].importer;
+        if (csv && !m->timeline && !m->measured)
+            return lw_fail(err, LW_ENOTSUP,
+                           "%s: --format csv has rows of timelines and of measured collectives, a "
+                           "file of format %s holds neither: --format json has all that is shown",
+                           r->files[i].name, m->name);
+        reports = reports || m->timeline || m->reports;
+    }
+    if (r->report && !reports)
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: --report is about recorded times of a device, a file of format %s "
+                       "holds none: without it inspect shows what the file holds%s%s%s",
+                       r->files[0].name, r->files[0].importer->name,
+                       r->files[0].importer->plan ? "; 'lapwing sim --replay " : "",
+                       r->files[0].importer->plan ? r->files[0].name : "",
+                       r->files[0].importer->plan ? "' and then 'lapwing explain last' or 'lapwing "
+                                                    "report last' show its step" : "");
+    return LW_OK;
+}
+
 /* ---- CSV ---- */
 
 enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err)

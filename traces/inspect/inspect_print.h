@@ -52,6 +52,10 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
                                   const struct traces_bench_hint *hint, struct lw_err *err);
 void traces_report_free(struct traces_report *r);
 
+/* Before it is printed: what was asked for can be shown of every file (csv: rows); of --report, of
+ * one file at least. LW_ENOTSUP names the file and what shows it. */
+enum lw_status traces_report_check(const struct traces_report *r, bool csv, struct lw_err *err);
+
 enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct lw_err *err);
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err);
 /* One table: a row per window, communication kernel, host step, host collective or measured
