@@ -20,6 +20,7 @@
 #include "shared/numbers/order.h"
 #include "shared/numbers/units.h"
 #include "shared/text/records.h"
+#include "shared/text/wrap.h"
 #include "traces/stragglers/job_graph.h"
 
 enum { EARLY_NS = 10000000, SLOWEST_PCT = 3 };
@@ -29,7 +30,7 @@ struct study {
     struct job_graph graph;
     struct lw_arena scratch;
     int64_t *recorded, *alike, *mixed, *end; /* [n_ops * n_runs] */
-    int64_t *step_ns, *simulated;            /* [n_steps] */
+    int64_t *step_ns, *simulated, *alike_steps; /* [n_steps] */
     int64_t simulated_ns, alike_ns;
 };
 
@@ -152,14 +153,22 @@ static int64_t run_mixed(struct study *s, const struct part *p, const int64_t *o
     return run(s, s->mixed);
 }
 
-static double over_alike(const struct study *s, int64_t ns)
+static double over(int64_t ns, int64_t alike_ns)
 {
-    return s->alike_ns > 0 ? (double)ns / (double)s->alike_ns : 1;
+    return alike_ns > 0 ? (double)ns / (double)alike_ns : 1;
 }
 
-static double slowdown_of(struct study *s, struct part p)
+static enum lw_status blame(struct study *s, struct part p, const char *name, int32_t number,
+                            struct traces_blames *to, struct lw_arena *arena, struct lw_err *err)
 {
-    return over_alike(s, run_mixed(s, &p, s->recorded, s->alike));
+    struct traces_blame b = {name, number, 0, NULL};
+
+    LW_TAKE(arena, b.steps, s->j->n_steps, err);
+    b.slowdown = over(run_mixed(s, &p, s->recorded, s->alike), s->alike_ns);
+    for (int32_t i = 0; i < s->j->n_steps; i++)
+        b.steps[i] = over(s->step_ns[i], s->alike_steps[i]);
+    to->v[to->n++] = b;
+    return LW_OK;
 }
 
 static struct traces_share share_of(struct study *s, const struct part *p)
@@ -205,8 +214,8 @@ static enum lw_status blame_types(struct study *s, struct traces_stragglers *out
     LW_TAKE(&out->arena, out->by_type.v, JOB_N_TYPES, err);
     for (int t = 0; t < JOB_N_TYPES; t++)
         if (has[t])
-            out->by_type.v[out->by_type.n++] = (struct traces_blame){
-                blamed_name((enum job_type)t), -1, slowdown_of(s, (struct part){BY_TYPE, t, NULL})};
+            LW_TRY(blame(s, (struct part){BY_TYPE, t, NULL}, blamed_name((enum job_type)t), -1,
+                         &out->by_type, &out->arena, err));
     sort_blames(&out->by_type);
     return LW_OK;
 }
@@ -216,7 +225,7 @@ static enum lw_status blame_numbers(struct study *s, struct traces_blames *to, i
 {
     LW_TAKE(arena, to->v, n, err);
     for (int32_t i = 0; i < n; i++)
-        to->v[to->n++] = (struct traces_blame){what, i, slowdown_of(s, (struct part){by, i, NULL})};
+        LW_TRY(blame(s, (struct part){by, i, NULL}, what, i, to, arena, err));
     return LW_OK;
 }
 
@@ -235,7 +244,7 @@ static enum lw_status blame_workers(struct study *s, struct traces_stragglers *o
         for (int32_t k = 0; k < j->n_stages; k++) {
             double dp = out->by_dp.v[d].slowdown, stage = out->by_stage.v[k].slowdown;
             out->by_worker.v[out->by_worker.n++] = (struct traces_blame){
-                "worker", j->rank[d * j->n_stages + k], dp < stage ? dp : stage};
+                "worker", j->rank[d * j->n_stages + k], dp < stage ? dp : stage, NULL};
         }
     sort_blames(&out->by_worker);
     int32_t most = (n * SLOWEST_PCT + 99) / 100;
@@ -277,6 +286,7 @@ static enum lw_status prepare(struct study *s, struct lw_err *err)
     LW_TAKE(&s->scratch, s->end, n, err);
     LW_TAKE(&s->scratch, s->step_ns, j->n_steps, err);
     LW_TAKE(&s->scratch, s->simulated, j->n_steps, err);
+    LW_TAKE(&s->scratch, s->alike_steps, j->n_steps, err);
     memcpy(s->recorded, j->dur_ns, (size_t)n * sizeof *s->recorded);
     for (int32_t g = 0; g < s->graph.n_groups; g++)
         set_transfers(s, &s->graph.groups[g]);
@@ -316,12 +326,12 @@ static enum lw_status study(struct study *s, struct traces_stragglers *out, stru
     out->simulated_ns = s->simulated_ns = run(s, s->recorded);
     memcpy(s->simulated, s->step_ns, (size_t)j->n_steps * sizeof *s->simulated);
     out->alike_ns = s->alike_ns = run(s, s->alike);
-    out->slowdown = over_alike(s, s->simulated_ns);
+    memcpy(s->alike_steps, s->step_ns, (size_t)j->n_steps * sizeof *s->alike_steps);
+    out->slowdown = over(s->simulated_ns, s->alike_ns);
     for (int32_t i = 0; i < j->n_steps; i++) {
         out->steps[i].simulated_ns = s->simulated[i];
-        out->steps[i].alike_ns = s->step_ns[i];
-        out->steps[i].slowdown = s->step_ns[i] > 0
-                                     ? (double)s->simulated[i] / (double)s->step_ns[i] : 1;
+        out->steps[i].alike_ns = s->alike_steps[i];
+        out->steps[i].slowdown = over(s->simulated[i], s->alike_steps[i]);
     }
     return blame_all(s, out, err);
 }
@@ -370,6 +380,25 @@ static const struct lw_column step_columns[] = {
 };
 #undef AT
 
+/* A row of each step and part. */
+static void steps_json(struct lw_jsonout *o, const char *list, const char *key,
+                       const struct traces_stragglers *s, const struct traces_blames *v)
+{
+    lw_jsonout_array(o, list);
+    for (int32_t i = 0; i < s->n_steps; i++)
+        for (int32_t k = 0; k < v->n; k++) {
+            lw_jsonout_object(o, NULL);
+            LW_JSON(o, "step", s->steps[i].step);
+            if (v->v[k].number < 0)
+                LW_JSON(o, key, v->v[k].name);
+            else
+                LW_JSON(o, key, v->v[k].number);
+            LW_JSON(o, "slowdown", lw_decimals(v->v[k].steps[i], 6));
+            lw_jsonout_end(o);
+        }
+    lw_jsonout_end(o);
+}
+
 static void share_json(struct lw_jsonout *o, const char *key, const struct traces_share *x)
 {
     LW_JSON_ROW(o, key, "removed", lw_decimals(x->removed, 6), "added", lw_decimals(x->added, 6),
@@ -389,6 +418,9 @@ void traces_stragglers_json(const struct traces_stragglers *s, struct lw_jsonout
     lw_records_json(o, &LW_RECORDS("by_stage", stage_columns, s->by_stage.v, s->by_stage.n));
     lw_records_json(o, &LW_RECORDS("by_worker", worker_columns, s->by_worker.v, s->by_worker.n));
     lw_records_json(o, &LW_RECORDS("steps", step_columns, s->steps, s->n_steps));
+    steps_json(o, "by_optype_per_step", "optype", s, &s->by_type);
+    steps_json(o, "by_dp_rank_per_step", "dp_rank", s, &s->by_dp);
+    steps_json(o, "by_stage_per_step", "stage", s, &s->by_stage);
     lw_jsonout_end(o);
 }
 
@@ -402,6 +434,31 @@ static enum lw_status put_top(const struct lw_column *columns, int n_columns,
     if (v->n > 10)
         fprintf(f, "  the 10 largest of %d\n", v->n);
     return LW_OK;
+}
+
+/* The part of most blame in step i. */
+static const struct traces_blame *worst(const struct traces_blames *v, int32_t i)
+{
+    const struct traces_blame *w = &v->v[0];
+
+    for (int32_t k = 1; k < v->n; k++)
+        w = v->v[k].steps[i] > w->steps[i] ? &v->v[k] : w;
+    return w;
+}
+
+static void put_slowest_step(const struct traces_stragglers *s, FILE *f)
+{
+    int32_t i = 0;
+
+    for (int32_t k = 1; k < s->n_steps; k++)
+        i = s->steps[k].slowdown > s->steps[i].slowdown ? k : i;
+    const struct traces_blame *type = worst(&s->by_type, i), *stage = worst(&s->by_stage, i),
+                              *dp = worst(&s->by_dp, i);
+    lw_printf_paragraph(f,
+                        "the slowest step, %lld, is %.3f times as long: %.3f by %s alone, %.3f by "
+                        "stage %d, %.3f by dp rank %d; --format json has each step",
+                        (long long)s->steps[i].step, s->steps[i].slowdown, type->steps[i],
+                        type->name, stage->steps[i], stage->number, dp->steps[i], dp->number);
 }
 
 enum lw_status traces_stragglers_text(const struct traces_stragglers *s, FILE *f,
@@ -420,6 +477,8 @@ enum lw_status traces_stragglers_text(const struct traces_stragglers *s, FILE *f
             "others:\n  %.1f %%; with the last stage as the others: %.1f %%\n",
             s->slowest.n_ranks, s->slowest.rank, 100 * s->slowest.removed,
             100 * s->last_stage.removed);
+    if (s->n_steps > 1)
+        put_slowest_step(s, f);
     LW_TRY(put_top(type_columns, LW_N_COLUMNS(type_columns), &s->by_type, f, err));
     LW_TRY(put_top(stage_columns, LW_N_COLUMNS(stage_columns), &s->by_stage, f, err));
     LW_TRY(put_top(dp_columns, LW_N_COLUMNS(dp_columns), &s->by_dp, f, err));

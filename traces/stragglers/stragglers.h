@@ -17,6 +17,7 @@ struct traces_blame {
     const char *name;
     int32_t number; /* of a rank or stage; -1 = of a type */
     double slowdown;
+    double *steps; /* [n_steps] the same of each step; NULL of a worker */
 };
 
 struct traces_blames {

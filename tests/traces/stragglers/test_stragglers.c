@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "shared/io/input.h"
+#include "shared/json/json.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
@@ -160,6 +161,97 @@ static void near(const char *file, const char *what, double found, double want)
         fail_msg("%s: %s is %.7f, expected %.7f", file, what, found, want);
 }
 
+/* One object of the authors' file, {"812": {"1": 1.79, ...}, ...} by step; how many figures. */
+static int steps_agree(const char *file, struct lw_json *j, const struct traces_stragglers *s,
+                       const struct traces_blames *v, bool named)
+{
+    int n = 0;
+
+    assert_true(lw_json_enter(j, LW_JSON_OBJECT));
+    while (lw_json_next(j)) {
+        int64_t step = strtoll(lw_json_key(j, NULL), NULL, 10);
+        int32_t i = 0, k;
+        while (i < s->n_steps && s->steps[i].step != step)
+            i++;
+        assert_true(i < s->n_steps);
+        assert_true(lw_json_enter(j, LW_JSON_OBJECT));
+        while (lw_json_next(j)) {
+            char key[64], what[128];
+            snprintf(key, sizeof key, "%s", lw_json_key(j, NULL));
+            double want = lw_json_double(j);
+            for (k = 0; k < v->n; k++)
+                if (named ? strcmp(v->v[k].name, key) == 0 : v->v[k].number == atoi(key))
+                    break;
+            snprintf(what, sizeof what, "%s in step %lld", key, (long long)step);
+            if (k < v->n)
+                near(file, what, v->v[k].steps[i], want);
+            else
+                near(file, what, 1, want); /* a type that the job has no operation of */
+            n++;
+        }
+    }
+    return n;
+}
+
+TEST(recorded_jobs_have_their_authors_results_of_each_step)
+{
+    static const struct {
+        const char *ops, *results;
+        int figures; /* ST: 32 steps of 1 + 11 + 4 + 2, SE: 43 of 1 + 11 + 2 */
+    } each[] = {{"ST_ops.csv.gz", "ST_expected.json", 32 * 18},
+                {"SE_ops.csv.gz", "SE_expected.json", 43 * 14}};
+
+    if (access(JOBS, F_OK) != 0) {
+        puts("SKIP: no " JOBS);
+        skip();
+    }
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        char file[128], results[128];
+        struct lw_input in, authors;
+        struct lw_err err = {0};
+        struct job_ops ops;
+        struct traces_stragglers s;
+        struct lw_json *j;
+        int n = 0;
+        snprintf(file, sizeof file, JOBS "%s", each[i].ops);
+        snprintf(results, sizeof results, JOBS "%s", each[i].results);
+        assert_ok(lw_input_read(file, 0, &in, &err), err);
+        assert_ok(lw_input_read(results, 0, &authors, &err), err);
+        assert_ok(job_ops_read(&in, &ops, &err), err);
+        assert_ok(traces_stragglers_find(&ops, &s, &err), err);
+        assert_ok(lw_json_open(results, authors.text, authors.len, &j, &err), err);
+        assert_true(lw_json_enter(j, LW_JSON_OBJECT));
+        while (lw_json_next(j)) {
+            if (!lw_json_key_is(j, "result") || !lw_json_enter(j, LW_JSON_OBJECT))
+                continue;
+            while (lw_json_next(j))
+                if (lw_json_key_is(j, "blocking_decompose_by_optype_per_step"))
+                    n += steps_agree(results, j, &s, &s.by_type, true);
+                else if (lw_json_key_is(j, "blocking_decompose_by_stage_per_step"))
+                    n += steps_agree(results, j, &s, &s.by_stage, false);
+                else if (lw_json_key_is(j, "blocking_decompose_by_dp_rank_per_step"))
+                    n += steps_agree(results, j, &s, &s.by_dp, false);
+                else if (lw_json_key_is(j, "blocking_step_slowdown") &&
+                         lw_json_enter(j, LW_JSON_OBJECT))
+                    while (lw_json_next(j)) {
+                        int64_t step = strtoll(lw_json_key(j, NULL), NULL, 10);
+                        for (int32_t k = 0; k < s.n_steps; k++)
+                            if (s.steps[k].step == step) {
+                                near(results, "a step", s.steps[k].slowdown, lw_json_double(j));
+                                n++;
+                            }
+                    }
+        }
+        assert_ok(lw_json_done(j, &err), err);
+        assert_int_equal(n, each[i].figures);
+        lw_json_close(j);
+        traces_stragglers_free(&s);
+        job_ops_free(&ops);
+        lw_input_free(&in);
+        lw_input_free(&authors);
+    }
+}
+
 TEST(recorded_jobs_have_their_authors_results)
 {
     if (access(JOBS, F_OK) != 0) {
@@ -199,5 +291,7 @@ TEST_WITH(inspect_reads_a_table_of_operations, fixture_open, fixture_close)
     expect("inspect job.csv", 0, "10 operations of 2 workers");
     expect("inspect job.csv", 0, "make the job 1.116 times as long");
     expect("inspect --format json job.csv", 0, "\"slowdown\": 1.116279");
+    expect("inspect --format json job.csv", 0,
+           "\"by_dp_rank_per_step\": [ { \"step\": 5, \"dp_rank\": 1, \"slowdown\": 1.116279 }");
     expect("import job.csv -o w.json", 1, "'lapwing inspect' says what its stragglers cost");
 }
