@@ -246,7 +246,9 @@ static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, 
         fputs(" --as-recorded", f);
     if (w->recorded.world_size > 1 && !s->converted->coverage.is_stage)
         fprintf(f, " --dp %d%s", w->recorded.world_size,
-                s->converted->coverage.sharded ? " --zero 3" : "");
+                s->converted->coverage.fsdp2     ? " --zero 3 --framework torch-fsdp2"
+                : s->converted->coverage.sharded ? " --zero 3"
+                                                 : "");
     if (w->recorded.world_size > 1 && w->recorded.n_limits == 1) /* given to DDP: no default */
         fprintf(f, " --bucket-cap %lld", (long long)w->recorded.limit_bytes[0]);
     if (s->converted->coverage.n_passes > 1) /* the workload is one of them */

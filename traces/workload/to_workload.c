@@ -809,6 +809,7 @@ enum lw_status lw_workload_from_traces(const struct traces_source *source, int n
     if (status == LW_OK) {
         *coverage = (struct traces_coverage){
             .sharded = traces_wrapper_shards(lw_trace_wrapper(&m.main->trace)),
+            .fsdp2 = lw_trace_wrapper(&m.main->trace) == TRACES_WRAPPER_FSDP2,
             .is_stage = traces_is_stage(&m.main->trace),
             .n_passes = m.profile.n_passes,
             .traced_ns = m.profile.step_ns, .excluded_ns = m.profile.excluded_ns,

@@ -60,6 +60,7 @@ struct traces_coverage {
     int64_t workload_ns;             /* step of the workload */
     int32_t n_passes;                /* backward passes of a step; 0: not said */
     bool sharded;                    /* the run used FSDP: its plans are ZeRO-3 */
+    bool fsdp2;                      /* of it the form of today: fully_shard */
     bool is_stage;                   /* of a pipeline: its ranks have other modules each */
     bool scaled;                     /* host gaps, so that a device's step is the measured one */
 };

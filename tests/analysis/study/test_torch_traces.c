@@ -45,6 +45,16 @@ TEST_WITH(each_replays_within_1_percent, fixture_open, fixture_close)
     }
 }
 
+/* A cap that was given to DDP is in the next command. */
+TEST_WITH(a_given_cap_is_in_what_comes_next, fixture_open, fixture_close)
+{
+    needs_files();
+    has(lapwing("import " BOTH("ddp_cap25") " -o w.json", NULL),
+        "next: lapwing sim -w w.json --dp 2 --bucket-cap 26214400");
+    has_not(lapwing("import $R/gpt6__gloo2__capdefault.rank?.json.gz -o w.json --force", NULL),
+            "--bucket-cap");
+}
+
 static void import(const char *traces)
 {
     lapwingf("import %s -o w.json --cluster-out c.json --force", traces);
@@ -101,6 +111,7 @@ TEST_WITH(fsdp2_is_imported_without_its_collectives, fixture_open, fixture_close
     import(BOTH("fsdp_reshard"));
     const char *out = lapwing("import " BOTH("fsdp_reshard") " -o w.json --force", NULL);
     has(out, "plan it with --zero 3");
+    has(out, "next: lapwing sim -w w.json --dp 2 --zero 3 --framework torch-fsdp2");
     double reshard = step_ms("-w w.json -c c.json --framework torch-fsdp2 --dp 2");
     double keep = step_ms("-w w.json -c c.json --framework torch-fsdp2 --dp 2 --reshard off");
     print_message("reshard: measured 710.6, planned %.1f ms; keep: measured -17.9 %%, planned "
