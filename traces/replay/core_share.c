@@ -41,7 +41,8 @@ static double comm_rate(double want, int64_t k, bool computing)
 
 /* ---- when collectives move ---- */
 
-/* Of a collective, in the times of its rank's trace. */
+/* Of a collective, in the times of its rank's trace. Where each blocks its thread it ends with the
+ * first member: what another took longer to run again is that rank's own (replay_lag_ns). */
 static void moving(const struct replay_maker *m, const struct replay_rank *r, int64_t row,
                    int64_t *from, int64_t *to)
 {
@@ -54,6 +55,20 @@ static void moving(const struct replay_maker *m, const struct replay_rank *r, in
         return;
     *from = c->ops[item->k].last_start_ns + m->ranks[0].t->base_ns - r->t->base_ns + r->clock_ns;
     *to = *from + c->ops[item->k].last_start_to_last_end_ns;
+    if (r->p.blocks && c->ops[item->k].end_skew_ns < *to - *from)
+        *to -= c->ops[item->k].end_skew_ns;
+}
+
+int64_t replay_lag_ns(const struct replay_maker *m, const struct replay_rank *r, int64_t row)
+{
+    const struct traces_comm_item *item = &r->comms.items[r->comm_of[row] - 1];
+    int64_t from, to;
+
+    if (!r->p.blocks || !m->cross.classes[item->class].matched)
+        return 0;
+    moving(m, r, row, &from, &to);
+    int64_t lag = item->start_ns + item->dur_ns - to;
+    return lag > 0 ? lag : 0;
 }
 
 LW_COMPARATOR(by_time, struct replay_edge, a->ns, b->ns)

@@ -1,11 +1,13 @@
 /* Where a host thread ran ops, as a union of intervals with prefix sums. */
 #include "traces/replay/host_busy.h"
 
+#include "traces/steps/host_runs.h"
 #include "traces/steps/step_phases.h"
 
-static bool is_op(const struct lw_trace *t, int64_t row, int32_t thread)
+static bool is_op(const struct lw_trace *t, int64_t row, int32_t thread, const bool *waits)
 {
-    return lw_trace_on_host(t, row) && t->track[row] == thread && !lw_row_is_range(t, row);
+    return lw_trace_on_host(t, row) && t->track[row] == thread && !lw_row_is_range(t, row) &&
+           !waits[row];
 }
 
 enum lw_status traces_host_busy_build(const struct lw_trace *t, int32_t thread,
@@ -14,15 +16,17 @@ enum lw_status traces_host_busy_build(const struct lw_trace *t, int32_t thread,
 {
     struct traces_host_busy b = {0};
     int64_t n = 0;
+    bool *waits;
 
+    LW_TRY(traces_holds_fsdp(t, arena, &waits, err));
     for (int64_t i = 0; i < t->n; i++)
-        n += is_op(t, i, thread);
+        n += is_op(t, i, thread, waits);
     LW_TAKE(arena, b.start, n, err);
     LW_TAKE(arena, b.end, n, err);
     LW_TAKE(arena, b.before, n, err);
     for (int64_t i = 0; i < t->n; i++) {
         int64_t end = lw_trace_end_ns(t, i);
-        if (!is_op(t, i, thread))
+        if (!is_op(t, i, thread, waits))
             continue;
         if (b.n > 0 && t->start_ns[i] <= b.end[b.n - 1]) {
             b.end[b.n - 1] = end > b.end[b.n - 1] ? end : b.end[b.n - 1];

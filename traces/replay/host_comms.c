@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "traces/steps/host_runs.h"
+#include "traces/trace/data_parallel.h"
 
 enum { LEAST_GAP_NS = 50000 }; /* between two host ops, to be a wait for a collective */
 
@@ -32,6 +33,7 @@ struct finder {
     struct lw_arena *arena;
     struct lw_err *err;
     int32_t thread; /* whose gaps these are */
+    bool *waits;      /* [t->n] ops that hold a wait of FSDP's, which is no time of theirs */
     struct gap *gaps; /* any length */
     int64_t n_gaps;
 };
@@ -131,7 +133,8 @@ static enum lw_status find_gaps(struct finder *f, int32_t thread)
     f->n_gaps = 0;
     LW_TAKE(f->arena, f->gaps, t->n, f->err);
     for (int64_t i = 0; i < t->n; i++) {
-        if (!lw_trace_on_host(t, i) || t->track[i] != thread || lw_row_is_range(t, i))
+        if (!lw_trace_on_host(t, i) || t->track[i] != thread || lw_row_is_range(t, i) ||
+            f->waits[i])
             continue;
         if (covered != INT64_MAX && t->start_ns[i] > covered)
             f->gaps[f->n_gaps++] = (struct gap){covered, t->start_ns[i]};
@@ -327,6 +330,8 @@ enum lw_status traces_host_comms_find(const struct traces_source *s, struct lw_a
 {
     struct finder f = {.s = s, .t = &s->trace, .p = p, .arena = arena, .err = err};
 
+    LW_TRY(traces_holds_fsdp(f.t, arena, &f.waits, err));
+    p->blocks = lw_trace_wrapper(f.t) == TRACES_WRAPPER_FSDP2;
     LW_TRY(match_runs(&f));
     LW_TRY(find_entries(&f));
     for (int64_t i = 0; i < p->n_comms; i++) {

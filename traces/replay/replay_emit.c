@@ -580,6 +580,7 @@ static enum lw_status emit_point(struct replay_maker *m, struct replay_rank *r,
 {
     struct replay_host *h = replay_host_of(r, x->thread);
     enum lw_status status = LW_OK;
+    int64_t lag;
 
     r->step = x->step + 1;
     emit_gap(m, r, h, x->ns);
@@ -592,6 +593,9 @@ static enum lw_status emit_point(struct replay_maker *m, struct replay_rank *r,
         break;
     case TRACES_POINT_WAIT:
         emit_host_wait(m, r, h, r->run_op[x->index]);
+        lag = replay_lag_ns(m, r, r->p.comms[x->index].row);
+        if (lag > 0)
+            emit_host(m, r, h, LW_OP_HOST, "until its thread ran", lag, NULL, 0);
         break;
     case TRACES_POINT_BUCKET_WAIT:
         emit_bucket_wait(m, r, h, x->index);

@@ -79,6 +79,7 @@ struct traces_points {
     int64_t n_comms;
     struct traces_host_comm *comms; /* in the order of their launches */
     int32_t n_workers;              /* threads that ran them */
+    bool blocks;  /* fully_shard on a host: each collective blocks its thread */
     /* other buckets: none unless requested */
     int64_t n_buckets, n_replaced, n_kept; /* new; recorded ones replaced, and kept as they are */
     struct traces_bucket *buckets;

@@ -113,6 +113,8 @@ int64_t replay_compute_alone(const struct replay_maker *m, const struct replay_r
                              const struct replay_host *h, int64_t from, int64_t to);
 /* How long the collective of that row takes, with nothing beside it where cores are shared. */
 int64_t replay_comm_alone(const struct replay_maker *m, const struct replay_rank *r, int64_t row);
+/* After the first member ended, until this rank ran again; 0 where collectives do not block. */
+int64_t replay_lag_ns(const struct replay_maker *m, const struct replay_rank *r, int64_t row);
 
 /* bucket_names.c: after the collectives were listed. number counts from 0 in its step; kind: "" or
  * what it is beside; bytes and n_gradients 0 = unknown. */

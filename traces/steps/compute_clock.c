@@ -17,6 +17,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "traces/steps/device_figures.h"
+#include "traces/steps/host_runs.h"
 #include "traces/trace/comm_facts.h"
 #include "traces/trace/kernel_launches.h"
 
@@ -173,20 +174,12 @@ static void exclude_broadcasts(struct traces_axis *a, const struct lw_step *s)
             traces_axis_start(a, end < f->end_ns ? end : f->end_ns));
 }
 
-/* fully_shard's own ranges: gathers and sums of gradients, which block on a host, with what copies
- * in and out of them. The model runs outside of them. */
-static bool is_fsdp(const struct lw_trace *t, int64_t row)
-{
-    return lw_trace_on_host(t, row) && lw_row_is_range(t, row) &&
-           lw_trace_name_begins(t, row, "FSDP::");
-}
-
 static int64_t count_fsdp(const struct lw_trace *t, const struct lw_step *s)
 {
     int64_t n = 0;
 
     for (int64_t i = lw_trace_row_at(t, s->start_ns); i < lw_trace_row_at(t, s->end_ns); i++)
-        n += is_fsdp(t, i);
+        n += traces_is_fsdp(t, i);
     return n;
 }
 
@@ -195,7 +188,7 @@ static void exclude_on_host(struct traces_axis *a, const struct lw_step *s)
     int64_t first = lw_trace_row_at(a->t, s->start_ns), last = lw_trace_row_at(a->t, s->end_ns);
 
     for (int64_t i = first; i < last; i++)
-        if (is_fsdp(a->t, i))
+        if (traces_is_fsdp(a->t, i))
             exclude(a, a->t->start_ns[i], lw_trace_end_ns(a->t, i));
     for (int64_t g = 0; g < s->n_gradients; g++)
         exclude(a, lw_trace_end_ns(a->t, s->gradients[g].row), s->gradients[g].node_end_ns);

@@ -1,5 +1,7 @@
 #include "traces/steps/host_runs.h"
 
+#include "traces/steps/step_phases.h"
+
 bool traces_is_host_run(const struct lw_trace *t, int64_t row)
 {
     return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "gloo:");
@@ -26,5 +28,43 @@ enum lw_status traces_host_launches(const struct lw_trace *t, struct lw_arena *a
             v[i] = issue++;
     }
     *launch = v;
+    return LW_OK;
+}
+
+bool traces_is_fsdp(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_on_host(t, row) && lw_row_is_range(t, row) &&
+           lw_trace_name_begins(t, row, "FSDP::");
+}
+
+/* Rows are in the order of their starts: what encloses a range comes before it. */
+enum lw_status traces_holds_fsdp(const struct lw_trace *t, struct lw_arena *arena, bool **holds,
+                                 struct lw_err *err)
+{
+    int64_t *open, n = 0; /* ops that have not ended when the row at hand begins, any thread */
+    bool *v;
+
+    LW_TAKE(arena, v, t->n, err);
+    LW_TAKE(arena, open, t->n, err);
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!lw_trace_on_host(t, i))
+            continue;
+        bool range = traces_is_fsdp(t, i);
+        int64_t kept = 0;
+        for (int64_t k = 0; range && k < n; k++) {
+            int64_t end = lw_trace_end_ns(t, open[k]);
+            if (t->track[open[k]] == t->track[i] && end >= lw_trace_end_ns(t, i))
+                v[open[k]] = true;
+            if (end > t->start_ns[i])
+                open[kept++] = open[k];
+        }
+        n = range ? kept : n;
+        if (!lw_row_is_range(t, i)) {
+            while (n > 0 && lw_trace_end_ns(t, open[n - 1]) <= t->start_ns[i])
+                n--;
+            open[n++] = i;
+        }
+    }
+    *holds = v;
     return LW_OK;
 }

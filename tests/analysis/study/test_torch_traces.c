@@ -3,6 +3,7 @@
 #include "tests/lib/unit.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/commands/command_fixture.h"
@@ -53,6 +54,20 @@ TEST_WITH(a_given_cap_is_in_what_comes_next, fixture_open, fixture_close)
         "next: lapwing sim -w w.json --dp 2 --bucket-cap 26214400");
     has_not(lapwing("import $R/gpt6__gloo2__capdefault.rank?.json.gz -o w.json --force", NULL),
             "--bucket-cap");
+}
+
+/* FSDP2's collectives block, in the backward inside nodes of autograd: that is no compute. */
+TEST_WITH(blocking_collectives_are_exposed_in_a_replay, fixture_open, fixture_close)
+{
+    needs_files();
+    const char *out = lapwing("sim --replay " BOTH("fsdp_reshard") " --no-db -q --format json",
+                              NULL);
+    const char *rank0 = strstr(out, "{\"rank\": 0, ");
+    assert_non_null(rank0);
+    double busy = number_after(rank0, "\"comm_busy_ns\": ");
+    assert_true(number_after(rank0, "\"exposed_comm_ns\": ") > 0.9 * busy);
+    double compute = number_after(rank0, "\"compute_busy_ns\": ");
+    assert_true(compute > 280e6 && compute < 320e6); /* alone 232, and 18 of copies, profiled */
 }
 
 static void import(const char *traces)
