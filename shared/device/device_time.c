@@ -221,6 +221,20 @@ lw_ps lw_product_time(const struct lw_device *d, const struct lw_product *p)
     return lw_product_explain(d, p).time;
 }
 
+static enum lw_bound largest(double compute_s, double memory_s, double overhead_s)
+{
+    if (overhead_s > compute_s && overhead_s > memory_s)
+        return LW_BOUND_LAUNCH;
+    return memory_s > compute_s ? LW_BOUND_MEMORY : LW_BOUND_COMPUTE;
+}
+
+struct lw_bounded lw_product_bounded(const struct lw_device *d, const struct lw_product *p)
+{
+    struct lw_product_time t = lw_product_explain(d, p);
+
+    return (struct lw_bounded){t.time, largest(t.compute_s, t.memory_s, t.overhead_s)};
+}
+
 /* --- attention -------------------------------------------------------------------------------- */
 
 static double attention_share(const struct lw_device *d, const struct lw_attention *a)
@@ -242,7 +256,7 @@ static double attention_bytes(const struct lw_attention *a)
     return (double)a->batch * (double)lw_dtype_size(a->dtype) * (q + kv) * (a->backward ? 2 : 1);
 }
 
-lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
+struct lw_bounded lw_attention_bounded(const struct lw_device *d, const struct lw_attention *a)
 {
     double sms = d->n_sms.value, keys = (double)a->seq_k;
     double mean_keys = (a->causal ? keys / 2 + DIAGONAL : keys) + KEY_FILL;
@@ -253,10 +267,17 @@ lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
                    (double)parts(a->seq_q, (int64_t)QUERY_TILE);
 
     if (a->batch <= 0 || a->seq_q <= 0 || a->seq_k <= 0)
-        return 0;
+        return (struct lw_bounded){.time = 0};
     double tail = (a->backward ? TAIL_BACKWARD : TAIL) * (keys + KEY_FILL);
     double t = per_key * (tiles * mean_keys / sms + tail) / rate;
-    return lw_ps_from_seconds(at_least(t, memory_s(d, attention_bytes(a))) + launch_s(d));
+    double memory = memory_s(d, attention_bytes(a));
+    return (struct lw_bounded){lw_ps_from_seconds(at_least(t, memory) + launch_s(d)),
+                               largest(t, memory, launch_s(d))};
+}
+
+lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
+{
+    return lw_attention_bounded(d, a).time;
 }
 
 double lw_device_traffic_rate(const struct lw_device *d)
@@ -266,9 +287,17 @@ double lw_device_traffic_rate(const struct lw_device *d)
     return share * d->memory_bytes_per_s.value;
 }
 
-lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes)
+struct lw_bounded lw_traffic_bounded(const struct lw_device *d, int64_t bytes, lw_ps more)
 {
     double t = (double)bytes / lw_device_traffic_rate(d);
 
-    return bytes > 0 ? lw_ps_from_seconds(t + launch_s(d)) : 0;
+    if (bytes <= 0)
+        return (struct lw_bounded){.time = more, .bound = LW_BOUND_LAUNCH};
+    return (struct lw_bounded){lw_ps_from_seconds(t + launch_s(d)) + more,
+                               largest(0, t, launch_s(d) + (double)more * 1e-12)};
+}
+
+lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes)
+{
+    return lw_traffic_bounded(d, bytes, 0).time;
 }

@@ -6,7 +6,7 @@
 #include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
 #include "shared/cluster/cluster.h"
-#include "shared/plan/product.h"
+#include "shared/plan/kernel.h"
 
 /* How long one kernel takes on a device, from its shape. See docs/design/device.md. */
 
@@ -36,6 +36,16 @@ struct lw_attention {
     double speed;        /* of the kernel, against the device's best known; 0 = 1 */
 };
 lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a);
+
+/* A time, and the largest of what it consists of. */
+struct lw_bounded {
+    lw_ps time;
+    enum lw_bound bound;
+};
+struct lw_bounded lw_product_bounded(const struct lw_device *d, const struct lw_product *p);
+struct lw_bounded lw_attention_bounded(const struct lw_device *d, const struct lw_attention *a);
+/* more: that the kernel takes beside its bytes and a launch. */
+struct lw_bounded lw_traffic_bounded(const struct lw_device *d, int64_t bytes, lw_ps more);
 
 /* Bytes per second that kernels without products reach. */
 double lw_device_traffic_rate(const struct lw_device *d);

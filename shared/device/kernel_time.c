@@ -12,6 +12,8 @@
  * and products beyond the maximum. */
 #include "shared/device/kernel_time.h"
 
+#include <string.h>
+
 #include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
@@ -21,7 +23,8 @@ struct sums {
     lw_ps time[LW_N_PRODUCT_PHASES], whole[LW_N_PRODUCT_PHASES];
     lw_ps again, column, row;
     lw_ps attention_start, attention, attention_backward_end, attention_backward;
-    int64_t flops, bytes; /* of the forward */
+    lw_ps bound[2][LW_N_BOUNDS]; /* of one rank: forward, backward */
+    int64_t flops, bytes;        /* of the forward */
     int64_t n_forward, n_backward;
 };
 
@@ -64,26 +67,30 @@ static lw_ps traffic(const struct timer *t, int64_t bytes)
                  : lw_ps_from_seconds((double)bytes / t->device->memory_bytes_per_s.value);
 }
 
-static lw_ps roofline(const struct timer *t, int64_t flops, int64_t bytes)
+static struct lw_bounded roofline(const struct timer *t, int64_t flops, int64_t bytes)
 {
     lw_ps compute = products(t, flops), move = traffic(t, bytes);
 
-    return compute > move ? compute : move;
+    return compute > move ? (struct lw_bounded){compute, LW_BOUND_COMPUTE}
+                          : (struct lw_bounded){move, LW_BOUND_MEMORY};
 }
 
-static lw_ps shaped(const struct timer *t, const struct lw_kernel_work *work, int64_t ranks)
+static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_work *work,
+                                int64_t ranks)
 {
     double factor = t->rates->traffic > 0 ? t->rates->traffic : 1;
     struct lw_attention a = work->attention;
 
-    if (work->product.batch > 0)
-        return lw_add_sat(lw_product_time(t->device, &work->product),
-                          lw_product_time(t->device, &work->second));
+    if (work->product.batch > 0) {
+        struct lw_bounded p = lw_product_bounded(t->device, &work->product);
+        p.time = lw_add_sat(p.time, lw_product_time(t->device, &work->second));
+        return p;
+    }
     a.speed = t->rates->attention_speed;
     if (a.batch > 0)
-        return lw_attention_time(t->device, &a);
-    return lw_traffic_time(t->device, (int64_t)((double)work->bytes * factor) / ranks) +
-           t->rates->memory_op_ps;
+        return lw_attention_bounded(t->device, &a);
+    return lw_traffic_bounded(t->device, (int64_t)((double)work->bytes * factor) / ranks,
+                              t->rates->memory_op_ps);
 }
 
 static bool is_two(const struct timer *t, const struct lw_kernel_work *work)
@@ -91,14 +98,17 @@ static bool is_two(const struct timer *t, const struct lw_kernel_work *work)
     return t->apart && work->second.batch > 0;
 }
 
-/* Of all ranks of the tensor group. */
-static lw_ps time_of(const struct timer *t, const struct lw_kernel_work *work)
+/* Of all ranks of the tensor group, of which the work has so many. */
+static struct lw_bounded time_of(const struct timer *t, const struct lw_kernel_work *work,
+                                 int64_t ranks)
 {
-    int64_t ranks = work->whole ? 1 : lw_groups_tp(t->groups), n = is_two(t, work) ? 2 : 1;
+    bool by_shape = t->by_shape && !work->by_roofline;
+    int64_t n = is_two(t, work) ? 2 : 1;
+    struct lw_bounded x = by_shape ? shaped(t, work, ranks)
+                                   : roofline(t, work->flops / n, work->bytes / n);
 
-    if (!t->by_shape || work->by_roofline)
-        return lw_mul_sat(roofline(t, work->flops / n, work->bytes / n), n);
-    return lw_mul_sat(shaped(t, work, ranks), ranks);
+    x.time = lw_mul_sat(x.time, by_shape ? ranks : n);
+    return x;
 }
 
 static void add(lw_ps *sum, lw_ps time)
@@ -138,12 +148,15 @@ static void add_backward(const struct timer *t, const struct lw_kernel_work *wor
 static void add_work(void *ctx, const struct lw_kernel_work *work)
 {
     struct timer *t = ctx;
-    lw_ps time = time_of(t, work);
+    int64_t ranks = work->whole ? 1 : lw_groups_tp(t->groups);
+    const struct lw_bounded x = time_of(t, work, ranks);
+    lw_ps time = x.time;
 
     if (work->completes)
         *t->before = backward_of(t->of);
     add(&t->of->time[work->phase], time);
     add(&t->of->whole[work->phase], work->whole ? time : 0);
+    add(&t->of->bound[work->phase != LW_PRODUCTS_FORWARD][x.bound], time / ranks);
     if (work->phase == LW_PRODUCTS_FORWARD)
         add_forward(t, work, time);
     else
@@ -184,6 +197,8 @@ static void hold_for_host(const struct timer *t, const struct sums *s, struct lw
 
     if (op <= 0)
         return;
+    m->bound_ps[0][LW_BOUND_HOST] = short_f > 0 ? short_f : 0;
+    m->bound_ps[1][LW_BOUND_HOST] = short_b > 0 ? short_b : 0;
     if (short_f > 0)
         m->forward_ps = lw_add_sat(m->forward_ps, short_f * split);
     if (short_b > 0)
@@ -210,6 +225,7 @@ static void set_times(const struct timer *t, const struct sums *s, struct lw_mod
     m->attention_backward_ps = s->attention_backward;
     m->forward_flops = s->flops;
     m->forward_bytes = s->bytes;
+    memcpy(m->bound_ps, s->bound, sizeof m->bound_ps);
     hold_for_host(t, s, m);
 }
 
@@ -310,7 +326,7 @@ const struct lw_work_table *lw_optimizer_table(const struct lw_device *d,
 
 static lw_ps pass_over(const struct timer *t, int64_t bytes)
 {
-    return t->by_shape ? lw_traffic_time(t->device, bytes) : roofline(t, 0, bytes);
+    return t->by_shape ? lw_traffic_time(t->device, bytes) : roofline(t, 0, bytes).time;
 }
 
 static void time_step(struct lw_workload *w, const struct timer *t)

@@ -60,6 +60,10 @@ struct lw_kernel {
     uint8_t unused[2];  /* no padding: kernels are compared as bytes */
 };
 
+/* What a faster one of would shorten a kernel: the largest of its terms. HOST: a module waits for
+ * the launches of its kernels. */
+enum lw_bound { LW_BOUND_COMPUTE, LW_BOUND_MEMORY, LW_BOUND_LAUNCH, LW_BOUND_HOST, LW_N_BOUNDS };
+
 /* What the framework does to the model's memory per step, in bytes per element. */
 struct lw_step_traffic {
     int64_t update; /* of the elements that a rank updates: the optimizer's step */

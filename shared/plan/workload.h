@@ -67,6 +67,8 @@ struct lw_module {
     /* What its times come from; modules that are alike share their kernels. None: they are measured
      * or read from a file. */
     int32_t first_kernel, n_kernels;
+    lw_ps bound_ps[2][LW_N_BOUNDS]; /* forward and backward of one rank by what bounds its kernels;
+                                     * all 0 = unknown */
 };
 
 /* What grows with the tokens of a micro-batch, which a context group shares. */

@@ -12,6 +12,7 @@
 #include "shared/timeline/throughput.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
+#include "sim/predict/compute_bound.h"
 #include "sim/predict/sim_head.h"
 
 struct bucket_times {
@@ -481,7 +482,9 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     LW_TRY(lw_sim_head_text(r, &t, f, err));
     if (r->samples->n > 0)
         text_samples(r, f);
+    const struct lw_compute_bound bound = lw_compute_bound_of(r);
     lw_summary_text(s, f);
+    lw_compute_bound_text(&bound, f);
     lw_printf_paragraph(
         f, "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f",
         s->bubble_ratio, s->compute_share);
@@ -641,6 +644,8 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     lw_summary_json_steps(&o, s);
     json_samples(&o, r);
     lw_summary_json_measures(&o, s);
+    const struct lw_compute_bound bound = lw_compute_bound_of(r);
+    lw_compute_bound_json(&o, &bound);
     struct lw_throughput t = lw_throughput_of(r->plan, r->cluster, s->step);
     lw_sim_head_json(&o, r, &t);
     lw_throughput_json(&o, &t);

@@ -141,6 +141,27 @@ TEST(a_context_group_runs_attention_as_a_ring)
     assert_true(w.of[1].attention.backward);
 }
 
+/* A large product is bound by its FLOPs, one of 16 rows by its weights, a small one by its launch;
+ * so is traffic of few bytes. */
+TEST(the_largest_term_bounds_a_kernel)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    struct lw_product large = {.batch = 1, .m = 8192, .n = 8192, .k = 8192, .dtype = LW_BF16};
+    struct lw_product narrow = large, small = large;
+
+    assert_ok(lw_cluster_find("dgx-h100", &c, &err), err);
+    narrow.m = 16;
+    small.m = small.n = small.k = 64;
+    assert_int_equal(lw_product_bounded(&c.device, &large).bound, LW_BOUND_COMPUTE);
+    assert_int_equal(lw_product_bounded(&c.device, &narrow).bound, LW_BOUND_MEMORY);
+    assert_int_equal(lw_product_bounded(&c.device, &small).bound, LW_BOUND_LAUNCH);
+    assert_int_equal(lw_traffic_bounded(&c.device, 1 << 30, 0).bound, LW_BOUND_MEMORY);
+    assert_int_equal(lw_traffic_bounded(&c.device, 1 << 10, 0).bound, LW_BOUND_LAUNCH);
+    assert_int_equal(lw_traffic_bounded(&c.device, 1 << 30, LW_PS_PER_S).bound, LW_BOUND_LAUNCH);
+    lw_cluster_free(&c);
+}
+
 /* --- the evaluator ---------------------------------------------------------------------------- */
 
 /* One module of two kernels of traffic on the device of the tests, where a byte takes a nanosecond:
@@ -212,6 +233,10 @@ TEST(the_host_holds_a_module_not_a_kernel)
     evaluate(&s, &rates, &one);
     assert_int_equal(s.module.forward_ps, 60 * LW_PS_PER_NS);
     assert_int_equal(lw_module_backward(&s.module), 90 * LW_PS_PER_NS);
+    assert_int_equal(s.module.bound_ps[0][LW_BOUND_MEMORY], 40 * LW_PS_PER_NS);
+    assert_int_equal(s.module.bound_ps[0][LW_BOUND_HOST], 20 * LW_PS_PER_NS);
+    assert_int_equal(s.module.bound_ps[1][LW_BOUND_MEMORY], 60 * LW_PS_PER_NS);
+    assert_int_equal(s.module.bound_ps[1][LW_BOUND_HOST], 30 * LW_PS_PER_NS);
     assert_int_equal(s.params[1].ready_ps, 60 * LW_PS_PER_NS);
     assert_int_equal(s.params[0].ready_ps, 90 * LW_PS_PER_NS);
 }

@@ -1,0 +1,71 @@
+/* What bounds the compute of a prediction: sim prints it, and JSON has the times. */
+#include "tests/lib/unit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+
+static double number_at(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+
+    if (!at)
+        fail_msg("no %s in %s", key, text);
+    return strtod(at + strlen(key), NULL);
+}
+
+struct bound {
+    double compute, memory, launch, host, busy;
+};
+
+static struct bound bound_of(const char *options)
+{
+    const char *out = lapwingf("sim -w gpt-125m --batch 1 -c dgx-h100 %s --no-db --format json",
+                               options);
+    const char *at = strstr(out, "\"compute_bound\": {");
+
+    assert_non_null(at);
+    return (struct bound){number_at(at, "\"compute_ns\": "), number_at(at, "\"memory_ns\": "),
+                          number_at(at, "\"launch_ns\": "), number_at(at, "\"host_ns\": "),
+                          number_at(out, "\"compute_busy_ns\": ")};
+}
+
+/* Each of the four is rounded to a nanosecond. Recomputed and split modules have their shares. */
+TEST_WITH(bounds_add_up_to_the_compute, fixture_open, fixture_close)
+{
+    static const char *const options[] = {
+        "--dp 8 --framework nanotron", "--tp 2 --dp 2", "--pp 2 --micro-batches 4",
+        "--dp 2 --recompute full", "--dp 2 --recompute selective", "--cp 2 --dp 2",
+    };
+
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
+        struct bound b = bound_of(options[k]);
+        double sum = b.compute + b.memory + b.launch + b.host;
+        if (fabs(sum - b.busy) > 4)
+            fail_msg("%s: %.0f of %.0f", options[k], sum, b.busy);
+    }
+}
+
+/* The ideal framework never waits for the host; nanotron's launches are slow. */
+TEST_WITH(the_host_bounds_small_kernels_of_a_slow_framework, fixture_open, fixture_close)
+{
+    struct bound ideal = bound_of("--dp 8 --framework ideal");
+    struct bound slow = bound_of("--dp 8 --framework nanotron");
+
+    assert_true(ideal.host == 0);
+    assert_true(slow.host > 0.3 * slow.busy);
+    expect("sim -w gpt-125m --batch 1 -c dgx-h100 --dp 8 --framework nanotron --no-db", 0,
+           "  the host ");
+}
+
+/* A plan's file has times, and not what they came from. */
+TEST_WITH(of_a_plan_it_is_not_known, fixture_open, fixture_close)
+{
+    shell("$L plan -w gpt-125m -c dgx-h100 --dp 2 -o p.json", NULL);
+    const char *out = lapwingf("sim p.json -c dgx-h100 --no-db --format json");
+    assert_non_null(strstr(out, "\"compute_bound\": null"));
+}
