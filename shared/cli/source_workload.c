@@ -133,19 +133,59 @@ static bool needs_again(const struct lw_plan_source *s, const struct lw_workload
     return other || groups || lw_model_first_given(&s->model);
 }
 
-static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_strategy *strategy,
-                              const struct lw_cluster *c, bool here, struct lw_workload *w,
-                              struct lw_err *err)
+static enum lw_status make_from(const struct lw_plan_source *s, const struct lw_strategy *strategy,
+                                const struct lw_cluster *c, const struct lw_workload *w,
+                                struct lw_workload *again, struct lw_err *err)
 {
     const struct lw_model_target target = {.strategy = strategy, .cluster = c,
                                            .framework = lw_source_framework(s),
                                            .usual = s->choice.from == LW_FRAMEWORK_USUAL};
     struct lw_model_request r = w->from.model;
-    struct lw_workload again;
 
     lw_model_override(&r, &s->model);
     LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &r, err));
-    enum lw_status st = s->make_model(&r, &target, &again, err);
+    return s->make_model(&r, &target, again, err);
+}
+
+static bool has_same_times(const struct lw_workload *a, const struct lw_workload *b)
+{
+    bool same = a->n_modules == b->n_modules && a->n_params == b->n_params &&
+                lw_workload_step_ps(a) == lw_workload_step_ps(b);
+
+    for (int32_t i = 0; same && i < a->n_modules; i++)
+        same = a->modules[i].forward_ps == b->modules[i].forward_ps &&
+               lw_module_backward(&a->modules[i]) == lw_module_backward(&b->modules[i]) &&
+               a->modules[i].tp_split == b->modules[i].tp_split;
+    for (int32_t i = 0; same && i < a->n_params; i++)
+        same = a->params[i].ready_ps == b->params[i].ready_ps &&
+               a->params[i].numel == b->params[i].numel;
+    return same;
+}
+
+/* A file has the times of a model, not its kernels. Where the model has the same times, it takes
+ * the file's place; a file that was edited or is of another version stays as it is. */
+static void take_kernels(const struct lw_plan_source *s, const char *name,
+                         const struct lw_strategy *strategy, const struct lw_cluster *c,
+                         struct lw_workload *w)
+{
+    struct lw_workload again;
+
+    if (s->as_recorded || !c || lw_is_edited(name, "workload") ||
+        make_from(s, strategy, c, w, &again, NULL) != LW_OK)
+        return;
+    bool same = has_same_times(w, &again);
+    lw_workload_free(same ? w : &again);
+    if (same)
+        *w = again;
+}
+
+static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_strategy *strategy,
+                              const struct lw_cluster *c, bool here, struct lw_workload *w,
+                              struct lw_err *err)
+{
+    struct lw_workload again;
+
+    enum lw_status st = make_from(s, strategy, c, w, &again, err);
     if (st != LW_OK)
         return lw_err_context(err, st == LW_ENO ? LW_EINVAL : st,
                               "workload '%s', computed again%s", w->name,
@@ -190,6 +230,8 @@ static enum lw_status make_again(struct lw_plan_source *s, const char *name,
             st = find_own_device(w, &found, err);
         if (st == LW_OK)
             st = make_on(s, strategy, to ? to : &found, to == c && !s->cluster_file, w, err);
+    } else {
+        take_kernels(s, name, strategy, to, w);
     }
     lw_cluster_free(&found);
     return st;

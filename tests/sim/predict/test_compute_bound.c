@@ -62,6 +62,22 @@ TEST_WITH(the_host_bounds_small_kernels_of_a_slow_framework, fixture_open, fixtu
            "  the host ");
 }
 
+/* A file that a model was written to is the model again; an edited one has times alone. */
+TEST_WITH(of_a_models_file_it_is_the_models, fixture_open, fixture_close)
+{
+    shell("$L model gpt-125m --batch 1 --device dgx-h100 --framework nanotron -o w.json", NULL);
+    struct bound model = bound_of("--framework nanotron");
+    const char *out =
+        lapwingf("sim -w w.json --framework nanotron -c dgx-h100 --no-db --format json");
+    const char *at = strstr(out, "\"compute_bound\": {");
+    assert_non_null(at);
+    assert_true(number_at(at, "\"host_ns\": ") == model.host);
+    assert_true(number_at(at, "\"memory_ns\": ") == model.memory);
+    shell("sed -i '0,/\"forward_ns\": /s//\"forward_ns\": 1/' w.json", NULL);
+    out = lapwingf("sim -w w.json --framework nanotron -c dgx-h100 --no-db --format json");
+    assert_non_null(strstr(out, "\"compute_bound\": null"));
+}
+
 /* A plan's file has times, and not what they came from. */
 TEST_WITH(of_a_plan_it_is_not_known, fixture_open, fixture_close)
 {
