@@ -8,6 +8,7 @@
 #include "shared/base/arena.h"
 #include "shared/text/records.h"
 #include "shared/plan/op.h"
+#include "shared/timeline/accumulation_print.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
 #include "shared/text/wrap.h"
@@ -230,6 +231,7 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
                         r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
                         x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
     lw_framework_choice_print(r->framework, f);
+    lw_accumulation_print(r->plan->strategy, f);
     lw_printf_paragraph(f, "%s; compute: %s", x->about, x->compute);
     print_states(x, f);
     if (s->n_steps > 0) {

@@ -8,6 +8,7 @@
 #include "shared/numbers/checked.h"
 #include "shared/plan/strategy.h"
 #include "shared/text/wrap.h"
+#include "shared/timeline/accumulation_print.h"
 
 int64_t lw_sim_missing_bytes(const struct lw_sim_report *r)
 {
@@ -74,31 +75,10 @@ static void put_nearest(const struct lw_sim_alike *a, FILE *f)
         fprintf(f, ": %s", a->nearest);
 }
 
-static int64_t backwards(const struct lw_strategy *s)
-{
-    return lw_mul_sat(s->micro_batches, s->no_sync + 1);
-}
-
-/* --zero 2 and 3 reduce each micro-batch (shared/lower_part/lower_fsdp.c), and all others that are
- * asked for it; else once. */
-static int64_t reductions(const struct lw_strategy *s)
-{
-    bool each = s->sync_each || s->zero >= 2;
-
-    return each && s->pp == 1 && s->no_sync == 0 ? s->micro_batches : 1;
-}
-
-/* Accumulation; of a pipeline's micro-batches its own lines tell. */
 static void text_accumulation(const struct lw_sim_report *r, FILE *f)
 {
-    const struct lw_strategy *s = r->plan->strategy;
-
-    if (r->replayed || r->graph || backwards(s) == 1 || (s->pp > 1 && s->no_sync == 0))
-        return;
-    lw_printf_paragraph(f, "a step has %lld backwards on each rank%s", (long long)backwards(s),
-                        lw_strategy_ranks(s) == s->pp * s->tp ? ""
-                        : reductions(s) > 1 ? ", and each is reduced"
-                                            : ", and gradients are reduced once, after the last");
+    if (!r->replayed && !r->graph)
+        lw_accumulation_print(r->plan->strategy, f);
 }
 
 static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
@@ -205,6 +185,6 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
     else
         lw_jsonout_null(o, "fits");
     if (r->memory)
-        LW_JSON(o, "backwards_per_step", backwards(r->plan->strategy), "reductions_per_step",
-                reductions(r->plan->strategy));
+        LW_JSON(o, "backwards_per_step", lw_backwards_per_step(r->plan->strategy),
+                "reductions_per_step", lw_reductions_per_step(r->plan->strategy));
 }

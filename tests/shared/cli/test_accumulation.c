@@ -114,3 +114,14 @@ TEST_WITH(more_passes_than_can_be_simulated_are_refused, fixture_open, fixture_c
             {"would take about"}},
            {"--no-sync 1000 --steps 100000", 1, "is the most"});
 }
+
+TEST_WITH(exec_says_how_many_backwards_it_runs, fixture_open, fixture_close)
+{
+    static const char run[] = "exec -w mlp --width 8 -c dgx-a100 --dp 2 --steps 1 --no-db -q ";
+
+    has(lapwingf("%s--no-sync 3", run), "a step has 4 backwards on each rank, and gradients are "
+                                        "reduced once, after the last");
+    has(lapwingf("%s--micro-batches 4 --no-sync 0", run), "4 backwards on each rank, and each is "
+                                                          "reduced");
+    has_not(lapwingf("%s", run), "backwards on each rank");
+}
