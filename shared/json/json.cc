@@ -1125,12 +1125,33 @@ int64_t lw_json_int64(struct lw_json *j)
     return 0;
 }
 
+/* Fewer than 16 digits and nothing else: exact as an integer, and as a double. */
+static inline bool short_integer(const char *p, const char *end, double *value)
+{
+    int64_t v = 0;
+
+    if (end - p > 15)
+        return false;
+    for (; p < end; p++) {
+        if (!is_digit(*p))
+            return false;
+        v = v * 10 + (*p - '0');
+    }
+    *value = (double)v;
+    return true;
+}
+
 double lw_json_double(struct lw_json *j)
 {
     if (!wants(j, LW_JSON_NUMBER, "a number") || !check_scalar(j, j->cur))
         return 0;
     const char *begin = j->text + j->cur_at, *end = j->text + token_end(j, j->cur);
     double v = 0;
+
+    if (short_integer(begin, end, &v)) {
+        j->after = j->cur + 1;
+        return v;
+    }
     auto r = std::from_chars(begin, end, v);
 
     if (r.ec ==
