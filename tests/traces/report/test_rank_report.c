@@ -148,6 +148,28 @@ TEST(failing_allocations_leak_nothing)
     lw_trace_free(&t);
 }
 
+/* HolisticTraceAnalysis 0.5.0 of the same file, which is of its own test data. */
+TEST_WITH(figures_are_those_of_hta_where_times_are_whole_microseconds, fixture_open, fixture_close)
+{
+    static const char file[] = "../shared/traces/kineto/torchrec_8xA100_rank3.json.gz";
+
+    if (access(file, F_OK) != 0) {
+        printf("SKIP: no %s\n", file);
+        skip();
+    }
+    expectf(0, ",kineto,3,whole,,464594000,281336000,", "inspect --format csv $P/%s", file);
+    const char *out = lapwingf("inspect --report --format json $P/%s", file);
+    double comm = number_after(out, "\"comm_busy_ns\": ");
+    double exposed = number_after(out, "\"exposed_comm_ns\": ");
+    double copies = number_after(out, "\"exposed_mem_ns\": ");
+    assert_int_equal(exposed + copies, 107251000);
+    assert_int_equal(number_after(out, "\"idle_ns\": "), 76007000);
+    assert_int_equal(10000 * (1 - exposed / comm) + 0.5, 4624);
+    expectf(0, "61.919 ms for other streams", "inspect --report $P/%s", file);
+    expectf(0, "1.184 s because the host launched late", "inspect --report $P/%s", file);
+    expectf(0, "queue of up to 288", "inspect --report $P/%s", file);
+}
+
 TEST_WITH(report_is_printed_as_text_json_and_a_page, fixture_open, fixture_close)
 {
     char text[1024];
