@@ -639,8 +639,6 @@ TEST_WITH(plans_of_an_older_database_are_hashed_anew, open_folder, fixture_close
         "ALTER TABLE run DROP COLUMN step_p10_ps; ALTER TABLE run DROP COLUMN step_p90_ps;"
         "ALTER TABLE run DROP COLUMN interval_of;"
         "UPDATE plan SET hash = 'before' || id; DELETE FROM plan_file WHERE plan = 2;"
-        "ALTER TABLE run DROP COLUMN step_p10_ps; ALTER TABLE run DROP COLUMN step_p90_ps;"
-        "ALTER TABLE run DROP COLUMN interval_of;"
         "PRAGMA user_version = 7";
     struct lw_plan p = {0}, other = {0}, loaded;
     struct lw_err err = {0};
