@@ -104,11 +104,12 @@ def _figures(lib, result):
             return out
         lib.lapwing_figure(result, name, ctypes.byref(value))
         key, number = name.decode(), value.value
+        known = number >= 0 or key not in ("peak_memory_bytes", "p10_ps", "p90_ps")
         if key.endswith("_ps"):
-            out[key[:-3] + "_ms"] = number / 1e9
+            out[key[:-3] + "_ms"] = number / 1e9 if known else None
         if key != "bubble_ratio":
             number = int(number)
-        out[key] = None if key == "peak_memory_bytes" and number < 0 else number
+        out[key] = number if known else None
         k += 1
 
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/alike/alike_step.h"
 #include "shared/base/arena.h"
 #include "shared/cli/plan_source.h"
 #include "shared/framework/framework_memory.h"
@@ -20,6 +21,7 @@ struct lapwing_plan {
     struct lw_arena arena; /* texts of options */
     struct lw_cluster cluster;
     struct lw_plan plan;
+    struct lw_alike_step alike;
 };
 
 enum { MOST_STEPS = 1000000 }; /* as `lapwing sim --steps` */
@@ -30,6 +32,7 @@ struct lapwing_result {
     struct lw_timeline rows;       /* of all ranks, once asked for */
     bool has_rows;
     struct lw_summary summary;
+    lw_ps p10, p90; /* the interval of the step; -1: none */
     int64_t n_events;
     int32_t n_ranks, n_op_names;
     const char **op_name;
@@ -92,6 +95,17 @@ static enum lw_status set_options(struct lapwing_plan *p, const char *const *opt
     return LW_OK;
 }
 
+/* Of a model, as `lapwing sim` asks (analysis/study/prediction.c). */
+static enum lw_status find_alike(struct lapwing_plan *p, const struct lw_plan_source *src,
+                                 struct lw_err *err)
+{
+    if (!lw_model_is_set(&src->workload.from.model))
+        return LW_OK;
+    struct lw_alike_key key = lw_alike_key_of(p->plan.strategy, p->plan.n_ranks, &src->workload,
+                                              &p->cluster, &src->framework);
+    return lw_alike_step_of(&key, src->framework.name, &p->alike, err);
+}
+
 static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, const char *cluster,
                                 const char *const *options, struct lw_err *err)
 {
@@ -108,8 +122,10 @@ static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, co
     LW_TRY(lw_plan_source_cluster(&src, &p->cluster, err));
     struct lw_cost cost = lw_sim_cost(&p->cluster);
     enum lw_status status = lw_plan_source_load(&src, NULL, &cost, &p->cluster, &p->plan, err);
-    if (status == LW_OK)
+    if (status == LW_OK) {
         lw_framework_hold(&src.framework, &p->plan);
+        status = find_alike(p, &src, err);
+    }
     lw_plan_source_free(&src);
     return status;
 }
@@ -220,6 +236,7 @@ static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps,
     LW_TRY(lw_sim_run_classes(&p->plan, &p->cluster, &options, &r->classes, &stats, err));
     enum lw_status status = lw_sim_summarize(&r->classes, before, &r->summary, err);
     r->classes.plan = (struct lw_plan){0};
+    lw_alike_step_interval(&p->alike, r->summary.step, &r->p10, &r->p90);
     r->n_events = stats.n_events;
     r->n_ranks = p->plan.n_ranks;
     return status == LW_OK ? keep_names(r, &p->plan, err) : status;
@@ -262,11 +279,12 @@ static const struct lw_measure *worst(const struct lapwing_result *r)
 }
 
 enum figure { STEP, EXPOSED, COMPUTE, COPY, COMM, IDLE, MEMORY, BUBBLE, RANKS, STEPS, OPS, EVENTS,
-              N_FIGURES };
+              P10, P90, N_FIGURES };
 
 static const char *const figure_names[N_FIGURES] = {
     "step_ps", "exposed_comm_ps", "compute_busy_ps", "copy_busy_ps", "comm_busy_ps", "idle_ps",
     "peak_memory_bytes", "bubble_ratio", "n_ranks", "n_steps", "n_ops", "n_events",
+    "p10_ps", "p90_ps",
 };
 
 static double figure(const struct lapwing_result *r, int k)
@@ -278,7 +296,7 @@ static double figure(const struct lapwing_result *r, int k)
         [COMM] = (double)worst(r)->comm_busy, [IDLE] = (double)worst(r)->idle,
         [MEMORY] = (double)s->peak_memory_bytes, [BUBBLE] = s->bubble_ratio,
         [RANKS] = r->n_ranks, [STEPS] = s->n_steps, [OPS] = (double)s->n_ops,
-        [EVENTS] = (double)r->n_events,
+        [EVENTS] = (double)r->n_events, [P10] = (double)r->p10, [P90] = (double)r->p90,
     };
 
     return all[k];

@@ -42,6 +42,38 @@ TEST_WITH(figures_are_those_of_the_command, fixture_open, fixture_close)
     lapwing_plan_free(p);
 }
 
+/* The interval of a step is that of `lapwing sim`; the ideal framework has none. */
+TEST_WITH(an_interval_is_that_of_the_command, fixture_open, fixture_close)
+{
+    static const char *const given[] = {"framework", "composer", "dp", "8", "zero", "3", NULL};
+    static const char *const ideal[] = {"framework", "ideal", "dp", "8", NULL};
+    static const char *const names[] = {"p10_ps", "p90_ps"};
+    const char *const *const options[] = {given, ideal};
+    char error[400] = "", words[64];
+
+    for (int k = 0; k < 2; k++) {
+        lapwing_plan *p = lapwing_plan_make("gpt-1.3b", "dgx-a100", options[k], error,
+                                            sizeof error);
+        lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
+        if (!r)
+            fail_msg("%s", error);
+        for (int i = 0; i < 2; i++) {
+            double ps;
+            assert_int_equal(lapwing_figure(r, names[i], &ps), 0);
+            if (k == 1) {
+                assert_true(ps == -1);
+                continue;
+            }
+            snprintf(words, sizeof words, "\"%.3s_ns\": %lld", names[i],
+                     (long long)((int64_t)ps + 500) / 1000);
+            assert_non_null(strstr(lapwing("sim -w gpt-1.3b -c dgx-a100 --framework composer "
+                                           "--dp 8 --zero 3 --no-db --format json", NULL), words));
+        }
+        lapwing_result_free(r);
+        lapwing_plan_free(p);
+    }
+}
+
 /* Options of a model and --global-batch are those of the command line. */
 TEST_WITH(a_model_takes_the_options_of_the_command_line, fixture_open, fixture_close)
 {
