@@ -456,3 +456,28 @@ TEST(edited_files_are_not_the_known_ones)
         expect(command, 0, cases[k].says);
     }
 }
+
+/* Two programs compute the coverage of the published runs: this one, and the generator of the page
+ * (tests/evidence/pages.py). */
+TEST(the_page_has_the_coverage_of_the_command)
+{
+    char *page = fixture_get("docs/design/gpu_accuracy.md");
+    const char *line = strchr(lapwing("validate --coverage --format csv", NULL), '\n');
+    int n_tables = 0;
+
+    for (; line && line[1] && strncmp(line + 1, "all,", 4) != 0; line = strchr(line + 1, '\n')) {
+        char table[64], row[160];
+        int n, known, inside;
+        double pct, width;
+        assert_int_equal(sscanf(line + 1, "%63[^,],%d,%d,%d,%lf,%lf", table, &n, &known, &inside,
+                                &pct, &width), 6);
+        assert_int_equal(n, known); /* every run has an interval of other tables */
+        snprintf(row, sizeof row, "| %s | %d | %.0f %% | %.2fx |", table, known,
+                 100.0 * inside / known, width);
+        if (!strstr(page, row))
+            fail_msg("no '%s'", row);
+        n_tables++;
+    }
+    assert_true(n_tables > 20);
+    free(page);
+}
