@@ -156,3 +156,17 @@ TEST_WITH(another_plan_is_refused, open_with_plan, fixture_close)
     if (!strstr(said, "rank 1 has another plan (") || !strstr(said, "rank 0 status 1"))
         fail_msg("%s", said);
 }
+
+/* The hash of a plan covers no times, but how long an op computes is what a rank does. */
+TEST_WITH(plans_with_one_hash_and_other_times_are_told_apart, open_with_plan, fixture_close)
+{
+    int rc;
+
+    shell("sed 's/{\"ns\": [0-9.]*/{\"ns\": 123456/' p.json > t.json && $L plan diff p.json t.json",
+          &rc);
+    assert_int_equal(rc, 0);
+    const char *said = two_ranks("t.json", "");
+    if (!strstr(said, "rank 1 was started with a plan with the times ") ||
+        !strstr(said, "rank 0 status 1") || !strstr(said, "rank 1 status 1"))
+        fail_msg("%s", said);
+}
