@@ -82,22 +82,48 @@ static bool lies_in(const struct lw_plan *p, struct lw_program g)
     return g.first_op >= 0 && g.n_ops >= 0 && g.first_op <= p->n_ops - (int64_t)g.n_ops;
 }
 
-static int64_t n_places(const struct lw_plan *p)
+/* At most half of them are taken. */
+static int64_t n_places(int64_t n_ops)
 {
-    int64_t n = 16, most = 0;
+    int64_t n = 16;
 
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
-        most = lies_in(p, p->programs[i]) && p->programs[i].n_ops > most ? p->programs[i].n_ops
-                                                                          : most;
-    while (n < 2 * most)
+    while (n < 2 * n_ops)
         n *= 2;
     return n;
+}
+
+static int64_t longest_program(const struct lw_plan *p)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        if (lies_in(p, p->programs[i]) && p->programs[i].n_ops > most)
+            most = p->programs[i].n_ops;
+    return most;
+}
+
+/* Programs share no ops; where they do, the plan is refused, and the rest is not looked at. */
+static void take_programs(const struct lw_plan *p, struct places *t, struct lw_whole_works *w)
+{
+    int64_t seen = 0;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
+        struct lw_program g = p->programs[i];
+        if (!lies_in(p, g) || g.n_ops == 0)
+            continue;
+        seen += g.n_ops;
+        if (seen > p->n_ops)
+            return;
+        t->n = n_places(g.n_ops);
+        memset(t->op, FREE, (size_t)t->n * sizeof *t->op);
+        take_program(p, g.first_op, g.first_op + (int64_t)g.n_ops, t, w);
+    }
 }
 
 enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works *w,
                                  struct lw_err *err)
 {
-    struct places t = {.n = n_places(p)};
+    struct places t = {.n = n_places(longest_program(p))};
     int64_t with_work = 0;
 
     for (int32_t i = 0; i < p->n_ops; i++)
@@ -112,13 +138,7 @@ enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works 
         return lw_fail_nomem(err);
     }
     memset(w->of, -1, (size_t)p->n_ops * sizeof *w->of);
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
-        struct lw_program g = p->programs[i];
-        if (!lies_in(p, g) || g.n_ops == 0)
-            continue;
-        memset(t.op, -1, (size_t)t.n * sizeof *t.op);
-        take_program(p, g.first_op, g.first_op + (int64_t)g.n_ops, &t, w);
-    }
+    take_programs(p, &t, w);
     take_program(p, 0, p->n_ops, NULL, w); /* what belongs to no program */
     lw_free(t.op);
     return LW_OK;
