@@ -7,10 +7,11 @@
 #include "shared/cli/model_source.h"
 #include "shared/cli/plan_source.h"
 #include "shared/files/files.h"
+#include "traces/models/model_kernels.h"
 #include "traces/models/model_print.h"
 #include "traces/models/model_workload.h"
 
-enum { N_OWN = 11 };
+enum { N_OWN = 12 };
 
 struct session {
     struct lw_model_request model;
@@ -18,6 +19,7 @@ struct session {
     const char *device, *output;
     struct lw_plan_source source; /* of the framework alone */
     enum lw_format format;
+    bool kernels;
 };
 
 /* c NULL: sizes alone. */
@@ -60,6 +62,11 @@ static enum lw_status build_on(struct session *s, struct lw_workload *w, struct 
     return st;
 }
 
+static bool is_stdout(const char *output)
+{
+    return output && strcmp(output, "-") == 0;
+}
+
 static enum lw_status make(struct session *m, struct lw_err *err)
 {
     struct lw_workload w;
@@ -70,7 +77,9 @@ static enum lw_status make(struct session *m, struct lw_err *err)
         return s;
     if (m->output)
         s = lw_workload_write(&w, m->output, err);
-    if (s == LW_OK && !(m->output && strcmp(m->output, "-") == 0))
+    if (s == LW_OK && m->kernels)
+        s = traces_model_print_kernels(&w, m->format, err);
+    else if (s == LW_OK && !is_stdout(m->output))
         s = traces_model_print(&w, m->source.framework.name ? &m->source.choice : NULL, m->output,
                                m->format, err);
     lw_workload_free(&w);
@@ -85,6 +94,8 @@ int cmd_model(int argc, char **argv)
     bool list = false;
     struct lw_opt options[LW_MODEL_SOURCE_OPTIONS + N_OWN] = {
         {"list", 0, LW_OPT_FLAG, &list, NULL, "show every model with its size and source"},
+        {"kernels", 0, LW_OPT_FLAG, &s.kernels, NULL,
+         "print its kernels: whole shape, what a tensor group splits, what one rank takes"},
         {"output", 'o', LW_OPT_STRING, &s.output, "FILE",
          "write the workload (default: only print a summary)"},
         LW_OPTION_FORCE,
@@ -123,6 +134,8 @@ int cmd_model(int argc, char **argv)
         return lw_cli_usage("model", list ? "--list takes no NAME" : "expects a NAME, or --list");
     if (list)
         return lw_cli_end("model", traces_models_list(s.format, &err), &err);
+    if (s.kernels && is_stdout(s.output))
+        return lw_cli_usage("model", "--kernels and -o - both write standard output");
     s.model.name = argv[1];
     enum lw_status status = make(&s, &err);
     lw_plan_source_free(&s.source);

@@ -40,6 +40,8 @@ struct timer {
     const struct lw_kernel *k;
     struct sums *of;
     lw_ps *before; /* backward of the module's kernels before the gradients of k */
+    struct lw_kernel_times times; /* of k */
+    lw_ps largest[LW_N_PRODUCT_PHASES];
 };
 
 /* --- one kernel ------------------------------------------------------------------------------- */
@@ -145,6 +147,16 @@ static void add_backward(const struct timer *t, const struct lw_kernel_work *wor
     add(&s->attention_backward, t->k->attention ? time : 0);
 }
 
+/* What bounds the largest work of a phase bounds the phase. */
+static void note_time(struct timer *t, enum lw_product_phase phase, struct lw_bounded x)
+{
+    add(&t->times.ps[phase], x.time);
+    if (x.time <= t->largest[phase])
+        return;
+    t->largest[phase] = x.time;
+    t->times.bound[phase] = x.bound;
+}
+
 static void add_work(void *ctx, const struct lw_kernel_work *work)
 {
     struct timer *t = ctx;
@@ -157,6 +169,7 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
     add(&t->of->time[work->phase], time);
     add(&t->of->whole[work->phase], work->whole ? time : 0);
     add(&t->of->bound[work->phase != LW_PRODUCTS_FORWARD][x.bound], time / ranks);
+    note_time(t, work->phase, (struct lw_bounded){time / ranks, x.bound});
     if (work->phase == LW_PRODUCTS_FORWARD)
         add_forward(t, work, time);
     else
@@ -169,6 +182,8 @@ static void add_kernel(struct timer *t)
 
     if (t->k->attention && s->attention == 0)
         s->attention_start = s->time[LW_PRODUCTS_FORWARD];
+    t->times = (struct lw_kernel_times){0};
+    memset(t->largest, 0, sizeof t->largest);
     lw_kernel_share(t->k, t->groups, add_work, t);
     if (t->k->attention)
         s->attention_backward_end = backward_of(s);
@@ -260,6 +275,8 @@ static void sum_modules(struct lw_workload *w, struct timer *t, struct sums *sum
             t->k = &w->kernels[k];
             t->before = &before[k];
             add_kernel(t);
+            if (w->kernel_times)
+                w->kernel_times[k] = t->times;
         }
         if (m->n_kernels > 0)
             seen[m->first_kernel] = i + 1;

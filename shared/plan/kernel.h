@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/numbers/units.h"
 #include "shared/plan/product.h"
 
 /* The work of a model's modules, kernel by kernel, in the dimensions of the whole model: of one
@@ -63,6 +64,18 @@ struct lw_kernel {
 /* What a faster one of would shorten a kernel: the largest of its terms. HOST: a module waits for
  * the launches of its kernels. */
 enum lw_bound { LW_BOUND_COMPUTE, LW_BOUND_MEMORY, LW_BOUND_LAUNCH, LW_BOUND_HOST, LW_N_BOUNDS };
+
+/* What one rank takes for a kernel by phase, without the host's limit, and what bounds most of it.
+ */
+struct lw_kernel_times {
+    lw_ps ps[LW_N_PRODUCT_PHASES];
+    enum lw_bound bound[LW_N_PRODUCT_PHASES];
+};
+
+/* For tables: "gemm", "column", "memory"; NULL beyond the last. */
+const char *lw_kernel_kind_word(int kind);
+const char *lw_kernel_split_word(int split);
+const char *lw_bound_word(int bound);
 
 /* What the framework does to the model's memory per step, in bytes per element. */
 struct lw_step_traffic {

@@ -165,6 +165,7 @@ struct lw_workload {
     /* Of a model as it was made; no file holds them (shared/device/kernel_time.h). */
     int32_t n_kernels;
     struct lw_kernel *kernels;
+    struct lw_kernel_times *kernel_times; /* of each, as they were timed last */
     int32_t *grad_kernel;      /* by parameter: which of its module's kernels completes its gradient
                                 * when its backward ends */
     struct lw_step_traffic step_traffic;

@@ -353,6 +353,7 @@ static enum lw_status take_kernels(struct traces_builder *b, struct lw_err *err)
     if (!b->no_memory)
         share_kernels(b);
     LW_TAKE(&w->arena, w->kernels, b->n_kernels, err);
+    LW_TAKE(&w->arena, w->kernel_times, b->n_kernels, err);
     if (b->n_kernels > 0)
         memcpy(w->kernels, b->kernels, (size_t)b->n_kernels * sizeof *w->kernels);
     w->n_kernels = b->n_kernels;

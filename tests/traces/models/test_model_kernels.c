@@ -1,0 +1,33 @@
+/* lapwing model --kernels: whole shapes, and what one rank takes. */
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+
+/* Queries of 64 heads of 128 from 8192 wide tokens: of tensor groups of 8 a rank has n / 8, which
+ * `lapwing cost --gemm 8192,1024,8192` times. Blocks are alike. */
+TEST_WITH(kernels_have_whole_shapes_and_times_of_a_rank, fixture_open, fixture_close)
+{
+    const char *out = lapwingf(
+        "model llama-3-70b --device dgx-h100 --tp 8 --framework ideal --kernels --format csv");
+    assert_non_null(strstr(out, "\nmodel.layers.0,80,1,gemm,column,\"8192,8192,8192\",compute,"
+                                "205735,234755,205735\n"));
+    assert_non_null(strstr(out, "\nmodel.layers.0,80,5,attention,heads,\"1x8192, 64/8\",compute,"));
+    assert_non_null(strstr(out, "\nlm_head,1,1,gemm,vocab,"));
+    assert_null(strstr(out, "model.layers.1,"));
+    expect("cost -c dgx-h100 --gemm 8192,1024,8192", 0, "205.735 us");
+}
+
+/* 8 experts have the copies of 4096 tokens, two of each. */
+TEST_WITH(kernels_of_experts_have_their_rows, fixture_open, fixture_close)
+{
+    const char *out = lapwingf("model mixtral-8x7b --ep 8 --kernels --format csv");
+    assert_non_null(strstr(out, "gemm,column,\"8x1024,28672,4096\","));
+}
+
+TEST_WITH(two_outputs_do_not_share_standard_output, fixture_open, fixture_close)
+{
+    expect("model gpt2 --kernels -o -", 2, "--kernels and -o - both write standard output");
+}
