@@ -13,7 +13,6 @@
 #include "shared/cli/cli.h"
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework_memory.h"
-#include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/memory_predict.h"
 
@@ -43,7 +42,6 @@ static bool is_first(const struct lw_execution *s)
 static void predict_memory(struct lw_execution *s)
 {
     const struct lw_plan *p = &s->plan;
-    struct lw_err why = {0};
     bool here = s->source.cluster_file ||
                 (p->device && p->device[0] &&
                  lw_device_same_kind(p->device, s->cluster.device.kind));
@@ -51,10 +49,8 @@ static void predict_memory(struct lw_execution *s)
     lw_framework_hold(&s->source.framework, &s->plan);
     if (!here || s->no_check || !is_first(s))
         return;
-    s->has_memory =
-        lw_memory_predict(p, &s->source.framework, &s->cluster, &s->memory, &why) == LW_OK;
-    if (!s->has_memory)
-        lw_printf_paragraph(stderr, "lapwing exec: memory is not predicted: %s", why.msg);
+    s->has_memory = lw_memory_predict(p, &s->source.framework, &s->cluster, &s->memory,
+                                      &s->no_memory) == LW_OK;
 }
 
 static enum lw_status run(struct lw_execution *s, struct lw_err *err)
@@ -184,6 +180,7 @@ static enum lw_status store_and_print(struct lw_execution *s, enum lw_status ran
                                .workload = s->source.has_workload ? &s->source.workload : NULL,
                                .framework = &s->source.choice,
                                .memory = s->has_memory ? &s->memory : NULL,
+                               .no_memory = s->no_memory.msg,
                                .cost = lw_sim_cost(&s->cluster)};
 
     LW_TRY(lw_exec_measure_calls(&s->plan, &s->result, err));

@@ -35,6 +35,7 @@ struct lw_execution {
     struct lw_summary summary;
     struct lw_memory_figures memory; /* predicted, */
     bool has_memory;                 /* where the times are of the cluster's device */
+    struct lw_err no_memory;         /* why it could not be predicted there; empty: it was */
 };
 
 /* Run the plan of the file, or of the source where it is NULL, store the run and print it to

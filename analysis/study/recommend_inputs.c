@@ -94,8 +94,8 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, struct lw_recomm
 
     for (int i = 0; i < n; i++)
         if (strcmp(files[i], "-") == 0)
-            return lw_fail(err, LW_EUSAGE, "standard input can be read once, and an input is "
-                                           "looked at first: give a file in place of '-'");
+            return lw_fail(err, LW_EUSAGE, "an input is read twice, and '-' only once: give a "
+                                           "file");
     if (n == 1 && is_workload(s, files[0], &ranks)) {
         choose_ranks(s, ranks, report);
         return lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,

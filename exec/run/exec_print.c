@@ -202,6 +202,8 @@ static enum lw_status text_predicted_memory(const struct lw_exec_report *r, FILE
 {
     char peak[32];
 
+    if (r->no_memory && *r->no_memory)
+        lw_printf_paragraph(f, "memory is not predicted: %s", r->no_memory);
     if (!r->memory || r->memory->peak_bytes < 0)
         return LW_OK;
     fprintf(f, "predicted peak memory %s a rank\npredicted ",

@@ -19,7 +19,8 @@ struct lw_exec_report {
     const struct lw_workload *workload; /* NULL: not known */
     const struct lw_cluster *cluster;
     const struct lw_framework_choice *framework;
-    const struct lw_memory_figures *memory; /* predicted; NULL: not for such a device */
+    const struct lw_memory_figures *memory; /* predicted; NULL: not for such a device, */
+    const char *no_memory; /* or for this reason; NULL or "" = none */
     struct lw_cost cost;              /* of the cluster: beside the library's estimates */
     int64_t run;                      /* id in the database; -1 = not stored */
 };

@@ -431,7 +431,7 @@ TEST(a_trace_is_answered_in_one_sentence)
             "\"reference\": {\"bucket_cap_bytes\": 5242880,",
             {"\"reference_is\": \"recorded\""}},
            {"absent.json", 1, "absent.json"}, {"", 2, "traces or one workload file"},
-           {"- -c dgx-a100", 2, "standard input can be read once"},
+           {"- -c dgx-a100", 2, "an input is read twice, and '-' only once: give a file"},
            {"$R/gpt6__local.rank0.json.gz --dp 1 --ranks 1", 1, "--dp N"});
     assert_true(is_one_message(
         lapwing("recommend $R/gpt6__local.rank0.json.gz -c dgx-a100 --as-recorded", NULL)));

@@ -17,7 +17,8 @@ static const struct {
     int n_params, world_size;
     const char *strategy, *says, *next; /* next: the printed command ends so; NULL = strategy */
 } loops[] = {
-    {"ddp_torch2.15.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run"},
+    {"ddp_torch2.15.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run",
+     "-w w.json --dp 2 --bucket-cap 1048576"},
     {"ddp_torch1.13.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run"},
     {"fsdp1_torch2.15.rank0", 1, 2, "--dp 2 --zero 3", "FullyShardedDataParallel (FSDP1)"},
     {"fsdp2_torch2.15.rank0", N_PARAMS, 2, "--dp 2 --zero 3", "fully_shard (FSDP2)"},
