@@ -19,7 +19,8 @@ static const struct {
 } loops[] = {
     {"ddp_torch2.15.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run",
      "-w w.json --dp 2 --bucket-cap 1048576"},
-    {"ddp_torch1.13.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run"},
+    {"ddp_torch1.13.rank*", N_PARAMS, 2, "--dp 2", "from a data-parallel run",
+     "-w w.json --dp 2 --bucket-cap 1048576"},
     {"fsdp1_torch2.15.rank0", 1, 2, "--dp 2 --zero 3", "FullyShardedDataParallel (FSDP1)"},
     {"fsdp2_torch2.15.rank0", N_PARAMS, 2, "--dp 2 --zero 3", "fully_shard (FSDP2)"},
     {"accumulate_torch2.15.rank0", N_PARAMS, 1, "--dp 2 --no-sync 2", "3 backward passes a step",
