@@ -158,11 +158,11 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     }
     if (s->n_terms == 0)
         lw_printf_paragraph(f,
-                            "interference: none (cluster '%s' gives no such term%s): nothing slows "
-                            "down beside compute, or beside others on the same links",
+                            "not modelled: what slows down beside compute, or beside others on the "
+                            "same links (cluster '%s' gives no such term%s)",
                             r->cluster->name,
                             lw_figure_is_set(r->cluster->published.fair_links)
-                                ? " unless --published-interference asks for it"
+                                ? "; --published-interference takes published ones"
                                 : "");
     for (int32_t i = 0; i < s->n_terms; i++) {
         const struct lw_sim_term *x = &s->terms[i];
