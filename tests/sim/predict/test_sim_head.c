@@ -104,6 +104,25 @@ TEST_WITH(a_rank_must_fit_where_it_is_asked_for, fixture_open, fixture_close)
     expect("sim --replay x.json --must-fit", 2, "--must-fit is for a plan");
 }
 
+/* Devices are sold in decimal GB and report other sizes. */
+TEST_WITH(the_capacity_is_what_the_device_reports, fixture_open, fixture_close)
+{
+    static const char *const reports[][2] = {
+        {"a10g", "22.49 GiB"},      {"l40s", "44.99 GiB"},      {"v100-ib", "15.78 GiB"},
+        {"p4d", "39.59 GiB"},       {"dgx-a100", "79.35 GiB"},  {"dgx-h100", "79.65 GiB"},
+        {"dgx-h200", "140.40 GiB"}, {"p5en", "140.40 GiB"},     {"a3-ultra", "140.40 GiB"},
+        {"dgx-b200", "178.35 GiB"}, {"dgx-b300", "268.59 GiB"}, {"gb200", "185.03 GiB"},
+        {"gb300", "277.55 GiB"},    {"mi300x", "191.98 GiB"},
+    };
+    char args[64], says[64];
+
+    for (size_t i = 0; i < sizeof reports / sizeof *reports; i++) {
+        snprintf(says, sizeof says, "of %s that it reports", reports[i][1]);
+        snprintf(args, sizeof args, "sim -w gpt2 --no-db -c %s", reports[i][0]);
+        expect(args, 0, says);
+    }
+}
+
 TEST_WITH(eight_bits_that_change_nothing_are_refused, fixture_open, fixture_close)
 {
     EXPECT("model", {"llama-2-7b --fp8", 0, "sizes alone"},
