@@ -92,7 +92,8 @@ static enum lw_status put_bandwidth(const struct lw_plot *p, struct shape s, int
                                     struct lw_err *err)
 {
     struct lw_cost_query q = {.op = p->op, .dtype = LW_F32, .n_ranks = s.n_ranks,
-                              .n_nodes = s.n_nodes, .algorithm = LW_REDUCER_AUTO};
+                              .n_nodes = s.n_nodes, .algorithm = LW_REDUCER_AUTO,
+                              .alone = true};
     struct lw_cost_answer a;
 
     fprintf(f, "$curve%d << EOD\n", i);
@@ -142,10 +143,11 @@ static void put_links(const struct lw_plot *p, const struct shape *v, int n, FIL
     for (int i = 0; i < n; i++)
         several |= v[i].n_nodes > 1;
     if (p->cluster->devices_per_node > 1 &&
-        sim_path_of(p->cluster, p->cluster->devices_per_node, 1, 0, &inside, NULL) == LW_OK)
+        sim_path_of(p->cluster, p->cluster->devices_per_node, 1, 0, true, &inside, NULL) == LW_OK)
         in = inside.bytes_per_s / 1e9;
     if (several &&
-        sim_path_of(p->cluster, 2 * p->cluster->devices_per_node, 2, 0, &between, NULL) == LW_OK)
+        sim_path_of(p->cluster, 2 * p->cluster->devices_per_node, 2, 0, true, &between, NULL) ==
+            LW_OK)
         out = between.inter_bytes_per_s / 1e9;
     if (in > 0) {
         snprintf(name, sizeof name, "ring inside a node, %.4g GB/s", in);

@@ -18,7 +18,8 @@ static void say_doubts(const struct lw_cluster *c, int32_t n_tables, FILE *notes
 
     for (int32_t i = 0; i < n_tables; i++) {
         const struct lw_cost_table *t = &c->tables[i];
-        struct lw_cost_query q = {t->op, t->dtype, 0, t->n_ranks, t->n_nodes, LW_REDUCER_AUTO};
+        struct lw_cost_query q = {.op = t->op, .dtype = t->dtype, .n_ranks = t->n_ranks,
+                                  .n_nodes = t->n_nodes, .alone = true};
         int64_t bytes = 0;
         double ratio;
         if (sim_table_is_doubtful(c, &q, &ratio, &bytes))

@@ -70,8 +70,9 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
         int32_t n_nodes = nodes_of(c, t);
         for (int32_t k = 0; k < t->n_rows; k++) {
             struct row *r = &out->row[out->n];
-            struct lw_cost_query q = {t->op,      t->dtype,   t->rows[k].bytes,
-                                      t->n_ranks, n_nodes,    algorithm};
+            struct lw_cost_query q = {.op = t->op, .dtype = t->dtype, .bytes = t->rows[k].bytes,
+                                      .n_ranks = t->n_ranks, .n_nodes = n_nodes,
+                                      .algorithm = algorithm, .alone = true};
             *r = (struct row){.table = t,
                               .from = &t->rows[k],
                               .op = t->op,

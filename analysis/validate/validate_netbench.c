@@ -99,13 +99,14 @@ static enum lw_status predict(struct netbench_table *t, struct lw_err *err)
     struct lw_link links[2];
     struct lw_cluster c;
     struct lw_cost_answer a;
-    struct lw_cost_query q = {t->op, LW_F32, 0, t->fabric.n_ranks, 0, t->algorithm};
+    struct lw_cost_query q = {.op = t->op, .dtype = LW_F32, .n_ranks = t->fabric.n_ranks,
+                              .algorithm = t->algorithm, .alone = true};
     struct sim_nccl_comm comm;
 
     LW_TRY(netbench_cluster(&t->fabric, links, &c, &q.n_nodes, err));
     if (t->op == LW_OP_SEND) /* each rank to the next: the slowest such pair */
-        q.n_ranks = 2, q.n_nodes = q.n_nodes > 1 ? 2 : 1;
-    LW_TRY(sim_nccl_comm_of(&c, q.n_ranks, q.n_nodes, &comm, err));
+        q = sim_of_pair(&q);
+    LW_TRY(sim_nccl_comm_of(&c, &q, &comm, err));
     t->place = sim_nccl_place_of(&comm);
     t->arch = comm.arch;
     for (int32_t i = 0; i < t->n; i++) {

@@ -105,7 +105,8 @@ static struct call_row call_row(const struct lw_exec_report *r, const struct lw_
     struct lw_spread at = lw_spread_over(r->cluster->devices_per_node,
                                          p->members + g->first_member, g->n_members);
     struct lw_cost_query q = {c->op,        c->dtype,   c->bytes,
-                              g->n_members, at.n_nodes, p->comms[c->comm].reducer, at.fewest};
+                              g->n_members, at.n_nodes, p->comms[c->comm].reducer, at.fewest,
+                              g->n_members == p->n_ranks};
 
     return (struct call_row){*c, g->n_members, at.n_nodes, r->cost.time(r->cost.ctx, &q),
                              c->n_measured > 0 ? c->measured : -1};

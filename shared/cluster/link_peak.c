@@ -31,13 +31,14 @@ int32_t lw_adapters_of(const struct lw_cluster *c, double members)
     return (int32_t)used + (used > (int32_t)used);
 }
 
-double lw_share_of_node(const struct lw_cluster *c, double members)
+double lw_share_of_node(const struct lw_cluster *c, double members, bool alone)
 {
     struct lw_figure fair = c->interference.fair_links;
     double share = (double)lw_adapters_of(c, members) / lw_adapters(c);
     double part = members / c->devices_per_node;
 
-    return (lw_figure_is_set(fair) && fair.value > 0) || share < part ? share : part;
+    alone = alone || (lw_figure_is_set(fair) && fair.value > 0);
+    return alone || share < part ? share : part;
 }
 
 static double rate_of(const struct lw_cluster *c, enum lw_link_level level)
@@ -87,25 +88,25 @@ static double into_node(enum lw_op_kind op, double n, double nodes, double p, bo
 }
 
 double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                    int32_t n_nodes, int32_t fewest, bool ring)
+                    int32_t n_nodes, int32_t fewest, bool ring, bool alone)
 {
     double p = fewest > 0 ? fewest : (double)n_ranks / n_nodes;
 
     if (n_nodes < 2)
         return 0;
-    return rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p) /
+    return rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p, alone) /
            into_node(op, n_ranks, n_nodes, p, ring);
 }
 
 double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                    int32_t n_nodes)
+                    int32_t n_nodes, bool alone)
 {
     if (n_ranks < 2)
         return 0;
     const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
     double device = rate_of(c, LW_LINK_INTRA) / into_device(c, op, n_ranks);
     double p = (double)n_ranks / n_nodes, one = l ? l->bytes_per_s.value : 0;
-    double rate = rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p);
+    double rate = rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p, alone);
 
     if (n_nodes == 1)
         return device;

@@ -13,15 +13,15 @@
  * GB/s: 8/7 x 370.8 = 423.8 GB/s. Example: all-reduce on 2 nodes with 8 adapters of 50 GB/s: 400
  * GB/s. */
 double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                    int32_t n_nodes);
+                    int32_t n_nodes, bool alone);
 
 /* The same of the links between nodes alone, for the node that has the fewest ranks; fewest 0 =
  * spread evenly; 0: one node. Example: all-gather on 8 + 1 devices with an adapter of 50 GB/s each:
  * the ninth receives 8/9 S, 56.25 GB/s. ring: no ring exceeds it. Whatever the nodes, a ring brings
- * 2 (n-1)/n S (all-reduce) or (n-1)/n S into each. The group has its share of the node's adapters
- * beside groups like it, also where it is alone on fewer adapters than devices. */
+ * 2 (n-1)/n S (all-reduce) or (n-1)/n S into each. Unless it is alone,
+ * the group has its share of the node's adapters beside groups like it. */
 double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                    int32_t n_nodes, int32_t fewest, bool ring);
+                    int32_t n_nodes, int32_t fewest, bool ring, bool alone);
 
 /* Of all links of a level together; its bandwidth is set. */
 double lw_link_bytes_per_s(const struct lw_link *link);
@@ -31,6 +31,6 @@ double lw_link_bytes_per_s(const struct lw_link *link);
 int32_t lw_adapters(const struct lw_cluster *cluster);
 /* Those that a group of so many members on a node is next to. */
 int32_t lw_adapters_of(const struct lw_cluster *cluster, double members);
-/* What of a node's adapters such a group gets as if every device had one. With fair_links all of
- * those that it is next to: the engine shares them among those that move at the time. */
-double lw_share_of_node(const struct lw_cluster *cluster, double members);
+/* What of a node's adapters such a group gets as if every device had one. Alone, or with fair_links
+ * (the engine shares them among those that move at the time), all of those that it is next to. */
+double lw_share_of_node(const struct lw_cluster *cluster, double members, bool alone);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shared/numbers/dtype.h"
@@ -13,7 +14,8 @@
  * message of a send. n_nodes: distinct nodes the members live on. algorithm: of a collective;
  * auto = what the cluster's library or model does by itself. fewest: members on the node that has
  * the fewest; 0 = not known: spread evenly, or where nodes do not divide ranks, filling them in
- * order. */
+ * order. alone: no other device of these nodes communicates, as in a run whose only group it is;
+ * else every device of a node is in such a group (docs/design/cost.md). */
 struct lw_cost_query {
     enum lw_op_kind op;
     enum lw_dtype dtype;
@@ -21,6 +23,7 @@ struct lw_cost_query {
     int32_t n_ranks, n_nodes;
     enum lw_reducer_kind algorithm;
     int32_t fewest;
+    bool alone;
 };
 
 struct lw_cost {

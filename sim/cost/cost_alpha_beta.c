@@ -28,6 +28,7 @@ struct lw_cost_query sim_of_pair(const struct lw_cost_query *query)
         q.n_ranks = 2;
         q.n_nodes = q.n_nodes > 1 ? 2 : 1;
         q.fewest = 2 / q.n_nodes;
+        q.alone = q.alone && query->n_ranks <= query->n_nodes;
     }
     return q;
 }
@@ -78,7 +79,7 @@ static enum lw_status link_of(const struct lw_cluster *c, enum lw_link_level lev
 }
 
 enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
-                           int32_t fewest, struct sim_path *path, struct lw_err *err)
+                           int32_t fewest, bool alone, struct sim_path *path, struct lw_err *err)
 {
     double on_node = fewest > 0 ? fewest : (double)n_ranks / n_nodes;
     const struct lw_link *l;
@@ -93,7 +94,7 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
     if (n_nodes > 1) {
         LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
         double per_node = lw_link_bytes_per_s(l);
-        p.inter_bytes_per_s = per_node * lw_share_of_node(c, on_node);
+        p.inter_bytes_per_s = per_node * lw_share_of_node(c, on_node, alone);
         p.inter_ps = lw_round_sat(l->latency_ps.value);
         if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {
             p.bytes_per_s = p.inter_bytes_per_s;
@@ -143,7 +144,9 @@ enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_q
     int64_t steps = sim_ring_steps(q->op, q->n_ranks), hops = (int64_t)q->n_ranks - 1;
     lw_ps t;
 
-    LW_TRY(say_what_lacks(c, q, sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, &p, err), err));
+    enum lw_status has =
+        sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, q->alone, &p, err);
+    LW_TRY(say_what_lacks(c, q, has, err));
     if (q->op == LW_OP_ALL_TO_ALL) {
         struct lw_cost_query exchange = *q;
         exchange.algorithm = LW_REDUCER_PAIRWISE;

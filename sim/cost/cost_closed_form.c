@@ -148,7 +148,7 @@ enum lw_status sim_algorithm_schedule(const struct lw_cluster *c, const struct l
     if (q->algorithm == LW_REDUCER_HFREDUCE && sim_is_even(q))
         LW_TRY(sim_hfreduce_of(c, q->n_ranks / q->n_nodes, q->n_nodes, &g.host, err));
     else if (q->algorithm != LW_REDUCER_HFREDUCE)
-        LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, &g.path, err));
+        LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, q->alone, &g.path, err));
     else
         g.host.piece_bytes = 1; /* refused below */
     if (sim_algorithm_does(q->algorithm, q->op))
@@ -237,7 +237,7 @@ enum lw_status sim_algorithm_time(const struct lw_cluster *c, const struct lw_co
     int32_t k = 1;
 
     if (q->algorithm == LW_REDUCER_TREE && sim_algorithm_does(q->algorithm, q->op)) {
-        LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, &g.path, err));
+        LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, q->alone, &g.path, err));
         LW_TRY(best_tree(&g.path, q, &k, &a.n_steps, &a.time, err));
         a.source = g.path.source;
         a.n_pieces = 2 * k;

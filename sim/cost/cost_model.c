@@ -133,7 +133,7 @@ static bool hold_to_links(const struct lw_cluster *c, const struct lw_cost_query
     if (q->n_nodes == 1 || q->op == LW_OP_BARRIER || strncmp(a->model, "table", 5) == 0 ||
         strcmp(a->algorithm, lw_reducer_name(LW_REDUCER_HFREDUCE)) == 0)
         return false;
-    double peak = lw_node_peak(c, q->op, q->n_ranks, q->n_nodes, q->fewest, ring);
+    double peak = lw_node_peak(c, q->op, q->n_ranks, q->n_nodes, q->fewest, ring, q->alone);
     if (peak <= 0 || (double)a->time >= ps_at(q, peak))
         return false;
     a->time = lw_round_sat(ps_at(q, peak) + (double)a->latency);
@@ -167,7 +167,7 @@ static void choose_again(const struct lw_cluster *c, const struct lw_cost_query 
 static void hold_curve(const struct lw_cluster *c, const struct lw_cost_query *q,
                        struct lw_cost_answer *a)
 {
-    double peak = lw_link_peak(c, q->op, q->n_ranks, q->n_nodes);
+    double peak = lw_link_peak(c, q->op, q->n_ranks, q->n_nodes, q->alone);
     double least = peak > 0 ? ps_at(q, peak) : 0;
 
     if ((double)a->time >= least)

@@ -77,9 +77,10 @@ static inline bool sim_is_even(const struct lw_cost_query *q)
 int32_t sim_fewest_on_a_node(const struct lw_cluster *cluster, const struct lw_cost_query *query);
 
 /* The links that n_ranks ranks on n_nodes nodes use in a ring or chain; fewest: ranks on the node
- * that has the fewest, whose links all wait for; 0 = spread evenly. LW_ENOTSUP as above. */
+ * that has the fewest, whose links all wait for; 0 = spread evenly; alone as in a query. LW_ENOTSUP
+ * as above. */
 enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, int32_t n_nodes,
-                           int32_t fewest, struct sim_path *path, struct lw_err *err);
+                           int32_t fewest, bool alone, struct sim_path *path, struct lw_err *err);
 
 /* A message is one pair's, however many ranks belong to the group: the query of 2 ranks, on 2 nodes
  * where the group has several. Other operations are what they are. */

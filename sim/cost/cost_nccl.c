@@ -102,7 +102,7 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
     int32_t on_node = (comm->n_ranks + comm->n_nodes - 1) / comm->n_nodes;
     struct sim_path whole;
 
-    LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, 0, &whole, err));
+    LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, 0, true, &whole, err));
     *node = (struct sim_nccl_node){.arch = comm->arch,
                                    .version = comm->version,
                                    .n_ranks = on_node,
@@ -127,9 +127,9 @@ static bool is_slow(const struct lw_cluster *c)
 
 /* What the links and groups side by side leave of the rate that the adapters report; 0: all of
  * it. */
-static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *node)
+static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *node, bool alone)
 {
-    double share = lw_share_of_node(c, node->n_ranks) * lw_adapters(c);
+    double share = lw_share_of_node(c, node->n_ranks, alone) * lw_adapters(c);
     double left = node->n_nodes < 2 ? 0 : share * adapter_gbs(c);
 
     return left < node->n_adapters * node->adapter_gbs * (1 - 1e-9) ? left : 0;
@@ -163,11 +163,11 @@ static enum lw_status switch_off(const struct lw_cluster *c, struct sim_nccl_com
     return LW_OK;
 }
 
-enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
+enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, const struct lw_cost_query *q,
                                 struct sim_nccl_comm *out, struct lw_err *err)
 {
     const struct lw_nccl_facts *f = &c->nccl;
-    struct sim_nccl_comm comm = {.n_ranks = n_ranks, .n_nodes = n_nodes};
+    struct sim_nccl_comm comm = {.n_ranks = q->n_ranks, .n_nodes = q->n_nodes};
     struct sim_nccl_node node;
 
     if (!lw_figure_is_set(f->compute_capability))
@@ -195,7 +195,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
             "NCCL's graph search finds no channel on cluster '%s' (%.3g GB/s a device, %.3g "
             "GB/s an adapter): correct the links, or choose --reducer ring (cost: --algorithm)",
             c->name, node.device_gbs, node.adapter_gbs);
-    comm.inter_gbs = left_gbs(c, &node);
+    comm.inter_gbs = left_gbs(c, &node, q->alone);
     LW_TRY(switch_off(c, &comm, err));
     *out = comm;
     return LW_OK;
@@ -209,6 +209,7 @@ struct shape_key {
     double facts[9], links[2][4], fair;
     int32_t n_ranks, n_nodes, devices_per_node;
     enum lw_op_kind op;
+    int32_t alone;
     char intra[8]; /* the name's beginning, which tells NVLink */
     char version[24], algo[64], proto[64];
 };
@@ -259,6 +260,7 @@ static void key_of(const struct lw_cluster *c, const struct lw_cost_query *q, st
     k->n_nodes = q->n_nodes;
     k->devices_per_node = c->devices_per_node;
     k->op = q->op;
+    k->alone = q->alone;
     copy_text(k->version, sizeof k->version, c->library_version);
     copy_text(k->algo, sizeof k->algo, text_of(f->algo));
     copy_text(k->proto, sizeof k->proto, text_of(f->proto));
@@ -287,7 +289,7 @@ static enum lw_status shape_of(const struct lw_cluster *c, const struct lw_cost_
     if (memcmp(&s->key, &key, sizeof key) == 0 && is_whole(&key))
         return LW_OK;
     s->key.n_ranks = 0;
-    LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &s->comm, err));
+    LW_TRY(sim_nccl_comm_of(c, q, &s->comm, err));
     sim_nccl_cells_of(&s->comm, q->op, &s->cells);
     if (s->comm.inter_gbs > 0) {
         struct sim_nccl_comm beside = s->comm;
@@ -470,7 +472,7 @@ enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_
     struct sim_nccl_comm comm;
     struct sim_nccl_choice x;
 
-    LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
+    LW_TRY(sim_nccl_comm_of(c, q, &comm, err));
     *has = !(asked & SIM_NCCL_ALL_PAIRS) || asked == SIM_NCCL_ALL_PAIRS ||
            sim_nccl_offers(comm.version, q->op, asked);
     if ((asked == SIM_NCCL_ALL_PAIRS && !modelled(q->op)) ||

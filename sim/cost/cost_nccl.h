@@ -14,9 +14,9 @@ bool sim_nccl_is_asked(const struct lw_cluster *c, enum lw_reducer_kind algorith
 /* ... or the cluster's library is nccl and the query leaves the choice to it. */
 bool sim_nccl_applies(const struct lw_cluster *c, const struct lw_cost_query *q);
 
-/* The communicator as the model sees it. LW_ENOTSUP: a figure is missing, or the links are too slow
- * for a channel; LW_EINVAL: unknown library version. */
-enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
+/* The communicator of a query as the model sees it. LW_ENOTSUP: a figure is missing, or the
+ * links are too slow for a channel; LW_EINVAL: unknown library version. */
+enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, const struct lw_cost_query *q,
                                 struct sim_nccl_comm *out, struct lw_err *err);
 
 /* Whether what q asks for exists for its operation (has), and on its shape too (LW_OK).

@@ -204,7 +204,7 @@ static void by_rows(const struct lw_cost_query *q, const struct lw_cost_table *t
 static void keep_to_links(const struct lw_cluster *c, const struct lw_cost_query *q,
                           struct lw_cost_answer *out)
 {
-    double peak = lw_link_peak(c, q->op, q->n_ranks, q->n_nodes);
+    double peak = lw_link_peak(c, q->op, q->n_ranks, q->n_nodes, q->alone);
     lw_ps least = peak > 0 ? lw_transfer_ps(q->bytes, peak) : 0;
 
     if (out->time >= least)

@@ -69,6 +69,7 @@ static enum lw_status ask_op(const struct check *k, const struct lw_op *op, stru
         q.n_ranks = g->n_members;
         q.n_nodes = at.n_nodes;
         q.fewest = at.fewest;
+        q.alone = g->n_members == p->n_ranks;
         q.bytes = lw_plan_operand(p, op, members[0]).bytes;
         LW_TRY(ask_group(k, &q, x));
     }

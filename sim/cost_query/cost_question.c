@@ -81,5 +81,6 @@ enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t
                        (ranks + per_node - 1) / per_node);
     q->n_ranks = (int32_t)ranks;
     q->n_nodes = (int32_t)nodes;
+    q->alone = true;
     return LW_OK;
 }

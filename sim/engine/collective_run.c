@@ -31,7 +31,7 @@ static uint64_t slot_of(const struct lw_cost_query *q)
 
     x = x * 31 + (uint64_t)q->op * 7 + (uint64_t)q->algorithm;
     x = x * 31 + (uint64_t)q->n_ranks * 5 + (uint64_t)q->n_nodes + (uint64_t)q->dtype;
-    x = x * 31 + (uint64_t)q->fewest;
+    x = x * 31 + (uint64_t)q->fewest * 2 + q->alone;
     return (x * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SIM_ASKED;
 }
 
@@ -44,7 +44,8 @@ enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
     *known = x;
     if (x->query.op == q->op && x->query.dtype == q->dtype && x->query.bytes == q->bytes &&
         x->query.n_ranks == q->n_ranks && x->query.n_nodes == q->n_nodes &&
-        x->query.algorithm == q->algorithm && x->query.fewest == q->fewest)
+        x->query.algorithm == q->algorithm && x->query.fewest == q->fewest &&
+        x->query.alone == q->alone)
         return LW_OK;
     if (!e->options.cost) {
         char text[200];
@@ -78,7 +79,7 @@ enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool 
     int32_t per_node = e->cluster->devices_per_node;
     struct sim_path path;
 
-    LW_TRY(sim_path_of(e->cluster, g->n, g->n_nodes, g->fewest, &path, e->err));
+    LW_TRY(sim_path_of(e->cluster, g->n, g->n_nodes, g->fewest, g->alone, &path, e->err));
     bool inside = m->from / per_node == m->to / per_node;
     double rate = inside ? path.intra_bytes_per_s : path.inter_bytes_per_s;
     if (slow_links)
@@ -302,7 +303,8 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         bool known = g->query.op == op->kind && g->query.dtype == op->dtype &&
                      g->query.bytes == bytes;
         g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
-                                           sim_reducer_of(e, g->comm, op->kind), g->fewest};
+                                           sim_reducer_of(e, g->comm, op->kind), g->fewest,
+                                           g->alone};
         if (!known && (e->slow_links || e->options.detail == LW_SIM_CHUNK))
             LW_TRY(sim_is_scheduled(e->cluster, &g->query, &g->scheduled, e->err));
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&

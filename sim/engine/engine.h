@@ -118,6 +118,7 @@ struct sim_group {
     int32_t first, n_places; /* simulated: a folded group holds each class of its members once */
     int32_t n;              /* members of the group that it represents */
     int32_t n_nodes, fewest; /* nodes they live on; members on the one with the fewest */
+    bool alone;              /* all ranks of the run are members */
     int32_t n_arrived;      /* places in the collective that gathers */
     int32_t first_rank, first_op; /* of the member that came first */
     struct lw_cost_query query; /* of the collective that gathers; bytes: largest of the members */

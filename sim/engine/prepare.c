@@ -229,6 +229,7 @@ static void fill_group(struct sim_engine *e, int32_t g)
                        x->n);
     x->n_nodes = at.n_nodes;
     x->fewest = at.fewest;
+    x->alone = x->n == e->given->n_ranks;
     for (int32_t k = 1; k < e->n_workers; k++)
         x[k] = x[0];
     fill_places(e, g, given);

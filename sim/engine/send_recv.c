@@ -131,7 +131,7 @@ struct lw_cost_query sim_message_query(const struct sim_engine *e, const struct 
     int32_t n_nodes = m->given[SENDER] / per_node == m->given[RECEIVER] / per_node ? 1 : 2;
 
     return (struct lw_cost_query){LW_OP_SEND, m->dtype, m->bytes, 2, n_nodes, LW_REDUCER_AUTO,
-                                  2 / n_nodes};
+                                  2 / n_nodes, false};
 }
 
 static enum lw_status message_time(struct sim_engine *e, const struct sim_message *x,
@@ -147,7 +147,7 @@ static enum lw_status message_time(struct sim_engine *e, const struct sim_messag
     LW_TRY(sim_ask_cost(e, &q, time));
     if (speed == 1)
         return LW_OK;
-    LW_TRY(sim_path_of(e->cluster, 2, q.n_nodes, q.fewest, &path, e->err));
+    LW_TRY(sim_path_of(e->cluster, 2, q.n_nodes, q.fewest, q.alone, &path, e->err));
     *time = lw_add_sat(*time, lw_transfer_ps(x->bytes, path.bytes_per_s * speed) -
                                   lw_transfer_ps(x->bytes, path.bytes_per_s));
     return LW_OK;

@@ -70,13 +70,13 @@ int32_t traces_domains(const struct lw_cluster *base, enum lw_op_kind op, int32_
 
     if (!lw_figure_is_set(host) || on_host > host.value || fewest >= n_nodes)
         return n_nodes;
-    return bytes_per_s > lw_link_peak(base, op, n_ranks, n_nodes) ? fewest : n_nodes;
+    return bytes_per_s > lw_link_peak(base, op, n_ranks, n_nodes, true) ? fewest : n_nodes;
 }
 
 static enum lw_status check_table(const struct lw_cluster *base, const struct lw_cost_table *t,
                                   const char *kind, struct lw_err *err)
 {
-    double peak = lw_link_peak(base, t->op, t->n_ranks, t->n_nodes), rate = fastest(t);
+    double peak = lw_link_peak(base, t->op, t->n_ranks, t->n_nodes, true), rate = fastest(t);
     int32_t on_node = (t->n_ranks + t->n_nodes - 1) / t->n_nodes;
 
     if (on_node > base->devices_per_node)

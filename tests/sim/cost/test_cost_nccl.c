@@ -455,7 +455,7 @@ TEST(cached_graphs_change_no_answer)
         if (lw_cluster_link(c, LW_LINK_INTER))
             c->links[1].bytes_per_s.value = prng_in(&r, 0, 1) ? 25e9 : 50e9;
         c->nccl.amd_host = (struct lw_figure){(double)prng_in(&r, 0, 1), "test"};
-        enum lw_status status = sim_nccl_comm_of(c, q.n_ranks, q.n_nodes, &comm, NULL);
+        enum lw_status status = sim_nccl_comm_of(c, &q, &comm, NULL);
         assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), status);
         if (status != LW_OK)
             continue;

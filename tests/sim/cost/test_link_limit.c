@@ -1,6 +1,7 @@
 /* No modelled collective is faster than the links of the node with the fewest ranks. */
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "shared/cluster/link_peak.h"
@@ -14,12 +15,21 @@
 
 enum { GIB4_SHIFT = 32 };
 
+static double seconds_of(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
+                         int32_t n_nodes, bool alone)
+{
+    struct lw_cost_query q = {.op = op, .dtype = LW_F32, .bytes = INT64_C(1) << GIB4_SHIFT,
+                              .n_ranks = n_ranks, .n_nodes = n_nodes, .alone = alone};
+    struct lw_cost_answer a;
+
+    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
+    return (double)a.time * 1e-12;
+}
+
 static double seconds(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                       int32_t n_nodes)
 {
-    int64_t bytes = INT64_C(1) << GIB4_SHIFT;
-
-    return (double)ask(c, op, bytes, n_ranks, n_nodes, LW_REDUCER_AUTO).time * 1e-12;
+    return seconds_of(c, op, n_ranks, n_nodes, false);
 }
 
 /* By hand on dgx-h100, one adapter of 50 GB/s a device, 4 GiB: the ninth rank is alone on the
@@ -36,6 +46,34 @@ TEST(one_rank_alone_on_a_node_holds_all)
     assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 8) < 1.01 * 1.75 * bytes / port);
     assert_true(seconds(&c, LW_OP_ALL_REDUCE, 16, 2) < 0.3 * bytes / port);
     lw_cluster_free(&c);
+}
+
+/* Of a run whose only group it is, no other device uses the adapters. NCCL takes those whose path
+ * to the device is the shortest: on p4d one of four, 12.5 GB/s, in which the list of speeds has 12
+ * for a ring. Two devices of a node are next to the same adapter, three to two of them. */
+TEST_WITH(a_group_alone_has_the_adapters_that_it_is_next_to, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *name;
+        int32_t n, nodes;
+        double gbs, beside_gbs; /* of the bytes of 4 GiB over the time */
+    } cases[] = {{"p4d", 2, 2, 12, 6.25},      {"p4d", 17, 3, 12.5 / (4 / 3.0), 6.25 / (4 / 3.0)},
+                 {"a10g", 2, 2, 12, 12.5 / 8}, {"dgx-h100", 2, 2, 48, 48},
+                 {"p5", 2, 2, 48, 48}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_cluster c = known(cases[i].name);
+        double gib4 = 4.294967296;
+        double alone = gib4 / seconds_of(&c, LW_OP_ALL_REDUCE, cases[i].n, cases[i].nodes, true);
+        double beside = gib4 / seconds_of(&c, LW_OP_ALL_REDUCE, cases[i].n, cases[i].nodes, false);
+        if (fabs(alone / cases[i].gbs - 1) > 0.01 || fabs(beside / cases[i].beside_gbs - 1) > 0.01)
+            fail_msg("%s, %d ranks: %.4g GB/s alone, %.4g beside others", cases[i].name,
+                     cases[i].n, alone, beside);
+        lw_cluster_free(&c);
+    }
+    EXPECT("cost -c p4d --bytes 4GiB --nodes 2 --ranks",
+           {"2", 0, "  11.984  11.984  nccl   model  ring"},
+           {"2 --algorithm ring", 0, "12.499"}, {"2 --op send", 0, "11.999"});
 }
 
 /* All-gather and reduce-scatter: 8/9 of the bytes go to the ninth rank, or come from it. Of five
@@ -160,8 +198,8 @@ TEST(barriers_and_lone_ranks_have_no_bound)
     assert_null(strstr(a.detail, "links"));
     assert_true(a.time < LW_PS_PER_S / 1000);
     for (int op = 0; op < LW_N_OP_KINDS; op++) {
-        assert_true(lw_link_peak(&c, (enum lw_op_kind)op, 1, 1) == 0);
-        assert_true(lw_node_peak(&c, (enum lw_op_kind)op, 8, 1, 0, true) == 0);
+        assert_true(lw_link_peak(&c, (enum lw_op_kind)op, 1, 1, false) == 0);
+        assert_true(lw_node_peak(&c, (enum lw_op_kind)op, 8, 1, 0, true, false) == 0);
     }
     lw_cluster_free(&c);
 }
@@ -189,14 +227,15 @@ TEST(no_shape_beats_the_links)
         struct lw_cluster c = known(names[k]);
         for (int32_t nodes = 2; nodes <= 9; nodes++)
             for (int32_t ranks = nodes; ranks <= nodes * c.devices_per_node; ranks += 1 + ranks / 8)
-                for (int o = 0; o < 3; o++) {
+                for (int o = 0; o < 6; o++) {
+                    bool alone = o > 2;
                     int32_t last = ranks - (nodes - 1) * c.devices_per_node;
                     int32_t least = ranks % nodes != 0 && last >= 1 ? last : ranks / nodes;
-                    double peak = lw_node_peak(&c, ops[o], ranks, nodes, least, false);
-                    double s = seconds(&c, ops[o], ranks, nodes);
+                    double peak = lw_node_peak(&c, ops[o % 3], ranks, nodes, least, false, alone);
+                    double s = seconds_of(&c, ops[o % 3], ranks, nodes, alone);
                     if (peak > 0 && 4294967296.0 / s > peak * (1 + 1e-9))
                         fail_msg("%s of %d ranks on %d nodes of %s: %.4g GB/s, the links %.4g",
-                                 lw_op_name(ops[o]), ranks, nodes, names[k], 4.294967296 / s,
+                                 lw_op_name(ops[o % 3]), ranks, nodes, names[k], 4.294967296 / s,
                                  peak / 1e9);
                 }
         lw_cluster_free(&c);
@@ -211,13 +250,13 @@ TEST(no_curve_beats_the_links)
 
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         struct lw_cluster c = known(names[k]);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 6; i++)
             for (int32_t nodes = 1; nodes <= 2; nodes++)
                 for (int64_t bytes = 1 << 20; bytes <= INT64_C(1) << 34; bytes *= 2) {
-                    struct lw_cost_query q = {ops[i], LW_F32, bytes, 4 * nodes, nodes,
-                                              LW_REDUCER_NCCL_CAL};
+                    struct lw_cost_query q = {ops[i % 3], LW_F32, bytes, 4 * nodes, nodes,
+                                              LW_REDUCER_NCCL_CAL, 0, i > 2};
                     struct lw_cost_answer a;
-                    double peak = lw_link_peak(&c, q.op, q.n_ranks, nodes);
+                    double peak = lw_link_peak(&c, q.op, q.n_ranks, nodes, q.alone);
                     assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
                     assert_true((double)bytes / ((double)a.time * 1e-12) <= peak * (1 + 1e-6));
                 }

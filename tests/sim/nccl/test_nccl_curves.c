@@ -208,10 +208,12 @@ TEST(rings_cross_every_boundary_between_nodes)
     q.n_nodes = 1, q.n_ranks = 8;
     assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
     assert_int_equal(raw.beyond, 0);
-    assert_int_equal(sim_nccl_comm_of(&c, 16, 2, &comm, NULL), LW_OK);
+    q.n_nodes = 2, q.n_ranks = 16;
+    assert_int_equal(sim_nccl_comm_of(&c, &q, &comm, NULL), LW_OK);
     assert_true(sim_nccl_cell_of(&comm, LW_OP_ALL_REDUCE, x.algorithm, x.protocol, &x.cell));
     assert_true(fabs(sim_nccl_beyond_us(&comm, LW_OP_ALL_REDUCE, &x, 4) - 36.6) < 1e-9);
-    assert_int_equal(sim_nccl_comm_of(&c, 2, 2, &comm, NULL), LW_OK); /* no step inside a node */
+    q.n_ranks = 2;
+    assert_int_equal(sim_nccl_comm_of(&c, &q, &comm, NULL), LW_OK); /* no step inside a node */
     assert_true(sim_nccl_cell_of(&comm, LW_OP_ALL_REDUCE, x.algorithm, x.protocol, &x.cell));
     assert_true(sim_nccl_beyond_us(&comm, LW_OP_ALL_REDUCE, &x, 1) == 0);
     lw_cluster_free(&c);
