@@ -1,16 +1,15 @@
-/* Tables of a plan: every index inside its table, every range inside the table it points into, and
- * no table entry used by two owners. Afterwards the other checks may follow indexes blindly.
- * Invariant: nothing is read through an index before that index was checked; ranges of an owner
- * table sum to no more than the table they cut, so that the work is linear in the plan. */
+/* Tables of a plan: what rows have to do with each other, after lw_plan_check_ranges has found
+ * every index inside its table. Afterwards the other checks may follow indexes blindly.
+ * Invariant: ranges of an owner table sum to no more than the table they cut, so that the work is
+ * linear in the plan. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/sort.h"
 #include "shared/check/plan_check.h"
 #include "shared/numbers/order.h"
-#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
-#include "shared/plan/product.h"
+#include "shared/plan/plan_tables.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
@@ -43,31 +42,6 @@ static enum lw_status range(const char *what, int64_t i, const char *field, int6
     return LW_OK;
 }
 
-static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
-{
-    const struct {
-        const char *name;
-        int32_t n, least;
-    } counts[] = {
-        {"ranks", p->n_ranks, 1}, {"roles", p->n_roles, 1}, {"variants", p->n_variants, 1},
-        {"streams", p->n_streams, 1}, {"passes", p->n_passes, 1}, {"comms", p->n_comms, 0},
-        {"groups", p->n_groups, 0}, {"members", p->n_members, 0}, {"params", p->n_params, 0},
-        {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
-        {"whole params", p->n_whole, 0}, {"sparse gradients", p->n_sparse, 0},
-        {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0}, {"shards", p->n_shards, 0},
-        {"offsets", p->n_offsets, 0}, {"works", p->n_works, 0}, {"products", p->n_products, 0},
-        {"products of works", p->n_work_products, 0}, {"ops", p->n_ops, 0}, {"deps", p->n_deps, 0},
-        {"ready", p->n_ready, 0}, {"operand rows", p->n_operand_rows, 0},
-        {"operands", p->n_operands, 0}, {"stages", p->n_stages, 0},
-    };
-
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        if (counts[i].n < counts[i].least)
-            return lw_fail(err, LW_EPLAN, "plan has %d %s, needs at least %d", counts[i].n,
-                           counts[i].name, counts[i].least);
-    return LW_OK;
-}
-
 /* Ranks of a role are numbered 0 .. n_ranks-1, each number once. */
 static enum lw_status check_ranks(const struct lw_plan *p, struct lw_arena *room,
                                   struct lw_err *err)
@@ -77,14 +51,8 @@ static enum lw_status check_ranks(const struct lw_plan *p, struct lw_arena *room
     bool *seen;
 
     for (int32_t r = 0; r < p->n_roles; r++) {
-        LW_TRY(within("role", r, "stage", p->roles[r].stage, 0,
-                      p->n_stages > 0 ? p->n_stages : 1, err));
         LW_TRY(within("role", r, "number of ranks", p->roles[r].n_ranks, 1, p->n_ranks + 1L, err));
         sum += p->roles[r].n_ranks;
-        for (int m = 0; m < LW_N_MEM; m++)
-            if (p->roles[r].static_bytes[m] < 0)
-                return lw_fail(err, LW_EPLAN, "role %d: %lld bytes of memory", r,
-                               (long long)p->roles[r].static_bytes[m]);
     }
     if (sum != p->n_ranks)
         return lw_fail(err, LW_EPLAN, "roles count %lld ranks, the plan has %d", (long long)sum,
@@ -94,7 +62,6 @@ static enum lw_status check_ranks(const struct lw_plan *p, struct lw_arena *room
     for (int32_t r = 1; r < p->n_roles; r++)
         first[r] = first[r - 1] + p->roles[r - 1].n_ranks;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        LW_TRY(within("rank", r, "role", p->role_of[r], 0, p->n_roles, err));
         LW_TRY(within("rank", r, "index in role", p->index_in_role[r], 0,
                       p->roles[p->role_of[r]].n_ranks, err));
         bool *mine = &seen[first[p->role_of[r]] + p->index_in_role[r]];
@@ -152,28 +119,6 @@ static enum lw_status check_coords(const struct lw_plan *p, struct lw_arena *roo
     return check_places(p, room, err);
 }
 
-static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
-{
-    int64_t used = 0;
-
-    for (int32_t i = 0; i < p->n_streams; i++)
-        LW_TRY(within("stream", i, "class", (int64_t)p->streams[i].class_, 0, LW_STREAM_HOST + 1,
-                      err));
-    for (int32_t i = 0; i < p->n_comms; i++) {
-        LW_TRY(within("communicator class", i, "stream", p->comms[i].stream, 0, p->n_streams, err));
-        LW_TRY(within("communicator class", i, "purpose", (int64_t)p->comms[i].purpose, 0,
-                      LW_N_COMM_PURPOSES, err));
-        LW_TRY(within("communicator class", i, "reducer", (int64_t)p->comms[i].reducer, 0,
-                      LW_N_REDUCERS, err));
-    }
-    for (int32_t i = 0; i < p->n_groups; i++)
-        LW_TRY(range("group", i, "members", p->groups[i].first_member, p->groups[i].n_members,
-                     p->n_members, &used, err));
-    for (int32_t i = 0; i < p->n_members; i++)
-        LW_TRY(within("member", i, "rank", p->members[i], 0, p->n_ranks, err));
-    return LW_OK;
-}
-
 static enum lw_status check_distinct(const struct lw_plan *p, struct lw_arena *room,
                                      struct lw_err *err)
 {
@@ -200,11 +145,9 @@ static enum lw_status check_named(const struct lw_plan *p, int32_t comm, int32_t
     const char *name = p->comms[comm].name;
 
     memset(named, 0, (size_t)p->n_groups * sizeof *named);
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-        LW_TRY(within("rank", r, "group", of[r], -1, p->n_groups, err));
+    for (int32_t r = 0; r < p->n_ranks; r++)
         if (of[r] >= 0)
             named[of[r]]++;
-    }
     for (int32_t g = 0; g < p->n_groups; g++) {
         const int32_t *members = p->members + p->groups[g].first_member;
         int32_t n = named[g] > 0 ? p->groups[g].n_members : 0;
@@ -230,63 +173,19 @@ static enum lw_status check_membership(const struct lw_plan *p, struct lw_arena 
     return LW_OK;
 }
 
-static enum lw_status check_products(const struct lw_plan *p, struct lw_err *err)
+/* A parameter is a number of whole rows. */
+static enum lw_status check_rows(const struct lw_plan *p, struct lw_err *err)
 {
-    for (int32_t i = 0; i < p->n_products; i++) {
-        LW_TRY(within("product", i, "dtype", (int64_t)p->products[i].dtype, 0, LW_N_DTYPES, err));
-        if (lw_product_check(&p->products[i], i, err) != LW_OK)
-            return lw_fail(err, LW_EPLAN, "product %d has a size that is not allowed", i);
-    }
-    for (int32_t i = 0; i < p->n_works; i++) {
-        const struct lw_work *w = &p->works[i];
-        LW_TRY(within("work", i, "first product", w->first_product, 0,
-                      (int64_t)p->n_work_products + 1, err));
-        LW_TRY(within("work", i, "number of products", w->n_products, 0,
-                      (int64_t)p->n_work_products - w->first_product + 1, err));
-    }
-    for (int32_t i = 0; i < p->n_work_products; i++)
-        LW_TRY(within("product of works", i, "index", p->work_products[i], 0, p->n_products, err));
-    return LW_OK;
-}
-
-static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
-{
-    int64_t n_stages = p->n_stages > 0 ? p->n_stages : 1;
-
-    for (int32_t i = 0; i < p->n_params; i++) {
-        const struct lw_plan_param *a = &p->params[i];
-        LW_TRY(within("parameter", i, "elements", a->numel, 0, INT64_MAX, err));
-        LW_TRY(within("parameter", i, "dtype", (int64_t)a->dtype, 0, LW_N_DTYPES, err));
-        LW_TRY(within("parameter", i, "stage", a->stage, 0, n_stages, err));
-        LW_TRY(within("parameter", i, "module", a->module, -1, p->n_modules, err));
-        LW_TRY(within("parameter", i, "tied", a->tied, -1, p->n_params, err));
-    }
-    for (int32_t i = 0; i < p->n_whole; i++)
-        LW_TRY(within("whole parameter", i, "number", p->whole[i],
-                      i > 0 ? p->whole[i - 1] + INT64_C(1) : 0, p->n_params, err));
     for (int32_t i = 0; i < p->n_sparse; i++) {
         const struct lw_sparse *x = &p->sparse[i];
-        LW_TRY(within("sparse gradient", i, "parameter", x->param,
-                      i > 0 ? p->sparse[i - 1].param + INT64_C(1) : 0, p->n_params, err));
         int64_t numel = p->params[x->param].numel;
-        LW_TRY(within("sparse gradient", i, "elements of a row", x->row_numel, 1, numel + 1, err));
-        LW_TRY(within("sparse gradient", i, "touched rows", x->touched_rows, 1,
-                      numel / x->row_numel + 1, err));
         if (numel % x->row_numel != 0)
             return lw_fail(err, LW_EPLAN,
                            "sparse gradient %d: parameter %d '%s' has %lld elements, "
                            "not a multiple of the row size %d",
                            i, x->param, p->params[x->param].name, (long long)numel, x->row_numel);
     }
-    for (int32_t i = 0; i < p->n_buffers; i++) {
-        LW_TRY(within("buffer", i, "elements", p->buffers[i].numel, 0, INT64_MAX, err));
-        LW_TRY(within("buffer", i, "dtype", (int64_t)p->buffers[i].dtype, 0, LW_N_DTYPES, err));
-    }
-    for (int32_t i = 0; i < p->n_modules; i++)
-        LW_TRY(within("module", i, "stage", p->stage_of[i], 0, n_stages, err));
-    for (int32_t i = 0; i < p->n_works; i++)
-        LW_TRY(within("work", i, "time in ps", p->works[i].ps, -1, INT64_MAX, err));
-    return check_products(p, err);
+    return LW_OK;
 }
 
 /* One number and no gradients. */
@@ -309,7 +208,6 @@ static enum lw_status check_sparse_bucket(const struct lw_plan *p, int32_t b, st
 {
     int32_t param = p->slots[p->buckets[b].first_slot];
 
-    LW_TRY(within("slot", p->buckets[b].first_slot, "parameter", param, 0, p->n_params, err));
     if (p->buckets[b].first_offset >= 0 && p->offsets[p->buckets[b].first_offset] != 0)
         return lw_fail(err, LW_EPLAN,
                        "bucket %d: the sparse gradient of parameter %d '%s' begins at "
@@ -331,7 +229,6 @@ static enum lw_status check_bucket(const struct lw_plan *p, int32_t b, struct lw
         return check_sparse_bucket(p, b, err);
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, k, &w);) {
         const struct lw_slot *s = &w.slot;
-        LW_TRY(within("slot", k->first_slot + w.n - 1, "parameter", s->param, 0, p->n_params, err));
         const struct lw_plan_param *a = &p->params[s->param];
         if (s->offset < end)
             return lw_fail(err, LW_EPLAN,
@@ -395,33 +292,23 @@ static enum lw_status check_all_slots(const struct lw_plan *p, struct lw_arena *
 
 static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
 {
-    int64_t used_buckets = 0, used_slots = 0, used_offsets = 0;
+    int64_t used_buckets = 0, used_offsets = 0;
 
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
-        LW_TRY(within("bucket set", s, "stage", set->stage, 0, p->n_stages > 0 ? p->n_stages : 1,
-                      err));
-        LW_TRY(within("bucket set", s, "kind", set->kind, 0, LW_BUCKET_SPARSE, err));
         LW_TRY(range("bucket set", s, "buckets", set->first_bucket, set->n_buckets, p->n_buckets,
                      &used_buckets, err));
     }
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket *k = &p->buckets[b];
-        LW_TRY(within("bucket", b, "set", k->set, 0, p->n_sets, err));
         const struct lw_bucket_set *set = &p->sets[k->set];
         if (b < set->first_bucket || b - set->first_bucket >= set->n_buckets)
             return lw_fail(err, LW_EPLAN, "bucket %d: set %d '%s' does not hold it", b, k->set,
                            set->name);
-        LW_TRY(within("bucket", b, "dtype", (int64_t)k->dtype, 0, LW_N_DTYPES, err));
-        LW_TRY(range("bucket", b, "slots", k->first_slot, k->n_slots, p->n_slots, &used_slots,
-                     err));
         LW_TRY(within("bucket", b, "first offset", k->first_offset, -1, p->n_offsets + 1L, err));
         if (k->first_offset >= 0)
             LW_TRY(range("bucket", b, "offsets", k->first_offset, k->n_slots, p->n_offsets,
                          &used_offsets, err));
-        if (k->bytes < 0 || k->limit_bytes < 0)
-            return lw_fail(err, LW_EPLAN, "bucket %d: negative size %lld or limit %lld bytes", b,
-                           (long long)k->bytes, (long long)k->limit_bytes);
         LW_TRY(check_bucket(p, b, err));
     }
     return LW_OK;
@@ -431,24 +318,11 @@ static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err
 {
     const struct lw_op *o = &p->ops[i];
 
-    LW_TRY(within("op", i, "kind", (int64_t)o->kind, 0, LW_N_OP_KINDS, err));
-    LW_TRY(within("op", i, "dtype", (int64_t)o->dtype, 0, LW_N_DTYPES, err));
-    LW_TRY(within("op", i, "stream", o->stream, 0, p->n_streams, err));
-    LW_TRY(within("op", i, "communicator class", o->comm, -1, p->n_comms, err));
-    LW_TRY(within("op", i, "work", o->work, -1, p->n_works, err));
-    LW_TRY(within("op", i, "operand row", o->operand, -1, p->n_operand_rows, err));
-    LW_TRY(within("op", i, "peer", o->peer, -1, p->n_ranks, err));
-    LW_TRY(within("op", i, "module", o->module, -1, p->n_modules, err));
-    LW_TRY(within("op", i, "bucket", o->bucket, -1, p->n_buckets, err));
-    LW_TRY(within("op", i, "stage", o->stage, -1, p->n_stages > 0 ? p->n_stages : 1, err));
     bool talks =
         lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
     if (talks != (o->comm >= 0))
         return lw_plan_op_fail(p, i, err, " %s",
                                talks ? "needs a communicator" : "takes no communicator");
-    if (o->bytes < 0 || o->work_ps < -1)
-        return lw_plan_op_fail(p, i, err, ": negative bytes %lld or work %lld ps",
-                               (long long)o->bytes, (long long)o->work_ps);
     return LW_OK;
 }
 
@@ -460,14 +334,6 @@ static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t 
     if (first < 0 || first > p->n_operands - (int64_t)n_ranks)
         return lw_fail(err, LW_EPLAN, "op %d: its operand row begins at %lld and needs %d of %d "
                                       "operands", i, (long long)first, n_ranks, p->n_operands);
-    for (int32_t r = 0; r < n_ranks; r++) {
-        const struct lw_operand *d = &p->operands[first + r];
-        if (d->bytes < 0 || d->offset < 0 || d->peer < -1 || d->peer >= p->n_ranks)
-            return lw_fail(err, LW_EPLAN,
-                           "op %d, operand of rank %d of its role: bytes %lld, offset "
-                           "%lld or peer %d out of range",
-                           i, r, (long long)d->bytes, (long long)d->offset, d->peer);
-    }
     return LW_OK;
 }
 
@@ -495,28 +361,17 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
 }
 
 static enum lw_status check_program(const struct lw_plan *p, const struct lw_program *g,
-                                    const struct lw_role *role, int64_t *used,
-                                    int64_t *n_ready, struct lw_err *err)
+                                    const struct lw_role *role, struct lw_err *err)
 {
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         const struct lw_op *o = &p->ops[i];
         LW_TRY(check_op(p, i, err));
-        LW_TRY(range("op", i, "dependencies", o->first_dep, o->n_deps, p->n_deps, used, err));
-        int64_t own = 0; /* ops may share a list of gradients */
-        LW_TRY(range("op", i, "ready gradients", o->first_ready, o->n_ready, p->n_ready, &own,
-                     err));
-        *n_ready += own;
-        if (*n_ready > INT32_MAX)
-            return lw_fail(err, LW_EPLAN,
-                           "op %d: the ops up to it complete 2^31 gradients and more", i);
         for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
-            if (p->deps[d] < g->first_op || p->deps[d] >= i)
+            if (p->deps[d] < g->first_op)
                 return lw_plan_op_fail(p, i, err,
                                        ": depends on op %d, which is not an earlier op of its "
                                        "program (%d to %d)",
                                        p->deps[d], g->first_op, i - 1);
-        for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++)
-            LW_TRY(within("op", i, "ready gradient", p->ready[r], 0, p->n_params, err));
         if (o->operand >= 0)
             LW_TRY(check_operand(p, i, role->n_ranks, err));
     }
@@ -525,14 +380,14 @@ static enum lw_status check_program(const struct lw_plan *p, const struct lw_pro
 
 static enum lw_status check_programs(const struct lw_plan *p, struct lw_err *err)
 {
-    int64_t used_ops = 0, used_deps = 0, n_ready = 0;
+    int64_t used_ops = 0;
 
     for (int32_t v = 0; v < p->n_variants; v++) {
         for (int32_t r = 0; r < p->n_roles; r++) {
             const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + r];
             LW_TRY(range("program of variant", v, "ops", g->first_op, g->n_ops, p->n_ops, &used_ops,
                          err));
-            LW_TRY(check_program(p, g, &p->roles[r], &used_deps, &n_ready, err));
+            LW_TRY(check_program(p, g, &p->roles[r], err));
             LW_TRY(check_kept(p, g, err));
         }
     }
@@ -554,11 +409,8 @@ static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
             return lw_fail(err, LW_EPLAN, "variant '%s': uses %d bucket sets '%s', the plan has %d",
                            p->variants[v].name, p->variants[v].n_sets, p->variants[v].set_name, n);
     }
-    LW_TRY(within("plan", 0, "repeat_from", p->repeat_from, 0, p->n_passes, err));
-    for (int32_t i = 0; i < p->n_passes; i++) {
-        LW_TRY(within("pass", i, "variant", p->pass_variant[i], 0, p->n_variants, err));
-        ends = ends || (i >= p->repeat_from && p->variants[p->pass_variant[i]].ends_step);
-    }
+    for (int32_t i = p->repeat_from; i < p->n_passes; i++)
+        ends = ends || p->variants[p->pass_variant[i]].ends_step;
     if (!ends)
         return lw_fail(err, LW_EPLAN, "no pass from %d on ends a step", p->repeat_from);
     return LW_OK;
@@ -578,10 +430,8 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_arena *roo
     LW_TAKE(room, has, p->n_params, err);
     for (int32_t i = 0; i < p->n_shards; i++) {
         const struct lw_shard *h = &p->shards[i];
-        LW_TRY(within("shard", i, "parameter", h->param, 0, p->n_params, err));
-        LW_TRY(within("shard", i, "owner", h->owner, -1, p->n_ranks, err));
         const struct lw_plan_param *a = &p->params[h->param];
-        if (h->numel < 0 || h->first != end[h->param] || h->numel > a->numel - h->first)
+        if (h->first != end[h->param])
             return lw_fail(err, LW_EPLAN,
                            "shard %d of parameter %d '%s': elements %lld and %lld more, the shards "
                            "before it end at %lld of %lld",
@@ -603,13 +453,12 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_arena *roo
 
 static enum lw_status check_all(const struct lw_plan *p, struct lw_arena *room, struct lw_err *err)
 {
-    LW_TRY(check_counts(p, err));
+    LW_TRY(lw_plan_check_ranges(p, LW_EPLAN, err));
     LW_TRY(check_ranks(p, room, err));
     LW_TRY(check_coords(p, room, err));
-    LW_TRY(check_streams(p, err));
     LW_TRY(check_distinct(p, room, err));
     LW_TRY(check_membership(p, room, err));
-    LW_TRY(check_params(p, err));
+    LW_TRY(check_rows(p, err));
     LW_TRY(check_buckets(p, err));
     LW_TRY(check_programs(p, err));
     LW_TRY(check_passes(p, err));

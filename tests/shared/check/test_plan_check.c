@@ -213,7 +213,7 @@ TEST(shards_tile_the_parameters)
     p.shards[1].numel = 150;
     assert_fault(&p, "parameter 1 'b.weight': shards cover 150 of 200 elements");
     p.shards[1].numel = 201;
-    assert_fault(&p, "shard 1 of parameter 1 'b.weight': elements 0 and 201 more");
+    assert_fault(&p, "at shards[1].numel: found 201, allowed: 0 to 200");
     p.shards[1] = (struct lw_shard){0, -1, 50, 50}; /* overlaps the whole of parameter 0 */
     assert_fault(&p,
                  "shard 1 of parameter 0 'a.weight': elements 50 and 50 more, the shards before "
@@ -230,26 +230,26 @@ TEST(indexes_outside_their_tables_are_named)
     int32_t ar = find(&p, LW_OP_ALL_REDUCE, 1);
 
     p.deps[p.ops[ar].first_dep] = ar;
-    assert_fault(
-        &p, "op 20 (all_reduce, bucket 1) of 'steady' for role 'data': depends on op 20, which is "
-            "not an earlier op of its program (15 to 19)");
+    assert_fault(&p, "at ops[20].deps: found 20, allowed: 0 to 19");
     p.deps[p.ops[ar].first_dep] = 3; /* of the other program */
-    assert_fault(&p, "depends on op 3");
+    assert_fault(
+        &p, "op 20 (all_reduce, bucket 1) of 'steady' for role 'data': depends on op 3, which is "
+            "not an earlier op of its program (15 to 19)");
     p.deps[p.ops[ar].first_dep] = ar - 1;
     p.ops[ar].stream = 2;
-    assert_fault(&p, "op 20: stream is 2, allowed 0 to 1");
+    assert_fault(&p, "at ops[20].stream: found 2, allowed: 0 to 1");
     p.ops[ar].stream = 1;
     p.ops[ar].comm = -1;
     assert_fault(&p, ") of 'steady' for role 'data' needs a communicator");
     p.ops[ar].comm = 0;
     p.ops[ar].bytes = -4;
-    assert_fault(&p, "negative bytes -4");
+    assert_fault(&p, "at ops[20].bytes: found -4, allowed: 0 or more");
     p.ops[ar].bytes = 1200;
     p.ops[ar].kind = (enum lw_op_kind)99;
-    assert_fault(&p, "op 20: kind is 99, allowed 0 to");
+    assert_fault(&p, "at ops[20].kind: found 99, allowed: 0 to ");
     p.ops[ar].kind = LW_OP_ALL_REDUCE;
     p.role_of[2] = 1;
-    assert_fault(&p, "rank 2: role is 1, allowed 0 to 0");
+    assert_fault(&p, "at ranks[2].role: found 1, allowed: 0 to 0");
     lw_plan_free(&p);
 }
 
@@ -346,7 +346,7 @@ TEST(passes_must_end_steps)
     assert_fault(&p, "no pass from 1 on ends a step");
     p.variants[1].ends_step = true;
     p.repeat_from = 2;
-    assert_fault(&p, "repeat_from is 2, allowed 0 to 1");
+    assert_fault(&p, "at repeat_from: found 2, allowed: 0 to 1");
     lw_plan_free(&p);
 }
 

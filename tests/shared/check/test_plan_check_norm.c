@@ -114,7 +114,7 @@ TEST(whole_parameters_of_tensor_groups_are_listed)
     assert_true(lw_plan_counts(&k.p, B_BIAS, 0) && !lw_plan_counts(&k.p, B_BIAS, 1));
     assert_true(lw_plan_counts(&k.p, A_WEIGHT, 0) && lw_plan_counts(&k.p, A_WEIGHT, 1));
     k.p.whole[0] = 5;
-    expect(&k, NULL, "whole parameter 0: number is 5, allowed 0 to 4");
+    expect(&k, NULL, "at whole_params[0]: found 5, allowed: 0 to 4");
     make(&k, "pp 2");
     assert_int_equal(k.p.n_whole, 0);
     assert_true(lw_plan_counts(&k.p, A_WEIGHT, 0) && !lw_plan_counts(&k.p, COPY, 0));

@@ -1,0 +1,205 @@
+/* Every number and index of a plan against its tables (plan_tables.c). Plans come from users:
+ * nothing is read through an index before it is verified; a list may be walked once its range is.
+ * Invariant: lists of rows sum to no more than the list that they cut, or where they may share it,
+ * to less than 2^31, so that the work is bounded. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "shared/plan/plan_tables.h"
+#include "shared/plan/sparse.h"
+
+struct ranges {
+    const struct lw_plan *p;
+    enum lw_status status; /* of a failure */
+    struct lw_err *err;
+};
+
+enum { PLACE = 160 };
+
+/* Rows that a plan file has inside those of another list. Runs after a fault, of a plan that is not
+ * verified: sets stand before buckets, operand_first is only read. */
+static int place_within(const struct lw_plan *p, enum lw_plan_table_id id, int64_t row, char *text)
+{
+    if (id == LW_TABLE_buckets && p->buckets[row].set >= 0 && p->buckets[row].set < p->n_sets) {
+        int32_t s = p->buckets[row].set;
+        return snprintf(text, PLACE, "bucket_sets[%d].buckets[%" PRId64 "]", s,
+                        row - p->sets[s].first_bucket);
+    }
+    if (id == LW_TABLE_operands)
+        for (int32_t i = p->n_operand_rows - 1; i >= 0; i--)
+            if (p->operand_first[i] <= row)
+                return snprintf(text, PLACE, "operands[%d].of_ranks[%" PRId64 "]", i,
+                                row - p->operand_first[i]);
+    return 0;
+}
+
+/* "ops[8].work" */
+static const char *place(const struct ranges *k, enum lw_plan_table_id id,
+                         const struct lw_plan_field *f, int64_t row, char *text)
+{
+    const struct lw_plan_table *t = &lw_plan_tables[id];
+    int64_t n = lw_table_within(t, k->p);
+    const char *key = f->key ? f->key : f->name;
+    int at = place_within(k->p, id, row, text);
+
+    if (at == 0)
+        at = snprintf(text, PLACE, "%s[%" PRId64 "]", t->key, row / n);
+    at += snprintf(text + at, (size_t)(PLACE - at), "%s%s", *key ? "." : "", key);
+    if (t->within)
+        snprintf(text + at, (size_t)(PLACE - at), ", %s %" PRId64, t->within, row % n);
+    return text;
+}
+
+static enum lw_status refuse(const struct ranges *k, const char *at, int64_t found, int64_t least,
+                             int64_t most)
+{
+    if (most < 0)
+        return lw_fail(k->err, k->status,
+                       "at %s: found %" PRId64 ", but there is none to refer to", at, found);
+    if (most == INT64_MAX)
+        return lw_fail(k->err, k->status, "at %s: found %" PRId64 ", allowed: %" PRId64 " or more",
+                       at, found, least);
+    return lw_fail(k->err, k->status, "at %s: found %" PRId64 ", allowed: %" PRId64 " to %" PRId64,
+                   at, found, least, most);
+}
+
+static int64_t most_of(const struct ranges *k, const struct lw_plan_field *f)
+{
+    return f->refers ? lw_plan_count_at(k->p, f->refers) - INT64_C(1) : f->most;
+}
+
+/* Rows [row, end): of a block, so that its fields are looked at while it is in the cache. */
+static enum lw_status check_numbers(const struct ranges *k, enum lw_plan_table_id id,
+                                    const struct lw_plan_field *f, int64_t row, int64_t end)
+{
+    size_t size = lw_plan_tables[id].size;
+    const char *at = lw_table_at(&lw_plan_tables[id], k->p) + (size_t)row * size;
+    int64_t least = f->least, most = most_of(k, f);
+    char text[PLACE];
+
+    for (; row < end; row++, at += size) {
+        int64_t v = lw_field_number(f, at);
+        if (f->ascending && row > 0)
+            least = lw_field_number(f, at - size) + 1;
+        if (v < least || v > most)
+            return refuse(k, place(k, id, f, row, text), v, least, most);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_items(const struct ranges *k, enum lw_plan_table_id id,
+                                  const struct lw_plan_field *f, int64_t row, const int32_t *v,
+                                  int32_t n)
+{
+    int64_t most = f->earlier ? row - 1 : most_of(k, f);
+    char text[PLACE];
+
+    for (int32_t i = 0; i < n; i++)
+        if (v[i] < f->least || v[i] > most)
+            return refuse(k, place(k, id, f, row, text), v[i], f->least, most);
+    return LW_OK;
+}
+
+/* *used sums what rows take of the list. */
+static enum lw_status check_list(const struct ranges *k, enum lw_plan_table_id id,
+                                 const struct lw_plan_field *f, int64_t row, int64_t *used)
+{
+    const struct lw_plan_table *t = &lw_plan_tables[id];
+    const char *at = lw_table_at(t, k->p) + (size_t)row * t->size;
+    const int32_t *bounds = (const int32_t *)(const void *)(at + f->at);
+    int32_t first = bounds[0], n = bounds[1], size = lw_plan_count_at(k->p, f->n_list);
+    char text[PLACE];
+
+    if (first < 0 || n < 0 || first > size || n > size - first)
+        return lw_fail(k->err, k->status, "at %s: %d items from %d on lie outside a list of %d",
+                       place(k, id, f, row, text), n, first, size);
+    *used += n;
+    if (*used > (f->shared ? INT32_MAX : size))
+        return lw_fail(k->err, k->status,
+                       f->shared ? "at %s: the lists up to it have 2^31 items and more"
+                                 : "at %s: its items belong to another one too",
+                       place(k, id, f, row, text));
+    const int32_t *items = lw_field_list(f, k->p, at, &n);
+    return check_items(k, id, f, row, items, n);
+}
+
+static enum lw_status check_table(const struct ranges *k, enum lw_plan_table_id id)
+{
+    enum { BLOCK = 256 };
+    const struct lw_plan_table *t = &lw_plan_tables[id];
+    int64_t n = lw_table_rows(t, k->p);
+
+    for (int64_t i = 0; i < n; i += BLOCK)
+        for (const struct lw_plan_field *f = t->fields; f->name; f++)
+            if (f->ranged && !f->n_list)
+                LW_TRY(check_numbers(k, id, f, i, i + BLOCK < n ? i + BLOCK : n));
+    for (const struct lw_plan_field *f = t->fields; f->name; f++) {
+        int64_t used = 0;
+        for (int64_t i = 0; f->n_list && i < n; i++)
+            LW_TRY(check_list(k, id, f, i, &used));
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_count(const struct ranges *k, const char *key, int32_t n, int32_t least)
+{
+    if (n >= least)
+        return LW_OK;
+    if (n == 0)
+        return lw_fail(k->err, k->status, "at %s: found none, expected at least %d", key, least);
+    return lw_fail(k->err, k->status, "at %s: found %d, expected at least %d", key, n, least);
+}
+
+static enum lw_status check_counts(const struct ranges *k)
+{
+    for (int t = 0; t < LW_N_TABLES; t++)
+        LW_TRY(check_count(k, lw_plan_tables[t].key,
+                           lw_plan_count_at(k->p, lw_plan_tables[t].n_at),
+                           lw_plan_tables[t].least));
+    return check_count(k, "n_stages", k->p->n_stages, 1);
+}
+
+static enum lw_status check_size(const struct ranges *k, const char *list, int32_t row,
+                                 const char *key, int64_t found, int64_t least, int64_t most)
+{
+    char at[PLACE];
+
+    if (found >= least && found <= most)
+        return LW_OK;
+    snprintf(at, sizeof at, "%s[%d].%s", list, row, key);
+    return refuse(k, at, found, least, most);
+}
+
+/* Sizes that lie within those of a parameter. */
+static enum lw_status check_parts(const struct ranges *k)
+{
+    const struct lw_plan *p = k->p;
+
+    for (int32_t i = 0; i < p->n_sparse; i++) {
+        const struct lw_sparse *x = &p->sparse[i];
+        int64_t numel = p->params[x->param].numel;
+        LW_TRY(check_size(k, "sparse", i, "row_numel", x->row_numel, 1, numel));
+        LW_TRY(check_size(k, "sparse", i, "touched_rows", x->touched_rows, 1,
+                          numel / x->row_numel));
+    }
+    for (int32_t i = 0; i < p->n_shards; i++) {
+        const struct lw_shard *s = &p->shards[i];
+        int64_t numel = p->params[s->param].numel;
+        LW_TRY(check_size(k, "shards", i, "numel", s->numel, 0, numel));
+        LW_TRY(check_size(k, "shards", i, "first", s->first, 0, numel - s->numel));
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_plan_check_ranges(const struct lw_plan *p, enum lw_status status,
+                                    struct lw_err *err)
+{
+    struct ranges k = {p, status, err};
+
+    LW_TRY(check_counts(&k));
+    for (int t = 0; t < LW_N_TABLES; t++)
+        LW_TRY(check_table(&k, (enum lw_plan_table_id)t));
+    if (p->repeat_from < 0 || p->repeat_from >= p->n_passes)
+        return refuse(&k, "repeat_from", p->repeat_from, 0, p->n_passes - 1);
+    return check_parts(&k);
+}

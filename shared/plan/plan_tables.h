@@ -1,0 +1,91 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+#include "shared/plan/plan.h"
+
+/* The tables of a plan, described once: what a row holds, where it lies, what it may be. From it
+ * come growth (plan_builder.c), hash and differences (plan_fields.c) and the check of every number
+ * and index (plan_ranges.c), so that a new field is one row of plan_tables.c. */
+enum lw_plan_field_kind {
+    LW_PF_NUMBER,
+    LW_PF_REDUCER, /* a number, hashed as lw_reducer_number gives it */
+    LW_PF_BIT,     /* bool; a run of them is hashed as one number, the first lowest */
+    LW_PF_TEXT,
+    LW_PF_LIST,    /* of int32_t: [first, n) of a list of the plan; the row holds first, then n */
+    LW_PF_SLOTS,   /* the same, of a bucket: its gradients, which have offsets too */
+    LW_PF_KIND,    /* of a bucket set: hashed where the name does not imply it */
+    LW_PF_WORK,    /* of an op: hashed is what it does, whoever times it (plan_work.h) */
+    LW_PF_APART,   /* a number that is no decision: neither hashed nor compared */
+};
+
+struct lw_plan_field {
+    const char *name;
+    const char *key;          /* in plan files; NULL: as the name; "": the row is the number */
+    enum lw_plan_field_kind kind;
+    size_t at, size;
+    const char *(*word)(int); /* of a number */
+    size_t list, n_list;      /* LIST, SLOTS: where the plan has the list, and its length */
+    bool shared;              /* LIST: rows may share items */
+    /* What a number, or each item of a list, may be. */
+    bool ranged;
+    int64_t least, most;
+    size_t refers;    /* a row of the table with this count: most is the last */
+    bool earlier;     /* refers to a row before its own */
+    bool ascending;   /* above that of the row before */
+};
+
+struct lw_plan_table {
+    const char *row;                    /* what a row is */
+    const char *key;                    /* in plan files */
+    size_t at, n_at;                    /* the rows and their count, of the plan */
+    int32_t least;                      /* rows that there must be */
+    const struct lw_plan_field *fields; /* ends with name NULL */
+    size_t size;                        /* of a row */
+    bool ints;                          /* rows are int32_t, with one field */
+    const char *within;                 /* what each of several numbers of a row is for */
+    size_t if_at;                       /* not hashed where this count is 0; 0 = never */
+    const char *mark;                   /* hashed before it */
+    bool uncounted;                     /* the number of rows is not hashed */
+    bool apart;                         /* neither hashed nor compared */
+};
+
+/* Tables in the order of the canonical bytes, then those that rows refer into and works. */
+enum lw_plan_table_id {
+    LW_TABLE_role_of, LW_TABLE_index_in_role, LW_TABLE_coord, LW_TABLE_stage_of, LW_TABLE_roles,
+    LW_TABLE_streams, LW_TABLE_comms, LW_TABLE_groups, LW_TABLE_comm_group, LW_TABLE_params,
+    LW_TABLE_buffers, LW_TABLE_whole, LW_TABLE_sparse, LW_TABLE_sets, LW_TABLE_buckets,
+    LW_TABLE_shards, LW_TABLE_products, LW_TABLE_variants, LW_TABLE_programs, LW_TABLE_ops,
+    LW_TABLE_operand_first, LW_TABLE_operands, LW_TABLE_pass_variant, LW_TABLE_works,
+    LW_TABLE_members, LW_TABLE_slots, LW_TABLE_offsets, LW_TABLE_deps, LW_TABLE_ready,
+    LW_TABLE_work_products, LW_TABLE_notes, LW_TABLE_from_times, LW_N_TABLES,
+};
+
+extern const struct lw_plan_table lw_plan_tables[LW_N_TABLES];
+
+int32_t lw_plan_count_at(const struct lw_plan *p, size_t at);
+int64_t lw_table_within(const struct lw_plan_table *t, const struct lw_plan *p); /* per row */
+int64_t lw_table_rows(const struct lw_plan_table *t, const struct lw_plan *p);
+const char *lw_table_at(const struct lw_plan_table *t, const struct lw_plan *p);
+/* Of LIST and SLOTS, first unverified. */
+const int32_t *lw_field_list(const struct lw_plan_field *f, const struct lw_plan *p,
+                             const char *row, int32_t *n);
+
+static inline int64_t lw_field_number(const struct lw_plan_field *f, const char *row)
+{
+    const void *at = row + f->at;
+
+    return f->size == 8   ? *(const int64_t *)at
+           : f->size == 4 ? *(const int32_t *)at
+           : f->size == 2 ? *(const int16_t *)at
+                          : *(const int8_t *)at;
+}
+
+/* Every number and index of every table lies where it may, every list in its table, and no item of
+ * a list that is not shared belongs to two rows. Fails with `status` and the place in a plan file.
+ * What rows have to do with each other is for lw_plan_check. */
+enum lw_status lw_plan_check_ranges(const struct lw_plan *p, enum lw_status status,
+                                    struct lw_err *err);
