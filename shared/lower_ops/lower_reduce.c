@@ -97,14 +97,16 @@ void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, int32_t m
         take_room(k, x, x->d->unused[i]); /* zeros go in with the first */
 }
 
-/* After the reduction: the member's share is kept elsewhere. */
-static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
+/* After the last op that uses the bucket, on its stream: a later one would hold up what follows on
+ * this. The member's share is kept elsewhere. */
+static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int32_t after,
+                      int32_t stream)
 {
     if (!x->room_at || x->room_at[b] < 0)
         return;
     struct lw_op op = room_op(k, x, LW_OP_FREE, b);
-    op.stream = k->l->data.stream;
-    x->done_of[x->set->buckets.n_buckets + b] = lw_builder_op(k->l->b, &op, &x->done_of[b], 1);
+    op.stream = stream;
+    x->done_of[x->set->buckets.n_buckets + b] = lw_builder_op(k->l->b, &op, &after, 1);
     x->room_at[b] = -1;
 }
 
@@ -158,14 +160,20 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     op.bucket = number;
     if (kind == LW_OP_REDUCE)
         lw_write_root(k, &op, x->d->root_of[b]);
-    x->done_of[b] = add_replicas(k, x, &op, lw_builder_op(k->l->b, &op, &after, 1));
+    int32_t reduced = lw_builder_op(k->l->b, &op, &after, 1), used = reduced, stream = op.stream;
+    x->done_of[b] = add_replicas(k, x, &op, reduced);
+    if (x->done_of[b] != reduced && kind != LW_OP_REDUCE_SCATTER) { /* all of it is added */
+        used = x->done_of[b];
+        stream = k->l->replicas.stream;
+    }
     if (wire != grad) {
         struct lw_op back =
             lw_write_moved(k, LW_OP_CAST, (struct lw_line){-1, k->l->copy}, full, grad, "");
         back.bucket = number;
-        x->done_of[b] = lw_builder_op(k->l->b, &back, &x->done_of[b], 1);
+        x->done_of[b] = used = lw_builder_op(k->l->b, &back, &x->done_of[b], 1);
+        stream = back.stream;
     }
-    give_room(k, x, b);
+    give_room(k, x, b, used, stream);
 }
 
 /* The flags of used parameters, summed: how DDP finds what is unused everywhere. */

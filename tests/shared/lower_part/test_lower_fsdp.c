@@ -240,6 +240,42 @@ TEST(replicas_meet_after_the_last_micro_batch)
     lw_plan_free(&p);
 }
 
+/* A free waits on its stream for what it follows, so that it follows its stream's own: the next
+ * gather never waits for the sum over the replicas. After a reduce-scatter that is the share's
+ * alone; where the whole bucket is summed or cast, the bucket is freed after it. */
+TEST(a_free_of_gradients_holds_up_no_stream)
+{
+    static const struct {
+        const char *words;
+        enum lw_op_kind before;
+    } cases[] = {{"dp 4 zero 3 zero-group 2", LW_OP_REDUCE_SCATTER},
+                 {"dp 4 zero 2 zero-group 2", LW_OP_REDUCE_SCATTER},
+                 {"dp 6 zero 3 zero-group 3 micro-batches 2", LW_OP_REDUCE_SCATTER},
+                 {"dp 4 zero 3", LW_OP_REDUCE_SCATTER},
+                 {"dp 4 zero 3 zero-group 2 comm-hook fp16", LW_OP_CAST}};
+    struct tiny t;
+
+    tiny_init(&t);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_plan p = plan_of_words(&t.w, cases[k].words);
+        int n = 0;
+        for (int32_t i = 0; i < p.n_ops; i++) {
+            const struct lw_op *op = &p.ops[i], *before = op - 1;
+            if (op->kind != LW_OP_FREE || strcmp(op->name, "gradients") != 0)
+                continue;
+            n++;
+            while (before->stream != op->stream)
+                before--;
+            assert_int_equal(op->n_deps, 1);
+            assert_int_equal(p.deps[op->first_dep], before - p.ops);
+            assert_int_equal(before->kind, cases[k].before);
+            assert_int_equal(before->bucket, op->bucket);
+        }
+        assert_true(n > 0);
+        lw_plan_free(&p);
+    }
+}
+
 /* b is a block; a.weight and c.weight are the root unit (bucket 1, weights 3): gathered once, freed
  * after the backward, reduced last. Its shares are of 400 elements. */
 TEST(the_root_unit_is_gathered_once)
