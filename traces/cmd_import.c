@@ -114,7 +114,7 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
 {
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
-    struct traces_reading reading = {o->sidecar, o->salvage, &progress};
+    struct traces_reading reading = {o->sidecar, o->salvage, &progress, true};
     struct traces_file *files = NULL;
     struct traces_names all = {0};
     enum lw_status status = traces_names_find(names, n, &all, err);

@@ -6,6 +6,7 @@
 #include "shared/cluster/gloo.h"
 #include "shared/device/device_kind.h"
 #include "shared/device/retime.h"
+#include "shared/device/time_ops.h"
 #include "shared/files/files.h"
 
 enum lw_status lw_source_device(struct lw_plan_source *s, const struct lw_cluster *c,
@@ -58,6 +59,42 @@ static enum lw_status retime_from(const struct lw_plan_source *s, const struct t
     return st;
 }
 
+/* Of the framework that is given, else of eager PyTorch, which is what recordings are of. */
+static enum lw_status host_rates(const struct lw_plan_source *s, struct lw_kernel_rates *rates,
+                                 struct lw_err *err)
+{
+    struct lw_framework f;
+
+    LW_TRY(lw_framework_find(s->framework_name ? s->framework_name : "torch-ddp", &f, err));
+    *rates = (struct lw_kernel_rates){.host_op_ps = (lw_ps)lw_fact_value(f.host_op_ps, 0)};
+    lw_framework_free(&f);
+    return LW_OK;
+}
+
+/* A recording whose operators have shapes. Times of a CPU, or of a device without figures, are not
+ * scaled: the operators are timed there as a model's kernels are. */
+static enum lw_status time_ops(const struct lw_plan_source *s, struct lw_workload *w,
+                               const struct lw_device *to, struct lw_err *err)
+{
+    const char *name = s->from_device ? s->from_device : w->from.device;
+    struct lw_kernel_rates rates = {.host_op_ps = 0};
+    struct lw_cluster from = {.name = NULL};
+    enum lw_status st = LW_OK;
+    struct lw_err why;
+    bool scales = name && !lw_device_is_nameless(name) && !lw_device_is_cpu(name);
+
+    if (scales)
+        st = lw_cluster_find_device(name, &from, s->from_device ? err : &why);
+    if (st != LW_OK && s->from_device)
+        return st;
+    scales = scales && st == LW_OK && !lw_device_is_cpu(from.device.kind);
+    st = scales ? LW_OK : host_rates(s, &rates, err);
+    if (st == LW_OK)
+        st = lw_workload_time_ops(w, scales ? &from.device : NULL, to, &rates, err);
+    lw_cluster_free(&from);
+    return st;
+}
+
 static enum lw_status retime(struct lw_plan_source *s, const struct timed *t, struct lw_err *err)
 {
     const struct lw_cluster *to;
@@ -65,7 +102,8 @@ static enum lw_status retime(struct lw_plan_source *s, const struct timed *t, st
     LW_TRY(lw_source_device(s, NULL, &to, err));
     if (s->from_device || lw_device_is_nameless(t->device) ||
         !lw_device_same_kind(t->device, to->device.kind))
-        return retime_from(s, t, &to->device, err);
+        return t->w && t->w->n_ops > 0 ? time_ops(s, t->w, &to->device, err)
+                                       : retime_from(s, t, &to->device, err);
     return LW_OK;
 }
 

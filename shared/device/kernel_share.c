@@ -224,7 +224,11 @@ static void share_gemm(const struct share *s)
     if (k->fp8)
         share_casts(s, &p);
     work.completes = k->sum_bytes == 0 || !k->trained;
+    if (k->only == LW_ONLY_BACKWARD)
+        work.phase = LW_PRODUCTS_INPUT;
     give(s, work);
+    if (k->only != LW_ONLY_NOT)
+        return;
     work.completes = false;
     work.phase = LW_PRODUCTS_INPUT;
     work.product = gradient_of_input(&p);
@@ -254,12 +258,15 @@ static void share_step(const struct share *s, const struct lw_attention *a, int6
                                   .bytes = x->q + x->kv + x->out + x->sums, .attention = *a,
                                   .completes = first};
 
-    give(s, work);
+    if (s->k->only != LW_ONLY_BACKWARD)
+        give(s, work);
+    if (s->k->only == LW_ONLY_FORWARD)
+        return;
     work.phase = LW_PRODUCTS_INPUT;
     work.flops = flops / 2 * 5;
     work.bytes = 2 * (x->q + x->kv + x->out) + x->sums;
     work.attention.backward = true;
-    work.completes = false;
+    work.completes = first && s->k->only == LW_ONLY_BACKWARD;
     give(s, work);
 }
 

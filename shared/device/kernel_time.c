@@ -380,13 +380,15 @@ enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
         set_times(&t, &sums[i], &w->modules[i]);
         end[i] = now = lw_add_sat(now, lw_module_backward(&w->modules[i]));
     }
-    set_ready(w, sums, before, end);
-    for (int32_t i = 0; i < w->n_params; i++)
+    if (w->grad_kernel)
+        set_ready(w, sums, before, end);
+    for (int32_t i = 0; i < w->n_params && w->grad_kernel; i++)
         if (w->params[i].ready_ps > 0)
             w->params[i].ready_ps = lw_mul_sat(w->params[i].ready_ps, lw_groups_cp(groups));
     for (int32_t i = 0; i < w->n_modules; i++)
         take_all_ranks(&w->modules[i], lw_groups_cp(groups));
-    set_order(w, ready);
+    if (w->grad_kernel)
+        set_order(w, ready);
     time_step(w, &t);
     lw_arena_free(&scratch);
     return LW_OK;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "shared/device/device_time.h"
+#include "shared/device/time_ops.h"
 #include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
 
@@ -205,8 +206,9 @@ static enum lw_status find_ratios(const struct lw_workload *w, const struct figu
         if (out[i].rest[0] <= 0 && m->forward_ps + lw_module_backward(m) > 0)
             return lw_fail(err, LW_ENOTSUP,
                            "module %d '%s' gives neither FLOPs nor bytes: it cannot be timed for "
-                           "device '%s'; make or record the workload for that device", i, m->name,
-                           kind);
+                           "device '%s'; record it with record_shapes=True (lapwing_record does) "
+                           "and import it again, or make or record the workload for that device",
+                           i, m->name, kind);
     }
     return LW_OK;
 }
@@ -232,22 +234,6 @@ static void scale_module(struct lw_module *m, const struct ratios *r)
     lw_ps products = at_most(scaled(m->tp_column_ps + m->tp_row_ps, r->products), m->forward_ps);
     m->tp_column_ps = at_most(scaled(m->tp_column_ps, r->products), products);
     m->tp_row_ps = products - m->tp_column_ps;
-}
-
-/* A moment of the backward, old[i] .. old[i] + length of module i, in the new one. */
-static lw_ps moved(const struct lw_workload *w, const lw_ps *old_length, lw_ps at)
-{
-    lw_ps before = 0, after = 0;
-
-    for (int32_t i = w->n_modules - 1; i >= 0; i--) {
-        lw_ps length = lw_module_backward(&w->modules[i]);
-        if (at <= before + old_length[i] && old_length[i] > 0)
-            return lw_add_sat(after, (lw_ps)((double)(at - before) / (double)old_length[i] *
-                                             (double)length));
-        before += old_length[i];
-        after = lw_add_sat(after, length);
-    }
-    return after;
 }
 
 /* A note more, and the kind that the times are now of. n_shaped of n_modules go by shape. */
@@ -293,9 +279,8 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
         old_length[i] = lw_module_backward(&w->modules[i]);
         scale_module(&w->modules[i], &ratio[i]);
     }
-    for (int32_t i = 0; s == LW_OK && i < w->n_params; i++)
-        if (w->params[i].ready_ps >= 0)
-            w->params[i].ready_ps = moved(w, old_length, w->params[i].ready_ps);
+    if (s == LW_OK)
+        lw_workload_move_ready(w, old_length);
     if (s == LW_OK) {
         w->optimizer_ps = scaled(w->optimizer_ps, here.bytes / there.bytes);
         w->gradients_ps = scaled(w->gradients_ps, here.bytes / there.bytes);
@@ -306,6 +291,8 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
 
 bool lw_workload_can_retime(const struct lw_workload *w)
 {
+    if (w->n_ops > 0)
+        return true;
     struct lw_arena scratch = {0};
     struct ratios *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
     int32_t n_shaped;

@@ -29,6 +29,26 @@ const struct lw_field lw_product_fields[] = {
 };
 #undef AT
 
+#define AT(field) offsetof(struct lw_recorded_op, field)
+static const struct lw_field recorded_op_fields[] = {
+    LW_F_BYTE_WORD("kind", AT(kind), lw_kernel_kind_word),
+    LW_F_BOOL("backward", AT(backward), false),
+    LW_F_BYTE_WORD("dtype", AT(dtype), lw_dtype_word),
+    LW_F_INT64("batch", AT(batch), 0),
+    LW_F_INT64("m", AT(m), 0),
+    LW_F_INT64("n", AT(n), 0),
+    LW_F_INT64("k", AT(k), 0),
+    LW_F_INT64("heads", AT(heads), 0),
+    LW_F_INT64("kv_heads", AT(kv_heads), 0),
+    LW_F_INT64("qk_width", AT(qk_width), 0),
+    LW_F_INT64("v_width", AT(v_width), 0),
+    LW_F_BOOL("causal", AT(causal), false),
+    LW_F_INT64("flops", AT(flops), 0),
+    LW_F_INT64("bytes", AT(bytes), 0),
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct lw_module, field)
 #define PRODUCTS(json, phase)                                                                      \
     LW_F_ITEMS(json, INTS32, AT(products[phase]), AT(n_products[phase]))
@@ -65,6 +85,7 @@ static const struct lw_field module_fields[] = {
     PRODUCTS("forward_products", LW_PRODUCTS_FORWARD),
     PRODUCTS("input_products", LW_PRODUCTS_INPUT),
     PRODUCTS("weight_products", LW_PRODUCTS_WEIGHT),
+    LW_F_ITEMS("ops", INTS32, AT(ops), AT(n_ops)),
     {0},
 };
 #undef AT
@@ -202,6 +223,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_LIST("products", AT(products), AT(n_products), lw_product_fields, struct lw_product),
     LW_F_INT32("products_tp", AT(products_tp), 0),
     LW_F_INT32("products_cp", AT(products_cp), 0),
+    LW_F_LIST("ops", AT(ops), AT(n_ops), recorded_op_fields, struct lw_recorded_op),
     LW_F_LIST("modules", AT(modules), AT(n_modules), module_fields, struct lw_module),
     LW_F_LIST("params", AT(params), AT(n_params), param_fields, struct lw_param),
     LW_F_LIST("sparse", AT(sparse), AT(n_sparse), lw_sparse_fields, struct lw_sparse),

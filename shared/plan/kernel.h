@@ -32,6 +32,9 @@ enum lw_kernel_split {
     LW_N_KERNEL_SPLITS,
 };
 
+/* Of a recorded operator, whose backward is another one; a GEMM's own product, not a gradient's. */
+enum lw_kernel_only { LW_ONLY_NOT, LW_ONLY_FORWARD, LW_ONLY_BACKWARD };
+
 /* One operator in all phases (enum lw_product_phase). Backward runs a module's kernels from the
  * last to the first. Of a GEMM the dimensions of the gradients follow: of the input m x n and
  * n x k, of the weights k x m and m x n. */
@@ -58,7 +61,8 @@ struct lw_kernel {
     bool causal;        /* ATTENTION: a token attends to those before it */
     bool again;         /* selective recomputation does its forward again */
     bool attention;     /* of attention itself: scores and sums over values */
-    uint8_t unused[2];  /* no padding: kernels are compared as bytes */
+    uint8_t only;       /* enum lw_kernel_only: GEMM, ATTENTION */
+    uint8_t unused[1];  /* no padding: kernels are compared as bytes */
 };
 
 /* What a faster one of would shorten a kernel: the largest of its terms. HOST: a module waits for

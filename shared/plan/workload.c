@@ -259,6 +259,28 @@ static enum lw_status check_products(int32_t i, const struct lw_module *m, struc
                    (double)m->forward_ps / LW_PS_PER_NS);
 }
 
+/* Each, and the sum of all modules' work. */
+static enum lw_status check_ops(const struct lw_workload *w, struct lw_err *err)
+{
+    int64_t flops = 0, bytes = 0;
+
+    for (int32_t k = 0; k < w->n_ops; k++)
+        LW_TRY(lw_recorded_op_check(&w->ops[k], k, err));
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        const struct lw_module *m = &w->modules[i];
+        for (int32_t k = 0; k < m->n_ops; k++) {
+            LW_TRY(in_range(err, "modules", i, "ops", m->ops[k], 0, w->n_ops));
+            const struct lw_op_work work = lw_recorded_op_work(&w->ops[m->ops[k]]);
+            flops = lw_add_sat(flops, work.flops);
+            bytes = lw_add_sat(bytes, work.bytes);
+        }
+        if (flops > MOST_SIZE || bytes > MOST_SIZE)
+            return lw_fail(err, LW_EFORMAT, "at modules[%" PRId32 "].ops: more than 2^59 FLOPs or "
+                           "bytes up to here", i);
+    }
+    return LW_OK;
+}
+
 /* Attention lies inside the forward, and inside the backward. */
 static enum lw_status check_attention(int32_t i, const struct lw_module *m, struct lw_err *err)
 {
@@ -459,6 +481,7 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     }
     for (int32_t i = 0; i < w->n_products; i++)
         LW_TRY(lw_product_check(&w->products[i], i, err));
+    LW_TRY(check_ops(w, err));
     for (int32_t i = 0; i < w->n_modules; i++)
         LW_TRY(check_module(w, i, &sum, err));
     LW_TRY(check_total_bytes(w, err));

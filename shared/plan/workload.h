@@ -12,6 +12,7 @@
 #include "shared/plan/model_dims.h"
 #include "shared/plan/model_request.h"
 #include "shared/plan/product.h"
+#include "shared/plan/recorded_op.h"
 #include "shared/plan/recompute.h"
 
 struct lw_buffer;
@@ -67,6 +68,8 @@ struct lw_module {
     /* What its times come from; modules that are alike share their kernels. None: they are measured
      * or read from a file. */
     int32_t first_kernel, n_kernels;
+    int32_t *ops, n_ops; /* of a recording: indexes into the workload's operators, of the forward as
+                          * they ran, then of the backward from the last to the first */
     lw_ps bound_ps[2][LW_N_BOUNDS]; /* forward and backward of one rank by what bounds its kernels;
                                      * all 0 = unknown */
 };
@@ -162,6 +165,9 @@ struct lw_workload {
     struct lw_product *products; /* as one rank of a tensor group of products_tp and of a context
                                   * group of products_cp has them */
     int32_t products_tp, products_cp; /* 0 = 1 */
+    /* Of a recording: the operators that are different; none = not recorded. */
+    struct lw_recorded_op *ops;
+    int32_t n_ops;
     /* Of a model as it was made; no file holds them (shared/device/kernel_time.h). */
     int32_t n_kernels;
     struct lw_kernel *kernels;

@@ -58,7 +58,8 @@ enum lw_status traces_file_open(const char *name, struct lw_trace_reading *readi
 static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
 {
     const struct job *job = ctx;
-    struct lw_trace_reading options = {.salvage = job->reading->salvage, .progress = p};
+    struct lw_trace_reading options = {.salvage = job->reading->salvage,
+                                       .shapes = job->reading->shapes, .progress = p};
     struct traces_file f = {.file = job->names[i]};
     struct lw_err damage = {0};
     struct lw_input in;

@@ -21,6 +21,7 @@ struct traces_reading {
     const char *sidecar; /* NULL: the one beside each trace */
     bool salvage;        /* broken traces up to the damage; other formats are never salvaged */
     const struct lw_progress *progress;
+    bool shapes;         /* keep what the work of operators follows from */
 };
 
 /* Opens a file: its bytes, up to the damage where salvage is requested and the format has a

@@ -10,6 +10,7 @@
  * occupancy, memory events, counters. */
 #include "traces/kineto/import_kineto.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -61,6 +62,7 @@ struct reader {
     const char *name;
     size_t len;
     bool nomem, has_events, has_nodes, is_own;
+    bool shapes;
     int64_t n_phases; /* entries with a "ph" */
     /* thread of the previous event: most events follow one of the same thread */
     char thread[96];
@@ -185,6 +187,131 @@ static void read_shape_type(struct reader *r, struct event *e)
     lw_json_leave(r->json);
 }
 
+/* ---- sizes of all inputs ---- */
+
+/* A text under way; one that is too long, or has a size that is none, is absent. */
+struct inputs {
+    char text[480];
+    size_t used, first_len;
+    int64_t numel, first_numel; /* elements of an input; -1 beyond int64 */
+    int32_t n;
+    bool bad;
+};
+
+static void put(struct inputs *x, const char *text, size_t len)
+{
+    if (x->bad || len > sizeof x->text - x->used) {
+        x->bad = true;
+        return;
+    }
+    memcpy(x->text + x->used, text, len);
+    x->used += len;
+}
+
+static void put_number(struct inputs *x, const char *before, int64_t n)
+{
+    char text[32];
+    int len = snprintf(text, sizeof text, "%s%" PRId64, before, n);
+
+    x->bad |= n < 0;
+    put(x, text, (size_t)len);
+}
+
+/* The sizes of one input: [4, 64], [] or, of a list of tensors, [[4, 64], [10]]. */
+static void put_sizes(struct reader *r, struct inputs *x)
+{
+    struct lw_json *j = r->json;
+    bool first = true, list = false, overflow = false;
+    int64_t sum = 0, product = 1;
+
+    x->numel = -1;
+    if (lw_json_type(j) != LW_JSON_ARRAY || !lw_json_enter(j, LW_JSON_ARRAY)) {
+        x->bad = true;
+        return;
+    }
+    while (lw_json_next(j)) {
+        list |= lw_json_type(j) == LW_JSON_ARRAY;
+        int64_t n = list ? read_numel(j, 0) : read_int(j, -1);
+        overflow |= n < 0 || (list ? __builtin_add_overflow(sum, n, &sum)
+                                   : __builtin_mul_overflow(product, n, &product));
+        if (!list)
+            put_number(x, first ? "" : ",", n);
+        first = false;
+    }
+    x->numel = overflow ? -1 : list ? sum : product;
+    x->bad |= overflow;
+    if (list)
+        put_number(x, "*", sum);
+}
+
+static void put_text(struct reader *r, struct inputs *x)
+{
+    size_t len = 0;
+    const char *text = lw_json_type(r->json) == LW_JSON_STRING ? lw_json_view(r->json, &len) : "";
+
+    x->bad |= memchr(text, ';', len) != NULL;
+    put(x, text, len);
+}
+
+/* Number + 1; 0 = absent. */
+static int32_t read_inputs(struct reader *r, struct inputs *x,
+                           void (*one)(struct reader *r, struct inputs *x))
+{
+    x->first_numel = -1;
+    if (lw_json_type(r->json) != LW_JSON_ARRAY || !lw_json_enter(r->json, LW_JSON_ARRAY))
+        return 0;
+    while (lw_json_next(r->json)) {
+        one(r, x);
+        if (x->n++ == 0) {
+            x->first_numel = x->numel;
+            x->first_len = x->used;
+        }
+        put(x, ";", 1);
+    }
+    return x->bad || x->used == 0 ? 0 : intern(r, x->text, x->used) + 1;
+}
+
+static void read_all_sizes(struct reader *r, struct event *e)
+{
+    struct inputs x = {.used = 0};
+
+    e->detail.input_sizes = read_inputs(r, &x, put_sizes);
+    if (is_shaped(e))
+        e->detail.shape_numel = x.first_numel;
+    e->has_detail |= e->detail.input_sizes > 0 || e->detail.shape_numel >= 0;
+}
+
+static void read_all_types(struct reader *r, struct event *e)
+{
+    struct inputs x = {.used = 0};
+    bool typed = is_typed(e);
+
+    e->detail.input_types = read_inputs(r, &x, put_text);
+    if (x.n == 0 || !(typed || is_shaped(e)))
+        return;
+    e->detail.shape_type = x.first_len > 0 ? intern(r, x.text, x.first_len) : -1;
+    if (is_shaped(e))
+        e->no_tensor = e->detail.shape_type < 0;
+    else
+        e->has_detail |= e->detail.shape_type >= 0;
+}
+
+static bool is_operator(const struct reader *r, const struct event *e)
+{
+    return r->shapes && e->name && e->name_len > 6 && memcmp(e->name, "aten::", 6) == 0;
+}
+
+/* Values say of few operators what they do. */
+static bool has_values(const struct event *e)
+{
+    static const char *const parts[] = {"attention", "convolution_backward"};
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (memmem(e->name, e->name_len, parts[i], strlen(parts[i])))
+            return true;
+    return false;
+}
+
 static bool key_is(const char *key, size_t len, const char *want)
 {
     return strlen(want) == len && memcmp(key, want, len) == 0;
@@ -236,6 +363,13 @@ static void read_argument(struct reader *r, struct event *e)
         d->group = read_text(r);
     else if (len > 8 && memcmp(key, "wait_on_", 8) == 0)
         read_sync(j, e, key, len);
+    else if (is_operator(r, e) &&
+             (key_is(key, len, "Input Dims") || key_is(key, len, "Input dims")))
+        read_all_sizes(r, e);
+    else if (is_operator(r, e) && key_is(key, len, "Input type"))
+        read_all_types(r, e);
+    else if (is_operator(r, e) && key_is(key, len, "Concrete Inputs") && has_values(e))
+        d->input_values = read_inputs(r, &(struct inputs){.used = 0}, put_text);
     else if ((key_is(key, len, "Input Dims") || key_is(key, len, "Input dims")) && is_shaped(e))
         read_shape(r, e);
     else if (key_is(key, len, "Input type") && is_shaped(e))
@@ -609,7 +743,8 @@ static enum lw_status parse_once(const char *name, char *text, size_t len,
     struct lw_trace t;
     struct lw_err broken = {0};
     struct reader r = {.trace = &t, .name = name, .len = len,
-                       .progress = options ? options->progress : NULL};
+                       .progress = options ? options->progress : NULL,
+                       .shapes = options && options->shapes};
     bool salvage = options && options->salvage;
     enum lw_status status = salvage ? lw_json_open_broken(name, text, len, &r.json, &broken, err)
                                     : lw_json_open(name, text, len, &r.json, err);
@@ -640,7 +775,8 @@ static enum lw_status parse_mended(const char *name, const char *text, size_t le
                                    const struct lw_trace_reading *options, struct lw_trace *out,
                                    struct lw_err *err)
 {
-    struct lw_trace_reading strict = {.progress = options ? options->progress : NULL};
+    struct lw_trace_reading strict = {.progress = options ? options->progress : NULL,
+                                      .shapes = options && options->shapes};
     char *copy = lw_calloc(len + LW_JSON_PADDING, 1);
 
     if (!copy)

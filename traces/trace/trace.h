@@ -34,6 +34,11 @@ struct lw_row_detail {
     int32_t shape_type;        /* element type of the first input */
     int64_t shape_numel;       /* elements of the first input; -1 = shape not recorded */
     int64_t message_bytes;     /* of a message whose elements are not recorded; 0 = absent */
+    /* Of an operator where the reading keeps them (lw_trace_reading.shapes): number + 1 of a text
+     * with an item per input, each ended by ';'; 0 = absent. Sizes "4,64", "*768" of a list of
+     * tensors (elements), "" of what is no tensor or a scalar; types as the recorder names them;
+     * values of those that are no tensors. */
+    int32_t input_sizes, input_types, input_values;
 };
 
 /* Row `to` uses what row `from` wrote. */
@@ -99,6 +104,7 @@ struct lw_trace {
 /* How a trace is read; zeroed = strictly, silently and whole. */
 struct lw_trace_reading {
     bool salvage;  /* a broken text is read up to its first broken event; damage says so */
+    bool shapes;   /* sizes of the inputs of all operators are kept, for their work */
     int part;      /* of a file that holds several ranks: 1, 2, ...; 0 = it holds one */
     const struct lw_progress *progress;
 };

@@ -498,6 +498,7 @@ static enum lw_status find_segments(struct builder *b)
     p->module_of = b->segments[0].of_gradient;
     p->n_gradients = (int32_t)b->used[0]->n_gradients;
     p->step = b->used[0];
+    p->segments = &b->segments[0];
     if (b->measured->ready_ns && b->measured->n_gradients != p->n_gradients)
         return lw_fail(b->err, LW_EFORMAT,
                        "%s: %d gradients a step, but %lld measured ready times: the sidecar "

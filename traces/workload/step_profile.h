@@ -29,6 +29,7 @@ struct traces_profile {
     enum lw_dtype *dtype;       /* [n_gradients] */
     bool dtype_known;           /* of all gradients */
     const struct lw_step *step; /* the first used one: gradients and shapes are its */
+    const struct traces_segments *segments; /* of that step */
     struct traces_ops ops;
     int64_t *passed_bytes;      /* [n_modules] first input of the next module; -1 = not recorded */
     /* medians over the used steps; each list sums to its phase */

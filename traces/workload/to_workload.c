@@ -21,6 +21,7 @@
 #include "traces/trace/data_parallel.h"
 #include "traces/trace/same_run.h"
 #include "traces/workload/gradient_sizes.h"
+#include "traces/workload/recorded_ops.h"
 #include "traces/workload/step_profile.h"
 
 enum { MAX_NOTES = 24 };
@@ -548,6 +549,32 @@ static enum lw_status fill_modules(struct importer *m)
     return fill_passed(m);
 }
 
+/* What another device's times come from. A sharded run's operators also gather and sum parameters,
+ * a stage's are of a part of the model. */
+static enum lw_status fill_ops(struct importer *m)
+{
+    const struct traces_profile *p = &m->profile;
+    struct traces_op_counts n;
+
+    if (traces_wrapper_shards(lw_trace_wrapper(&m->main->trace)) ||
+        traces_is_stage(&m->main->trace))
+        return LW_OK;
+    LW_TRY(traces_ops_count(&m->main->trace, p->step, p->segments, p->parallel, m->w, &n, m->err));
+    if (n.n_counted == 0)
+        return LW_OK;
+    LW_TRY(note(m, "operators with recorded sizes: %lld do work; --device times them on another "
+                   "device", (long long)n.n_counted));
+    LW_TRY(ASSUME(m, "an operator whose output is not recorded writes as much as its largest "
+                     "input"));
+    if (n.n_left > 0)
+        LW_TRY(note(m, "%lld operators have sizes beyond any device's and are not counted",
+                    (long long)n.n_left));
+    return n.n_conv_guessed == 0
+               ? LW_OK
+               : ASSUME(m, "%lld convolutions without a recorded backward of their sizes keep the "
+                           "height and width of their input", (long long)n.n_conv_guessed);
+}
+
 static void fill_gaps(struct importer *m)
 {
     const struct traces_measured *s = &m->main->sidecar.measured;
@@ -789,6 +816,7 @@ static enum lw_status import(struct importer *m)
     LW_TRY(choose_list(m));
     LW_TRY(fill_params(m));
     LW_TRY(fill_modules(m));
+    LW_TRY(fill_ops(m));
     LW_TRY(fill_buffers(m));
     fill_gaps(m);
     LW_TRY(fill_recorded(m));
