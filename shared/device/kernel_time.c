@@ -54,10 +54,12 @@ static const struct lw_work_table *table_of(const struct timer *t, enum lw_work_
 static lw_ps products(const struct timer *t, int64_t flops)
 {
     const struct lw_device *d = t->device;
-    const struct lw_work_table *table = table_of(t, LW_WORK_GEMM);
+    const bool own = flops > 0 && t->k && t->k->only != LW_ONLY_NOT; /* a recorded one's type */
+    const enum lw_dtype dtype = own ? (enum lw_dtype)t->k->dtype : t->dtype;
+    const struct lw_work_table *table = lw_work_find(d, LW_WORK_GEMM, dtype, dtype);
 
     return table ? lw_work_time(table, flops)
-                 : lw_ps_from_seconds((double)flops / (d->peak_flops[t->dtype].value *
+                 : lw_ps_from_seconds((double)flops / (d->peak_flops[dtype].value *
                                                        d->gemm_efficiency.value));
 }
 

@@ -1,10 +1,10 @@
 /* From the sizes of a step's inputs to its work.
  *
- * Operators call each other: aten::linear calls aten::addmm, which calls aten::expand. The innermost
- * that does work counts, so an operator counts unless one inside it does; products, convolutions
- * and fused attention count as a whole, whatever they call. What only makes another view of a tensor
- * moves nothing. An operator that is none of these reads its inputs and writes an output of the size
- * of the largest. */
+ * Operators call each other: aten::linear calls aten::addmm, which calls aten::expand. The
+ * innermost that does work counts, so an operator counts unless one inside it does; products,
+ * convolutions and fused attention count as a whole, whatever they call. What only makes another
+ * view of a tensor moves nothing. An operator that is none of these reads its inputs and writes an
+ * output of the size of the largest. */
 #include "traces/workload/recorded_ops.h"
 
 #include <stdlib.h>
