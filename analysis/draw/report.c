@@ -46,7 +46,7 @@ static void step_cell(FILE *f, const struct lw_run *r)
     if (r->p90 <= 0)
         ms_cell(f, r->step);
     else
-        fprintf(f, "<td>%.3f<br><small>p10-p90 %.4g-%.4g</small></td>",
+        fprintf(f, "<td>%.3f<br><small>p10-p90 %.3f-%.3f</small></td>",
                 (double)r->step / (double)LW_PS_PER_MS, (double)r->p10 / (double)LW_PS_PER_MS,
                 (double)r->p90 / (double)LW_PS_PER_MS);
 }

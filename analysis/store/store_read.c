@@ -30,8 +30,10 @@ static const struct {
     {"plan.times", TEXT, AT(plan_times)},
     {"plan.name", TEXT, AT(plan_name)},
     {"plan.n_ranks", INT32, AT(n_ranks)},
+    /* of gradients, in the last of their sets: those of the steady state */
     {"(SELECT count(*) FROM bucket WHERE bucket.plan = run.plan AND set_name = (SELECT set_name"
-     " FROM bucket WHERE bucket.plan = run.plan ORDER BY bucket DESC LIMIT 1))",
+     " FROM bucket WHERE bucket.plan = run.plan AND set_name NOT IN ('weights', 'tied', 'norm')"
+     " ORDER BY bucket DESC LIMIT 1))",
      INT32, AT(n_buckets)},
     {"plan.bucket_cap_bytes", MEASURE, AT(bucket_cap_bytes)},
     {"workload_name", TEXT, AT(workload_name)},

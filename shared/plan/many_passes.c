@@ -37,8 +37,8 @@ static enum lw_status refuse(const struct lw_plan *p, const struct lw_many_passe
         snprintf(most, sizeof most, "with --steps 1 --no-sync %lld is the most",
                  (long long)(longest > 2 ? longest - 2 : 0));
     return lw_fail(err, LW_EINVAL,
-                   "plan '%s': %lld steps and %lld before them are about %.3g million ops, which "
-                   "would take about %s%s; at most %.3g million are %s: %s",
+                   "plan '%s': %lld steps and %lld before them are about %.1f million ops, which "
+                   "would take about %s%s; at most %.1f million are %s: %s",
                    p->name, (long long)(m->n_steps - m->n_warmup), (long long)m->n_warmup,
                    all / 1e6, took, memory, (double)m->most / 1e6, m->what, most);
 }

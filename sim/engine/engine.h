@@ -166,6 +166,7 @@ struct sim_engine {
     struct lw_timeline *timeline; /* NULL: no rows */
     struct lw_sim_stats *stats;
     struct lw_err *err;
+    bool too_many; /* ops: refused before anything ran */
     struct lw_arena arena;        /* fixed columns */
     struct sim_queue queue;
     lw_ps now;

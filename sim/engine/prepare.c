@@ -20,14 +20,16 @@ enum { MOST_ROWS = 1 << 26, ROW_BYTES = 74, ROW_PS = 150000 };
 
 static enum lw_status count_passes(struct sim_engine *e, int32_t *n_passes)
 {
-    return lw_plan_check_passes(e->plan,
-                                &(struct lw_many_passes){.n_steps = e->options.n_steps,
-                                                         .n_warmup = lw_plan_warmup_steps(e->plan),
-                                                         .most = MOST_ROWS,
-                                                         .each = ROW_PS,
-                                                         .bytes = e->timeline ? ROW_BYTES : 0,
-                                                         .what = "simulated"},
-                                &e->arena, n_passes, e->err);
+    const struct lw_many_passes wanted = {.n_steps = e->options.n_steps,
+                                          .n_warmup = lw_plan_warmup_steps(e->plan),
+                                          .most = MOST_ROWS,
+                                          .each = ROW_PS,
+                                          .bytes = e->timeline ? ROW_BYTES : 0,
+                                          .what = "simulated"};
+    enum lw_status status = lw_plan_check_passes(e->plan, &wanted, &e->arena, n_passes, e->err);
+
+    e->too_many = status == LW_EINVAL;
+    return status;
 }
 
 static enum lw_status prepare_passes(struct sim_engine *e)

@@ -255,7 +255,7 @@ static void take_lengths(const struct sim_engine *e, lw_ps *lengths)
 static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fold,
                           const struct lw_cluster *cluster, const struct lw_sim_options *options,
                           struct lw_timeline *rows, lw_ps *lengths, struct lw_sim_stats *stats,
-                          struct lw_err *err)
+                          bool *too_many, struct lw_err *err)
 {
     struct lw_timeline made = {0};
     struct lw_sim_stats counted = {0};
@@ -266,6 +266,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
                            .free_message = -1, .run_start = INT64_MAX};
 
     enum lw_status status = simulate(&e, lengths);
+    *too_many = e.too_many;
     if (status == LW_OK) {
         counted.n_simulated = e.plan->n_ranks;
         made.comm_workers = e.n_workers;
@@ -288,7 +289,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
 }
 
 /* Folded where that is possible. What fails there fails again rank by rank, with the ranks
- * named. */
+ * named; but too many ops are not tried as still more. */
 static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                  const struct lw_sim_options *options, struct lw_arena *arena,
                                  struct sim_fold *fold, struct lw_timeline *rows, lw_ps *lengths,
@@ -297,13 +298,14 @@ static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_clu
     LW_TRY(check_options(options, err));
     LW_TRY(check_devices(plan, cluster, err));
     LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
+    bool too_many;
     enum lw_status status = run(plan, fold->n_classes > 0 ? fold : NULL, cluster, options, rows,
-                                lengths, stats, err);
-    if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0 ||
+                                lengths, stats, &too_many, err);
+    if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0 || too_many ||
         lw_progress_stopped(options->progress))
         return status;
     *fold = (struct sim_fold){.n_ranks = plan->n_ranks};
-    return run(plan, NULL, cluster, options, rows, lengths, stats, err);
+    return run(plan, NULL, cluster, options, rows, lengths, stats, &too_many, err);
 }
 
 static enum lw_status take_classes(const struct lw_plan *plan, const struct sim_fold *fold,

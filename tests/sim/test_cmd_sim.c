@@ -608,4 +608,19 @@ TEST(full_recomputation_adds_a_forward_of_the_blocks)
     }
 }
 
+/* Not the sets of a norm or of tied weights, which come last. */
+TEST(stored_buckets_are_those_of_gradients)
+{
+    static const char *const more[] = {"", "--clip 1", "--pp 2 --clip 1"};
+    double n[3];
+
+    for (int k = 0; k < 3; k++) {
+        lapwingf("sim -w llama-3-8b --layers 8 -c dgx-h100 --dp 4 --framework torch-ddp "
+                 "--bucket-cap 100MiB %s --db buckets.db", more[k]);
+        n[k] = number_after(lapwingf("runs --db buckets.db --format json | sed -n '/\"id\": %d,/p'",
+                                     k + 1), "\"n_buckets\": ");
+    }
+    assert_true(n[0] > 20 && n[1] == n[0] && n[2] >= n[0]);
+}
+
 TEST_GROUP(write_files, fixture_close)

@@ -23,7 +23,7 @@ static const struct lw_column columns[] = {
     {"kind", "kind", LW_COLUMN_WORD, AT(kind), .word = lw_kernel_kind_word},
     {"split", "split", LW_COLUMN_WORD, AT(split), .word = lw_kernel_split_word},
     {"shape", "whole shape", LW_COLUMN_CHARS, AT(shape)},
-    {"bound", "bound", LW_COLUMN_WORD, AT(bound), .word = lw_bound_word},
+    {"bound", "forward bound by", LW_COLUMN_WORD, AT(bound), .word = lw_bound_word},
     {"forward_ns", ">forward", LW_COLUMN_NS, AT(forward)},
     {"input_ns", ">input", LW_COLUMN_NS, AT(input)},
     {"weight_ns", ">weight", LW_COLUMN_NS, AT(weight)},

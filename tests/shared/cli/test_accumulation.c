@@ -100,15 +100,17 @@ TEST_WITH(a_strategy_file_with_both_is_no_product, fixture_open, fixture_close)
     assert_true(number_after(out, "\"backwards_per_step\": ") == 4);
 }
 
-/* Told at once, with what is the most, in place of minutes without a word. */
+/* Told at once, with what is the most, in place of minutes without a word. Ranks that are alike
+ * are simulated once, however many they are. */
 TEST_WITH(more_passes_than_can_be_simulated_are_refused, fixture_open, fixture_close)
 {
-    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --no-db -q",
-           {"--steps 1000000", 1, "1000000 steps and 2 before them are about 388 million ops",
-            {"26.74 GiB of memory", "--steps 172959 is the most"}},
-           {"--no-sync 1000000", 1, "at most 67.1 million are simulated",
-            {"with --steps 1 --no-sync 125670 is the most"}},
-           {"--no-sync 1000000 --steps 1000000", 1, "is the most"});
+    EXPECT("sim -w gpt2 --batch 1 -c dgx-a100 --no-db -q",
+           {"--dp 2 --steps 1000000", 1, "1000000 steps and 2 before them are about 194.0 million ops",
+            {"13.37 GiB of memory", "--steps 345920 is the most"}},
+           {"--dp 32 --steps 1000000", 1, "--steps 345920 is the most"},
+           {"--dp 2 --no-sync 1000000", 1, "at most 67.1 million are simulated",
+            {"with --steps 1 --no-sync 251342 is the most"}},
+           {"--dp 2 --no-sync 1000000 --steps 1000000", 1, "is the most"});
     EXPECT("exec -w mlp --width 8 -c dgx-a100 --dp 2 --no-db -q",
            {"--steps 1 --no-sync 1000000", 1, "at most 67.1 million are run by a rank",
             {"would take about"}},
