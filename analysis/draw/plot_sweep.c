@@ -75,11 +75,32 @@ static bool keeps_usual(const struct series *v)
     return (double)(step - v->best->step) < LW_LEAST_GAIN_PCT / 100 * (double)step;
 }
 
-/* From the lowest to the highest step with some room, not below zero. */
+/* The run whose interval is drawn; NULL: it has none. */
+static const struct lw_run *with_interval(const struct series *v)
+{
+    const struct lw_run *r = v->n == 0 ? NULL : v->usual && keeps_usual(v) ? v->usual : v->best;
+
+    return r && r->p90 > 0 ? r : NULL;
+}
+
+static void hold_interval(const struct series *v, lw_ps *low, lw_ps *high)
+{
+    const struct lw_run *r = with_interval(v);
+
+    if (r && r->p10 < *low)
+        *low = r->p10;
+    if (r && r->p90 > *high)
+        *high = r->p90;
+}
+
+/* From the lowest to the highest that is drawn with some room, not below zero. */
 static void put_step_range(FILE *f, const struct series *a, const struct series *b, double unit)
 {
     lw_ps low = a->n == 0 || (b->n > 0 && b->low < a->low) ? b->low : a->low;
     lw_ps high = a->high > b->high ? a->high : b->high;
+
+    hold_interval(a, &low, &high);
+    hold_interval(b, &low, &high);
     lw_ps span = high - low > high / 10 ? high - low : high / 10;
 
     fprintf(f, "set yrange [%.6g:%.6g]\n", (double)(low > span / 4 ? low - span / 4 : 0) / unit,
@@ -147,8 +168,10 @@ static void put_cap_axis(const struct lw_plot *p, int64_t first, FILE *f)
 }
 
 /* A circle around the best, or a line at the default where that is to be kept. */
-static void put_best(FILE *f, const struct series *v, double unit, int32_t colour)
+static void put_best(FILE *f, const struct series *v, struct plot_unit u, int32_t colour)
 {
+    const struct lw_run *r = with_interval(v);
+    double unit = u.ps;
     char kept[48] = "";
 
     if (v->usual && keeps_usual(v))
@@ -157,15 +180,14 @@ static void put_best(FILE *f, const struct series *v, double unit, int32_t colou
         fprintf(f, ", \\\n  %.6g with lines dashtype 3 linewidth 1.5 linecolor rgb '#%06x' title "
                    "'default cap, %s%s'", (double)v->usual->step / unit, (unsigned)colour, v->name,
                 kept);
-    const struct lw_run *r = v->n == 0 ? NULL : v->usual && keeps_usual(v) ? v->usual : v->best;
-    if (r && r->p90 > 0)
+    if (r)
         fprintf(f, ", \\\n  '+' using (%.6g):(%.6g):(%.6g):(%.6g) every ::0::0 with yerrorbars "
                    "pointtype 0 linewidth 1.5 linecolor rgb '#%06x' "
-                   "title 'p10-p90 of the %s: %.4g-%.4g'",
+                   "title 'p10-p90 of the %s: %.4g-%.4g %s'",
                 (double)v->best->bucket_cap_bytes / 1048576.0, (double)r->step / unit,
                 (double)r->p10 / unit, (double)r->p90 / unit, (unsigned)colour,
                 r == v->best ? "best" : "default cap", (double)r->p10 / unit,
-                (double)r->p90 / unit);
+                (double)r->p90 / unit, u.name);
     if (v->n > 0 && !keeps_usual(v))
         fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype 6 "
                    "pointsize 3.2 linewidth 2 linecolor rgb '#%06x' title 'best %s'",
@@ -203,8 +225,8 @@ static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FI
     fprintf(f, "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
                "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
             PLOT_COMM_ODD);
-    put_best(f, &predicted, unit.ps, PLOT_BACKWARD);
-    put_best(f, &measured, unit.ps, PLOT_COMM_ODD);
+    put_best(f, &predicted, unit, PLOT_BACKWARD);
+    put_best(f, &measured, unit, PLOT_COMM_ODD);
     fputs("\n", f);
     return LW_OK;
 }
