@@ -47,6 +47,7 @@ struct reader {
     const struct lw_progress *progress;
     struct nsys_part part;
     bool whole; /* no device's work: all of the host's */
+    bool only;  /* `part` is that of the first kernel, and has to be that of all */
     struct nsys_counts counts;
     sqlite3_stmt *string; /* of an id */
     struct cached *cache;
@@ -241,6 +242,26 @@ static enum lw_status add_device(struct reader *r, const struct device_row *x,
     return lw_trace_add(r->t, &row, NULL, err);
 }
 
+static enum lw_status fail_several(const struct reader *r, int n, struct lw_err *err)
+{
+    return lw_fail_at(err, LW_EINVAL, r->d->name, 0,
+                      "holds the work of %d ranks (processes and their devices); name one: "
+                      "'%s#1' to '%s#%d'",
+                      n, r->d->name, r->d->name, n);
+}
+
+/* A kernel of another rank. */
+static enum lw_status fail_other(const struct reader *r, struct lw_err *err)
+{
+    struct lw_arena scratch = {0};
+    struct nsys_part *v;
+    int n;
+    enum lw_status status = nsys_parts_find(r->d, &scratch, &v, &n, err);
+
+    lw_arena_free(&scratch);
+    return status == LW_OK ? fail_several(r, n, err) : status;
+}
+
 static enum lw_status add_kernel(struct reader *r, const struct nsys_rows *rows,
                                  struct lw_err *err)
 {
@@ -251,7 +272,7 @@ static enum lw_status add_kernel(struct reader *r, const struct nsys_rows *rows,
     LW_TRY(read_device(r, rows, &x, err));
     LW_TRY(nsys_count_kernel(&r->counts, x.start, x.end, x.process, x.correlation, x.stream, err));
     if (!x.mine)
-        return LW_OK;
+        return r->only ? fail_other(r, err) : LW_OK;
     LW_TRY(nsys_rows_maybe(rows, N_DEVICE_COLUMNS, -1, &id, err));
     if (id == -1)
         LW_TRY(nsys_rows_maybe(rows, N_DEVICE_COLUMNS + 1, -1, &id, err));
@@ -606,15 +627,17 @@ static enum lw_status choose_part(struct reader *r, int part, struct lw_err *err
     struct lw_arena scratch = {0};
     struct nsys_part *v = NULL;
     int n;
-    enum lw_status status = nsys_parts_find(r->d, &scratch, &v, &n, err);
 
+    if (part == 0) { /* of one rank, as reading its kernels will show */
+        LW_TRY(nsys_parts_first(r->d, &r->part, &r->only, err));
+        if (r->only)
+            return LW_OK;
+    }
+    enum lw_status status = nsys_parts_find(r->d, &scratch, &v, &n, err);
     r->whole = n == 0;
     r->counts.several = n > 1;
     if (status == LW_OK && n > 1 && part == 0)
-        status = lw_fail_at(err, LW_EINVAL, r->d->name, 0,
-                            "holds the work of %d ranks (processes and their devices); name one: "
-                            "'%s#1' to '%s#%d'",
-                            n, r->d->name, r->d->name, n);
+        status = fail_several(r, n, err);
     if (status == LW_OK && part > 0 && part > (n > 0 ? n : 1))
         status = lw_fail_at(err, LW_EINVAL, r->d->name, 0,
                             "rank %d of the report: it holds the work of %d", part, n);

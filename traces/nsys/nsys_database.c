@@ -1,7 +1,8 @@
 /* A report of Nsight Systems as tables.
  *
- * The database is somebody else's file: it is opened on the bytes that were read, read only, and
- * only real tables are asked, so that no view, no virtual table and no trigger of the file runs
+ * The database is somebody else's file: it is opened read only, by its name where it is a file as
+ * it stands (its bytes are then given back at once) and else on the bytes that were read, and only
+ * real tables are asked, so that no view, no virtual table and no trigger of the file runs
  * anything. One thread has one connection, so SQLite locks nothing. A file in write-ahead mode is
  * read as its last checkpoint left it, and is refused while the log beside it holds more. Tables
  * are created by the exporter only when it has rows for them,
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "shared/base/arena.h"
 #include "shared/io/input.h"
 
 enum { MOST_TEXT = 1 << 26, WRITE_VERSION = 18, READ_VERSION = 19, HEADER = 100 };
@@ -56,6 +58,22 @@ static enum lw_status check_log(const char *file, struct lw_err *err)
     return LW_OK;
 }
 
+/* The bytes are those of the file of that name, as it still is: its header counts its changes. */
+static bool is_file(const struct lw_input *in)
+{
+    char head[HEADER];
+    struct stat s;
+    FILE *f = stat(in->name, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size == in->len
+                  ? fopen(in->name, "rb")
+                  : NULL;
+
+    if (!f)
+        return false;
+    bool same = fread(head, 1, HEADER, f) == HEADER && memcmp(head, in->text, HEADER) == 0;
+    fclose(f);
+    return same;
+}
+
 enum lw_status nsys_database_open(struct lw_input *in, struct nsys_database *out,
                                   struct lw_err *err)
 {
@@ -64,6 +82,12 @@ enum lw_status nsys_database_open(struct lw_input *in, struct nsys_database *out
     if (in->len < HEADER)
         return lw_fail_at(err, LW_EFORMAT, in->name, 0,
                           "damaged database: %zu bytes, fewer than its header has", in->len);
+    if (is_file(in)) {
+        lw_free(in->text);
+        in->text = NULL;
+        in->len = 0;
+        return nsys_database_open_file(d.name, out, err);
+    }
     LW_TRY(check_log(in->name, err));
     if (in->text[WRITE_VERSION] == 2 && in->text[READ_VERSION] == 2) /* an image has no log */
         in->text[WRITE_VERSION] = in->text[READ_VERSION] = 1;
@@ -245,6 +269,36 @@ enum lw_status nsys_rows_next(struct nsys_rows *r, bool *more, struct lw_err *er
     *more = rc == SQLITE_ROW;
     r->n += *more;
     return LW_OK;
+}
+
+/* The database compares by itself: most reports are of one rank, and a row that is handed out costs
+ * several times as much. */
+enum lw_status nsys_rows_others(const struct nsys_rows *r, bool *others, struct lw_err *err)
+{
+    char query[1024];
+    sqlite3_stmt *s;
+    int n = 0;
+
+    snprintf(query, sizeof query, "SELECT 1 FROM %s WHERE 0", r->table);
+    for (int i = 0; i < r->n_columns; i++) {
+        const char *name = r->columns[i] + (*r->columns[i] == '?');
+        size_t at = strlen(query);
+        if (has_column(r->d, r->table, name)) {
+            snprintf(query + at, sizeof query - at, " OR \"%s\" IS NOT ?%d", name, i + 1);
+            n = i + 1;
+        }
+    }
+    size_t at = strlen(query);
+    snprintf(query + at, sizeof query - at, " LIMIT 1");
+    if (sqlite3_prepare_v2(r->d->db, query, -1, &s, NULL) != SQLITE_OK)
+        return fail(r->d, err);
+    for (int i = 0; i < n; i++)
+        sqlite3_bind_value(s, i + 1, sqlite3_column_value(r->statement, i));
+    int rc = sqlite3_step(s);
+    *others = rc == SQLITE_ROW;
+    enum lw_status status = rc == SQLITE_ROW || rc == SQLITE_DONE ? LW_OK : fail(r->d, err);
+    sqlite3_finalize(s);
+    return status;
 }
 
 void nsys_rows_close(struct nsys_rows *r)

@@ -15,7 +15,8 @@ struct nsys_database {
     sqlite3 *db;
 };
 
-/* The bytes stay the caller's and must outlive it. LW_EFORMAT: no database. */
+/* The bytes must outlive it; those of a plain file are given back, as it is read by its name.
+ * LW_EFORMAT: no database. */
 enum lw_status nsys_database_open(struct lw_input *in, struct nsys_database *out,
                                   struct lw_err *err);
 /* The file itself, read only. */
@@ -50,6 +51,8 @@ enum lw_status nsys_rows_open(const struct nsys_database *d, const char *table,
                               struct nsys_rows *out, struct lw_err *err);
 /* *more false: no further row. */
 enum lw_status nsys_rows_next(struct nsys_rows *r, bool *more, struct lw_err *err);
+/* *others: some row of the table differs from the one at hand in these columns. */
+enum lw_status nsys_rows_others(const struct nsys_rows *r, bool *others, struct lw_err *err);
 void nsys_rows_close(struct nsys_rows *r);
 /* LW_EFORMAT: the column holds something else than a whole number. */
 enum lw_status nsys_rows_int(const struct nsys_rows *r, int column, int64_t *value,

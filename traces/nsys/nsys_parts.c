@@ -19,20 +19,29 @@ int64_t nsys_process_of(int64_t global_id)
 
 LW_COMPARATOR(by_device, struct nsys_part, a->device, b->device, a->process, b->process)
 
+static const char *const pair_columns[] = {"deviceId", "?globalPid", NULL};
+
 struct finder {
     struct nsys_part *v;
     int64_t n, cap;
     int64_t last; /* the pair of most rows is that of the row before */
 };
 
+static enum lw_status read_pair(const struct nsys_rows *r, struct nsys_part *p, struct lw_err *err)
+{
+    int64_t global;
+
+    LW_TRY(nsys_rows_int(r, 0, &p->device, err));
+    LW_TRY(nsys_rows_maybe(r, 1, -1, &global, err));
+    p->process = global == -1 ? -1 : nsys_process_of(global);
+    return LW_OK;
+}
+
 static enum lw_status add_pair(struct finder *f, const struct nsys_rows *r, struct lw_err *err)
 {
     struct nsys_part p;
-    int64_t global;
 
-    LW_TRY(nsys_rows_int(r, 0, &p.device, err));
-    LW_TRY(nsys_rows_maybe(r, 1, -1, &global, err));
-    p.process = global == -1 ? -1 : nsys_process_of(global);
+    LW_TRY(read_pair(r, &p, err));
     if (f->n > 0 && by_device(&f->v[f->last], &p) == 0)
         return LW_OK;
     for (f->last = 0; f->last < f->n; f->last++)
@@ -50,17 +59,37 @@ static enum lw_status add_pair(struct finder *f, const struct nsys_rows *r, stru
 static enum lw_status add_table(struct finder *f, const struct nsys_database *d, const char *table,
                                 struct lw_err *err)
 {
-    static const char *const columns[] = {"deviceId", "?globalPid", NULL};
     struct nsys_rows r;
-    bool more;
+    bool more, others;
 
-    LW_TRY(nsys_rows_open(d, table, columns, "", &r, err));
+    LW_TRY(nsys_rows_open(d, table, pair_columns, "", &r, err));
     enum lw_status status = nsys_rows_next(&r, &more, err);
+    if (status == LW_OK && more) {
+        status = add_pair(f, &r, err);
+        if (status == LW_OK)
+            status = nsys_rows_others(&r, &others, err);
+        more = status == LW_OK && others;
+        if (more)
+            status = nsys_rows_next(&r, &more, err);
+    }
     while (status == LW_OK && more) {
         status = add_pair(f, &r, err);
         if (status == LW_OK)
             status = nsys_rows_next(&r, &more, err);
     }
+    nsys_rows_close(&r);
+    return status;
+}
+
+enum lw_status nsys_parts_first(const struct nsys_database *d, struct nsys_part *part, bool *any,
+                                struct lw_err *err)
+{
+    struct nsys_rows r;
+
+    LW_TRY(nsys_rows_open(d, "CUPTI_ACTIVITY_KIND_KERNEL", pair_columns, "", &r, err));
+    enum lw_status status = nsys_rows_next(&r, any, err);
+    if (status == LW_OK && *any)
+        status = read_pair(&r, part, err);
     nsys_rows_close(&r);
     return status;
 }

@@ -16,5 +16,9 @@ struct nsys_part {
 enum lw_status nsys_parts_find(const struct nsys_database *d, struct lw_arena *arena,
                                struct nsys_part **parts, int *n, struct lw_err *err);
 
+/* That of the first kernel. *any: there is one. */
+enum lw_status nsys_parts_first(const struct nsys_database *d, struct nsys_part *part, bool *any,
+                                struct lw_err *err);
+
 /* The process of a serialized id ("globalPid", "globalTid"): what is above its thread's 24 bits. */
 int64_t nsys_process_of(int64_t global_id);

@@ -13,6 +13,7 @@
 #include "tests/lib/files/says.h"
 #include "tests/lib/files/sql_file.h"
 #include "traces/nsys/import_nsys.h"
+#include "traces/nsys/nsys_database.h"
 #include "traces/steps/device_figures.h"
 
 #define NSYS "../shared/traces/nsys/"
@@ -239,6 +240,60 @@ TEST_WITH(other_databases_are_refused_with_the_way_to_one_that_is_read, fixture_
     assert_int_equal(take(fixture_path("v.db"), 0, &t, &err), LW_OK);
     assert_int_equal(t.n, 0);
     lw_trace_free(&t);
+}
+
+TEST_WITH(a_report_of_two_ranks_is_not_read_as_one, fixture_open, fixture_close)
+{
+    struct lw_trace t;
+    struct lw_err err = {0};
+
+    assert_int_equal(take(put_report(), 0, &t, &err), LW_EINVAL);
+    has(err.msg, "holds the work of 2 ranks");
+    has(err.msg, "two.db#1' to '");
+    /* the other rank is of another process, and its kernels come first */
+    sql_do(put_report(), "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 0;"
+                         "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = -1 WHERE globalPid = " PID(
+                             "11"));
+    assert_int_equal(take(put_report(), 0, &t, &err), LW_EINVAL);
+    has(err.msg, "holds the work of 2 ranks");
+    /* one rank needs no name, and is that of its part */
+    sql_do(put_report(), "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE globalPid = " PID("10"));
+    int n;
+    assert_int_equal(lw_nsys_count(put_report(), &n, &err), LW_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(take(put_report(), 0, &t, &err), LW_OK);
+    assert_int_equal(count_of(&t, "CUPTI_ACTIVITY_KIND_KERNEL"), 4);
+    assert_int_equal(count_of(&t, "launches_resolved"), 4);
+    lw_trace_free(&t);
+}
+
+/* A file is read by its name, and its bytes are given back first; where they are not the file's any
+ * more they are what is read. */
+TEST_WITH(a_report_is_kept_in_memory_only_where_it_has_to_be, fixture_open, fixture_close)
+{
+    const char *file = put_report();
+    struct lw_trace_reading reading = {.part = 1};
+    struct nsys_database d;
+    struct lw_input in;
+    struct lw_trace t;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_input_read(file, 0, &in, &err), LW_OK);
+    assert_int_equal(nsys_database_open(&in, &d, &err), LW_OK);
+    assert_null(in.text);
+    nsys_database_close(&d);
+    assert_int_equal(lw_input_read(file, 0, &in, &err), LW_OK);
+    sql_do(file, "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL");
+    assert_int_equal(lw_nsys_take(&in, NULL, &reading, &t, &err), LW_OK);
+    assert_int_equal(count_of(&t, "CUPTI_ACTIVITY_KIND_KERNEL"), 8);
+    lw_trace_free(&t);
+    assert_int_equal(lw_input_read(file, 0, &in, &err), LW_OK);
+    assert_int_equal(nsys_database_open(&in, &d, &err), LW_OK);
+    int64_t n;
+    assert_int_equal(nsys_database_number(&d, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL", &n,
+                                          &err), LW_OK);
+    assert_int_equal(n, 0);
+    nsys_database_close(&d);
 }
 
 static enum lw_status take_bytes(const char *text, size_t len, struct lw_trace *t,
