@@ -20,7 +20,7 @@
 enum kind { COMPUTE, COMM, MEM, BARRIER, N_KINDS };
 
 struct launched {
-    int64_t launch_ns, launch, i;
+    int64_t launch, i; /* rows of calls ascend with their starts */
 };
 
 struct context {
@@ -33,8 +33,8 @@ struct context {
     int64_t n_launched;
     int64_t *mine;                     /* [n_launched] scratch: an iteration's, in start order */
     int64_t *latest_end;               /* [launches.n] of the rows up to here */
-    struct lw_interval *set[N_KINDS];  /* [launches.n] each: the rows of one window */
-    struct lw_interval *a, *b;         /* [launches.n] scratch, as measuring reorders its input */
+    struct lw_interval *set[N_KINDS];  /* the rows of one window; launches.n in all */
+    struct lw_interval *scratch;       /* [launches.n] as measuring reorders its input */
     int64_t n_set[N_KINDS];
 };
 
@@ -55,16 +55,18 @@ static struct lw_interval *join(struct lw_interval *to, const struct context *c,
 static int64_t busy(struct context *c, unsigned kinds, int64_t from, int64_t to)
 {
     int64_t n;
-    struct lw_interval *v = join(c->a, c, kinds, &n);
+    struct lw_interval *v = join(c->scratch, c, kinds, &n);
 
     return lw_intervals_union(v, n, from, to);
 }
 
+/* No kind is in both. */
 static int64_t exposed(struct context *c, unsigned kinds, unsigned hidden_by, int64_t from,
                        int64_t to)
 {
     int64_t n_a, n_b;
-    struct lw_interval *a = join(c->a, c, kinds, &n_a), *b = join(c->b, c, hidden_by, &n_b);
+    struct lw_interval *a = join(c->scratch, c, kinds, &n_a);
+    struct lw_interval *b = join(a + n_a, c, hidden_by, &n_b);
 
     return lw_intervals_minus(a, n_a, b, n_b, from, to);
 }
@@ -161,7 +163,9 @@ LW_COMPARATOR(by_number, int64_t, *a, *b)
 /* Place in `launched` of the first call that starts at or after ns. */
 static int64_t first_launch(const struct context *c, int64_t ns)
 {
-    return lw_items_upto(c->launched, c->n_launched, sizeof *c->launched, ns - 1);
+    int64_t row = lw_trace_row_at(c->t, ns);
+
+    return lw_items_upto(c->launched, c->n_launched, sizeof *c->launched, row - 1);
 }
 
 static bool is_comm(const struct context *c, int64_t i)
@@ -197,6 +201,20 @@ static bool is_step(const struct lw_trace *t, int64_t row)
     return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "ProfilerStep#");
 }
 
+/* What lets an iteration be measured without a look at all rows. */
+static enum lw_status index_rows(struct context *c, struct lw_arena *scratch, struct lw_err *err)
+{
+    int64_t latest = INT64_MIN;
+
+    LW_TAKE(scratch, c->mine, c->n_launched, err);
+    LW_TAKE(scratch, c->latest_end, c->launches.n, err);
+    for (int64_t i = 0; i < c->launches.n; i++) {
+        int64_t end = lw_trace_end_ns(c->t, c->launches.row[i]);
+        c->latest_end[i] = latest = end > latest ? end : latest;
+    }
+    return LW_OK;
+}
+
 /* A name counts once: the device's twin of a range has the same. */
 static enum lw_status measure_iterations(struct context *c, struct lw_arena *scratch,
                                          struct lw_inspection *out, struct lw_err *err)
@@ -212,6 +230,8 @@ static enum lw_status measure_iterations(struct context *c, struct lw_arena *scr
     } else {
         LW_TRY(lw_trace_pick(t, 0, t->n, is_step, scratch, &rows, &n, err));
     }
+    if (n > 0)
+        LW_TRY(index_rows(c, scratch, err));
     LW_TAKE(&out->arena, out->iterations, n, err);
     for (int64_t k = 0; k < n; k++) {
         struct lw_iteration *it = &out->iterations[out->n_iterations];
@@ -233,20 +253,13 @@ static enum lw_status measure_iterations(struct context *c, struct lw_arena *scr
 
 LW_COMPARATOR(by_launch_order, struct launched, a->launch, b->launch, a->i, b->i)
 
-/* What lets an iteration be measured without a look at all rows. */
-static enum lw_status index_rows(struct context *c, struct lw_arena *scratch, struct lw_err *err)
+static enum lw_status list_launched(struct context *c, struct lw_arena *scratch,
+                                    struct lw_err *err)
 {
-    int64_t n = c->launches.n, latest = INT64_MIN;
-
-    LW_TAKE(scratch, c->launched, n, err);
-    LW_TAKE(scratch, c->mine, n, err);
-    LW_TAKE(scratch, c->latest_end, n, err);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t end = lw_trace_end_ns(c->t, c->launches.row[i]), launch = c->launches.launch[i];
-        c->latest_end[i] = latest = end > latest ? end : latest;
-        if (launch >= 0)
-            c->launched[c->n_launched++] = (struct launched){c->t->start_ns[launch], launch, i};
-    }
+    LW_TAKE(scratch, c->launched, c->launches.n, err);
+    for (int64_t i = 0; i < c->launches.n; i++)
+        if (c->launches.launch[i] >= 0)
+            c->launched[c->n_launched++] = (struct launched){c->launches.launch[i], i};
     lw_sort(c->launched, c->n_launched, by_launch_order);
     return LW_OK;
 }
@@ -259,6 +272,17 @@ static bool is_barrier(const struct context *c, int64_t i)
     return traces_comm_kind(f.op) == LW_OP_BARRIER;
 }
 
+/* Each kind has as much of set[0] as it has rows. */
+static void share_sets(struct context *c)
+{
+    int64_t n[N_KINDS] = {0};
+
+    for (int64_t i = 0; i < c->launches.n; i++)
+        n[c->kind[i]]++;
+    for (int k = 1; k < N_KINDS; k++)
+        c->set[k] = c->set[k - 1] + n[k - 1];
+}
+
 static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struct lw_err *err)
 {
     const struct lw_trace *t = c->t;
@@ -267,10 +291,8 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
 
     LW_TRY(traces_kernel_classes(t, c->table, scratch, &class_of, err));
     LW_TAKE(scratch, c->kind, n, err);
-    LW_TAKE(scratch, c->a, n, err);
-    LW_TAKE(scratch, c->b, n, err);
-    for (int k = 0; k < N_KINDS; k++)
-        LW_TAKE(scratch, c->set[k], n, err);
+    LW_TAKE(scratch, c->scratch, n, err);
+    LW_TAKE(scratch, c->set[0], n, err);
     LW_TRY(traces_comm_index_build(t, scratch, &c->comms, err));
     for (int64_t i = 0; i < n; i++) {
         int64_t row = c->launches.row[i];
@@ -280,7 +302,8 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
         if (c->kind[i] == COMM && is_barrier(c, i))
             c->kind[i] = BARRIER;
     }
-    return index_rows(c, scratch, err);
+    share_sets(c);
+    return list_launched(c, scratch, err);
 }
 
 static enum lw_status inspect(struct context *c, struct lw_arena *scratch,
