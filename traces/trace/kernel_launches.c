@@ -41,11 +41,12 @@ static int64_t collect_calls(const struct lw_trace *t, struct traces_correlated 
     return n;
 }
 
-/* Calls that launch a kernel each time: not copies, which may be done by the call itself. */
-static bool launches(const struct lw_trace *t, int64_t row)
+/* Of the names, those of calls that launch a kernel each time: not copies, which may be done by the
+ * call itself. */
+static void keep_launches(const struct lw_trace *t, bool *named)
 {
-    return t->class[row] == LW_ROW_LAUNCH && t->link[row] >= 0 &&
-           strstr(lw_trace_name(t, row), "Launch") != NULL;
+    for (int32_t i = 0; i < t->strings.n; i++)
+        named[i] = named[i] && strstr(lw_trace_text(t, i), "Launch") != NULL;
 }
 
 enum lw_status traces_lost_launches(const struct lw_trace *t, const struct traces_launches *l,
@@ -66,8 +67,10 @@ enum lw_status traces_lost_launches(const struct lw_trace *t, const struct trace
         last = row > last ? row : last;
     }
     bool made = used && named;
+    if (made)
+        keep_launches(t, named);
     for (int64_t i = 0; made && i < t->n && i <= last; i++)
-        *n += launches(t, i) && named[t->name[i]] && !used[i];
+        *n += t->class[i] == LW_ROW_LAUNCH && t->link[i] >= 0 && named[t->name[i]] && !used[i];
     lw_arena_free(&scratch);
     return made ? LW_OK : lw_fail_nomem(err);
 }

@@ -36,6 +36,7 @@ struct builder {
     int64_t *ranges, n_ranges; /* host rows of collectives: a wait inside depends on its launch */
     int32_t *origin; /* [n] of a collective: the stream whose work it was launched for; -1 */
     bool *taken;     /* [n] of a collective: some wait is for it */
+    uint8_t *kind_of; /* [strings.n] one more than the kind of a call of that name; 0 = not known */
     int64_t oldest;  /* no collective before it is untaken */
 };
 
@@ -75,6 +76,15 @@ static enum traces_call_kind kind_of_name(const char *name)
     return TRACES_CALL_OTHER;
 }
 
+static enum traces_call_kind kind_of_row(struct builder *b, int64_t row)
+{
+    uint8_t *kind = &b->kind_of[b->t->name[row]];
+
+    if (*kind == 0)
+        *kind = (uint8_t)(1 + kind_of_name(lw_trace_name(b->t, row)));
+    return (enum traces_call_kind)(*kind - 1);
+}
+
 /* CUDA and HIP return from a copy to pageable memory, and from every copy that is not "Async", when
  * it is done. */
 static bool copy_blocks(const struct lw_trace *t, int64_t call_row, int64_t device_row)
@@ -88,27 +98,49 @@ static bool copy_blocks(const struct lw_trace *t, int64_t call_row, int64_t devi
 
 /* ---- calls and their work ---- */
 
-struct pair {
-    int64_t launch, at, row; /* launching row, place in start order, device row */
-};
-
-LW_COMPARATOR(by_launch, struct pair, a->launch, b->launch, a->at, b->at)
-
-static void attach(struct builder *b, struct traces_call *c, const struct pair *v, int64_t n,
-                   const uint8_t *class_of)
+/* The call that row `launch` is; most come after call `before`. Calls begin with their rows. */
+static struct traces_call *call_of(const struct traces_calls *out, int64_t launch,
+                                   const struct traces_call *before)
 {
-    const struct lw_trace *t = b->t;
+    const struct traces_call *end = out->calls + out->n;
 
-    c->first_device = b->out->n_device;
-    for (int64_t i = 0; i < n && v[i].launch == c->row; i++, c->n_device++)
-        b->out->device[b->out->n_device++] = v[i].row;
+    if (before && before + 1 < end && before[1].row == launch)
+        return out->calls + (before + 1 - out->calls);
+    return out->calls + lw_items_upto(out->calls, out->n, sizeof *out->calls, launch) - 1;
+}
+
+/* What each call launched, in the order of start that device rows have. */
+static void share_device(struct traces_calls *out, const struct traces_launches *l)
+{
+    struct traces_call *c = NULL;
+
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->launch[i] >= 0) {
+            c = call_of(out, l->launch[i], c);
+            c->n_device++;
+        }
+    for (int64_t i = 0; i < out->n; i++) {
+        out->calls[i].first_device = out->n_device;
+        out->n_device += out->calls[i].n_device;
+        out->calls[i].n_device = 0;
+    }
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->launch[i] >= 0) {
+            c = call_of(out, l->launch[i], c);
+            out->device[c->first_device + c->n_device++] = l->row[i];
+        }
+}
+
+static void describe(const struct lw_trace *t, struct traces_call *c, const int64_t *device,
+                     const uint8_t *class_of)
+{
     if (c->n_device == 0)
         return;
-    c->stream = t->track[v[0].row];
-    c->kind = copy_blocks(t, c->row, v[0].row) ? TRACES_CALL_COPY : TRACES_CALL_LAUNCH;
+    c->stream = t->track[*device];
+    c->kind = copy_blocks(t, c->row, *device) ? TRACES_CALL_COPY : TRACES_CALL_LAUNCH;
     for (int64_t i = 0; i < c->n_device && !c->comm; i++)
-        c->comm = t->class[v[i].row] == LW_ROW_KERNEL &&
-                  class_of[t->name[v[i].row]] == LW_KERNEL_COMM;
+        c->comm = t->class[device[i]] == LW_ROW_KERNEL &&
+                  class_of[t->name[device[i]]] == LW_KERNEL_COMM;
 }
 
 static enum lw_status list_calls(struct builder *b, const struct traces_launches *l,
@@ -117,31 +149,25 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
 {
     const struct lw_trace *t = b->t;
     struct traces_calls *out = b->out;
-    int64_t n_calls = 0, n = 0, k = 0;
+    int64_t n_calls = 0;
     uint8_t *class_of;
-    struct pair *v;
 
+    if (l->n > INT32_MAX)
+        return lw_fail(err, LW_EFORMAT, "%lld device ops; allowed: %d", (long long)l->n, INT32_MAX);
     LW_TRY(traces_kernel_classes(t, table, scratch, &class_of, err));
     for (int64_t i = 0; i < t->n; i++)
         n_calls += t->class[i] == LW_ROW_LAUNCH;
-    LW_TAKE(scratch, v, l->n, err);
+    LW_TAKE(scratch, b->kind_of, t->strings.n, err);
     LW_TAKE(arena, out->calls, n_calls, err);
     LW_TAKE(arena, out->device, l->n, err);
-    for (int64_t i = 0; i < l->n; i++)
-        if (l->launch[i] >= 0)
-            v[n++] = (struct pair){l->launch[i], i, l->row[i]};
-    lw_sort(v, n, by_launch);
-    for (int64_t i = 0; i < t->n; i++) {
-        if (t->class[i] != LW_ROW_LAUNCH)
-            continue;
-        struct traces_call *c = &out->calls[out->n++];
-        *c = (struct traces_call){.row = i, .kind = kind_of_name(lw_trace_name(t, i)),
-                                  .stream = -1, .on_stream = -1, .upto = -1,
-                                  .follows = -1};
-        for (; k < n && v[k].launch < i; k++)
-            ;
-        attach(b, c, v + k, n - k, class_of);
-    }
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->class[i] == LW_ROW_LAUNCH)
+            out->calls[out->n++] = (struct traces_call){
+                .row = i, .kind = kind_of_row(b, i), .stream = -1, .on_stream = -1, .upto = -1,
+                .follows = -1};
+    share_device(out, l);
+    for (int64_t i = 0; i < out->n; i++)
+        describe(t, &out->calls[i], out->device + out->calls[i].first_device, class_of);
     return LW_OK;
 }
 
@@ -181,16 +207,18 @@ static enum lw_status take_syncs(struct builder *b, bool *any, struct lw_arena *
     int64_t n = 0;
     struct traces_correlated *v;
 
+    for (int64_t i = 0; i < t->n && !*any; i++)
+        *any = t->class[i] == LW_ROW_SYNC;
+    if (!*any)
+        return LW_OK;
     LW_TAKE(scratch, v, b->out->n, err);
     for (int64_t i = 0; i < b->out->n; i++)
         if (t->link[b->out->calls[i].row] >= 0)
             v[n++] = (struct traces_correlated){t->link[b->out->calls[i].row], i};
     traces_correlated_sort(v, n);
     for (int64_t i = 0; i < t->n; i++)
-        if (t->class[i] == LW_ROW_SYNC) {
-            *any = true;
+        if (t->class[i] == LW_ROW_SYNC)
             take_sync(b, i, v, n);
-        }
     return LW_OK;
 }
 
@@ -551,6 +579,15 @@ static void follow_launches(struct builder *b)
     }
 }
 
+/* Some call waits or launches communication: else order has nothing to tell. */
+static bool may_wait(const struct traces_calls *c)
+{
+    for (int64_t i = 0; i < c->n; i++)
+        if (c->calls[i].comm || c->calls[i].kind >= TRACES_CALL_STREAM_WAIT)
+            return true;
+    return false;
+}
+
 /* Where the recorder wrote cuda_sync rows, a call without such a row does not wait for work of this
  * file. */
 static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_arena *scratch,
@@ -560,6 +597,8 @@ static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_aren
     int32_t *of_string;
     int64_t *last;
 
+    if (!may_wait(out))
+        return LW_OK;
     LW_TAKE(scratch, of_string, b->t->strings.n, err);
     LW_TAKE(scratch, b->before, out->n, err);
     LW_TAKE(scratch, b->next, out->n, err);

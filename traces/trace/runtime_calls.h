@@ -33,17 +33,18 @@ enum traces_wait_source {
 
 struct traces_call {
     int64_t row;
-    int64_t first_device, n_device; /* into device: what it launched, in start order */
-    enum traces_call_kind kind;
-    int32_t stream; /* launch: of its work; record: where; stream wait: who waits; -1 unknown */
-    bool comm;      /* it launched communication */
+    int64_t first_device; /* into device: what it launched, in start order */
     /* waits: for the work on on_stream (-1 = of all streams) launched up to call `upto`, inclusive
      */
-    enum traces_wait_source source;
-    int32_t on_stream;
     int64_t upto; /* into calls; -1 = nothing */
     int64_t follows; /* launch of communication in a file without stream waits: the launch before
                       * it on another stream, whose work it waits for; -1 = none */
+    int32_t n_device;
+    int32_t on_stream;
+    int32_t stream; /* launch: of its work; record: where; stream wait: who waits; -1 unknown */
+    enum traces_call_kind kind : 8;
+    enum traces_wait_source source : 8;
+    bool comm; /* it launched communication */
 };
 
 struct traces_calls {
