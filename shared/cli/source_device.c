@@ -115,7 +115,8 @@ static const char *device_hint(const struct lw_plan_source *s, const struct time
 
     buf[0] = '\0';
     if (can)
-        snprintf(buf, size, "--device %s times it by FLOPs and bytes; ", s->cluster_file);
+        snprintf(buf, size, "--device %s times it %s; ", s->cluster_file,
+                 t->w && t->w->n_ops > 0 ? "by its recorded operators" : "by FLOPs and bytes");
     return buf;
 }
 

@@ -77,7 +77,7 @@ static void read_figures(struct lw_trace *t)
 /* Salvaging accepts all that is read strictly, and gives the same rows. */
 static void read_as(const uint8_t *data, size_t size, bool salvage, struct lw_trace *t, bool *read)
 {
-    struct lw_trace_reading options = {.salvage = salvage};
+    struct lw_trace_reading options = {.salvage = salvage, .shapes = true};
     char *text = calloc(size + LW_JSON_PADDING, 1);
     struct lw_err err;
 

@@ -420,8 +420,10 @@ static void keep(struct counter *c, int64_t row, const struct kind *k)
     }
     to = &c->kept[c->n_kept];
     *to = (struct kept){.module = module_of(c, row), .largest = most ? most->numel : 0};
-    if (!most || !make_op(c, row, k, &x, &to->op))
+    if (!most || !make_op(c, row, k, &x, &to->op)) {
+        c->counts->n_left += is_whole(k->what);
         return;
+    }
     to->op.backward = c->backward;
     if (lw_recorded_op_check(&to->op, 0, NULL) != LW_OK) {
         c->counts->n_left++;

@@ -15,7 +15,7 @@ struct traces_op_counts {
     int64_t n_sized;     /* operators of the step that have sizes */
     int64_t n_counted;
     int64_t n_conv_guessed; /* convolutions whose output is not known from their backward */
-    int64_t n_left;      /* whose work does not fit, or whose type is none of ours */
+    int64_t n_left;      /* products and the like whose sizes or types are not understood */
 };
 
 /* parallel: what data parallelism's hooks do is left out. Modules must be there. Without sizes, or

@@ -567,7 +567,8 @@ static enum lw_status fill_ops(struct importer *m)
     LW_TRY(ASSUME(m, "an operator whose output is not recorded writes as much as its largest "
                      "input"));
     if (n.n_left > 0)
-        LW_TRY(note(m, "%lld operators have sizes beyond any device's and are not counted",
+        LW_TRY(note(m, "%lld operators have sizes or types that are not understood: they are not "
+                       "counted",
                     (long long)n.n_left));
     return n.n_conv_guessed == 0
                ? LW_OK

@@ -9,7 +9,9 @@
 
 #include <string.h>
 
+#include "shared/io/input.h"
 #include "tests/lib/traces/replay_help.h"
+#include "traces/import/importer.h"
 
 enum { THREAD = 1 };
 
@@ -82,6 +84,20 @@ struct imported import_file(const char *file)
     struct imported x = {0};
 
     replay_read(&x.s, file);
+    return x;
+}
+
+struct imported import_sized(const char *file)
+{
+    const struct lw_trace_reading options = {.shapes = true};
+    struct imported x = {0};
+    struct lw_input in;
+    struct lw_err err = {0};
+
+    if (lw_input_read(file, 0, &in, &err) != LW_OK ||
+        traces_source_take(&lw_importer_kineto, file, &in, NULL, &options, NULL, &x.s, &err) !=
+            LW_OK)
+        fail_msg("%s", err.msg);
     return x;
 }
 

@@ -35,6 +35,7 @@ struct imported {
 struct imported import_begin(void);               /* an empty trace, hand.json */
 struct imported import_step(bool ranges);         /* one step at 5000, ProfilerStep#3, sorted */
 struct imported import_file(const char *file);    /* see replay_read */
+struct imported import_sized(const char *file);   /* with the sizes of all operators */
 void import_sort(struct imported *x);             /* when all rows are there: order, steps */
 void import_as(struct imported *x, const struct traces_choice *c); /* w and c: of s alone */
 void import_median(struct imported *x);           /* of all steps */

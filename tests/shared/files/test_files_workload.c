@@ -81,7 +81,7 @@ TEST(damaged_files_are_refused_by_place)
          "idle_numel, optimizer, optimizer_ns, "
          "gradients_ns, gap_before_forward_ns, "
          "gap_before_backward_ns, gap_before_optimizer_ns, "
-         "gap_after_optimizer_ns, recorded, products, products_tp, products_cp, "
+         "gap_after_optimizer_ns, recorded, products, products_tp, products_cp, ops, "
          "modules, params, sparse, buffers, ready_order"},
         {"\"batch\": 8", "\"batch\": 8, \"batch\": 9", "at batch (byte 330): field given twice"},
         {"1500,", "1500.0001,",
