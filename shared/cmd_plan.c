@@ -1,5 +1,6 @@
 /* lapwing plan: make a plan from a workload and a strategy, show it, compare two; or draw the grid
  * of a pipeline schedule. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,10 +13,18 @@
 #include "shared/cli/plan_source.h"
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework_memory.h"
+#include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/cost/cost_nccl.h"
 #include "sim/predict/memory_predict.h"
 #include "traces/models/model_workload.h"
+
+static bool yields_equal(const struct lw_step_yield *a, const struct lw_step_yield *b)
+{
+    return a->samples == b->samples && a->tokens == b->tokens &&
+           a->model_flops == b->model_flops && a->hardware_flops == b->hardware_flops &&
+           a->dtype == b->dtype && a->fp8 == b->fp8;
+}
 
 static void difference_json(const struct lw_plan *a, const struct lw_plan *b,
                             const struct lw_plan_difference *d)
@@ -25,7 +34,10 @@ static void difference_json(const struct lw_plan *a, const struct lw_plan *b,
     lw_jsonout_object(&o, NULL);
     lw_jsonout_bool(&o, "same", !d->decision[0]);
     LW_JSON(&o, "first_difference", d->decision[0] ? d->decision : NULL, "times_differ",
-            d->times[0] ? d->times : NULL, "first_plan_hash", a->hash, "second_plan_hash", b->hash);
+            d->times[0] ? d->times : NULL, "first_plan_hash", a->hash, "second_plan_hash", b->hash,
+            "first_device", a->device, "second_device", b->device, "first_framework", a->framework,
+            "second_framework", b->framework);
+    lw_jsonout_bool(&o, "yields_differ", !yields_equal(&a->yield, &b->yield));
     lw_jsonout_strings(&o, "first_from_times", a->from_times, a->n_from_times);
     lw_jsonout_strings(&o, "second_from_times", b->from_times, b->n_from_times);
     lw_jsonout_end(&o);
@@ -36,6 +48,26 @@ static void say_from_times(const char *which, const struct lw_plan *p)
     for (int32_t i = 0; i < p->n_from_times; i++)
         printf("%s%s", i == 0 ? which : ", ", p->from_times[i]);
     printf(p->n_from_times > 0 ? "\n" : "");
+}
+
+/* What is no decision. */
+static void say_origin(const char *what, const char *a, const char *b)
+{
+    const char *x = a && *a ? a : "unknown", *y = b && *b ? b : "unknown";
+
+    if (strcmp(x, y) != 0)
+        lw_printf_paragraph(stdout, "%s '%s' in the first plan, '%s' in the second", what, x, y);
+}
+
+static void say_yield(const struct lw_step_yield *a, const struct lw_step_yield *b)
+{
+    if (!yields_equal(a, b))
+        lw_printf_paragraph(
+            stdout,
+            "a step yields %" PRId64 " samples, %" PRId64 " tokens, %.6g model FLOPs of %s in the "
+            "first plan, %" PRId64 ", %" PRId64 ", %.6g of %s in the second",
+            a->samples, a->tokens, a->model_flops, a->fp8 ? "fp8" : lw_dtype_name(a->dtype),
+            b->samples, b->tokens, b->model_flops, b->fp8 ? "fp8" : lw_dtype_name(b->dtype));
 }
 
 static void difference_text(const struct lw_plan *a, const struct lw_plan *b,
@@ -50,6 +82,9 @@ static void difference_text(const struct lw_plan *a, const struct lw_plan *b,
     printf("the plans decide the same (%s)\n", a->hash);
     if (d->times[0])
         printf("times differ: %s\n", d->times);
+    say_origin("times are of", a->device, b->device);
+    say_origin("made with framework", a->framework, b->framework);
+    say_yield(&a->yield, &b->yield);
 }
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,

@@ -37,19 +37,23 @@ static bool is_first(const struct lw_execution *s)
     return !s->several || s->id.rank == 0;
 }
 
+/* The plan's times are those of the cluster's device, or are said to be. */
+static bool is_of_cluster(const struct lw_execution *s)
+{
+    const char *device = s->plan.device;
+
+    return s->source.cluster_file ||
+           (device && device[0] && lw_device_same_kind(device, s->cluster.device.kind));
+}
+
 /* What sim predicts, before the run, once for all ranks; nothing where the cluster is not the
  * times' own, or the plan was not checked. */
 static void predict_memory(struct lw_execution *s)
 {
-    const struct lw_plan *p = &s->plan;
-    bool here = s->source.cluster_file ||
-                (p->device && p->device[0] &&
-                 lw_device_same_kind(p->device, s->cluster.device.kind));
-
     lw_framework_hold(&s->source.framework, &s->plan);
-    if (!here || s->no_check || !is_first(s))
+    if (!is_of_cluster(s) || s->no_check || !is_first(s))
         return;
-    s->has_memory = lw_memory_predict(p, &s->source.framework, &s->cluster, &s->memory,
+    s->has_memory = lw_memory_predict(&s->plan, &s->source.framework, &s->cluster, &s->memory,
                                       &s->no_memory) == LW_OK;
 }
 
@@ -177,6 +181,7 @@ static enum lw_status store_and_print(struct lw_execution *s, enum lw_status ran
                                .summary = &s->summary, .message = why->msg, .run = -1,
                                .status = cmd_exec_status_name(ran),
                                .verify = s->options.verify, .cluster = &s->cluster,
+                               .of_cluster = is_of_cluster(s),
                                .workload = s->source.has_workload ? &s->source.workload : NULL,
                                .framework = &s->source.choice,
                                .memory = s->has_memory ? &s->memory : NULL,

@@ -75,7 +75,7 @@ static void text_verified(const struct lw_exec_report *r, FILE *f)
 
 static struct lw_throughput throughput(const struct lw_exec_report *r)
 {
-    return lw_throughput_of(r->plan, r->cluster, r->summary->step);
+    return lw_throughput_of(r->plan, r->of_cluster ? r->cluster : NULL, r->summary->step);
 }
 
 /* A distinct collective: the library's estimate, the model's time, the measured one; -1 = none. */

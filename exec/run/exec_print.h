@@ -18,6 +18,7 @@ struct lw_exec_report {
     bool verify;
     const struct lw_workload *workload; /* NULL: not known */
     const struct lw_cluster *cluster;
+    bool of_cluster;                    /* the times are of its device, whose peak MFU is over */
     const struct lw_framework_choice *framework;
     const struct lw_memory_figures *memory; /* predicted; NULL: not for such a device, */
     const char *no_memory; /* or for this reason; NULL or "" = none */

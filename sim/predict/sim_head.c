@@ -114,8 +114,9 @@ static enum lw_status text_rate(const struct lw_throughput *t, FILE *out, struct
             lw_format_rate(device, sizeof device, all / t->n_devices),
             tokens ? "tokens" : "samples", lw_format_rate(job, sizeof job, all));
     if (!isnan(t->mfu))
-        fprintf(f, "; MFU %.1f %% of the %s peak, %.4g TFLOP/s", 100 * t->mfu, t->peak_of,
-                t->peak_flops_per_s * 1e-12);
+        fprintf(f, "; MFU %.1f %% of the %s peak, %.4g TFLOP/s%s", 100 * t->mfu, t->peak_of,
+                t->peak_flops_per_s * 1e-12,
+                t->mfu > 1 ? ": more than a device can do, so times, FLOPs or peak are wrong" : "");
     return lw_paragraph_close(&line, err);
 }
 

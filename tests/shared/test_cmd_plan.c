@@ -108,4 +108,21 @@ TEST(edited_plans_are_refused)
     expect("plan edited.json", 1, "edited.json");
 }
 
+/* What the hash leaves out on purpose is named where it differs. */
+TEST(what_is_no_decision_is_named_by_diff)
+{
+    lapwing("plan -w gpt2 --dp 2 -c dgx-a100 -o a.json", NULL);
+    lapwing("plan -w gpt2 --dp 2 -c dgx-h100 -o b.json", NULL);
+    EXPECT("plan diff a.json",
+           {"b.json", 0, "the plans decide the same",
+            {"times differ: ", "times are of 'A100-SXM4-80GB' in the first plan, 'H100"}},
+           {"b.json --format json", 0, "\"yields_differ\": false"});
+    edit("s/\"tokens\": [0-9]*/\"tokens\": 1/");
+    EXPECT("plan diff a.json edited.json",
+           {"", 0, "a step yields", {"the plans decide the same", "16, 1,"}},
+           {"--format json", 0, "\"yields_differ\": true"});
+    expect("plan diff a.json a.json", 0, "the plans decide the same");
+    assert_null(strstr(lapwing("plan diff a.json a.json", NULL), "yields"));
+}
+
 TEST_GROUP(make_workload, fixture_close)
