@@ -40,15 +40,33 @@ struct context {
 
 /* ---- measuring ---- */
 
+/* Each set is in order of start, and so is what they make. */
 static struct lw_interval *join(struct lw_interval *to, const struct context *c, unsigned kinds,
                                 int64_t *n)
 {
-    *n = 0;
+    const struct lw_interval *at[N_KINDS], *end[N_KINDS];
+    int left = 0;
+
     for (int k = 0; k < N_KINDS; k++)
-        if (kinds & 1u << k) {
-            memcpy(to + *n, c->set[k], (size_t)c->n_set[k] * sizeof *to);
-            *n += c->n_set[k];
+        if (kinds & 1u << k && c->n_set[k] > 0) {
+            at[left] = c->set[k];
+            end[left++] = c->set[k] + c->n_set[k];
         }
+    *n = 0;
+    while (left > 1) {
+        int first = 0;
+        for (int k = 1; k < left; k++)
+            first = at[k]->start < at[first]->start ? k : first;
+        to[(*n)++] = *at[first]++;
+        if (at[first] == end[first]) {
+            at[first] = at[--left];
+            end[first] = end[left];
+        }
+    }
+    if (left == 1) {
+        memcpy(to + *n, at[0], (size_t)(end[0] - at[0]) * sizeof *to);
+        *n += end[0] - at[0];
+    }
     return to;
 }
 
@@ -309,7 +327,8 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
 static enum lw_status inspect(struct context *c, struct lw_arena *scratch,
                               struct lw_inspection *out, struct lw_err *err)
 {
-    LW_TRY(traces_launches_build(c->t, scratch, &c->launches, err));
+    LW_TRY(traces_launches_build(c->t, &out->arena, &out->launches, err));
+    c->launches = out->launches;
     if (c->launches.n == 0)
         return LW_OK;
     LW_TRY(prepare(c, scratch, err));

@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "traces/trace/kernel_class.h"
+#include "traces/trace/kernel_launches.h"
 #include "traces/trace/trace.h"
 
 /* What the devices of one rank did, measured on its trace. Definitions: docs/design/inspect.md. */
@@ -41,6 +42,7 @@ struct lw_iteration {
 struct lw_inspection {
     struct lw_arena arena;     /* owns everything below; texts belong to the trace */
     bool has_device;           /* false: no device row, nothing else is set */
+    struct traces_launches launches; /* the device rows */
     int64_t n_device_rows, n_resolved; /* ... and those whose launch the trace holds */
     int64_t n_lost; /* launches whose device op the trace does not hold */
     struct lw_busy whole;      /* first device start to last device end */

@@ -11,7 +11,6 @@ enum { LEAST_STRETCH_NS = 50000 };
 struct finder {
     const struct lw_trace *t;
     const struct lw_inspection *in;
-    struct traces_launches launches;
     struct traces_host_bound *out;
 };
 
@@ -65,8 +64,8 @@ static enum lw_status find_stretches(struct finder *f, const struct lw_iteration
     int64_t busy_until = it->start_ns;
 
     LW_TAKE(&f->out->arena, u->stretches, it->n_gpu_ops, err);
-    for (int64_t i = 0; i < f->launches.n; i++) {
-        int64_t row = f->launches.row[i], launch = f->launches.launch[i];
+    for (int64_t i = 0; i < f->in->launches.n; i++) {
+        int64_t row = f->in->launches.row[i], launch = f->in->launches.launch[i];
         int64_t start = t->start_ns[row], end = lw_trace_end_ns(t, row);
         bool mine =
             launch >= 0 && t->start_ns[launch] >= it->start_ns && t->start_ns[launch] < it->end_ns;
@@ -87,7 +86,7 @@ static enum lw_status find(struct finder *f, const struct lw_kernel_table *table
 {
     struct traces_host_bound *out = f->out;
 
-    LW_TRY(traces_calls_build(f->t, &f->launches, table, &out->arena, &out->calls, err));
+    LW_TRY(traces_calls_build(f->t, &f->in->launches, table, &out->arena, &out->calls, err));
     LW_TRY(count_classes(f, table, err));
     count_waits(f);
     LW_TAKE(&out->arena, out->host, f->in->n_iterations, err);
@@ -105,9 +104,7 @@ enum lw_status traces_host_bound_find(const struct lw_trace *t, const struct lw_
     struct traces_host_bound m = {0};
     struct finder f = {.t = t, .in = in, .out = &m};
 
-    enum lw_status status = traces_launches_build(t, &m.arena, &f.launches, err);
-    if (status == LW_OK)
-        status = find(&f, table, err);
+    enum lw_status status = find(&f, table, err);
     LW_GIVE(status, out, m, traces_host_bound_free(&m));
 }
 

@@ -325,7 +325,8 @@ enum lw_status lw_trace_pick(const struct lw_trace *t, int64_t from, int64_t to,
     for (int64_t i = from; i < to && status == LW_OK; i++) {
         if (!is(t, i))
             continue;
-        status = lw_reserve(&found, &cap, k + 1, sizeof *found) == 0 ? LW_OK : lw_fail_nomem(err);
+        if (k == cap && lw_reserve(&found, &cap, k + 1, sizeof *found) < 0)
+            status = lw_fail_nomem(err);
         if (status == LW_OK)
             found[k++] = i;
     }
