@@ -3,6 +3,7 @@
  * last, so they are contiguous. The first failure sticks; later additions do nothing. */
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/buffer.h"
+#include "shared/plan/plan_tables.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
@@ -12,28 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The tables of the plan that grow: row(items, number), both in the builder's plan; of two the
- * number follows from others. */
-#define TABLES(row) \
-    row(roles, plan.n_roles) row(streams, plan.n_streams) row(comms, plan.n_comms) \
-    row(comm_group, n_comm_group) row(groups, plan.n_groups) row(members, plan.n_members) \
-    row(params, plan.n_params) row(buffers, plan.n_buffers) row(stage_of, plan.n_modules) \
-    row(whole, plan.n_whole) row(sparse, plan.n_sparse) row(sets, plan.n_sets) \
-    row(buckets, plan.n_buckets) row(slots, plan.n_slots) row(offsets, plan.n_offsets) \
-    row(shards, plan.n_shards) row(works, plan.n_works) row(products, plan.n_products) \
-    row(work_products, plan.n_work_products) row(variants, plan.n_variants) \
-    row(programs, n_programs) row(ops, plan.n_ops) row(deps, plan.n_deps) \
-    row(ready, plan.n_ready) row(operand_first, plan.n_operand_rows) \
-    row(operands, plan.n_operands) row(pass_variant, plan.n_passes) row(notes, plan.n_notes) \
-    row(from_times, plan.n_from_times)
-#define ID(items, n) TABLE_##items,
-
-enum table { TABLES(ID) N_TABLES };
-
 struct lw_builder {
     struct lw_plan plan; /* its arena owns the strings; the tables go there at the end */
-    int32_t n_programs, n_comm_group;
-    int64_t capacity[N_TABLES];
+    int32_t n_programs, n_comm_group; /* of these the plan's count follows from others */
+    int64_t capacity[LW_N_TABLES];
     int n_settled; /* tables that the plan's arena owns */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
     int64_t n_words, words_capacity;
@@ -44,35 +27,42 @@ struct lw_builder {
     bool failed;
 };
 
-static const struct {
-    size_t items, n, size;
-} tables[N_TABLES] = {
-#define ROW(items, n)                                                                             \
-    {offsetof(struct lw_builder, plan.items), offsetof(struct lw_builder, n),                     \
-     sizeof *((struct lw_plan *)0)->items},
-    TABLES(ROW)};
+/* The pointer to a table's rows, in the plan. */
+static char *items_at(struct lw_builder *b, int table)
+{
+    return (char *)&b->plan + lw_plan_tables[table].at;
+}
 
 static void *items_of(struct lw_builder *b, int table)
 {
     void *items;
 
-    memcpy(&items, (char *)b + tables[table].items, sizeof items);
+    memcpy(&items, items_at(b, table), sizeof items);
     return items;
 }
 
 static int32_t *number_of(struct lw_builder *b, int table)
 {
-    return (int32_t *)(void *)((char *)b + tables[table].n);
+    return table == LW_TABLE_programs     ? &b->n_programs
+           : table == LW_TABLE_comm_group ? &b->n_comm_group
+                                          : (int32_t *)(void *)((char *)&b->plan +
+                                                                lw_plan_tables[table].n_at);
+}
+
+/* Tables of ranks have their length from the beginning, and are the arena's. */
+static bool grows(int table)
+{
+    return lw_plan_tables[table].n_at != offsetof(struct lw_plan, n_ranks);
 }
 
 /* Returns the number of the table's last item, which is the new one unless the builder failed. */
-static int32_t push(struct lw_builder *b, enum table t, const void *item)
+static int32_t push(struct lw_builder *b, enum lw_plan_table_id t, const void *item)
 {
-    size_t size = tables[t].size;
+    size_t size = lw_plan_tables[t].size;
     int32_t *n = number_of(b, t);
 
     b->failed = b->failed || *n == INT32_MAX ||
-                lw_reserve((char *)b + tables[t].items, &b->capacity[t], *n + 1L, size) != 0;
+                lw_reserve(items_at(b, t), &b->capacity[t], *n + 1L, size) != 0;
     if (!b->failed)
         memcpy((char *)items_of(b, t) + (size_t)(*n)++ * size, item, size);
     return *n - 1;
@@ -165,8 +155,9 @@ void lw_builder_free(struct lw_builder *b)
 {
     if (!b)
         return;
-    for (int t = b->n_settled; t < N_TABLES; t++)
-        lw_free(items_of(b, t));
+    for (int t = b->n_settled; t < LW_N_TABLES; t++)
+        if (grows(t))
+            lw_free(items_of(b, t));
     lw_free(b->words);
     lw_arena_free(&b->plan.arena);
     lw_free(b);
@@ -189,7 +180,7 @@ int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role)
 
     r.name = keep(b, role->name);
     r.n_ranks = 0;
-    return push(b, TABLE_roles, &r);
+    return push(b, LW_TABLE_roles, &r);
 }
 
 void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t dp, int32_t pp,
@@ -207,17 +198,17 @@ int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream
 {
     struct lw_stream s = {keep(b, name), c, priority};
 
-    return push(b, TABLE_streams, &s);
+    return push(b, LW_TABLE_streams, &s);
 }
 
 int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_purpose purpose,
                         enum lw_reducer_kind reducer, int32_t stream)
 {
     struct lw_comm c = {keep(b, name), purpose, reducer, stream};
-    int32_t number = push(b, TABLE_comms, &c), outside = -1;
+    int32_t number = push(b, LW_TABLE_comms, &c), outside = -1;
 
     for (int32_t r = 0; r < b->plan.n_ranks; r++)
-        push(b, TABLE_comm_group, &outside);
+        push(b, LW_TABLE_comm_group, &outside);
     return b->failed ? -1 : number;
 }
 
@@ -227,10 +218,10 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
 
     if (b->failed)
         return -1;
-    int32_t number = push(b, TABLE_groups, &g);
+    int32_t number = push(b, LW_TABLE_groups, &g);
     for (int32_t i = 0; i < n && !b->failed; i++) {
         assert(members[i] >= 0 && members[i] < b->plan.n_ranks);
-        push(b, TABLE_members, &members[i]);
+        push(b, LW_TABLE_members, &members[i]);
         b->plan.comm_group[(int64_t)comm * b->plan.n_ranks + members[i]] = number;
     }
     return number;
@@ -244,7 +235,7 @@ int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p)
 
     bool same = before && p->name && strcmp(before->name, p->name) == 0;
     copy.name = same ? before->name : keep(b, p->name);
-    return push(b, TABLE_params, &copy);
+    return push(b, LW_TABLE_params, &copy);
 }
 
 int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p)
@@ -252,22 +243,22 @@ int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p)
     struct lw_buffer copy = *p;
 
     copy.name = keep(b, p->name);
-    return push(b, TABLE_buffers, &copy);
+    return push(b, LW_TABLE_buffers, &copy);
 }
 
 int32_t lw_builder_module(struct lw_builder *b, int32_t stage)
 {
-    return push(b, TABLE_stage_of, &stage);
+    return push(b, LW_TABLE_stage_of, &stage);
 }
 
 void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x)
 {
-    push(b, TABLE_sparse, x);
+    push(b, LW_TABLE_sparse, x);
 }
 
 void lw_builder_whole(struct lw_builder *b, int32_t param)
 {
-    push(b, TABLE_whole, &param);
+    push(b, LW_TABLE_whole, &param);
 }
 
 int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const char *name,
@@ -278,7 +269,7 @@ int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const cha
                               .first_bucket = b->plan.n_buckets,
                               .kind = (int32_t)kind};
 
-    return push(b, TABLE_sets, &s);
+    return push(b, LW_TABLE_sets, &s);
 }
 
 int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
@@ -294,7 +285,7 @@ int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
     copy.n_slots = 0;
     copy.first_offset = -1;
     b->slot_end = 0;
-    int32_t number = push(b, TABLE_buckets, &copy);
+    int32_t number = push(b, LW_TABLE_buckets, &copy);
     if (b->failed)
         return -1;
     b->plan.sets[copy.set].n_buckets++;
@@ -316,7 +307,7 @@ static void write_offsets(struct lw_builder *b, struct lw_bucket *k)
 
     k->first_offset = b->plan.n_offsets;
     for (int32_t i = 0; i < k->n_slots; i++) {
-        push(b, TABLE_offsets, &at);
+        push(b, LW_TABLE_offsets, &at);
         at += i + 1 < k->n_slots ? numel_of(b, params[i]) : 0;
     }
 }
@@ -331,15 +322,15 @@ void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s)
     if (k->first_offset < 0 && s->offset != b->slot_end)
         write_offsets(b, k);
     if (k->first_offset >= 0)
-        push(b, TABLE_offsets, &s->offset);
-    push(b, TABLE_slots, &s->param);
+        push(b, LW_TABLE_offsets, &s->offset);
+    push(b, LW_TABLE_slots, &s->param);
     k->n_slots += !b->failed;
     b->slot_end = numel < 0 || __builtin_add_overflow(s->offset, numel, &end) ? -1 : end;
 }
 
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 {
-    push(b, TABLE_shards, s);
+    push(b, LW_TABLE_shards, s);
 }
 
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w)
@@ -347,17 +338,17 @@ int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w)
     struct lw_work mine = *w;
 
     mine.first_product = b->plan.n_work_products;
-    return push(b, TABLE_works, &mine);
+    return push(b, LW_TABLE_works, &mine);
 }
 
 void lw_builder_product(struct lw_builder *b, const struct lw_product *p)
 {
-    push(b, TABLE_products, p);
+    push(b, LW_TABLE_products, p);
 }
 
 void lw_builder_work_product(struct lw_builder *b, int32_t product)
 {
-    push(b, TABLE_work_products, &product);
+    push(b, LW_TABLE_work_products, &product);
     if (!b->failed)
         b->plan.works[b->plan.n_works - 1].n_products++;
 }
@@ -367,10 +358,10 @@ int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *s
 {
     struct lw_variant v = {
         .name = keep(b, name), .set_name = keep(b, set_name), .ends_step = ends_step};
-    int32_t number = push(b, TABLE_variants, &v);
+    int32_t number = push(b, LW_TABLE_variants, &v);
 
     for (int32_t r = 0; r < b->plan.n_roles; r++)
-        push(b, TABLE_programs, &(struct lw_program){0, 0});
+        push(b, LW_TABLE_programs, &(struct lw_program){0, 0});
     return number;
 }
 
@@ -455,8 +446,8 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     copy.first_ready = b->plan.n_ready;
     copy.n_ready = 0;
     for (int32_t i = 0; i < n_deps; i++)
-        push(b, TABLE_deps, &deps[i]);
-    int32_t number = push(b, TABLE_ops, &copy);
+        push(b, LW_TABLE_deps, &deps[i]);
+    int32_t number = push(b, LW_TABLE_ops, &copy);
     if (!b->failed)
         program_of(b, b->variant)->n_ops++;
     return number;
@@ -464,14 +455,14 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
 
 void lw_builder_dep(struct lw_builder *b, int32_t dep)
 {
-    push(b, TABLE_deps, &dep);
+    push(b, LW_TABLE_deps, &dep);
     if (!b->failed)
         b->plan.ops[b->plan.n_ops - 1].n_deps++;
 }
 
 void lw_builder_ready(struct lw_builder *b, int32_t param)
 {
-    push(b, TABLE_ready, &param);
+    push(b, LW_TABLE_ready, &param);
     b->list_open = true;
     if (!b->failed)
         b->plan.ops[b->plan.n_ops - 1].n_ready++;
@@ -479,21 +470,21 @@ void lw_builder_ready(struct lw_builder *b, int32_t param)
 
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n)
 {
-    int32_t number = push(b, TABLE_operand_first, &b->plan.n_operands);
+    int32_t number = push(b, LW_TABLE_operand_first, &b->plan.n_operands);
 
     for (int32_t i = 0; i < n; i++)
-        push(b, TABLE_operands, &entries[i]);
+        push(b, LW_TABLE_operands, &entries[i]);
     return number;
 }
 
 void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry)
 {
-    push(b, TABLE_operands, entry);
+    push(b, LW_TABLE_operands, entry);
 }
 
 void lw_builder_pass(struct lw_builder *b, int32_t variant)
 {
-    push(b, TABLE_pass_variant, &variant);
+    push(b, LW_TABLE_pass_variant, &variant);
 }
 
 void lw_builder_repeat_from(struct lw_builder *b, int32_t pass)
@@ -510,25 +501,27 @@ void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     const char *kept = keep(b, text);
-    push(b, TABLE_notes, &kept);
+    push(b, LW_TABLE_notes, &kept);
 }
 
 void lw_builder_from_times(struct lw_builder *b, const char *what)
 {
     const char *kept = keep(b, what);
 
-    push(b, TABLE_from_times, &kept);
+    push(b, LW_TABLE_from_times, &kept);
 }
 
 /* Hand the tables to the plan's arena as they are, cut to their length: always a pointer, also for
  * an empty one. */
 static void settle_tables(struct lw_builder *b)
 {
-    for (; !b->failed && b->n_settled < N_TABLES; b->n_settled += !b->failed) {
+    for (; !b->failed && b->n_settled < LW_N_TABLES; b->n_settled += !b->failed) {
         int t = b->n_settled;
-        void *cut = lw_realloc(items_of(b, t), (size_t)*number_of(b, t) * tables[t].size);
+        if (!grows(t))
+            continue;
+        void *cut = lw_realloc(items_of(b, t), (size_t)*number_of(b, t) * lw_plan_tables[t].size);
         if (cut)
-            memcpy((char *)b + tables[t].items, &cut, sizeof cut);
+            memcpy(items_at(b, t), &cut, sizeof cut);
         b->failed = !cut || lw_arena_adopt(&b->plan.arena, cut) != 0;
     }
 }
