@@ -11,7 +11,7 @@
 /* The parts of lw_plan_check (shared/plan/plan.h), each in its own file, in the order they are run:
  * a later part relies on what an earlier one has proven. docs/design/plan.md lists the properties.
  *
- *   tables    every index and range lies inside its table; ranks, groups, buckets, shards agree
+ *   tables    every index lies in its table (plan_ranges.c); ranks, groups, buckets, shards agree
  *   terms     each gradient is reduced once, whole, before the update; weights are there when used
  *   hazards   uses of one buffer, of which one changes it, are ordered: the order of the list,
  *             which terms, shard and norm follow, is the order in time
