@@ -73,7 +73,7 @@ static enum lw_status host_rates(const struct lw_plan_source *s, struct lw_kerne
 
 /* A recording whose operators have shapes. Times of a CPU, or of a device without figures, are not
  * scaled: the operators are timed there as a model's kernels are. */
-static enum lw_status time_ops(const struct lw_plan_source *s, struct lw_workload *w,
+static enum lw_status time_ops(struct lw_plan_source *s, struct lw_workload *w,
                                const struct lw_device *to, struct lw_err *err)
 {
     const char *name = s->from_device ? s->from_device : w->from.device;
@@ -92,6 +92,9 @@ static enum lw_status time_ops(const struct lw_plan_source *s, struct lw_workloa
     if (st == LW_OK)
         st = lw_workload_time_ops(w, scales ? &from.device : NULL, to, &rates, err);
     lw_cluster_free(&from);
+    if (st == LW_OK && s->choice.from == LW_FRAMEWORK_RECORDED)
+        snprintf(s->choice.why, sizeof s->choice.why, "memory is of the file, times are of its "
+                 "operators");
     return st;
 }
 

@@ -36,7 +36,8 @@ static double compute_of(const char *args)
 TEST(a_recording_of_a_cpu_is_timed_as_the_model_of_its_sizes)
 {
     lapwing("import $R/gpt6__local.rank0.json.gz -o g.json", NULL);
-    double own = compute_of("sim -w g.json --device dgx-h200 -c dgx-h200 --framework ideal --no-db");
+    double own = compute_of("sim -w g.json --device dgx-h200 -c dgx-h200 --framework ideal "
+                            "--no-db");
     double model = compute_of("sim -w gpt2 --layers 6 --hidden 256 --heads 4 --vocab 8192 --seq 64 "
                               "--batch 4 --dtype f32 --optimizer momentum --attention flash "
                               "--framework ideal --device dgx-h200 -c dgx-h200 --no-db");

@@ -166,6 +166,39 @@ TRACE_TEST(collective_arguments_and_shapes_are_kept)
     assert_int_equal(dtype, LW_F16);
 }
 
+static struct lw_row_detail sized(const char *sizes, const char *types)
+{
+    const struct lw_trace_reading options = {.shapes = true};
+    struct lw_err err = {0};
+    char text[2048];
+
+    lw_trace_free(&t);
+    snprintf(text, sizeof text,
+             "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::cat\","
+             "\"pid\":1,\"tid\":1,\"ts\":2,\"dur\":1,\"args\":{\"Input Dims\":%s,"
+             "\"Input type\":%s}}]}",
+             sizes, types);
+    assert_ok(kineto_text(text, &options, &t, &err), err);
+    return *lw_trace_detail(&t, 0);
+}
+
+/* Of all inputs where they are asked for; what is no size is absent. */
+TRACE_TEST(sizes_of_all_inputs_are_kept)
+{
+    struct lw_row_detail d =
+        sized("[[[2,3],[4]],[],[8,1]]", "[\"TensorList\",\"Scalar\",\"float\"]");
+
+    assert_string_equal(lw_trace_text(&t, d.input_sizes - 1), "*10;;8,1;");
+    assert_string_equal(lw_trace_text(&t, d.input_types - 1), "TensorList;Scalar;float;");
+    assert_int_equal(d.input_values, 0);
+    static const char *const bad[] = {"[[-1,3]]", "[[99999999999999999999]]", "[[3000000000,"
+                                      "3000000000,3000000000]]", "[4]", "7", "[[[-1]]]",
+                                      "[[\"x\"]]", "[]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(sized(bad[i], "[\"float\"]").input_sizes, 0);
+    assert_int_equal(sized("[[4]]", "[\"a;b\"]").input_types, 0);
+}
+
 TRACE_TEST(keys_may_come_in_any_order)
 {
     parse_ok(

@@ -1,4 +1,4 @@
-/* What operators do, from the sizes of their inputs: closed forms of recorded models, and by hand. */
+/* What operators do, from the sizes of their inputs: closed forms of recorded models, by hand. */
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -73,9 +73,9 @@ TEST(products_of_a_recorded_gpt_are_the_models)
     import_free(&x);
 }
 
-/* stem.0: 16 images of 32 x 32 x 3 by 64 filters of 7 x 7, every second position: 16 x 16. Its input
- * has no gradient: one product of that size in backward. blocks.0.conv.0: 8 x 8 x 64, 3 x 3 x 64,
- * and two in backward. */
+/* stem.0: 16 images of 32 x 32 x 3 by 64 filters of 7 x 7, every second position: 16 x 16. Its
+ * input has no gradient: one product of that size in backward. blocks.0.conv.0: 8 x 8 x 64, 3 x 3 x
+ * 64, and two in backward. */
 TEST(convolutions_count_what_their_outputs_need)
 {
     struct imported x = import_sized("traces/recorded/resnet18__local.rank0.json.gz");
