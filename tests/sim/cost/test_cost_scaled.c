@@ -354,7 +354,7 @@ TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_c
 TEST_WITH(communicators_that_do_not_share_nvlinks_are_said_not_to, fixture_open, fixture_close)
 {
     expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
-    EXPECT("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db", {"", 0, "no such term unless"},
+    EXPECT("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db", {"", 0, "no such term; --published"},
            {"--published-interference", 0, "interference: fair_links = 1"});
 }
 
