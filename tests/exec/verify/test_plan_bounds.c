@@ -78,17 +78,18 @@ TEST(sizes_that_do_not_sum_are_refused)
 
     for (int k = 0; k < 3; k++) {
         struct lw_plan p = make("dp 2");
+        bool negative = sizes[k] < 0;
         p.buckets[0].bytes = sizes[k];
-        expect(&p, "bucket 0: ");
+        expect(&p, negative ? "at bucket_sets[0].buckets[0].bytes: found -1" : "bucket 0: ");
         p = make("pp 2 micro-batches 2");
         first(&p, LW_OP_RECV)->bytes = sizes[k];
-        expect(&p, "op ");
+        expect(&p, negative ? "].bytes: found -1, allowed: 0 or more" : "op ");
         p = make("pp 2 micro-batches 2");
         p.operands[0].bytes = sizes[k];
-        expect(&p, "op ");
+        expect(&p, negative ? "at operands[0].of_ranks[0].bytes: found -1" : "op ");
         p = make("pp 2 micro-batches 2");
         p.params[1].numel = sizes[k];
-        expect(&p, "parameter 1: ");
+        expect(&p, k == 1 ? "parameter 1: " : "at params[1].numel: found ");
     }
 }
 
@@ -109,8 +110,8 @@ TEST(operands_stay_inside_their_bucket_and_row)
     expect(&p, "its operand row begins at");
     p = make("pp 2 micro-batches 2");
     p.operands[0].peer = 2;
-    expect(&p, "or peer 2 out of range");
+    expect(&p, "at operands[0].of_ranks[0].peer: found 2, allowed: -1 to 1");
     p = make("pp 2 micro-batches 2");
     first(&p, LW_OP_RECV)->peer = 2;
-    expect(&p, "peer is 2");
+    expect(&p, "].peer: found 2, allowed: -1 to 1");
 }
