@@ -205,16 +205,6 @@ enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)
     return LW_OK;
 }
 
-const char *lw_trace_text(const struct lw_trace *t, int32_t string)
-{
-    return string >= 0 && string < t->strings.n ? t->strings.text[string] : "";
-}
-
-const char *lw_trace_name(const struct lw_trace *t, int64_t row)
-{
-    return lw_trace_text(t, t->name[row]);
-}
-
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype)
 {
     return lw_trace_dtype_named(lw_trace_text(t, string), dtype);
@@ -250,32 +240,6 @@ int64_t lw_trace_shape_bytes(const struct lw_trace *t, int64_t row, enum lw_dtyp
         __builtin_mul_overflow(d->shape_numel, lw_dtype_size(*dtype), &bytes))
         return -1;
     return bytes;
-}
-
-bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix)
-{
-    const char *name = lw_trace_name(t, row);
-
-    while (*prefix && *name == *prefix) { /* most names differ in the first letters */
-        name++;
-        prefix++;
-    }
-    return *prefix == 0;
-}
-
-int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row)
-{
-    return t->start_ns[row] + t->dur_ns[row];
-}
-
-bool lw_trace_on_device(const struct lw_trace *t, int64_t row)
-{
-    return t->class[row] == LW_ROW_KERNEL || t->class[row] == LW_ROW_MEM;
-}
-
-bool lw_trace_on_host(const struct lw_trace *t, int64_t row)
-{
-    return t->class[row] == LW_ROW_HOST || t->class[row] == LW_ROW_USER;
 }
 
 int64_t lw_items_upto(const void *items, int64_t n, size_t size, int64_t x)

@@ -132,8 +132,47 @@ enum lw_status lw_trace_check_span(const char *name, const struct lw_trace *t, s
 /* Bring the rows into the order above: once, after the last row was added. */
 enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err);
 
-const char *lw_trace_text(const struct lw_trace *t, int32_t string); /* "" for -1 */
-const char *lw_trace_name(const struct lw_trace *t, int64_t row);
+/* What is asked of each row, in place. */
+
+/* "" for -1 */
+static inline const char *lw_trace_text(const struct lw_trace *t, int32_t string)
+{
+    return string >= 0 && string < t->strings.n ? t->strings.text[string] : "";
+}
+
+static inline const char *lw_trace_name(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_text(t, t->name[row]);
+}
+
+static inline bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix)
+{
+    const char *name = lw_trace_name(t, row);
+
+    while (*prefix && *name == *prefix) { /* most names differ in the first letters */
+        name++;
+        prefix++;
+    }
+    return *prefix == 0;
+}
+
+static inline int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row)
+{
+    return t->start_ns[row] + t->dur_ns[row];
+}
+
+/* Kernel, copy or set. */
+static inline bool lw_trace_on_device(const struct lw_trace *t, int64_t row)
+{
+    return t->class[row] == LW_ROW_KERNEL || t->class[row] == LW_ROW_MEM;
+}
+
+/* Op or user range. */
+static inline bool lw_trace_on_host(const struct lw_trace *t, int64_t row)
+{
+    return t->class[row] == LW_ROW_HOST || t->class[row] == LW_ROW_USER;
+}
+
 /* The element type that a string names: a collective's ("Float"), ours ("f32"), or that of an
  * input's C++ element ("long int", "c10::Half"). False: absent, or not a type of Lapwing. */
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype);
@@ -142,10 +181,6 @@ bool lw_trace_dtype_named(const char *name, enum lw_dtype *dtype);
 const struct lw_row_detail *lw_trace_detail(const struct lw_trace *t, int64_t row);
 /* Bytes of the first input, and its element type; -1 = not recorded, or no type of ours. */
 int64_t lw_trace_shape_bytes(const struct lw_trace *t, int64_t row, enum lw_dtype *dtype);
-bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix);
-int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row);
-bool lw_trace_on_device(const struct lw_trace *t, int64_t row); /* kernel, copy or set */
-bool lw_trace_on_host(const struct lw_trace *t, int64_t row);   /* op or user range */
 /* Those of rows [from, to) that `is` is true of. Memory is the arena's. */
 enum lw_status lw_trace_pick(const struct lw_trace *t, int64_t from, int64_t to,
                              bool (*is)(const struct lw_trace *t, int64_t row),
