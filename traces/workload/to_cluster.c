@@ -102,25 +102,56 @@ static enum lw_status add_device(const struct traces_source *s, struct list *l, 
     return status;
 }
 
-/* What a collective of the host would take alone: of k at once each gets 1 / k of the link. */
-static int64_t alone_ns(const struct lw_trace *t, const struct lw_step *s, int64_t row)
-{
-    int64_t end = lw_trace_end_ns(t, row);
-    double ns = 0;
+struct turn {
+    int64_t at_ns, collective;
+    int32_t begins; /* 1: it begins, -1: it ends */
+};
 
-    for (int64_t at = t->start_ns[row], next; at < end; at = next) {
-        int64_t k = 0;
-        next = end;
-        for (int64_t i = 0; i < s->n_collectives; i++) {
-            int64_t from = t->start_ns[s->collectives[i]];
-            int64_t to = lw_trace_end_ns(t, s->collectives[i]);
-            k += from <= at && to > at;
-            next = from > at && from < next ? from : next;
-            next = to > at && to < next ? to : next;
-        }
-        ns += (double)(next - at) / (double)(k > 0 ? k : 1);
+LW_COMPARATOR(compare_turns, struct turn, a->at_ns, b->at_ns, a->collective, b->collective,
+              b->begins, a->begins)
+
+/* Time on the link of a collective that is always in flight, in two parts that add up: the sum of
+ * fractions alone is rounded. */
+struct share {
+    int64_t whole_ns;
+    double part_ns;
+};
+
+/* What the collectives of a step would take alone: of k at once each gets 1 / k of the link. One
+ * sweep over starts and ends; a collective's is the difference of the sums at its end and start. */
+static enum lw_status alone_ns(const struct lw_trace *t, const struct lw_step *s,
+                               struct lw_arena *arena, int64_t **out, struct lw_err *err)
+{
+    const int64_t n = s->n_collectives;
+    int64_t k = 0, *alone;
+    struct turn *turns;
+    struct share *from, sum = {0};
+
+    LW_TAKE(arena, alone, n, err);
+    LW_TAKE(arena, from, n, err);
+    LW_TAKE(arena, turns, 2 * n, err);
+    for (int64_t i = 0; i < n; i++) {
+        turns[2 * i] = (struct turn){t->start_ns[s->collectives[i]], i, 1};
+        turns[2 * i + 1] = (struct turn){lw_trace_end_ns(t, s->collectives[i]), i, -1};
     }
-    return (int64_t)(ns + 0.5);
+    lw_sort(turns, 2 * n, compare_turns);
+    for (int64_t i = 0; i < 2 * n; i++) {
+        const struct turn *now = &turns[i];
+        struct share *first = &from[now->collective];
+        if (k > 0) {
+            int64_t ns = now->at_ns - turns[i - 1].at_ns;
+            sum.whole_ns += ns / k;
+            sum.part_ns += (double)(ns % k) / (double)k;
+        }
+        k += now->begins;
+        if (now->begins > 0)
+            *first = sum;
+        else
+            alone[now->collective] = sum.whole_ns - first->whole_ns +
+                                     (int64_t)floor(sum.part_ns - first->part_ns + 0.5);
+    }
+    *out = alone;
+    return LW_OK;
 }
 
 /* Where nothing tells the world size, the traces given are taken to be all of its ranks. */
@@ -161,14 +192,17 @@ static enum lw_status add_host(const struct traces_source *s, int n_parallel, st
     int64_t *launch;
     enum lw_status status = traces_host_launches(t, &arena, &launch, err);
 
-    for (int64_t i = 0; i < s->steps.n; i++)
-        for (int64_t k = 0; k < s->steps.steps[i].n_collectives && status == LW_OK; k++) {
-            int64_t row = s->steps.steps[i].collectives[k];
+    for (int64_t i = 0; i < s->steps.n && status == LW_OK; i++) {
+        const struct lw_step *step = &s->steps.steps[i];
+        int64_t *alone;
+        status = alone_ns(t, step, &arena, &alone, err);
+        for (int64_t k = 0; k < step->n_collectives && status == LW_OK; k++) {
+            int64_t row = step->collectives[k];
             struct sample v = {.dtype = LW_F32, .n_ranks = world_of(s, n_parallel),
-                               .n_in_flight = 1, .on_host = true,
-                               .dur_ns = alone_ns(t, &s->steps.steps[i], row)};
+                               .n_in_flight = 1, .on_host = true, .dur_ns = alone[k]};
             status = add_run(t, v, row, launch[row], l, err);
         }
+    }
     lw_arena_free(&arena);
     return status;
 }

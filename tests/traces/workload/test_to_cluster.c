@@ -201,3 +201,58 @@ TEST(collectives_that_overlap_share_the_link)
     lw_cluster_free(&c);
     traces_source_free(&s);
 }
+
+/* n all-reduces, i of 10 + i floats, that start at 6000 + 2i ns and run until 6000 + gap + 2i ns. */
+static struct traces_source make_overlapping(int64_t n, int64_t gap)
+{
+    struct imported x = import_begin();
+
+    x.s.parallel = true;
+    x.s.trace.world_size = 2;
+    put_step(&x.s.trace, 5000, "ProfilerStep#3", true);
+    x.s.trace.dur_ns[0] = 1000000000;
+    for (int64_t i = 0; i < n; i++)
+        put_row(&x.s.trace, LW_ROW_USER, "gloo:all_reduce", 6000 + 2 * i, 6000 + gap + 2 * i, -1,
+                10 + i);
+    import_sort(&x);
+    return x.s;
+}
+
+/* All n are in flight after the last start and until the first end: from the i-th start to it
+ * 2 / (i + 1) + ... + 2 / (n - 1), as much from the first end on to the last but i-th, and
+ * (gap - 2 (n - 1)) / n between. */
+static int64_t alone_of(int64_t n, int64_t gap, int64_t i)
+{
+    double ns = (double)(gap - 2 * (n - 1)) / (double)n;
+
+    for (int64_t k = i + 1; k < n; k++) /* k in flight between two starts */
+        ns += 2.0 / (double)k;
+    for (int64_t k = n - i; k < n; k++) /* and between two ends */
+        ns += 2.0 / (double)k;
+    return (int64_t)(ns + 0.5);
+}
+
+static void overlapping_share_evenly(int64_t n, int64_t gap)
+{
+    struct traces_source s = make_overlapping(n, gap);
+    struct lw_cluster c;
+
+    assert_int_equal(lw_cluster_from_traces(&s, 1, &memory, &c, NULL), LW_OK);
+    assert_int_equal(c.tables[0].n_rows, n);
+    for (int64_t i = 0; i < n; i++) {
+        assert_int_equal(c.tables[0].bytes[i], 4 * (10 + i));
+        assert_int_equal(c.tables[0].time_ps[i], 1000 * alone_of(n, gap, i));
+    }
+    lw_cluster_free(&c);
+    traces_source_free(&s);
+}
+
+/* Of four: 2 + 1 + 2/3 before, 994 / 4 = 248.5 with all, 2/3 + 1 + 2 after. The cost of thousands
+ * may not grow with the cube of their number: that would take minutes. */
+TEST(thousands_of_collectives_that_overlap_share_the_link)
+{
+    assert_int_equal(alone_of(4, 1000, 0), 252); /* 248.5 + 3.67 */
+    assert_int_equal(alone_of(4, 1000, 1), 251); /* 248.5 + 1.67 + 0.67 */
+    overlapping_share_evenly(4, 1000);
+    overlapping_share_evenly(3000, 30000017);
+}
