@@ -8,21 +8,27 @@
 
 enum { MOST_MEASURED = 64 << 20, HEAD = 64 << 10 };
 
-/* A trace is not walked through for its schema: its first keys tell, or its size. */
+static bool holds(const struct lw_input *in, size_t most, const char *text)
+{
+    return memmem(in->text, in->len < most ? in->len : most, text, strlen(text));
+}
+
+/* Where the head does not name the schema a trace is not walked through for it: its first keys
+ * tell, or its size. */
 static bool is_trace(const struct lw_input *in)
 {
-    size_t n = in->len < HEAD ? in->len : HEAD;
-
-    return in->len > MOST_MEASURED || memmem(in->text, n, "\"traceEvents\"", 13) ||
-           memmem(in->text, n, "\"nodes\"", 7);
+    return in->len > MOST_MEASURED || holds(in, HEAD, "\"traceEvents\"") ||
+           holds(in, HEAD, "\"nodes\"");
 }
 
 static bool is(const struct lw_input *in, const char *text, size_t len)
 {
     static const char mark[] = "lapwing-groundtruth";
 
-    return len > 0 && *text == '{' && !is_trace(in) &&
-           memmem(in->text, in->len, mark, strlen(mark)) && lw_groundtruth_is(in->text, in->len);
+    if (len == 0 || *text != '{')
+        return false;
+    return (holds(in, HEAD, mark) || (!is_trace(in) && holds(in, in->len, mark))) &&
+           lw_groundtruth_is(in->text, in->len);
 }
 
 static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,

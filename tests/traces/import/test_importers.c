@@ -12,6 +12,9 @@ static const struct {
     {"kineto", "\xef\xbb\xbf [{\"ph\": \"X\"}]"},
     {"kineto", "{\"traceEvents\": [], \"note\": \"forward_compute_time=1\"}"},
     {"measured-run", "{\"schema\": \"lapwing-groundtruth/1\"}"},
+    {"measured-run", "{\"schema\": \"lapwing-groundtruth/1\", \"nodes\": 2}"},
+    {"measured-run", "{\"traceEvents\": 0, \"schema\": \"lapwing-groundtruth/1\"}"},
+    {"kineto", "{\"traceEvents\": [], \"note\": \"lapwing-groundtruth\"}"},
     {"nccl-tests", "op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,8,1\n"},
     {"pipedream", "node1 -- Input0 -- forward_compute_time=0.000, backward_compute_time=0.000, "
                   "activation_size=0.0, parameter_size=0.000\n"},
