@@ -224,7 +224,7 @@ static void note_bucket_times(struct replay_maker *m)
     else if (m->core_want > 0)
         lw_builder_note(m->b, "what-if: 'sim -w' on an imported workload and cluster has a core "
                               "for communication, and parts from this replay by the share above "
-                              "(to 6 %% in recordings like this)");
+                              "(to 6.1 %% in recordings like this)");
 }
 
 static void note_buckets(struct replay_maker *m)
