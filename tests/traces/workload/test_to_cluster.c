@@ -202,7 +202,7 @@ TEST(collectives_that_overlap_share_the_link)
     traces_source_free(&s);
 }
 
-/* n all-reduces, i of 10 + i floats, that start at 6000 + 2i ns and run until 6000 + gap + 2i ns. */
+/* n all-reduces: the i-th of 10 + i floats, from 6000 + 2i to 6000 + gap + 2i ns. */
 static struct traces_source make_overlapping(int64_t n, int64_t gap)
 {
     struct imported x = import_begin();
