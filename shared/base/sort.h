@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* Sort n items of an array; where n is 0 it may be NULL, which qsort may not be given. Recorded
- * events are often in order already: items that are cost n comparisons. */
+ * events are often in order already: then n - 1 comparisons are all it costs. */
 #define lw_sort(v, n, by) lw_sort_items((v), (n), sizeof *(v), (by))
 
 static inline void lw_sort_items(void *v, int64_t n, size_t size,

@@ -1,3 +1,5 @@
+/* Words of kernels' kinds, splits and bounds, as files and tables write them. A number that is no
+ * such kind has none. */
 #include "shared/plan/kernel.h"
 
 #include <stddef.h>

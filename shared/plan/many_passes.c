@@ -1,3 +1,5 @@
+/* Passes are counted one by one, and the ops of each added, until enough of them have ended a step
+ * or the ops are too many. */
 #include "shared/plan/many_passes.h"
 
 #include <math.h>

@@ -14,7 +14,7 @@ struct lw_many_passes {
     int64_t most;
     lw_ps each;
     int64_t bytes;
-    const char *what; /* "simulated", "run by each rank" */
+    const char *what; /* "simulated", "run by a rank" */
 };
 
 enum lw_status lw_plan_check_passes(const struct lw_plan *p, const struct lw_many_passes *m,

@@ -1,3 +1,4 @@
+/* How often a step runs backward and reduces gradients, and the line that reports say it in. */
 #include "shared/timeline/accumulation_print.h"
 
 #include "shared/numbers/checked.h"

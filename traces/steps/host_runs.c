@@ -1,3 +1,5 @@
+/* Which rows of a trace are collectives that the host runs, which call handed each over, and which
+ * ops enclose ranges of fully_shard. Names and the order of starts tell, as no id does. */
 #include "traces/steps/host_runs.h"
 
 #include "traces/steps/step_phases.h"
@@ -41,7 +43,7 @@ bool traces_is_fsdp(const struct lw_trace *t, int64_t row)
 enum lw_status traces_holds_fsdp(const struct lw_trace *t, struct lw_arena *arena, bool **holds,
                                  struct lw_err *err)
 {
-    int64_t *open, n = 0; /* ops that have not ended when the row at hand begins, any thread */
+    int64_t *open, n = 0; /* ops of any thread that have not ended when row i begins */
     bool *v;
 
     LW_TAKE(arena, v, t->n, err);
