@@ -102,8 +102,9 @@ static enum lw_status find_axis(const struct lw_run *runs, const struct totals *
     for (int32_t i = 0; i < n; i++)
         if (period_of(&t[i]) > most && (median == 0 || period_of(&t[i]) / DWARFS <= median))
             most = period_of(&t[i]);
+    lw_ps longest = most; /* else the order of the runs would count */
     for (int32_t i = 0; i < n; i++)
-        if (runs[i].p90 > most && runs[i].p90 / 2 <= most)
+        if (runs[i].p90 > most && runs[i].p90 / 2 <= longest)
             most = runs[i].p90;
     *axis = most + most / 33;
     return LW_OK;
