@@ -143,17 +143,28 @@ static const char *cap_name(double bytes, char buf[32])
     return buf;
 }
 
-/* Powers of two, as many as have room. */
-static void put_cap_axis(const struct lw_plot *p, int64_t first, FILE *f)
+/* The ends of the axis, as exponents of two, in bytes. */
+struct cap_range {
+    double from, to;
+};
+
+static struct cap_range range_from(const struct lw_plot *p, int64_t first)
 {
-    int64_t last = first, least = next_cap(p, 0);
-    char name[32];
+    int64_t last = first;
 
     for (int64_t cap = first; cap > 0; cap = next_cap(p, cap))
         last = cap;
     double from = log2((double)first), to = log2((double)last), room = fmax((to - from) / 20, 0.5);
-    from -= room;
-    to += room;
+    return (struct cap_range){from - room, to + room};
+}
+
+/* Powers of two, as many as have room. */
+static void put_cap_axis(const struct lw_plot *p, int64_t first, struct cap_range axis, FILE *f)
+{
+    double from = axis.from, to = axis.to;
+    int64_t least = next_cap(p, 0);
+    char name[32];
+
     int width = p->terminal == LW_TERMINAL_DUMB ? plot_width(p, 100) * 7 : plot_width(p, 1000);
     int step = (int)ceil((to - from) * 64 / fmax(width - 120, 64));
     fprintf(f, "set logscale x 2\nset xrange [%.6g:%.6g]\nset xtics (", exp2(from - 20),
@@ -167,8 +178,16 @@ static void put_cap_axis(const struct lw_plot *p, int64_t first, FILE *f)
                 cap_name((double)least, name));
 }
 
+/* In MiB: at the run's cap; the default has none, and stands at the right edge. */
+static double interval_at(const struct lw_run *r, struct cap_range axis)
+{
+    return r->bucket_cap_bytes > 0 ? (double)r->bucket_cap_bytes / 1048576.0
+                                   : exp2(axis.to - (axis.to - axis.from) / 100 - 20);
+}
+
 /* A circle around the best, or a line at the default where that is to be kept. */
-static void put_best(FILE *f, const struct series *v, struct plot_unit u, int32_t colour)
+static void put_best(FILE *f, const struct series *v, struct plot_unit u, struct cap_range axis,
+                     int32_t colour)
 {
     const struct lw_run *r = with_interval(v);
     double unit = u.ps;
@@ -184,7 +203,7 @@ static void put_best(FILE *f, const struct series *v, struct plot_unit u, int32_
         fprintf(f, ", \\\n  '+' using (%.6g):(%.6g):(%.6g):(%.6g) every ::0::0 with yerrorbars "
                    "pointtype 0 linewidth 1.5 linecolor rgb '#%06x' "
                    "title 'p10-p90 of the %s: %.4g-%.4g %s'",
-                (double)v->best->bucket_cap_bytes / 1048576.0, (double)r->step / unit,
+                interval_at(r, axis), (double)r->step / unit,
                 (double)r->p10 / unit, (double)r->p90 / unit, (unsigned)colour,
                 r == v->best ? "best" : "default cap", (double)r->p10 / unit,
                 (double)r->p90 / unit, u.name);
@@ -212,7 +231,9 @@ static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FI
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
                           "a sweep needs two or more runs with a step and a --bucket-cap");
     put_step_range(f, &predicted, &measured, unit.ps);
-    put_cap_axis(p, first_cap(p, &predicted, &measured), f);
+    int64_t first = first_cap(p, &predicted, &measured);
+    struct cap_range axis = range_from(p, first);
+    put_cap_axis(p, first, axis, f);
     fprintf(f, "set xlabel 'bucket cap'\nset ylabel 'step [%s]'\n"
                "set key top right spacing 1.9\nset samples 2\nplot \\\n"
                "  $predicted using 1:2 %s pointtype 5 linewidth 2 linecolor rgb '#%06x' "
@@ -225,8 +246,8 @@ static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FI
     fprintf(f, "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
                "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
             PLOT_COMM_ODD);
-    put_best(f, &predicted, unit, PLOT_BACKWARD);
-    put_best(f, &measured, unit, PLOT_COMM_ODD);
+    put_best(f, &predicted, unit, axis, PLOT_BACKWARD);
+    put_best(f, &measured, unit, axis, PLOT_COMM_ODD);
     fputs("\n", f);
     return LW_OK;
 }

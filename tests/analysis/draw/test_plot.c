@@ -541,6 +541,23 @@ TEST_WITH(a_long_run_leaves_room_for_the_others, runs_open, fixture_close)
     test_free(text);
 }
 
+/* An interval that ends at 800 us widens the axis of 432; one that ends at 1500 does not, also
+ * where it comes after. */
+TEST_WITH(a_long_interval_is_cut_in_any_order_of_runs, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_store(&runs_predicted);
+    for (int first = 1; first <= 2; first++) {
+        char line[200];
+        snprintf(line, sizeof line, "UPDATE run SET step_p10_ps = 400000000, step_p90_ps ="
+                                    " iif(id = %d, 800000000, 1500000000)", first);
+        runs_sql(line);
+        char *text = script_of(LW_PLOT_OVERLAP);
+        has(text, "set xrange [0:824.24");
+        test_free(text);
+    }
+}
+
 /* Of a long name both ends are kept; the run comes first, and all take a third of the width. */
 TEST_WITH(names_of_an_overlap_take_a_third, runs_open, fixture_close)
 {
@@ -623,6 +640,15 @@ TEST_WITH(a_sweep_keeps_a_default_that_is_as_fast, runs_open, fixture_close)
     has(text, "\n  382 with lines ");
     has(text, "title 'default cap, predicted: none is 1 % faster'");
     assert_null(strstr(text, "title 'best predicted'"));
+    test_free(text);
+    runs_sql("UPDATE run SET step_p10_ps = 370000000, step_p90_ps = 400000000 WHERE id = 3");
+    text = script_of(LW_PLOT_SWEEP);
+    const char *range = strstr(text, "set xrange ["), *interval = strstr(text, "'+' using (");
+    double from, to, at; /* right of all caps, on the axis */
+    assert_true(range && interval);
+    assert_int_equal(sscanf(range, "set xrange [%lf:%lf]", &from, &to), 2);
+    assert_int_equal(sscanf(interval, "'+' using (%lf):(382):(370):(400)", &at), 1);
+    assert_true(at > 25 && at < to);
     test_free(text);
     runs_sql("UPDATE metric SET value = value * 2 WHERE run = 3");
     text = script_of(LW_PLOT_SWEEP);
