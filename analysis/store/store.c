@@ -100,8 +100,8 @@ static enum lw_status check_version(struct lw_store *s, bool empty, struct lw_er
         return lw_fail_at(err, LW_EFORMAT, s->file, 0, "an empty database");
     return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                       "schema version %lld, of an older lapwing (this one reads %lld, and knows 1 "
-                      "to %lld): any command that stores a run in it brings it up to date",
-                      have, newest, newest);
+                      "to %lld): a command that stores a run in it brings it up to date, as "
+                      "`lapwing sim -w mlp --db %s`", have, newest, newest, s->file);
 }
 
 /* Whose it is and of which version, as of one moment: another process may be creating it. */

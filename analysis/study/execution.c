@@ -18,7 +18,7 @@
 
 static enum lw_status load(struct lw_execution *s, const char *plan_file, struct lw_err *err)
 {
-    LW_TRY(lw_stored_plan(s->db, s->run, plan_file, &s->source, err));
+    LW_TRY(lw_stored_plan(s->db, s->run, !s->no_db, plan_file, &s->source, err));
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
 

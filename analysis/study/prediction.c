@@ -41,7 +41,7 @@ static enum lw_status load(struct lw_prediction *s, struct lw_err *err)
 
     if (s->replay.on)
         return load_replay(s, err);
-    LW_TRY(lw_stored_plan(s->db, s->run, file, &s->source, err));
+    LW_TRY(lw_stored_plan(s->db, s->run, !s->no_db, file, &s->source, err));
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     if (s->published)
         LW_TRY(lw_cluster_use_published(&s->cluster, err));

@@ -1,6 +1,8 @@
 /* --run: a plan out of the database, as its file has it, in place of a plan file. */
 #include "analysis/study/stored_plan.h"
 
+#include <unistd.h>
+
 #include "analysis/store/store.h"
 #include "shared/cli/plan_source.h"
 
@@ -27,8 +29,28 @@ static enum lw_status take(struct lw_store *store, const struct lw_run *run,
     return st;
 }
 
-enum lw_status lw_stored_plan(const char *db, const char *run_name, const char *plan_file,
-                              struct lw_plan_source *source, struct lw_err *err)
+/* A database of an older schema is brought up to date before it is read, as storing would. Where
+ * that fails it is read as it is, or is said to be why it cannot. */
+static enum lw_status open_db(const char *db, bool stores, struct lw_store **out,
+                              struct lw_err *err)
+{
+    struct lw_store *s = NULL;
+    struct lw_err why = {0};
+    enum lw_status st = LW_OK;
+
+    if (stores && access(db, W_OK) == 0)
+        st = lw_store_open(db, LW_STORE_FINISH, &s, &why);
+    lw_store_close(s);
+    enum lw_status reads = lw_store_open(db, LW_STORE_READ, out, err);
+    if (reads == LW_OK || st == LW_OK)
+        return reads;
+    *err = why;
+    return st;
+}
+
+enum lw_status lw_stored_plan(const char *db, const char *run_name, bool stores,
+                              const char *plan_file, struct lw_plan_source *source,
+                              struct lw_err *err)
 {
     struct lw_arena names = {0};
     struct lw_store *store = NULL;
@@ -39,7 +61,7 @@ enum lw_status lw_stored_plan(const char *db, const char *run_name, const char *
     if (plan_file || source->workload_file)
         return lw_fail(err, LW_EUSAGE, "--run %s has a plan: leave out %s%s", run_name,
                        plan_file ? "" : "-w ", plan_file ? plan_file : source->workload_file);
-    enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, err);
+    enum lw_status st = open_db(db, stores, &store, err);
     if (st == LW_OK)
         st = lw_store_find_run(store, run_name, &names, &run, err);
     if (st == LW_OK)

@@ -9,6 +9,7 @@
 #include "tests/lib/exec/exec_plan.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/files/sql_file.h"
 
 /* left_out: bytes at the end of bucket 1 that are not reduced. */
 static void write_plan(const struct exec_test_plan *t, int64_t left_out, const char *name)
@@ -64,6 +65,40 @@ TEST(a_stored_plan_runs)
     expect("sim --replay --run 1 --db stored.db", 2, "leave out --replay");
     expect("export last --format plan -o again.json --db stored.db", 0, "the plan of run");
     expect("plan diff good.json again.json", 0, "");
+}
+
+static void make_older(void)
+{
+    sql_do(fixture_path("older.db"),
+           "ALTER TABLE run DROP COLUMN step_p10_ps; ALTER TABLE run DROP COLUMN step_p90_ps;"
+           "ALTER TABLE run DROP COLUMN interval_of; PRAGMA user_version = 8");
+}
+
+static int64_t version_of_older(void)
+{
+    return sql_ask(fixture_path("older.db"), "PRAGMA user_version");
+}
+
+/* Of the schema before the last addition: what stores brings it up to date first, what does not
+ * names a command that does. */
+TEST(a_plan_of_an_older_database_runs_where_the_run_is_stored)
+{
+    expect("exec good.json --compute spin --steps 2 --db older.db", 0, "verified");
+    for (int i = 0; i < 2; i++) {
+        const char *stores = i == 0 ? "exec --run 1 --compute spin --steps 2 --db older.db"
+                                    : "sim --run 1 --db older.db";
+        int64_t newest = version_of_older();
+        char line[200];
+        make_older();
+        assert_int_equal(version_of_older(), newest - 1);
+        snprintf(line, sizeof line, "%s --no-db", stores);
+        expect(line, 1, "`lapwing sim -w mlp --db older.db`");
+        expect(stores, 0, "step");
+        assert_int_equal(version_of_older(), newest);
+        make_older();
+        expect("sim -w mlp --db older.db", 0, "step");
+        assert_int_equal(version_of_older(), newest);
+    }
 }
 
 /* Each rank reads the model again; the command says once what it took. */
