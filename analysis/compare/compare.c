@@ -453,16 +453,22 @@ static enum lw_status find_difference(struct lw_store *s, struct lw_comparison *
     struct lw_err why;
 
     if (c->predicted.plan < 0 || c->measured.plan < 0 || !c->predicted.plan_times[0] ||
-        !c->measured.plan_times[0] || lw_store_load_plan(s, &c->predicted, &p, &why) != LW_OK)
+        !c->measured.plan_times[0])
         return LW_OK;
-    enum lw_status st = LW_OK;
-    if (lw_store_load_plan(s, &c->measured, &m, &why) == LW_OK) {
+    enum lw_status st = lw_store_load_plan(s, &c->predicted, &p, &why);
+    if (st != LW_OK)
+        return st == LW_ENOMEM ? lw_fail_nomem(err) : LW_OK;
+    st = lw_store_load_plan(s, &c->measured, &m, &why);
+    if (st == LW_OK) {
         st = lw_plan_diff(&p, &m, &d, err);
         lw_plan_free(&m);
+    } else {
+        st = st == LW_ENOMEM ? lw_fail_nomem(err) : LW_OK;
     }
     lw_plan_free(&p);
+    LW_TRY(st);
     c->difference = lw_arena_strdup(&c->arena, d.decision);
-    return st == LW_OK && !c->difference ? lw_fail_nomem(err) : st;
+    return c->difference ? LW_OK : lw_fail_nomem(err);
 }
 
 static enum lw_status choose_join(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)

@@ -347,6 +347,29 @@ TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fix
     lw_store_close(s);
 }
 
+/* The difference of plans is not left out where memory ends. */
+static enum lw_status try_differing(struct lw_store *s, struct lw_comparison *c,
+                                    struct lw_err *err)
+{
+    LW_TRY(lw_compare(s, "1", "2", c, err));
+    assert_non_null(strstr(c->difference, "--bucket-cap"));
+    lw_comparison_free(c);
+    return LW_OK;
+}
+
+TEST_WITH(a_failing_allocation_loses_no_difference, runs_open, fixture_close)
+{
+    struct lw_comparison c = {0};
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+
+    runs_store(&predicted);
+    runs_store(&one_bucket);
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_READ, &s, &err), LW_OK);
+    EACH_ALLOCATION_FAILS(10, try_differing(s, &c, &err), c, (void)0);
+    lw_store_close(s);
+}
+
 /* 432 us with a cap of 1 KiB, 512 with 8: B takes 80 us, 18.519 %, more than A, whichever is
  * called A. */
 TEST_WITH(two_predictions_are_a_and_b, runs_open, fixture_close)
