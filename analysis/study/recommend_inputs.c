@@ -41,19 +41,27 @@ static void choose_ranks(struct lw_recommend_inputs *s, int64_t n,
 
 /* A model, or a workload file. Both get their ranks before they are read: a model is made for them,
  * and a framework's usual options depend on them. A model has no ranks of a recording. */
-static bool is_workload(const struct lw_recommend_inputs *s, const char *file, int64_t *ranks)
+static enum lw_status find_workload(const struct lw_recommend_inputs *s, const char *file,
+                                    bool *is, int64_t *ranks, struct lw_err *err)
 {
     struct lw_workload w;
+    char kind[16] = "";
 
     *ranks = 0;
-    if (!lw_names_file(file) || lw_plan_source_is_model(s->source, file))
-        return true;
-    if (lw_workload_read(file, &w, NULL) != LW_OK)
-        return false;
+    *is = !lw_names_file(file) || lw_plan_source_is_model(s->source, file);
+    if (*is)
+        return LW_OK;
+    enum lw_status st = lw_file_kind(file, kind, NULL);
+    if (st == LW_ENOMEM)
+        return lw_fail_nomem(err);
+    *is = st == LW_OK && strcmp(kind, "workload") == 0;
+    if (!*is)
+        return LW_OK;
+    LW_TRY(lw_workload_read(file, &w, err));
     if (!lw_model_is_set(&w.from.model))
         *ranks = w.recorded.world_size;
     lw_workload_free(&w);
-    return true;
+    return LW_OK;
 }
 
 static enum lw_status read_traces(struct lw_recommend_inputs *s, char **files, int n,
@@ -89,20 +97,20 @@ static enum lw_status read_traces(struct lw_recommend_inputs *s, char **files, i
 enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, struct lw_recommend_report *report,
                                  char **files, int n, struct lw_err *err)
 {
-    char kind[16] = "";
-    int64_t ranks;
+    bool is_workload = false;
+    int64_t ranks = 0;
 
     for (int i = 0; i < n; i++)
         if (strcmp(files[i], "-") == 0)
             return lw_fail(err, LW_EUSAGE, "an input is read twice, and '-' only once: give a "
                                            "file");
-    if (n == 1 && is_workload(s, files[0], &ranks)) {
+    if (n == 1)
+        LW_TRY(find_workload(s, files[0], &is_workload, &ranks, err));
+    if (is_workload) {
         choose_ranks(s, ranks, report);
         return lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
                                        &s->workload, err);
     }
-    if (n == 1 && lw_file_kind(files[0], kind, NULL) == LW_OK && strcmp(kind, "workload") == 0)
-        return lw_workload_read(files[0], &s->workload, err); /* says what is wrong with it */
     LW_TRY(read_traces(s, files, n, err));
     choose_ranks(s, s->workload.recorded.world_size, report);
     return LW_OK;
