@@ -35,6 +35,8 @@
 
 #include <stddef.h>
 
+#include "shared/numbers/checked.h"
+
 static const double EXPOSED = 0.5, SUMS_EXPOSED = 0.4;
 static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_S = 4e-6;
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
@@ -293,7 +295,7 @@ struct lw_bounded lw_traffic_bounded(const struct lw_device *d, int64_t bytes, l
 
     if (bytes <= 0)
         return (struct lw_bounded){.time = more, .bound = LW_BOUND_LAUNCH};
-    return (struct lw_bounded){lw_ps_from_seconds(t + launch_s(d)) + more,
+    return (struct lw_bounded){lw_add_sat(lw_ps_from_seconds(t + launch_s(d)), more),
                                largest(0, t, launch_s(d) + (double)more * 1e-12)};
 }
 

@@ -39,7 +39,7 @@ int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch)
         if (p->variants[p->pass_variant[pass]].ends_step)
             break;
     }
-    return n * batch * dp;
+    return lw_mul_sat(lw_mul_sat(n, batch), dp);
 }
 
 static double active_numel(const struct lw_workload *w)

@@ -255,6 +255,13 @@ TEST(a_part_of_f32_sums_is_not_hidden)
     assert_true(fabs((double)lw_product_time(&d, &p) - plain) < 2);
 }
 
+TEST(no_time_of_traffic_wraps)
+{
+    struct lw_device d = small();
+
+    assert_int_equal(lw_traffic_bounded(&d, 1000000, INT64_MAX).time, INT64_MAX);
+}
+
 /* 10^6 bytes at 10^9 B/s: 1 / 0.85 ms, or 2 ms where the device sustains half. */
 TEST(traffic_runs_at_the_sustained_share_of_the_bandwidth)
 {

@@ -140,6 +140,7 @@ TEST(accumulated_passes_count)
     s.no_sync = 2;
     struct lw_plan p = build(&tiny, &s);
     assert_int_equal(lw_plan_samples(&p, 5), 5 * 3 * 2);
+    assert_int_equal(lw_plan_samples(&p, INT64_MAX / 2), INT64_MAX);
     lw_plan_free(&p);
 }
 
