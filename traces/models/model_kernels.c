@@ -61,6 +61,12 @@ static void put_shape(const struct lw_kernel *k, char *buf, size_t size)
                  (double)k->bytes[2] / 1e6);
 }
 
+/* A module without kernels may begin where another's begin. */
+static bool shares(const struct lw_module *a, const struct lw_module *b)
+{
+    return a->n_kernels > 0 && a->first_kernel == b->first_kernel;
+}
+
 static struct row row_of(const struct lw_workload *w, const struct lw_module *m, int32_t k)
 {
     const struct lw_kernel_times *t = &w->kernel_times[m->first_kernel + k];
@@ -77,7 +83,7 @@ static struct row row_of(const struct lw_workload *w, const struct lw_module *m,
             r.bound = (int)t->bound[phase];
         }
     for (int32_t i = 0; i < w->n_modules; i++)
-        r.n_modules += w->modules[i].first_kernel == m->first_kernel;
+        r.n_modules += shares(&w->modules[i], m);
     return r;
 }
 
@@ -85,7 +91,7 @@ static struct row row_of(const struct lw_workload *w, const struct lw_module *m,
 static bool is_first(const struct lw_workload *w, const struct lw_module *m)
 {
     for (const struct lw_module *x = w->modules; x < m; x++)
-        if (x->first_kernel == m->first_kernel)
+        if (shares(x, m))
             return false;
     return true;
 }
