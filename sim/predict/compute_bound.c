@@ -1,5 +1,7 @@
 /* An op of a module takes the shares of what bounds the module's kernels in its direction: a plan
- * cuts modules, and kernels lie close. The optimizer passes over memory. */
+ * cuts modules, and kernels lie close. The optimizer passes over memory.
+ * Not modelled: a backward that holds recomputed forwards is divided by the shares of the backward
+ * alone. */
 #include "sim/predict/compute_bound.h"
 
 #include "shared/numbers/checked.h"
