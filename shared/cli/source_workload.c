@@ -147,33 +147,17 @@ static enum lw_status make_from(const struct lw_plan_source *s, const struct lw_
     return s->make_model(&r, &target, again, err);
 }
 
-static bool has_same_times(const struct lw_workload *a, const struct lw_workload *b)
-{
-    bool same = a->n_modules == b->n_modules && a->n_params == b->n_params &&
-                lw_workload_step_ps(a) == lw_workload_step_ps(b);
-
-    for (int32_t i = 0; same && i < a->n_modules; i++)
-        same = a->modules[i].forward_ps == b->modules[i].forward_ps &&
-               lw_module_backward(&a->modules[i]) == lw_module_backward(&b->modules[i]) &&
-               a->modules[i].tp_split == b->modules[i].tp_split;
-    for (int32_t i = 0; same && i < a->n_params; i++)
-        same = a->params[i].ready_ps == b->params[i].ready_ps &&
-               a->params[i].numel == b->params[i].numel;
-    return same;
-}
-
-/* A file has the times of a model, not its kernels. Where the model has the same times, it takes
- * the file's place; a file that was edited or is of another version stays as it is. */
-static void take_kernels(const struct lw_plan_source *s, const char *name,
-                         const struct lw_strategy *strategy, const struct lw_cluster *c,
-                         struct lw_workload *w)
+/* A file has the times of a model, not its kernels. The model takes the place of a file that says
+ * the same to the last byte, and of no other: not of one that was edited, or is of another
+ * version. */
+static void take_kernels(const struct lw_plan_source *s, const struct lw_strategy *strategy,
+                         const struct lw_cluster *c, struct lw_workload *w)
 {
     struct lw_workload again;
 
-    if (s->as_recorded || !c || lw_is_edited(name, "workload") ||
-        make_from(s, strategy, c, w, &again, NULL) != LW_OK)
+    if (s->as_recorded || !c || make_from(s, strategy, c, w, &again, NULL) != LW_OK)
         return;
-    bool same = has_same_times(w, &again);
+    bool same = lw_workloads_alike(w, &again);
     lw_workload_free(same ? w : &again);
     if (same)
         *w = again;
@@ -231,7 +215,7 @@ static enum lw_status make_again(struct lw_plan_source *s, const char *name,
         if (st == LW_OK)
             st = make_on(s, strategy, to ? to : &found, to == c && !s->cluster_file, w, err);
     } else {
-        take_kernels(s, name, strategy, to, w);
+        take_kernels(s, strategy, to, w);
     }
     lw_cluster_free(&found);
     return st;

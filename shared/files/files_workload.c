@@ -1,5 +1,7 @@
 /* Workload files: docs/formats/workload.md. The tables below are the format. */
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "shared/files/files.h"
 #include "shared/files/files_field.h"
@@ -256,4 +258,21 @@ enum lw_status lw_workload_write(const struct lw_workload *w, const char *file, 
 {
     LW_TRY(lw_workload_check(w, err));
     return lw_file_write(file, "workload", lw_workload_file_fields, w, err);
+}
+
+bool lw_workloads_alike(const struct lw_workload *a, const struct lw_workload *b)
+{
+    struct lw_workload other = *b;
+    char *x = NULL, *y = NULL;
+    size_t n = 0, m = 0;
+
+    other.from.made_for = a->from.made_for;
+    bool alike =
+        lw_text_write("workload", lw_workload_file_fields, a, &x, &n, NULL) == LW_OK &&
+        lw_text_write("workload", lw_workload_file_fields, &other, &y, &m, NULL) == LW_OK &&
+        n == m && memcmp(x, y, n) == 0;
+
+    free(x);
+    free(y);
+    return alike;
 }

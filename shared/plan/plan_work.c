@@ -31,8 +31,8 @@ static bool parts_of_one(const struct lw_op *a, const struct lw_op *b)
 /* Where the first op of this op's whole work stands, or may stand. */
 static int32_t *place_of(const struct places *t, const struct lw_plan *p, const struct lw_op *op)
 {
-    uint64_t key = ((uint64_t)(uint32_t)op->module << 32 | (uint32_t)op->micro_batch) ^
-                   (uint64_t)op->kind << 56 ^ (uint64_t)(uint16_t)op->stage << 40;
+    uint64_t key = mix((uint64_t)op->kind << 16 | (uint16_t)op->stage) ^
+                   ((uint64_t)(uint32_t)op->module << 32 | (uint32_t)op->micro_batch);
     int64_t at = (int64_t)(mix(key) & (uint64_t)(t->n - 1));
 
     while (t->op[at] != FREE && !parts_of_one(&p->ops[t->op[at]], op))
@@ -45,20 +45,27 @@ static int64_t sum(int64_t a, int64_t b)
     return a < 0 || b < 0 ? -1 : (int64_t)(((uint64_t)a + (uint64_t)b) & INT64_MAX);
 }
 
-static void add(struct lw_whole_work *to, const struct lw_plan *p, int32_t work)
+/* The mark of a row's products, once: many ops share a row. */
+static void mark_products(const struct lw_plan *p, uint64_t *marks)
 {
-    const struct lw_work *w = &p->works[work];
+    for (int32_t k = 0; k < p->n_works; k++) {
+        const struct lw_work *w = &p->works[k];
+        if (w->first_product < 0 || w->n_products > p->n_work_products - w->first_product)
+            continue; /* refused by the checks */
+        for (int32_t i = 0; i < w->n_products; i++)
+            marks[k] += mix((uint64_t)p->work_products[w->first_product + i] + 1);
+    }
+}
 
+static void add(struct lw_whole_work *to, const struct lw_work *w, uint64_t mark)
+{
     to->flops = sum(to->flops, w->flops);
-    if (w->first_product < 0 || w->n_products > p->n_work_products - w->first_product)
-        return; /* refused by the checks */
-    for (int32_t i = 0; i < w->n_products; i++)
-        to->products += mix((uint64_t)p->work_products[w->first_product + i] + 1);
+    to->products += mark;
     to->n_products += w->n_products;
 }
 
 static void take_program(const struct lw_plan *p, int64_t first, int64_t end,
-                         const struct places *t, struct lw_whole_works *w)
+                         const struct places *t, const uint64_t *marks, struct lw_whole_works *w)
 {
     for (int64_t i = first; i < end; i++) {
         const struct lw_op *op = &p->ops[i];
@@ -73,7 +80,7 @@ static void take_program(const struct lw_plan *p, int64_t first, int64_t end,
             if (place)
                 *place = (int32_t)i;
         }
-        add(&w->v[w->of[i]], p, op->work);
+        add(&w->v[w->of[i]], &p->works[op->work], marks[op->work]);
     }
 }
 
@@ -103,7 +110,8 @@ static int64_t longest_program(const struct lw_plan *p)
 }
 
 /* Programs share no ops; where they do, the plan is refused, and the rest is not looked at. */
-static void take_programs(const struct lw_plan *p, struct places *t, struct lw_whole_works *w)
+static void take_programs(const struct lw_plan *p, struct places *t, const uint64_t *marks,
+                          struct lw_whole_works *w)
 {
     int64_t seen = 0;
 
@@ -116,7 +124,7 @@ static void take_programs(const struct lw_plan *p, struct places *t, struct lw_w
             return;
         t->n = n_places(g.n_ops);
         memset(t->op, FREE, (size_t)t->n * sizeof *t->op);
-        take_program(p, g.first_op, g.first_op + (int64_t)g.n_ops, t, w);
+        take_program(p, g.first_op, g.first_op + (int64_t)g.n_ops, t, marks, w);
     }
 }
 
@@ -132,15 +140,19 @@ enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works 
     w->of = lw_calloc((size_t)p->n_ops + 1, sizeof *w->of);
     w->v = lw_calloc((size_t)with_work + 1, sizeof *w->v);
     t.op = lw_calloc((size_t)t.n, sizeof *t.op);
-    if (!w->of || !w->v || !t.op) {
+    uint64_t *marks = lw_calloc((size_t)p->n_works + 1, sizeof *marks);
+    if (!w->of || !w->v || !t.op || !marks) {
         lw_free(t.op);
+        lw_free(marks);
         lw_whole_works_free(w);
         return lw_fail_nomem(err);
     }
     memset(w->of, -1, (size_t)p->n_ops * sizeof *w->of);
-    take_programs(p, &t, w);
-    take_program(p, 0, p->n_ops, NULL, w); /* what belongs to no program */
+    mark_products(p, marks);
+    take_programs(p, &t, marks, w);
+    take_program(p, 0, p->n_ops, NULL, marks, w); /* what belongs to no program */
     lw_free(t.op);
+    lw_free(marks);
     return LW_OK;
 }
 

@@ -14,7 +14,7 @@
  * time. */
 struct lw_whole_work {
     int64_t flops; /* of all the ops; -1 = one does not say */
-    int32_t n_products;
+    int64_t n_products;
     uint64_t products; /* equal where the products are, in any order */
 };
 

@@ -176,7 +176,7 @@ TEST(a_lost_gradient_is_named)
 /* What exec must refuse even unchecked: it would leave its own memory. */
 TEST(unsafe_plans_are_refused)
 {
-    static const char *const expected[] = {"stream is 99", "depends on op 40", "bucket is 7",
+    static const char *const expected[] = {"ops[9].stream: found 99", "depends on op 40", "bucket is 7",
                                            "slots end at", "bytes beyond its bucket"};
 
     for (int k = 0; k < 5; k++) {

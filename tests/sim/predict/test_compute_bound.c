@@ -78,6 +78,26 @@ TEST_WITH(of_a_models_file_it_is_the_models, fixture_open, fixture_close)
     assert_non_null(strstr(out, "\"compute_bound\": null"));
 }
 
+/* Whatever was edited, and though the file has lost its hash, or comes through a pipe. */
+TEST_WITH(an_edited_file_keeps_its_edits, fixture_open, fixture_close)
+{
+    static const char *const edits[] = {
+        "s/\"kept_bytes\": [1-9][0-9]*/&00/", "s/\"output_bytes\": [1-9][0-9]*/&0/",
+        "s/\"dtype\": \"bf16\"/\"dtype\": \"f32\"/", "s/\"optimizer_ns\": [1-9][0-9]*/&0/"};
+    static const char asked[] = "-c dgx-h100 --dp 2 --framework nanotron --no-db --format json";
+
+    shell("$L model gpt-125m --batch 1 --device dgx-h100 --framework nanotron -o w.json", NULL);
+    for (size_t k = 0; k < sizeof edits / sizeof *edits; k++) {
+        shellf("sed '%s; s/\"content_hash\".*/\"notes_\": 0/' w.json | "
+               "grep -v notes_ >x.json", edits[k]);
+        shell("sed -i '$!b' x.json; sed -zi 's/,\\n}/\\n}/' x.json", NULL);
+        const char *out = lapwingf("sim -w x.json %s", asked);
+        assert_non_null(strstr(out, "\"compute_bound\": null"));
+        out = lapwingf("sim -w - %s < x.json", asked);
+        assert_non_null(strstr(out, "\"compute_bound\": null"));
+    }
+}
+
 /* A plan's file has times, and not what they came from. */
 TEST_WITH(of_a_plan_it_is_not_known, fixture_open, fixture_close)
 {
