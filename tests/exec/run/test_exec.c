@@ -176,8 +176,9 @@ TEST(a_lost_gradient_is_named)
 /* What exec must refuse even unchecked: it would leave its own memory. */
 TEST(unsafe_plans_are_refused)
 {
-    static const char *const expected[] = {"ops[9].stream: found 99", "depends on op 40", "bucket is 7",
-                                           "slots end at", "bytes beyond its bucket"};
+    static const char *const expected[] = {"].stream: found 99", "].deps: found 40",
+                                           "].bucket: found 7", "slots end at",
+                                           "bytes beyond its bucket"};
 
     for (int k = 0; k < 5; k++) {
         struct trial x = trial();
