@@ -76,9 +76,12 @@ static double roofline(double flops, double rate, double bytes, const struct fig
     return compute > memory ? compute : memory;
 }
 
+/* What takes time takes some there too: an op of 0 ps would be one without work. */
 static lw_ps scaled(lw_ps t, double ratio)
 {
-    return lw_round_sat((double)t * ratio);
+    lw_ps there = lw_round_sat((double)t * ratio);
+
+    return t > 0 && there < 1 ? 1 : there;
 }
 
 /* Without figures for 8-bit operands their products would get the times of 16-bit ones. */

@@ -56,6 +56,29 @@ TEST(products_stay_within_the_forward)
     lw_arena_free(&t.w.arena);
 }
 
+/* A quarter of 1 ps is rounded to 1, not to 0, which would be an op without work. */
+TEST(no_time_becomes_none)
+{
+    struct lw_work work = {.ps = 1, .flops = 600};
+    struct lw_op op = {.kind = LW_OP_FORWARD, .module = -1};
+    struct lw_plan_param param = {.dtype = LW_F32, .numel = 1};
+    struct lw_plan p = {.works = &work, .n_works = 1, .ops = &op, .n_ops = 1, .params = &param,
+                        .n_params = 1};
+    struct tiny t;
+    struct lw_err err = {0};
+
+    assert_ok(lw_plan_retime(&p, &slow, &fast, &err), err);
+    assert_int_equal(work.ps, 1);
+    lw_arena_free(&p.arena);
+    tiny_init(&t);
+    t.modules[0].forward_ps = 1;
+    t.modules[0].backward_input_ps = 0;
+    assert_ok(lw_workload_retime(&t.w, &slow, &fast, &err), err);
+    assert_int_equal(t.modules[0].forward_ps, 1);
+    assert_int_equal(t.modules[0].backward_input_ps, 0);
+    lw_arena_free(&t.w.arena);
+}
+
 /* Of 40 ps of forward attention has 8 .. 23, of 80 ps of backward 4 .. 44: a quarter of each. */
 TEST(attention_keeps_its_share)
 {
