@@ -68,9 +68,10 @@ static enum lw_status simulate(const struct lw_plan *plan, const struct lw_clust
     return st;
 }
 
+/* A negative time is asked of the cluster, which compute in half the time leaves as it is. */
 static lw_ps changed(lw_ps t, enum change c)
 {
-    return c == HALF_COMPUTE ? t / 2 : 0;
+    return c != HALF_COMPUTE ? 0 : t < 0 ? t : t / 2;
 }
 
 /* Times of ops and of works, which ops share, as they are without a change. */

@@ -319,6 +319,39 @@ TEST(compute_in_half_the_time_halves_the_works_of_a_plan)
     lw_arena_free(&t.w.arena);
 }
 
+/* The cluster times the optimizer, which has no time of its own: it is as long beside half of the
+ * 18 us of forward and backward. */
+TEST(compute_that_the_cluster_times_is_not_left_out)
+{
+    struct tiny t;
+    struct lw_plan p;
+    struct lw_cluster c;
+    struct lw_what_if what[LW_N_WHAT_IFS];
+    struct lw_strategy s = lw_strategy_default();
+    int n = 0, half = 0;
+
+    tiny_init(&t);
+    make_cluster(&c, 1, 1e9, 0);
+    c.device.memory_bytes_per_s = (struct lw_figure){1e9, "test"};
+    ok(lw_plan_build(&t.w, &s, NULL, &p, &err));
+    int32_t optimizer = 0; /* of 7 us */
+    while (p.ops[optimizer].kind != LW_OP_OPTIMIZER)
+        optimizer++;
+    struct lw_work *w = &p.works[p.ops[optimizer].work];
+    w->ps = -1;
+    w->bytes = 10000;
+    ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
+    while (half < n && strcmp(what[half].key, "half_compute") != 0)
+        half++;
+    assert_true(half < n);
+    lw_ps others = 18 * LW_PS_PER_US, asked = what[0].step - others;
+    assert_true(asked > 0);
+    assert_int_equal(what[half].step, others / 2 + asked);
+    lw_plan_free(&p);
+    lw_cluster_free(&c);
+    lw_arena_free(&t.w.arena);
+}
+
 TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
 {
     expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
