@@ -347,7 +347,7 @@ TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fix
     lw_store_close(s);
 }
 
-/* The difference of plans is not left out where memory ends. */
+/* Of plans that differ both are loaded. */
 static enum lw_status try_differing(struct lw_store *s, struct lw_comparison *c,
                                     struct lw_err *err)
 {
@@ -357,7 +357,7 @@ static enum lw_status try_differing(struct lw_store *s, struct lw_comparison *c,
     return LW_OK;
 }
 
-TEST_WITH(a_failing_allocation_loses_no_difference, runs_open, fixture_close)
+TEST_WITH(plans_that_differ_leak_nothing_without_memory, runs_open, fixture_close)
 {
     struct lw_comparison c = {0};
     struct lw_store *s = NULL;
