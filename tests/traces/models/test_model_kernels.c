@@ -1,10 +1,14 @@
 /* lapwing model --kernels: whole shapes, and what one rank takes. */
 #include "tests/lib/unit.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "traces/models/model_kernels.h"
 
 /* Queries of 64 heads of 128 from 8192 wide tokens: of tensor groups of 8 a rank has n / 8, which
  * `lapwing cost --gemm 8192,1024,8192` times. Blocks are alike. */
@@ -25,6 +29,30 @@ TEST_WITH(kernels_of_experts_have_their_rows, fixture_open, fixture_close)
 {
     const char *out = lapwingf("model mixtral-8x7b --ep 8 --kernels --format csv");
     assert_non_null(strstr(out, "gemm,column,\"8x1024,28672,4096\","));
+}
+
+/* A module without kernels has a place among them all the same: the next module's. */
+TEST_WITH(a_module_without_kernels_hides_no_other, fixture_open, fixture_close)
+{
+    struct lw_kernel kernel = {.kind = LW_KERNEL_GEMM, .batch = 1, .m = 2, .n = 3, .k = 4};
+    struct lw_kernel_times times = {0};
+    struct lw_module modules[] = {{.name = "none"}, {.name = "two", .n_kernels = 1},
+                                  {.name = "alike", .n_kernels = 1}};
+    struct lw_workload w = {.modules = modules, .n_modules = 3, .kernels = &kernel,
+                            .kernel_times = &times, .n_kernels = 1, .from.device = ""};
+    struct lw_err err = {0};
+
+    fflush(stdout);
+    int was = dup(STDOUT_FILENO);
+    assert_non_null(freopen(fixture_path("out"), "w", stdout));
+    enum lw_status st = traces_model_print_kernels(&w, LW_FORMAT_CSV, &err);
+    fflush(stdout);
+    dup2(was, STDOUT_FILENO);
+    close(was);
+    assert_ok(st, err);
+    char *out = fixture_get(fixture_path("out"));
+    assert_non_null(strstr(out, "\ntwo,2,0,gemm,"));
+    free(out);
 }
 
 TEST_WITH(two_outputs_do_not_share_standard_output, fixture_open, fixture_close)
