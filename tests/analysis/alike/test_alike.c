@@ -349,7 +349,7 @@ TEST(an_interval_is_stored_and_shown)
     assert_null(strstr(lapwing("runs 3 --db i.db", NULL), "p10"));
     lapwing("report --db i.db -o i.html", NULL);
     char *page = fixture_get(fixture_path("i.html"));
-    snprintf(text, sizeof text, "p10-p90 %.4g-", (double)p10 / 1e6);
+    snprintf(text, sizeof text, "p10-p90 %.3f-", (double)p10 / 1e6);
     assert_non_null(strstr(page, text));
     free(page);
     expect("plot overlap 1 --db i.db -o o.gp", 0, "o.gp");
