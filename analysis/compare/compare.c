@@ -313,22 +313,29 @@ static enum lw_status read_ops(struct lw_store *s, const struct lw_run *run, lw_
     return st;
 }
 
-/* "transfer of bucket 2", "backward of module 3", or the op's own name */
+/* "all_reduce, transfer of bucket 2", "backward: h.3, micro-batch 1"; "op 12, ..." where others
+ * have the same name: parts of a module, ops of another role or variant. */
 static const char *describe_op(struct lw_sql *q, struct lw_arena *a)
 {
     const char *kind = lw_sql_text(q, 0), *class = lw_sql_text(q, 1), *name = lw_sql_text(q, 2);
     long long module = lw_sql_int(q, 3), bucket = lw_sql_int(q, 4);
     bool wire = strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0;
-    char text[256];
+    long long micro_batch = lw_sql_int(q, 5), number = lw_sql_int(q, 6);
+    char text[256], before[48] = "", after[48] = "";
 
+    if (number >= 0)
+        snprintf(before, sizeof before, "op %lld, ", number);
+    if (micro_batch >= 0)
+        snprintf(after, sizeof after, ", micro-batch %lld", micro_batch);
     if (name[0] && bucket < 0)
-        snprintf(text, sizeof text, "%s: %s", kind, name);
+        snprintf(text, sizeof text, "%s%s: %s%s", before, kind, name, after);
     else if (bucket >= 0)
-        snprintf(text, sizeof text, "%s%s of bucket %lld", kind, wire ? ", transfer" : "", bucket);
+        snprintf(text, sizeof text, "%s%s%s of bucket %lld%s", before, kind,
+                 wire ? ", transfer" : "", bucket, after);
     else if (module >= 0)
-        snprintf(text, sizeof text, "%s of module %lld", kind, module);
+        snprintf(text, sizeof text, "%s%s of module %lld%s", before, kind, module, after);
     else
-        snprintf(text, sizeof text, "%s", kind);
+        snprintf(text, sizeof text, "%s%s%s", before, kind, after);
     return lw_arena_strdup(a, text);
 }
 
@@ -339,6 +346,16 @@ struct ranked_op {
 
 LW_COMPARATOR(by_size, struct ranked_op, b->size, a->size, a->op, b->op)
 
+/* The micro-batch where the plan has several, and the number where others are named alike. */
+static const char named_op[] =
+    "SELECT o.kind, o.class, o.name, o.module, o.bucket,"
+    " CASE WHEN EXISTS (SELECT 1 FROM op WHERE plan = o.plan AND micro_batch > 0)"
+    "  THEN o.micro_batch ELSE -1 END,"
+    " CASE WHEN EXISTS (SELECT 1 FROM op AS x WHERE x.plan = o.plan AND x.op <> o.op"
+    "  AND x.kind = o.kind AND x.name = o.name AND x.module = o.module AND x.bucket = o.bucket"
+    "  AND x.micro_batch = o.micro_batch) THEN o.op ELSE -1 END"
+    " FROM op AS o WHERE o.plan = ? AND o.op = ?";
+
 static enum lw_status name_ops(struct lw_store *s, struct lw_comparison *c, const lw_ps *p,
                                const lw_ps *m, const struct ranked_op *order, int64_t n,
                                struct lw_err *err)
@@ -347,10 +364,7 @@ static enum lw_status name_ops(struct lw_store *s, struct lw_comparison *c, cons
 
     LW_TAKE(&c->arena, c->ops, LW_OPS_SHOWN, err);
     for (int64_t i = 0; i < n && i < LW_OPS_SHOWN && order[i].size > 0; i++) {
-        LW_TRY(lw_sql_query(s, &q, err,
-                            "SELECT kind, class, name, module, bucket FROM op"
-                            " WHERE plan = ? AND op = ?",
-                            "ll", c->predicted.plan, order[i].op));
+        LW_TRY(lw_sql_query(s, &q, err, named_op, "ll", c->predicted.plan, order[i].op));
         const char *name = lw_sql_next(q) ? describe_op(q, &c->arena) : "";
         LW_TRY(lw_sql_finish(q, err));
         if (!name)

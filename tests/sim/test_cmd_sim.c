@@ -623,4 +623,17 @@ TEST(stored_buckets_are_those_of_gradients)
     assert_true(n[0] > 20 && n[1] == n[0] && n[2] >= n[0]);
 }
 
+/* Four micro-batches run one module: four rows, each with its own name. */
+TEST(ops_that_differ_are_told_apart)
+{
+    static const char *const clusters[] = {"dgx-a100", "dgx-h100"};
+
+    for (int k = 0; k < 2; k++)
+        lapwingf("sim -w gpt2 -c %s --pp 2 --micro-batches 4 --partition uniform --db ops.db -q "
+                 "--spans", clusters[k]);
+    expect("compare 1 2 --db ops.db", 0, "backward: lm_head, micro-batch 3");
+    assert_string_equal(lapwing("compare 1 2 --db ops.db | sed '1,/ops that differ/d' | "
+                                "grep micro-batch | sort | uniq -d", NULL), "");
+}
+
 TEST_GROUP(write_files, fixture_close)
