@@ -73,7 +73,7 @@ static enum lw_status put_table(const struct lw_sides *x, bool csv, FILE *f, str
         n++;
         if (i == 0)
             continue;
-        snprintf(text[n], sizeof text[n], ">%lld to %lld %%", (long long)x->run[0].id,
+        snprintf(text[n], sizeof text[n], ">%lld over %lld %%", (long long)x->run[0].id,
                  (long long)x->run[i].id);
         titles[n] = text[n];
         n++;
