@@ -328,9 +328,10 @@ static int rank_of(pid_t process)
 /* Who may be blamed. A rank that had not met the others gave up, or has not come where the launcher
  * ended one that had. Where rank 0 or the process of all ranks is killed, its row is found by the
  * next command. mpirun ends the others by SIGTERM, sometimes before they saw that the rank is gone:
- * that is counted. So is a launcher that was killed before it had started all ranks. Where MPI did
- * not start in its time, the run was over before the kill, and says so. rank -1: the launcher, or
- * all ranks, of which any may be the first that is missed. */
+ * that is counted. So is a launcher that was killed before it had started all ranks, or a rank
+ * within its exec, which has the program's name before its variables can be read: then none was
+ * seen. Where MPI did not start in its time, the run was over before the kill, and says so.
+ * rank -1: the launcher, or all ranks, of which any may be the first that is missed. */
 static bool blames(int how, int rank, bool *by_launcher)
 {
     static const char dead[] = "ended before the run was stored";
@@ -354,7 +355,8 @@ static bool blames(int how, int rank, bool *by_launcher)
     }
     *by_launcher = (how == MPI || (how == SPAWN_MPI && rank < 0)) &&
                    (strstr(answer, "stopped by signal 15") || strstr(answer, dead) ||
-                    (rank < 0 && strstr(answer, "have not come")));
+                    (rank < 0 && (strstr(answer, "have not come") ||
+                                  strstr(answer, "no rank was seen"))));
     return *by_launcher || (rank <= 0 && strstr(answer, dead));
 }
 
