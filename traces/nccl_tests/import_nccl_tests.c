@@ -15,6 +15,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "shared/numbers/checked.h"
 #include "traces/nccl_tests/log_text.h"
 
 enum { MOST_COLUMNS = 64 };
@@ -257,7 +258,7 @@ static enum lw_status take_row(struct log *g, const struct bench_cell *cells, in
     s.busbw = decimal_at(cells, n, c->busbw);
     s.in_algbw = decimal_at(cells, n, c->in_algbw);
     s.in_busbw = decimal_at(cells, n, c->in_busbw);
-    s.n_wrong = count_at(cells, n, c->wrong) + count_at(cells, n, c->in_wrong);
+    s.n_wrong = lw_add_sat(count_at(cells, n, c->wrong), count_at(cells, n, c->in_wrong));
     if (s.bytes == 0)
         return LW_OK;
     if (*first)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/json/json.h"
+#include "shared/numbers/checked.h"
 
 enum { MOST_PER_PROCESS = 1 << 10, HEAD = 1 << 20 };
 
@@ -119,7 +120,7 @@ static struct half take_half(struct file *f)
         else if (lw_json_key_is(f->j, "bus_bw"))
             h.busbw = lw_json_double(f->j);
         else if (lw_json_key_is(f->j, "nwrong") && lw_json_type(f->j) == LW_JSON_NUMBER)
-            h.n_wrong = (int64_t)lw_json_double(f->j);
+            h.n_wrong = lw_round_sat(lw_json_double(f->j));
         else if (lw_json_key_is(f->j, "cpu_time"))
             f->status = bench_refuses_host_time(f->r);
     }
@@ -173,7 +174,7 @@ static void take_row(struct file *f)
     if (f->status != LW_OK)
         return;
     struct bench_stated s = {bytes,     out.time, in.time,  out.algbw,
-                             out.busbw, in.algbw, in.busbw, out.n_wrong + in.n_wrong};
+                             out.busbw, in.algbw, in.busbw, lw_add_sat(out.n_wrong, in.n_wrong)};
     if (only_in_place != f->r->tables[table].only_in_place)
         lw_json_fail(f->j, "out_of_place is null in some rows of a table: measure all sizes in one "
                            "way");

@@ -494,6 +494,9 @@ TEST(bad_tables_are_refused_with_file_and_line)
         {"./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
          "64 16 float sum -1 5 0.01 0.01 7\n",
          "7 wrong values", LW_EFORMAT},
+        {"./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
+         "64 16 float sum -1 5 0.01 0.01 9223372036854775807 5 0.01 0.01 28\n",
+         "9223372036854775807 wrong values", LW_EFORMAT}, /* 28 more than an int64 */
         {RANK(0, "h", 0) TITLES "64 16 quux sum -1 5 0.01 0.01 0\n", "quux", LW_EINVAL},
     };
 
