@@ -293,6 +293,16 @@ TEST_WITH(a_stored_pipeline_waits_for_its_neighbours, runs_open, fixture_close)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
+static int half_compute(const struct lw_what_if *what, int n)
+{
+    int k = 0;
+
+    while (k < n && strcmp(what[k].key, "half_compute") != 0)
+        k++;
+    assert_true(k < n);
+    return k;
+}
+
 /* One rank computes 12 us of forward and backward, and an optimizer of 7: half of it. Works belong
  * to the plan, and ops share them: none is changed twice, and all are as they were after. */
 TEST(compute_in_half_the_time_halves_the_works_of_a_plan)
@@ -302,15 +312,13 @@ TEST(compute_in_half_the_time_halves_the_works_of_a_plan)
     struct lw_cluster c;
     struct lw_what_if what[LW_N_WHAT_IFS];
     struct lw_strategy s = lw_strategy_default();
-    int n = 0, half = 0;
+    int n = 0, half;
 
     tiny_init(&t);
     make_cluster(&c, 1, 1e9, 0);
     ok(lw_plan_build(&t.w, &s, NULL, &p, &err));
     ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
-    while (half < n && strcmp(what[half].key, "half_compute") != 0)
-        half++;
-    assert_true(half < n);
+    half = half_compute(what, n);
     assert_int_equal(what[half].step, what[0].step / 2);
     ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
     assert_int_equal(what[half].step, what[0].step / 2);
@@ -328,7 +336,7 @@ TEST(compute_that_the_cluster_times_is_not_left_out)
     struct lw_cluster c;
     struct lw_what_if what[LW_N_WHAT_IFS];
     struct lw_strategy s = lw_strategy_default();
-    int n = 0, half = 0;
+    int n = 0, half;
 
     tiny_init(&t);
     make_cluster(&c, 1, 1e9, 0);
@@ -341,9 +349,7 @@ TEST(compute_that_the_cluster_times_is_not_left_out)
     w->ps = -1;
     w->bytes = 10000;
     ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
-    while (half < n && strcmp(what[half].key, "half_compute") != 0)
-        half++;
-    assert_true(half < n);
+    half = half_compute(what, n);
     lw_ps others = 18 * LW_PS_PER_US, asked = what[0].step - others;
     assert_true(asked > 0);
     assert_int_equal(what[half].step, others / 2 + asked);
