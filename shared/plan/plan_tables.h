@@ -18,7 +18,7 @@ enum lw_plan_field_kind {
     LW_PF_LIST,    /* of int32_t: [first, n) of a list of the plan; the row holds first, then n */
     LW_PF_SLOTS,   /* the same, of a bucket: its gradients, which have offsets too */
     LW_PF_KIND,    /* of a bucket set: hashed where the name does not imply it */
-    LW_PF_WORK,    /* of an op: hashed is what it does, whoever times it (plan_work.h) */
+    LW_PF_WORK,    /* of an op: its work without its time is hashed (plan_work.h) */
     LW_PF_APART,   /* a number that is no decision: neither hashed nor compared */
 };
 

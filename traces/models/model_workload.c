@@ -198,7 +198,6 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.tensor = s->tp;
     shape.context = s->cp;
     shape.expert_ranks = s->ep;
-    shape.tp_overlap = s->tp_overlap;
     shape.sequence_parallel = s->sequence_parallel;
     if (target->framework)
         traces_model_take_framework(target->framework, s, device, &shape);

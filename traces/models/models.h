@@ -78,7 +78,6 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     lw_ps memory_op_ps; /* that kernels without a product take beside their bytes and a launch */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
     bool fp8;               /* products of blocks take 8-bit operands, and keep these */
-    enum lw_tp_overlap tp_overlap; /* of the plan: which collectives a module waits for */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */
