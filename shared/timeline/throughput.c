@@ -84,30 +84,22 @@ static void count(struct lw_jsonout *o, const char *key, int64_t n)
     LW_JSON(o, key, lw_known_if(n > 0, n));
 }
 
-static void real(struct lw_jsonout *o, const char *key, double v)
-{
-    if (isnan(v))
-        lw_jsonout_null(o, key);
-    else
-        lw_jsonout_double(o, key, v);
-}
-
 void lw_throughput_json(struct lw_jsonout *o, const struct lw_throughput *t)
 {
     lw_jsonout_object(o, "throughput");
     count(o, "samples_per_step", t->samples);
     count(o, "tokens_per_step", t->tokens);
-    real(o, "samples_per_s", t->samples_per_s);
-    real(o, "tokens_per_s", t->tokens_per_s);
-    real(o, "samples_per_s_per_device", t->samples_per_s / t->n_devices);
-    real(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);
-    real(o, "model_flops_per_step", t->model_flops);
-    real(o, "hardware_flops_per_step", t->hardware_flops);
-    real(o, "model_tflops_per_s_per_device", t->model_flops_per_s * 1e-12);
-    real(o, "hardware_tflops_per_s_per_device", t->hardware_flops_per_s * 1e-12);
-    real(o, "peak_tflops_per_s_per_device", t->peak_flops_per_s * 1e-12);
-    real(o, "mfu", t->mfu);
-    real(o, "hfu", t->hfu);
-    real(o, "price_per_million_tokens", t->price_per_million_tokens);
+    lw_jsonout_double(o, "samples_per_s", t->samples_per_s);
+    lw_jsonout_double(o, "tokens_per_s", t->tokens_per_s);
+    lw_jsonout_double(o, "samples_per_s_per_device", t->samples_per_s / t->n_devices);
+    lw_jsonout_double(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);
+    lw_jsonout_double(o, "model_flops_per_step", t->model_flops);
+    lw_jsonout_double(o, "hardware_flops_per_step", t->hardware_flops);
+    lw_jsonout_double(o, "model_tflops_per_s_per_device", t->model_flops_per_s * 1e-12);
+    lw_jsonout_double(o, "hardware_tflops_per_s_per_device", t->hardware_flops_per_s * 1e-12);
+    lw_jsonout_double(o, "peak_tflops_per_s_per_device", t->peak_flops_per_s * 1e-12);
+    lw_jsonout_double(o, "mfu", t->mfu);
+    lw_jsonout_double(o, "hfu", t->hfu);
+    lw_jsonout_double(o, "price_per_million_tokens", t->price_per_million_tokens);
     lw_jsonout_end(o);
 }

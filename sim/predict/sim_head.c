@@ -154,14 +154,6 @@ enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_t
     return LW_OK;
 }
 
-static void real(struct lw_jsonout *o, const char *key, double v)
-{
-    if (isnan(v))
-        lw_jsonout_null(o, key);
-    else
-        lw_jsonout_double(o, key, v);
-}
-
 void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
                       const struct lw_throughput *t)
 {
@@ -176,10 +168,10 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
             "alike_mean_ratio", lw_decimals_if(some, a->mean, 4), "alike_p10_ratio",
             lw_decimals_if(some, a->low, 4), "alike_p90_ratio", lw_decimals_if(some, a->high, 4),
             "alike_nearest", a->nearest);
-    real(o, "overlap_pct", overlap_pct(worst(r)));
-    real(o, "tokens_per_s", t->tokens_per_s);
-    real(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);
-    real(o, "mfu_pct", 100 * t->mfu);
+    lw_jsonout_double(o, "overlap_pct", overlap_pct(worst(r)));
+    lw_jsonout_double(o, "tokens_per_s", t->tokens_per_s);
+    lw_jsonout_double(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);
+    lw_jsonout_double(o, "mfu_pct", 100 * t->mfu);
     LW_JSON(o, "mfu_peak", isnan(t->mfu) ? NULL : t->peak_of);
     if (missing >= 0)
         lw_jsonout_bool(o, "fits", missing == 0);
