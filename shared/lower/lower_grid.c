@@ -12,6 +12,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/schedule/grid_order.h"
+#include "shared/schedule/grid_time.h"
 #include "shared/plan/plan_builder.h"
 
 struct link {
@@ -212,10 +213,9 @@ static void write_rank(struct writer *k, int32_t rank)
 
 static enum lw_status lower(struct writer *k, struct lw_err *err)
 {
-    const struct lw_grid_costs costs = {k->d->f, k->d->i, k->d->w, k->d->comm, NULL};
     int64_t values = 2L * k->g->n_stages * k->g->n_micro_batches;
 
-    LW_TRY(lw_grid_order(k->g, &costs, &k->order, err));
+    LW_TRY(lw_grid_order(k->g, &k->order, err));
     LW_TRY(list_links(k, err));
     LW_TRY(colour_links(k, err));
     LW_TRY(add_tables(k, err));
@@ -250,10 +250,12 @@ enum lw_status lw_grid_plan(const struct lw_grid *g, const char *name, enum lw_s
                             const struct lw_grid_durations *d, struct lw_plan *plan,
                             struct lw_err *err)
 {
+    const struct lw_grid_costs costs = {d->f, d->i, d->w, d->comm};
     struct writer k = {.g = g, .d = d};
     struct lw_strategy s = strategy_of(g, schedule);
     struct lw_plan made;
 
+    LW_TRY(lw_grid_costs_check(&costs, err));
     if (d->b < 0)
         return lw_fail(err, LW_EINVAL, "--durations: found a backward of %lld ps, expected 0 or "
                                        "more", (long long)d->b);

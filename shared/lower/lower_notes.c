@@ -340,8 +340,6 @@ static void note_times(const struct lw_lowering *l)
         lw_builder_from_times(l->b, "--bucket-policy optimal");
     if (reduces && s->launch_order == LW_LAUNCH_COMPLETION)
         lw_builder_from_times(l->b, "--launch-order completion-order");
-    if (l->calls.n_ranks == 0 && cut)
-        lw_builder_from_times(l->b, "the order of messages between stages");
     if ((l->tp > 1 || l->cp > 1) && l->parts[0].back.n_ready > 0)
         lw_builder_from_times(l->b, "where gradients are complete between a module's collectives");
 }

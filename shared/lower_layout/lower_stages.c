@@ -348,21 +348,3 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
     }
     return s == LW_OK ? lw_lower_check_memory(l, err) : s;
 }
-
-enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err)
-{
-    struct lw_grid_costs *of_stage;
-
-    LW_TAKE(&l->arena, of_stage, l->n_parts, err);
-    for (int32_t q = 0; q < l->n_parts; q++) {
-        const struct lw_workload *w = l->parts[q].w;
-        for (int32_t m = 0; m < w->n_modules; m++) {
-            of_stage[q].f += w->modules[m].forward_ps;
-            of_stage[q].i +=
-                w->modules[m].backward_input_ps + lw_recomputed_ps(l->s, &w->modules[m]);
-            of_stage[q].w += w->modules[m].backward_weight_ps;
-        }
-    }
-    const struct lw_grid_costs costs = {.of_stage = of_stage};
-    return lw_grid_order(&l->grid, &costs, &l->order, err);
-}

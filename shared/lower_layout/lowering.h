@@ -150,8 +150,6 @@ int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
 /* The first parameter at this one's stage with the same storage: itself, unless it is tied
  * there. */
 int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);
-/* The parts are decided: what each rank does, in order. */
-enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);
 
 /* lower_tied.c: sets of copies; their communicators (members: room for pp); their buffers. */
 enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err);

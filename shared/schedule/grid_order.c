@@ -1,20 +1,33 @@
-/* Steps of all ranks from one order of everything: actions sorted by when they end (ties by a turn
- * in which each follows what it needs), every message directly after the action, or the unit of
- * two, that makes what it carries.
+/* Steps of all ranks from one order of everything: actions sorted by when they end if every forward
+ * and half of a backward takes what it does in `nominal`, every message directly after the action,
+ * or the unit of two, that makes what it carries. Of actions that end together, the one whose value
+ * has gone further comes first: a rank sends what it made before it receives what its neighbour
+ * made in the same time, as the loops of Megatron-LM and PyTorch post them (NVIDIA/Megatron-LM
+ * megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_without_interleaving:
+ * recv_forward, forward_step, send_forward; pytorch/pytorch
+ * torch/distributed/pipelining/schedules.py, _step_microbatches).
  *
  * Why no rank waits for ever: an action or message only waits for what is before it in that one
  * order - the actions before it on its rank, what it needs, the messages before it on its
- * communicator - on whichever rank they are. */
+ * communicator - on whichever rank they are: durations are positive, so what it needs ends
+ * earlier. */
 #include "shared/schedule/grid_order.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
+#include "shared/schedule/grid_time.h"
+
+/* A backward is longer than a forward, and the half for the weights shorter than that for the
+ * inputs, to which the gradients of attention, norms and activations belong. No device's times: a
+ * plan is the same everywhere. */
+static const struct lw_grid_costs nominal = {.f = 3, .i = 3, .w = 2};
 
 struct key {
     int64_t end;
+    int32_t to_go; /* forwards: less at later stages; backwards: less at earlier ones */
     int32_t turn, action;
 };
 
-LW_COMPARATOR(compare_keys, struct key, a->end, b->end, a->turn, b->turn)
+LW_COMPARATOR(compare_keys, struct key, a->end, b->end, a->to_go, b->to_go, a->turn, b->turn)
 
 LW_FREE_BY_ARENA(lw_grid_order_free, struct lw_grid_order)
 
@@ -56,6 +69,17 @@ static void walk(const struct lw_grid *g, const struct key *keys, struct lw_grid
     }
 }
 
+/* The two of a unit stay together. */
+static void set_keys(const struct lw_grid *g, const struct lw_grid_times *t, struct key *keys)
+{
+    for (int32_t i = 0; i < g->first[g->n_ranks]; i++) {
+        const struct lw_action *a = &g->actions[i];
+        int32_t to_go = a->kind == LW_OP_FORWARD ? g->n_stages - 1 - a->stage : a->stage;
+        bool second = i > 0 && a[-1].with_next;
+        keys[i] = (struct key){t->end[i], second ? keys[i - 1].to_go : to_go, t->turn[i], i};
+    }
+}
+
 static enum lw_status fill(const struct lw_grid *g, const struct lw_grid_times *t,
                            struct lw_arena *room, struct lw_grid_order *o, struct lw_err *err)
 {
@@ -64,8 +88,7 @@ static enum lw_status fill(const struct lw_grid *g, const struct lw_grid_times *
 
     LW_TAKE(room, keys, n, err);
     LW_TAKE(room, at, g->n_ranks, err);
-    for (int32_t i = 0; i < n; i++)
-        keys[i] = (struct key){t->end[i], t->turn[i], i};
+    set_keys(g, t, keys);
     lw_sort(keys, n, compare_keys);
     LW_TAKE(&o->arena, o->first, (int64_t)g->n_ranks + 1, err);
     walk(g, keys, o, at);
@@ -78,14 +101,14 @@ static enum lw_status fill(const struct lw_grid *g, const struct lw_grid_times *
     return LW_OK;
 }
 
-enum lw_status lw_grid_order(const struct lw_grid *g, const struct lw_grid_costs *costs,
-                             struct lw_grid_order *out, struct lw_err *err)
+enum lw_status lw_grid_order(const struct lw_grid *g, struct lw_grid_order *out,
+                             struct lw_err *err)
 {
     struct lw_grid_order o = {.n_ranks = g->n_ranks};
     struct lw_grid_times t;
     struct lw_arena room = {0};
 
-    LW_TRY(lw_grid_time(g, costs, &t, err));
+    LW_TRY(lw_grid_time(g, &nominal, &t, err));
     enum lw_status s = fill(g, &t, &room, &o, err);
     lw_arena_free(&room);
     lw_grid_times_free(&t);

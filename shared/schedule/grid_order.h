@@ -5,13 +5,13 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/schedule/grid_time.h"
 #include "shared/schedule/schedule.h"
 
 /* A grid with its messages: what every pipeline rank does, in an order that all ranks share. A
- * message goes where its sender finishes by the times given; so a rank has its sends and receives
- * in the order in which they come to happen, and no two ranks wait for each other even where a send
- * waits for its receive. See docs/design/lower_parallel.md. */
+ * message goes where its sender finishes if all stages take the same time; so a rank has its sends
+ * and receives in about the order in which they come to happen, and no two ranks wait for each
+ * other even where a send waits for its receive. The order depends on the grid alone. See
+ * docs/design/lower_grid.md. */
 enum lw_grid_step_kind { LW_GRID_RUN, LW_GRID_SEND, LW_GRID_RECV };
 
 struct lw_grid_step {
@@ -29,8 +29,8 @@ struct lw_grid_order {
 void lw_grid_order_free(struct lw_grid_order *o);
 
 /* The grid must pass lw_grid_check. Fails as lw_grid_time does. */
-enum lw_status lw_grid_order(const struct lw_grid *g, const struct lw_grid_costs *costs,
-                             struct lw_grid_order *out, struct lw_err *err);
+enum lw_status lw_grid_order(const struct lw_grid *g, struct lw_grid_order *out,
+                             struct lw_err *err);
 
 /* The stage that a message's value goes to, -1 for none: the next one's forward, or the backward of
  * the one before. */

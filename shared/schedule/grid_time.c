@@ -55,7 +55,7 @@ static int64_t inputs(const struct clock *c, const struct lw_action *a, int32_t 
 
 static int64_t duration(const struct clock *c, const struct lw_action *a)
 {
-    const struct lw_grid_costs *k = c->cost->of_stage ? &c->cost->of_stage[a->stage] : c->cost;
+    const struct lw_grid_costs *k = c->cost;
 
     return a->kind == LW_OP_FORWARD          ? k->f
            : a->kind == LW_OP_BACKWARD       ? k->i + k->w
@@ -153,7 +153,7 @@ static enum lw_status run(struct clock *c, struct lw_arena *room, struct lw_err 
     return LW_OK;
 }
 
-static enum lw_status check_costs(const struct lw_grid_costs *c, struct lw_err *err)
+enum lw_status lw_grid_costs_check(const struct lw_grid_costs *c, struct lw_err *err)
 {
     if (c->f >= 0 && c->i >= 0 && c->w >= 0 && c->comm >= 0)
         return LW_OK;
@@ -169,9 +169,7 @@ enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs 
     struct clock c = {.g = g, .cost = costs, .t = &t};
     struct lw_arena room = {0};
 
-    LW_TRY(check_costs(costs, err));
-    for (int32_t s = 0; costs->of_stage && s < g->n_stages; s++)
-        LW_TRY(check_costs(&costs->of_stage[s], err));
+    LW_TRY(lw_grid_costs_check(costs, err));
     enum lw_status status = run(&c, &room, err);
     lw_arena_free(&room);
     LW_GIVE(status, out, t, lw_grid_times_free(&t));

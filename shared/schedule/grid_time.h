@@ -6,14 +6,14 @@
 #include "shared/base/err.h"
 #include "shared/schedule/schedule.h"
 
-/* Durations of the actions of every stage, in one unit of time; B takes i + w, a unit of two
+/* Durations of actions, alike at all stages, in one unit of time; B takes i + w, a unit of two
  * actions the sum of both. */
 struct lw_grid_costs {
     int64_t f, i, w;
     int64_t comm;    /* from one rank to another */
-    /* [n_stages] f, i, w of each; NULL = all alike; borrowed */
-    const struct lw_grid_costs *of_stage;
 };
+/* LW_EINVAL for negative durations. */
+enum lw_status lw_grid_costs_check(const struct lw_grid_costs *c, struct lw_err *err);
 
 /* When everything happens if each rank runs its actions in order, each as soon as what it needs is
  * there; sends cost their rank nothing, links are never contended. */
@@ -29,7 +29,7 @@ struct lw_grid_times {
 };
 void lw_grid_times_free(struct lw_grid_times *t);
 
-/* The grid must pass lw_grid_check. LW_EINVAL for negative durations, LW_EPLAN for a grid in which
+/* The grid must pass lw_grid_check. LW_EINVAL as lw_grid_costs_check, LW_EPLAN for a grid in which
  * an action never runs. */
 enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs *costs,
                             struct lw_grid_times *out, struct lw_err *err);

@@ -201,7 +201,7 @@ static enum lw_status print_csv(const struct lw_grid *g, const char *lower, stru
 static enum lw_status print_timed(const struct lw_grid *g, const struct lw_schedule_shape *s,
                                   const char *name, enum lw_format format, struct lw_err *err)
 {
-    static const struct lw_grid_costs unit = {1, 1, 1, 0, NULL};
+    static const struct lw_grid_costs unit = {1, 1, 1, 0};
     struct lw_grid_times t;
     enum lw_status status = LW_OK;
 

@@ -46,14 +46,14 @@ TEST(columns_are_units_of_time)
     /* rank 1: F0 1-2, unit 2-5, B1 5-7; rank 0: B0 5-7, B1 7-9; three columns idle before it. The
      * widest: 7 characters and a blank in 3 columns, and "0F0 " in 1: 4 a column. */
     expect_drawing("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
-                   (struct lw_grid_costs){1, 1, 1, 0, NULL},
+                   (struct lw_grid_costs){1, 1, 1, 0},
                    "rank 0  0F0 0F1 .   .   .   0B0---- 0B1----\n"
                    "rank 1  .   1F0 1F1;1B0---- 1B1---- .   .\n"
                    "\n"
                    "makespan 9 units, longest rank 9 units, bubble 33.33 %\n");
     /* F 2: "0F0" fills its two columns of two characters with no line after it */
     expect_drawing(
-        "0F0,0I0,0W0\n", (struct lw_grid_costs){2, 3, 2, 0, NULL},
+        "0F0,0I0,0W0\n", (struct lw_grid_costs){2, 3, 2, 0},
         "rank 0  0F0 0I0-- 0W0\n\nmakespan 7 units, longest rank 7 units, bubble 0.00 %\n");
 }
 
@@ -64,7 +64,7 @@ TEST(ranks_are_summed_up)
     struct lw_err err = {0};
 
     assert_int_equal(lw_grid_custom("t.csv", "0F0,0B0\n1F0,1B0\n", &g, &err), LW_OK);
-    assert_int_equal(draw_text(&g, (struct lw_grid_costs){1, 1, 1, 2, NULL}, text, sizeof text),
+    assert_int_equal(draw_text(&g, (struct lw_grid_costs){1, 1, 1, 2}, text, sizeof text),
                      LW_OK);
     /* F0 0-1, there at 3: 3-4, B 4-6, back at 8: 8-10 */
     assert_non_null(strstr(text,
@@ -155,7 +155,7 @@ TEST(options_of_other_outputs_are_refused)
 TEST(a_failed_allocation_is_reported)
 {
     struct lw_schedule_shape s = {LW_SCHEDULE_1F1B, 2, 2, 1, 0, NULL};
-    const struct lw_grid_costs unit = {1, 1, 1, 0, NULL};
+    const struct lw_grid_costs unit = {1, 1, 1, 0};
     struct lw_grid g;
     struct lw_err err = {0};
     char text[4096];

@@ -30,7 +30,7 @@ TEST(two_ranks_by_hand)
      * rank 1: F0 10+2 = 12-22, B0 22-40, F1 (20+2 = 22, free at 40) 40-50, B1 50-68
      * rank 0: B0 40+2 = 42-60, B1 68+2 = 70-88. Longest: rank 0, 88; rank 1 has 68-12 = 56. */
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
-    struct lw_grid_times t = timed(&g, (struct lw_grid_costs){10, 11, 7, 2, NULL});
+    struct lw_grid_times t = timed(&g, (struct lw_grid_costs){10, 11, 7, 2});
     static const int64_t start[] = {0, 10, 42, 70, 12, 22, 40, 50};
 
     for (int i = 0; i < 8; i++)
@@ -52,7 +52,7 @@ TEST(a_unit_starts_with_the_later_of_its_inputs_and_takes_both)
     assert_int_equal(lw_grid_parse("t.csv", "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
                                    LW_LAYOUT_LOOP, &g, &err),
                      LW_OK);
-    struct lw_grid_times t = timed(&g, (struct lw_grid_costs){1, 1, 1, 0, NULL});
+    struct lw_grid_times t = timed(&g, (struct lw_grid_costs){1, 1, 1, 0});
     assert_int_equal(t.start[5], 2);
     assert_int_equal(t.start[6], 2);
     assert_int_equal(t.end[5], 5);
@@ -66,7 +66,7 @@ TEST(a_unit_starts_with_the_later_of_its_inputs_and_takes_both)
 /* Narayanan et al. (SC'21) section 2 and Qi et al. (ICLR 2024) Table 2, exactly. */
 TEST(bubbles_equal_their_closed_forms)
 {
-    const struct lw_grid_costs c = {10, 11, 7, 0, NULL};
+    const struct lw_grid_costs c = {10, 11, 7, 0};
     static const struct {
         enum lw_schedule schedule;
         int64_t per_rank; /* bubble / (p-1) */
@@ -88,7 +88,7 @@ TEST(bubbles_equal_their_closed_forms)
         }
     /* F = I = W: ZB-V has no bubble on any rank */
     struct lw_grid g = made(LW_SCHEDULE_ZBV, 4, 12, 2);
-    struct lw_grid_times t = timed(&g, (struct lw_grid_costs){1, 1, 1, 0, NULL});
+    struct lw_grid_times t = timed(&g, (struct lw_grid_costs){1, 1, 1, 0});
     assert_int_equal(t.longest_rank, 12 * 2 * 3);
     lw_grid_times_free(&t);
     lw_grid_free(&g);
@@ -101,7 +101,7 @@ static int64_t longest(int64_t a, int64_t b)
 
 TEST(every_grid_stays_within_its_bounds)
 {
-    const struct lw_grid_costs c = {5, 7, 3, 2, NULL};
+    const struct lw_grid_costs c = {5, 7, 3, 2};
     int n = 0;
 
     for (int k = 0; k < LW_SCHEDULE_CUSTOM; k++)
@@ -148,7 +148,7 @@ TEST(durations_below_zero_are_refused)
     struct lw_grid_times t = {0};
     struct lw_err err = {0};
 
-    assert_int_equal(lw_grid_time(&g, &(struct lw_grid_costs){1, 1, -1, 0, NULL}, &t, &err),
+    assert_int_equal(lw_grid_time(&g, &(struct lw_grid_costs){1, 1, -1, 0}, &t, &err),
                      LW_EINVAL);
     assert_string_equal(err.msg, "durations of a grid must not be negative, got F 1, I 1, W -1, "
                                  "transfer 0");
@@ -157,7 +157,7 @@ TEST(durations_below_zero_are_refused)
 
 TEST(a_failed_allocation_leaves_nothing)
 {
-    const struct lw_grid_costs unit = {1, 1, 1, 0, NULL};
+    const struct lw_grid_costs unit = {1, 1, 1, 0};
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
     struct lw_grid_times t = {0};
     struct lw_err err = {0};
