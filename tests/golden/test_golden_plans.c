@@ -1,12 +1,10 @@
 /* The hashes of random plans as they were committed: tests/golden/plans.txt, one line per plan,
  *
- *     SEED options = HASH HASH_1
+ *     SEED options = HASH
  *
- * The seed makes the model, the options the strategy. HASH_1 is the plan's hash of format 1, which
- * covers times too. LAPWING_GOLDEN=update (`make golden-update`) plans every line anew and writes
- * its hashes, also where they were '?'; it draws the
- * lines where the file is missing. Strategies stay as they are, so that a new policy changes no
- * line. */
+ * The seed makes the model, the options the strategy. LAPWING_GOLDEN=update (`make golden-update`)
+ * plans every line anew and writes its hash, also where it was '?'; it draws the lines where the
+ * file is missing. Strategies stay as they are, so that a new policy changes no line. */
 #include "tests/lib/unit.h"
 
 #include <inttypes.h>
@@ -16,11 +14,10 @@
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/plans/plan_hash_1.h"
 #include "tests/lib/plans/random_strategy.h"
 
 #define PLANS "tests/golden/plans.txt"
-enum { N_DRAWN = 400, LINE = 1024, HASHES = 2 * 32 + 2 };
+enum { N_DRAWN = 400, LINE = 1024, HASH = 33 };
 
 static bool updating(void)
 {
@@ -54,8 +51,8 @@ static void parse(char *words, struct lw_strategy *s)
             fail_msg("%s: %s", PLANS, err.msg);
 }
 
-/* LW_OK: the plan's hashes. Else err says why there is not a plan. */
-static enum lw_status hash_of(uint64_t seed, const char *words, char hash[HASHES],
+/* LW_OK: the plan's hash. Else err says why there is not a plan. */
+static enum lw_status hash_of(uint64_t seed, const char *words, char hash[HASH],
                               struct lw_err *err)
 {
     static struct random_model k;
@@ -68,11 +65,9 @@ static enum lw_status hash_of(uint64_t seed, const char *words, char hash[HASHES
     snprintf(cut, sizeof cut, "%s", words);
     parse(cut, &s);
     LW_TRY(lw_plan_build(&k.w, &s, &cost, &p, err));
-    char first[33];
-    enum lw_status st = plan_hash_1(&p, first, err);
-    snprintf(hash, HASHES, "%s %s", p.hash, first);
+    snprintf(hash, HASH, "%s", p.hash);
     lw_plan_free(&p);
-    return st;
+    return LW_OK;
 }
 
 static void draw(FILE *f)
@@ -82,7 +77,7 @@ static void draw(FILE *f)
         struct prng r = from_seed(seed);
         struct lw_strategy s;
         struct lw_err err = {0};
-        char words[LINE] = "", hash[HASHES];
+        char words[LINE] = "", hash[HASH];
         random_model(&r, &k);
         random_strategy(&r, &k, &s);
         strategy_words(&s, words, sizeof words);
@@ -111,7 +106,7 @@ static void update(void)
     static char line[LINE];
     FILE *from = fopen(PLANS, "r"), *to = fopen(PLANS ".new", "w");
     uint64_t seed;
-    char *words, hash[HASHES];
+    char *words, hash[HASH];
 
     assert_non_null(to);
     if (!from)
@@ -141,7 +136,7 @@ TEST(plans_have_their_committed_hashes)
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
         uint64_t seed;
-        char *words, hash[HASHES] = "";
+        char *words, hash[HASH] = "";
         const char *expected = cut_line(line, &seed, &words);
         struct lw_err err = {0};
         hash_of(seed, words, hash, &err);
