@@ -458,6 +458,17 @@ static enum lw_status match_ops(struct lw_store *s, struct lw_comparison *c, str
     return lw_sql_end(a, st, err);
 }
 
+static enum lw_status take_from_times(struct lw_comparison *c, int side, const struct lw_plan *p,
+                                      struct lw_err *err)
+{
+    LW_TAKE(&c->arena, c->from_times[side], p->n_from_times, err);
+    c->n_from_times[side] = p->n_from_times;
+    for (int32_t i = 0; i < p->n_from_times; i++)
+        if (!(c->from_times[side][i] = lw_arena_strdup(&c->arena, p->from_times[i])))
+            return lw_fail_nomem(err);
+    return LW_OK;
+}
+
 /* "" where a plan was stored without its file: what its tables lack would be a difference. */
 static enum lw_status find_difference(struct lw_store *s, struct lw_comparison *c,
                                       struct lw_err *err)
@@ -475,6 +486,10 @@ static enum lw_status find_difference(struct lw_store *s, struct lw_comparison *
     st = lw_store_load_plan(s, &c->measured, &m, &why);
     if (st == LW_OK) {
         st = lw_plan_diff(&p, &m, &d, err);
+        if (st == LW_OK)
+            st = take_from_times(c, 0, &p, err);
+        if (st == LW_OK)
+            st = take_from_times(c, 1, &m, err);
         lw_plan_free(&m);
     } else {
         st = st == LW_ENOMEM ? lw_fail_nomem(err) : LW_OK;

@@ -300,6 +300,26 @@ static enum lw_status put_frameworks(const struct lw_comparison *c, FILE *out, s
     return lw_paragraph_close(&line, err);
 }
 
+/* And what may be the reason: decisions by times. */
+static enum lw_status put_difference(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+{
+    const struct lw_run *runs[2] = {&c->predicted, &c->measured};
+
+    lw_printf_paragraph(f, "first difference of the plans: %s", c->difference);
+    for (int side = 0; side < 2; side++) {
+        struct lw_paragraph line;
+        if (c->n_from_times[side] == 0)
+            continue;
+        FILE *to = lw_paragraph_open(&line, f, NULL);
+        fprintf(to, "decided by times in run %lld:", (long long)runs[side]->id);
+        for (int32_t i = 0; i < c->n_from_times[side]; i++)
+            fprintf(to, "%s %s", i > 0 ? "," : "", c->from_times[side][i]);
+        LW_TRY(lw_paragraph_close(&line, err));
+    }
+    fputc('\n', f);
+    return LW_OK;
+}
+
 enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
     struct line ops[LW_OPS_SHOWN];
@@ -311,7 +331,7 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
     if (c->note[0])
         lw_printf_paragraph(f, "note: %s\n", c->note);
     if (c->difference[0])
-        lw_printf_paragraph(f, "first difference of the plans: %s\n", c->difference);
+        LW_TRY(put_difference(c, f, err));
     put_samples(c, f);
     fprintf(f, "parts of the period of rank %d", c->rank[0]);
     if (c->rank[0] != c->rank[1])
@@ -469,6 +489,9 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
     LW_JSON(&o, "same_plan",
             c->same_decisions, "first_difference", c->difference[0] ? c->difference : NULL,
             "joined_by", lw_joined_name(c->joined), "note", c->note);
+    for (int side = 0; side < 2; side++)
+        lw_jsonout_strings(&o, side_key(c, side, "_from_times", key), c->from_times[side],
+                           c->n_from_times[side]);
     json_figure(&o, c, "step", c->step);
     LW_JSON(&o, side_key(c, 0, "_rank", key), c->rank[0], side_key(c, 1, "_rank", key), c->rank[1]);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
