@@ -486,9 +486,9 @@ static enum lw_status find_difference(struct lw_store *s, struct lw_comparison *
     st = lw_store_load_plan(s, &c->measured, &m, &why);
     if (st == LW_OK) {
         st = lw_plan_diff(&p, &m, &d, err);
-        if (st == LW_OK)
+        if (st == LW_OK && !d.of_strategy)
             st = take_from_times(c, 0, &p, err);
-        if (st == LW_OK)
+        if (st == LW_OK && !d.of_strategy)
             st = take_from_times(c, 1, &m, err);
         lw_plan_free(&m);
     } else {

@@ -80,7 +80,8 @@ struct lw_comparison {
     bool same_decisions;     /* one plan hash; times may differ */
     const int64_t *same_op;  /* of the prediction's ops, the other's; NULL: of the same number */
     const char *difference;  /* the first decision that differs; "" = none, or unknown */
-    const char **from_times[2]; /* with a difference: what times decided in either plan */
+    const char **from_times[2]; /* with a difference that no option makes: what times
+                                 * decided in either plan */
     int32_t n_from_times[2];
     const char *note;        /* why not by op, or why by op though the plans differ; else "" */
     /* whose parts, predicted and measured: the measured run's rank with the longest period, on

@@ -339,6 +339,7 @@ enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct 
  * time and the first of them; "" when none does. */
 struct lw_plan_difference {
     char decision[512], times[512];
+    bool of_strategy; /* the decision is an option */
 };
 enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
                             struct lw_plan_difference *out, struct lw_err *err);

@@ -336,9 +336,10 @@ static bool tables_differ(struct diff *d)
     return false;
 }
 
-static void find_decision(struct diff *d)
+static void find_decision(struct diff *d, bool *of_strategy)
 {
-    if (strategies_differ(d))
+    *of_strategy = strategies_differ(d);
+    if (*of_strategy)
         return;
     for (int t = 0; t < LW_N_TABLES; t++) {
         d->table = &lw_plan_tables[t];
@@ -383,7 +384,7 @@ enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
     LW_TRY(lw_whole_works_of(a, &d.works[0], err));
     enum lw_status s = lw_whole_works_of(b, &d.works[1], err);
     if (s == LW_OK) {
-        find_decision(&d);
+        find_decision(&d, &out->of_strategy);
         if (!out->decision[0])
             find_times(a, b, out->times, sizeof out->times);
     }
