@@ -88,7 +88,13 @@ extern const struct lw_field lw_model_dims_fields[]; /* of struct lw_model_dims 
 extern const struct lw_field lw_workload_file_fields[]; /* of struct lw_workload */
 extern const struct lw_field lw_cluster_file_fields[]; /* of struct lw_cluster */
 extern const struct lw_field lw_framework_file_fields[]; /* of struct lw_framework */
-extern const struct lw_field lw_plan_file_fields[];
+/* Of a plan file: made from the descriptor of a plan's tables. Kept as long as *m is. */
+enum { LW_PLAN_FORMAT_FIELDS = 224 };
+struct lw_plan_format {
+    struct lw_field fields[LW_PLAN_FORMAT_FIELDS];
+    int n;
+};
+const struct lw_field *lw_plan_file_fields(struct lw_plan_format *m);
 
 /* A document being read. Memory of the result comes from the arena. */
 struct lw_fields {

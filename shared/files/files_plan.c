@@ -30,11 +30,12 @@ static enum lw_status read_plan(const char *file, const char *text, size_t len, 
                                 struct lw_plan *p, struct lw_err *err)
 {
     struct lw_strategy strategy = lw_strategy_default();
+    struct lw_plan_format format;
     struct plan_file f = {.plan.strategy = &strategy};
     struct lw_arena *a = &f.plan.arena;
     enum lw_status s =
-        text ? lw_text_read(file, text, len, "plan", lw_plan_file_fields, a, &f, err)
-             : lw_file_read(file, "plan", lw_plan_file_fields, a, &f, err);
+        text ? lw_text_read(file, text, len, "plan", lw_plan_file_fields(&format), a, &f, err)
+             : lw_file_read(file, "plan", lw_plan_file_fields(&format), a, &f, err);
 
     f.plan.strategy = lw_arena_alloc(&f.plan.arena, 1, sizeof strategy);
     if (!f.plan.strategy)
@@ -74,16 +75,11 @@ static enum lw_status unpack_ranks(struct plan_file *f, struct lw_arena *a, stru
     const struct lw_plan *p = &f->plan;
 
     f->n_rank_rows = p->n_ranks;
-    f->n_group_rows = p->n_groups;
     LW_TAKE(a, f->ranks, p->n_ranks, err);
-    LW_TAKE(a, f->groups, p->n_groups, err);
     for (int32_t i = 0; i < p->n_ranks; i++) {
         f->ranks[i].role = p->role_of[i];
         memcpy(&f->ranks[i].dp, &p->coord[(int64_t)i * 3], 3 * sizeof(int32_t));
     }
-    for (int32_t g = 0; g < p->n_groups; g++)
-        f->groups[g] =
-            (struct group_row){p->members + p->groups[g].first_member, p->groups[g].n_members};
     return LW_OK;
 }
 
@@ -147,31 +143,47 @@ static enum lw_status unpack_sets(struct plan_file *f, struct lw_arena *a, struc
     return LW_OK;
 }
 
-static enum lw_status unpack_ops(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
+static enum lw_status unpack_programs(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
 {
     const struct lw_plan *p = &f->plan;
 
-    f->n_work_rows = p->n_works;
-    f->n_op_rows = p->n_ops;
     f->n_program_rows = p->n_variants * p->n_roles;
     f->n_operand_rows = p->n_operand_rows;
-    LW_TAKE(a, f->works, p->n_works, err);
-    LW_TAKE(a, f->ops, p->n_ops, err);
     LW_TAKE(a, f->programs, f->n_program_rows, err);
     LW_TAKE(a, f->operands, p->n_operand_rows, err);
-    for (int32_t i = 0; i < p->n_works; i++)
-        f->works[i] =
-            (struct work_row){p->works[i], p->work_products + p->works[i].first_product};
-    for (int32_t i = 0; i < p->n_ops; i++)
-        f->ops[i] = (struct op_row){p->ops[i], p->deps + p->ops[i].first_dep,
-                                    p->ready + p->ops[i].first_ready};
     for (int32_t i = 0; i < f->n_program_rows; i++)
-        f->programs[i] = (struct program_row){i / p->n_roles, i % p->n_roles,
-                                              p->programs[i].first_op, p->programs[i].n_ops};
+        f->programs[i] = (struct program_row){p->programs[i], i / p->n_roles, i % p->n_roles};
     for (int32_t i = 0; i < p->n_operand_rows; i++) {
         int32_t end = i + 1 < p->n_operand_rows ? p->operand_first[i + 1] : p->n_operands;
         f->operands[i] =
             (struct operands_row){p->operands + p->operand_first[i], end - p->operand_first[i]};
+    }
+    return LW_OK;
+}
+
+/* Rows with the lists that their fields name. */
+static enum lw_status unpack_rows(struct plan_file *f, enum lw_plan_table_id id, struct lw_arena *a,
+                                  struct lw_err *err)
+{
+    const struct lw_plan_table *t = &lw_plan_tables[id];
+    const char *from = lw_table_at(t, &f->plan);
+    size_t size = lw_plan_row_size(id);
+    int32_t n = lw_plan_count_at(&f->plan, t->n_at);
+    char *to = lw_arena_alloc(a, n, size);
+
+    if (!to)
+        return lw_fail_nomem(err);
+    f->lists[id] = (struct list_rows){to, n};
+    for (int32_t i = 0; i < n; i++, from += t->size, to += size) {
+        char *list_at = to + lw_plan_row_lists(id);
+        int32_t n_items;
+        memcpy(to, from, t->size);
+        for (const struct lw_plan_field *x = t->fields; x->name; x++)
+            if (x->n_list) {
+                const int32_t *items = lw_field_list(x, &f->plan, from, &n_items);
+                memcpy(list_at, &items, sizeof items);
+                list_at += sizeof items;
+            }
     }
     return LW_OK;
 }
@@ -197,17 +209,21 @@ static enum lw_status unpack(struct plan_file *f, struct lw_arena *rows, struct 
     LW_TRY(unpack_ranks(f, rows, err));
     LW_TRY(unpack_comms(f, rows, err));
     LW_TRY(unpack_sets(f, rows, err));
-    return unpack_ops(f, rows, err);
+    LW_TRY(unpack_rows(f, LW_TABLE_groups, rows, err));
+    LW_TRY(unpack_rows(f, LW_TABLE_works, rows, err));
+    LW_TRY(unpack_rows(f, LW_TABLE_ops, rows, err));
+    return unpack_programs(f, rows, err);
 }
 
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err)
 {
     struct plan_file f = {.plan = *p, .hash = p->hash, .format = LW_PLAN_FORMAT};
+    struct lw_plan_format format;
     struct lw_arena rows = {0};
     enum lw_status s = unpack(&f, &rows, err);
 
     if (s == LW_OK)
-        s = lw_file_write(file, "plan", lw_plan_file_fields, &f, err);
+        s = lw_file_write(file, "plan", lw_plan_file_fields(&format), &f, err);
     lw_arena_free(&rows);
     return s;
 }
@@ -216,11 +232,12 @@ enum lw_status lw_plan_write_text(const struct lw_plan *p, char **text, size_t *
                                   struct lw_err *err)
 {
     struct plan_file f = {.plan = *p, .hash = p->hash, .format = LW_PLAN_FORMAT};
+    struct lw_plan_format format;
     struct lw_arena rows = {0};
     enum lw_status s = unpack(&f, &rows, err);
 
     if (s == LW_OK)
-        s = lw_text_write("plan", lw_plan_file_fields, &f, text, len, err);
+        s = lw_text_write("plan", lw_plan_file_fields(&format), &f, text, len, err);
     lw_arena_free(&rows);
     return s;
 }

@@ -3,6 +3,7 @@
  * indexes. Plans come from users: nothing is used before it is verified, whatever lw_plan_check
  * would say later. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/files/files_plan_rows.h"
@@ -36,6 +37,11 @@ static enum lw_status few(const struct pack *k, const char *lists, int64_t n)
                                     " in all, allowed: 0 to %d", lists, n, INT32_MAX);
 }
 
+static int32_t *bounds(char *row, const struct lw_plan_field *f)
+{
+    return (int32_t *)(void *)(row + f->at);
+}
+
 static enum lw_status pack_ranks(const struct pack *k)
 {
     struct lw_plan *p = k->p;
@@ -60,23 +66,52 @@ static void number_ranks(struct lw_plan *p)
         p->index_in_role[i] = p->roles[p->role_of[i]].n_ranks++;
 }
 
-static enum lw_status pack_groups(const struct pack *k)
+/* A table whose rows hold their lists: all lists of one field become one of the plan. */
+static enum lw_status pack_list(const struct pack *k, enum lw_plan_table_id id,
+                                const struct lw_plan_field *f, size_t at)
 {
-    struct lw_plan *p = k->p;
+    const struct list_rows *from = &k->file->lists[id];
+    size_t size = lw_plan_row_size(id);
+    int32_t *list, *n_list = (int32_t *)(void *)((char *)k->p + f->n_list);
+    char lists[64];
     int64_t n = 0;
 
-    for (int32_t g = 0; g < k->file->n_group_rows; g++)
-        n += k->file->groups[g].n_members;
-    LW_TRY(few(k, "groups.members", n));
-    p->n_groups = k->file->n_group_rows;
-    LW_TAKE(&p->arena, p->groups, p->n_groups, k->err);
-    LW_TAKE(&p->arena, p->members, n, k->err);
-    for (int32_t g = 0; g < p->n_groups; g++) {
-        const struct group_row *row = &k->file->groups[g];
-        p->groups[g] = (struct lw_group){p->n_members, row->n_members};
-        for (int32_t m = 0; m < row->n_members; m++)
-            p->members[p->n_members++] = row->members[m];
+    for (int32_t i = 0; i < from->n; i++)
+        n += bounds(from->rows + (size_t)i * size, f)[1];
+    snprintf(lists, sizeof lists, "%s.%s", lw_plan_tables[id].key, f->key);
+    LW_TRY(few(k, lists, n));
+    LW_TAKE(&k->p->arena, list, n, k->err);
+    memcpy((char *)k->p + f->list, &list, sizeof list);
+    for (int32_t i = 0; i < from->n; i++) {
+        char *row = from->rows + (size_t)i * size;
+        const int32_t *items;
+        int32_t *of = bounds(row, f);
+        memcpy(&items, row + at, sizeof items);
+        of[0] = *n_list;
+        for (int32_t x = 0; x < of[1]; x++)
+            list[(*n_list)++] = items[x];
     }
+    return LW_OK;
+}
+
+static enum lw_status pack_rows(const struct pack *k, enum lw_plan_table_id id)
+{
+    const struct lw_plan_table *t = &lw_plan_tables[id];
+    const struct list_rows *from = &k->file->lists[id];
+    size_t at = lw_plan_row_lists(id);
+
+    for (const struct lw_plan_field *f = t->fields; f->name; f++)
+        if (f->n_list) {
+            LW_TRY(pack_list(k, id, f, at));
+            at += sizeof(int32_t *);
+        }
+    char *rows = lw_arena_alloc(&k->p->arena, from->n, t->size);
+    if (!rows)
+        return lw_fail_nomem(k->err);
+    for (int32_t i = 0; i < from->n; i++)
+        memcpy(rows + (size_t)i * t->size, from->rows + (size_t)i * lw_plan_row_size(id), t->size);
+    memcpy((char *)k->p + t->at, &rows, sizeof rows);
+    memcpy((char *)k->p + t->n_at, &from->n, sizeof from->n);
     return LW_OK;
 }
 
@@ -212,72 +247,21 @@ static enum lw_status place_programs(const struct pack *k)
 
     for (int32_t i = 0; i < k->file->n_program_rows; i++) {
         const struct program_row *row = &k->file->programs[i];
+        const struct lw_program *g = &row->program;
         LW_TRY(within(k, "programs", i, "variant", row->variant, 0, p->n_variants));
         LW_TRY(within(k, "programs", i, "role", row->role, 0, p->n_roles));
-        LW_TRY(within(k, "programs", i, "first_op", row->first_op, 0, (int64_t)p->n_ops + 1));
-        LW_TRY(within(k, "programs", i, "n_ops", row->n_ops, 0,
-                      (int64_t)p->n_ops - row->first_op + 1));
+        LW_TRY(within(k, "programs", i, "first_op", g->first_op, 0, (int64_t)p->n_ops + 1));
+        LW_TRY(within(k, "programs", i, "n_ops", g->n_ops, 0,
+                      (int64_t)p->n_ops - g->first_op + 1));
         struct lw_program *to = &p->programs[(int64_t)row->variant * p->n_roles + row->role];
         if (to->n_ops)
             return lw_fail(k->err, LW_EFORMAT,
                            "at programs[%d]: variant %d of role %d has a program already", i,
                            row->variant, row->role);
-        *to = (struct lw_program){row->first_op, row->n_ops};
-        for (int32_t op = row->first_op; op < row->first_op + row->n_ops; op++)
+        *to = *g;
+        for (int32_t op = g->first_op; op < g->first_op + g->n_ops; op++)
             LW_TRY(check_operand(k, op, row->role));
     }
-    return LW_OK;
-}
-
-static enum lw_status pack_works(const struct pack *k)
-{
-    struct lw_plan *p = k->p;
-    int64_t n = 0;
-
-    p->n_works = k->file->n_work_rows;
-    for (int32_t i = 0; i < p->n_works; i++)
-        n += k->file->works[i].work.n_products;
-    LW_TRY(few(k, "works.products", n));
-    LW_TAKE(&p->arena, p->works, p->n_works, k->err);
-    LW_TAKE(&p->arena, p->work_products, n, k->err);
-    for (int32_t i = 0; i < p->n_works; i++) {
-        const struct work_row *row = &k->file->works[i];
-        p->works[i] = row->work;
-        p->works[i].first_product = p->n_work_products;
-        for (int32_t x = 0; x < row->work.n_products; x++)
-            p->work_products[p->n_work_products++] = row->products[x];
-    }
-    return LW_OK;
-}
-
-static void pack_op(struct lw_plan *p, const struct op_row *row, struct lw_op *to)
-{
-    *to = row->op;
-    to->first_dep = p->n_deps;
-    to->first_ready = p->n_ready;
-    for (int32_t d = 0; d < to->n_deps; d++)
-        p->deps[p->n_deps++] = row->deps[d];
-    for (int32_t d = 0; d < to->n_ready; d++)
-        p->ready[p->n_ready++] = row->ready[d];
-}
-
-static enum lw_status pack_ops(const struct pack *k)
-{
-    struct lw_plan *p = k->p;
-    int64_t n_deps = 0, n_ready = 0;
-
-    p->n_ops = k->file->n_op_rows;
-    for (int32_t i = 0; i < p->n_ops; i++) {
-        n_deps += k->file->ops[i].op.n_deps;
-        n_ready += k->file->ops[i].op.n_ready;
-    }
-    LW_TRY(few(k, "ops.deps", n_deps));
-    LW_TRY(few(k, "ops.ready", n_ready));
-    LW_TAKE(&p->arena, p->ops, p->n_ops, k->err);
-    LW_TAKE(&p->arena, p->deps, n_deps, k->err);
-    LW_TAKE(&p->arena, p->ready, n_ready, k->err);
-    for (int32_t i = 0; i < p->n_ops; i++)
-        pack_op(p, &k->file->ops[i], &p->ops[i]);
     return LW_OK;
 }
 
@@ -322,11 +306,11 @@ enum lw_status lw_plan_file_pack(struct plan_file *f, struct lw_plan *p, struct 
     struct pack k = {f, p, err};
 
     LW_TRY(pack_ranks(&k));
-    LW_TRY(pack_groups(&k));
+    LW_TRY(pack_rows(&k, LW_TABLE_groups));
     LW_TRY(pack_comms(&k));
     LW_TRY(pack_buckets(&k));
-    LW_TRY(pack_works(&k));
-    LW_TRY(pack_ops(&k));
+    LW_TRY(pack_rows(&k, LW_TABLE_works));
+    LW_TRY(pack_rows(&k, LW_TABLE_ops));
     LW_TRY(pack_operands(&k));
     LW_TAKE(&p->arena, p->programs, (int64_t)p->n_variants * p->n_roles, err);
     LW_TRY(lw_plan_check_ranges(p, LW_EFORMAT, err));

@@ -1,14 +1,17 @@
 #pragma once
 
+#include "shared/files/files_field.h"
 #include "shared/plan/plan.h"
+#include "shared/plan/plan_tables.h"
 
 /* A plan as its file has it: rows of lists, and what needs no packing as it is in the plan. Between
  * the files of this idea:
  *
  *   files_plan.c       reading and writing; rows of a plan
- *   files_plan_rows.c  the format: which field stands where
+ *   files_plan_rows.c  the format: the fields of plan_tables.c, and which table stands where
  *   files_plan_pack.c  a plan of rows, verified */
 
+/* A row of a table begins with the plan's. */
 struct rank_row {
     int32_t role, dp, pp, tp;
 };
@@ -16,10 +19,6 @@ struct rank_row {
 struct comm_row {
     struct lw_comm comm;
     int32_t *groups, n_groups;
-};
-
-struct group_row {
-    int32_t *members, n_members;
 };
 
 struct bucket_row {
@@ -35,21 +34,19 @@ struct set_row {
 };
 
 struct program_row {
-    int32_t variant, role, first_op, n_ops;
-};
-
-struct work_row {
-    struct lw_work work;
-    int32_t *products;
-};
-
-struct op_row {
-    struct lw_op op;
-    int32_t *deps, *ready;
+    struct lw_program program;
+    int32_t variant, role;
 };
 
 struct operands_row {
     struct lw_operand *of_ranks;
+    int32_t n;
+};
+
+/* Rows of a table whose fields are lists: each is followed by the pointers to its lists, in the
+ * order of the fields (lw_plan_row_lists). */
+struct list_rows {
+    char *rows;
     int32_t n;
 };
 
@@ -59,16 +56,15 @@ struct plan_file {
     int32_t format;
     struct rank_row *ranks;
     struct comm_row *comms;
-    struct group_row *groups;
     struct set_row *sets;
     struct program_row *programs;
-    struct work_row *works;
-    struct op_row *ops;
     struct operands_row *operands;
-    int32_t n_rank_rows, n_comm_rows, n_group_rows, n_set_rows, n_program_rows, n_work_rows,
-        n_op_rows, n_operand_rows;
+    struct list_rows lists[LW_N_TABLES]; /* of groups, works and ops */
+    int32_t n_rank_rows, n_comm_rows, n_set_rows, n_program_rows, n_operand_rows;
 };
 
+size_t lw_plan_row_lists(enum lw_plan_table_id id); /* where the pointers lie in a row */
+size_t lw_plan_row_size(enum lw_plan_table_id id);
 
 /* The plan's strings and plain tables are in its arena already; rows move there too, since they
  * were read into the same arena: a plan that was read holds both forms. LW_EFORMAT: an index or a

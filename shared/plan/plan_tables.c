@@ -14,13 +14,19 @@ static const char *set_kind_word(int k)
     return k >= 0 && k < LW_BUCKET_SPARSE ? lw_bucket_kind_name((enum lw_bucket_kind)k) : NULL;
 }
 
+static const char *reducer_word(int k)
+{
+    return k >= 0 && k < LW_N_REDUCERS ? lw_reducer_name((enum lw_reducer_kind)k) : NULL;
+}
+
 #define P(m) offsetof(struct lw_plan, m)
 
-/* What a number may be. */
+/* What a number may be, and what it is where a plan file leaves it out (0 without -1). */
 #define TO(low, high) .ranged = true, .least = low, .most = high
 #define FROM(low) TO(low, INT64_MAX)
 #define INDEX(n) .ranged = true, .refers = P(n)
-#define INDEX_OR_NONE(n) INDEX(n), .least = -1
+#define INDEX_OR_NONE(n) INDEX(n), .least = -1, .absent = -1
+#define FROM_0_OR_NONE FROM(-1), .absent = -1
 #define WORDS(words, n) .word = words, TO(0, (n) - 1)
 #define DTYPE WORDS(lw_dtype_word, LW_N_DTYPES)
 #define ELEMENTS TO(0, INT64_MAX / 16 - 1)
@@ -30,8 +36,9 @@ static const char *set_kind_word(int k)
      .size = sizeof(((struct lw_##t *)0)->m), __VA_ARGS__}
 #define NAMED(what, t, m, ...) FIELD(what, NUMBER, t, m, __VA_ARGS__)
 #define N(t, m, ...) NAMED(#m, t, m, __VA_ARGS__)
-#define B(t, m) FIELD(#m, BIT, t, m)
-#define NAME(t, m) FIELD(#m, TEXT, t, m)
+#define B(t, m, ...) FIELD(#m, BIT, t, m, __VA_ARGS__)
+#define NAME(t, m, ...) FIELD(#m, TEXT, t, m, .must = true, __VA_ARGS__)
+#define MUST .must = true
 #define ITEMS(what, kind_, t, first, of, ...) \
     FIELD(what, kind_, t, first, .list = P(of), .n_list = P(n_##of), __VA_ARGS__)
 #define INT(what, ...) {.name = what, .size = sizeof(int32_t), __VA_ARGS__}
@@ -41,13 +48,13 @@ typedef const struct lw_plan_field fields;
 static fields role_of_fields[] = {
     INT("role", INDEX(n_roles)), {0},
 }, index_in_role_fields[] = {
-    INT("index in its role"), {0},
+    INT("index in its role", .derived = true), {0},
 }, coord_fields[] = {
     INT("coordinate"), {0},
 }, stage_of_fields[] = {
     INT("stage", .key = "", INDEX(n_stages)), {0},
 }, role_fields[] = {
-    NAME(role, name), N(role, stage, INDEX(n_stages)),
+    NAME(role, name), N(role, stage, INDEX(n_stages), MUST),
     NAMED("parameter bytes", role, static_bytes[LW_MEM_PARAMS], .key = "params_bytes", FROM(0)),
     NAMED("gradient bytes", role, static_bytes[LW_MEM_GRADS], .key = "grads_bytes", FROM(0)),
     NAMED("optimizer bytes", role, static_bytes[LW_MEM_OPTIMIZER], .key = "optimizer_bytes",
@@ -56,79 +63,87 @@ static fields role_of_fields[] = {
     {0},
 }, stream_fields[] = {
     NAME(stream, name),
-    NAMED("class", stream, class_, WORDS(lw_stream_class_word, LW_STREAM_HOST + 1)),
+    NAMED("class", stream, class_, WORDS(lw_stream_class_word, LW_STREAM_HOST + 1), MUST),
     N(stream, priority), {0},
 }, comm_fields[] = {
-    NAME(comm, name), N(comm, purpose, WORDS(lw_comm_purpose_word, LW_N_COMM_PURPOSES)),
-    FIELD("reducer", REDUCER, comm, reducer, TO(0, LW_N_REDUCERS - 1)),
-    N(comm, stream, INDEX(n_streams)), {0},
+    NAME(comm, name), N(comm, purpose, WORDS(lw_comm_purpose_word, LW_N_COMM_PURPOSES), MUST),
+    FIELD("reducer", REDUCER, comm, reducer, WORDS(reducer_word, LW_N_REDUCERS)),
+    N(comm, stream, INDEX(n_streams), MUST), {0},
 }, group_fields[] = {
     ITEMS("member", LIST, group, first_member, members, .key = "members", INDEX(n_ranks)), {0},
 }, comm_group_fields[] = {
     INT("group", .key = "groups", INDEX_OR_NONE(n_groups)), {0},
 }, param_fields[] = {
-    NAME(plan_param, name), NAMED("elements", plan_param, numel, .key = "numel", ELEMENTS),
+    NAME(plan_param, name), NAMED("elements", plan_param, numel, .key = "numel", ELEMENTS, MUST),
     N(plan_param, dtype, DTYPE), N(plan_param, stage, INDEX(n_stages)),
     N(plan_param, module, INDEX_OR_NONE(n_modules)), N(plan_param, device, FROM(0)),
-    N(plan_param, tied, INDEX_OR_NONE(n_params)), B(plan_param, trainable), B(plan_param, sparse),
-    B(plan_param, used), B(plan_param, ignored), B(plan_param, expert), {0},
+    N(plan_param, tied, INDEX_OR_NONE(n_params)), B(plan_param, trainable, .absent = true), B(plan_param, sparse),
+    B(plan_param, used, .absent = true), B(plan_param, ignored), B(plan_param, expert), {0},
 }, buffer_fields[] = {
-    NAME(buffer, name), NAMED("elements", buffer, numel, .key = "numel", ELEMENTS),
+    NAME(buffer, name), NAMED("elements", buffer, numel, .key = "numel", ELEMENTS, MUST),
     N(buffer, dtype, DTYPE), B(buffer, broadcast), {0},
 }, whole_fields[] = {
     INT("index", .key = "", INDEX(n_params), .ascending = true), {0},
 }, sparse_fields[] = {
-    N(sparse, param, INDEX(n_params), .ascending = true), N(sparse, row_numel, FROM(1)),
-    N(sparse, touched_rows, FROM(1)), {0},
+    N(sparse, param, INDEX(n_params), .ascending = true, MUST), N(sparse, row_numel, FROM(1), MUST),
+    N(sparse, touched_rows, FROM(1), MUST), {0},
 }, set_fields[] = {
     NAME(bucket_set, name), N(bucket_set, stage, INDEX(n_stages)),
-    NAMED("first bucket", bucket_set, first_bucket, FROM(0)),
-    NAMED("number of buckets", bucket_set, n_buckets, FROM(0)),
-    FIELD("kind", KIND, bucket_set, kind, WORDS(set_kind_word, LW_BUCKET_SPARSE)), {0},
+    NAMED("first bucket", bucket_set, first_bucket, FROM(0), .derived = true),
+    NAMED("number of buckets", bucket_set, n_buckets, FROM(0), .derived = true),
+    FIELD("kind", KIND, bucket_set, kind, WORDS(set_kind_word, LW_BUCKET_SPARSE), .absent = -1,
+          .place = -1),
+    {0},
 }, bucket_fields[] = {
-    N(bucket, set, INDEX(n_sets)), N(bucket, dtype, DTYPE), N(bucket, bytes, FROM(0)),
+    N(bucket, set, INDEX(n_sets), .derived = true), N(bucket, dtype, DTYPE),
+    N(bucket, bytes, FROM(0), MUST),
     NAMED("limit", bucket, limit_bytes, .key = "limit_bytes", FROM(0)),
     ITEMS("number of gradients", SLOTS, bucket, first_slot, slots, .key = "params",
-          INDEX(n_params)),
+          INDEX(n_params), .derived = true),
     {0},
 }, shard_fields[] = {
-    NAMED("parameter", shard, param, .key = "param", INDEX(n_params)),
+    NAMED("parameter", shard, param, .key = "param", INDEX(n_params), MUST),
     N(shard, owner, INDEX_OR_NONE(n_ranks)),
     NAMED("first element", shard, first, .key = "first", FROM(0)),
-    NAMED("elements", shard, numel, .key = "numel", FROM(0)), {0},
+    NAMED("elements", shard, numel, .key = "numel", FROM(0), MUST), {0},
 }, product_fields[] = {
-    N(product, batch, TO(1, INT32_MAX)), N(product, m, TO(1, INT32_MAX)),
-    N(product, n, TO(1, INT32_MAX)), N(product, k, TO(1, INT32_MAX)), N(product, dtype, DTYPE),
-    N(product, out_size, FROM(0)), B(product, fp8), B(product, accumulate), B(product, grouped),
-    {0},
+    N(product, batch, TO(1, INT32_MAX), .absent = 1), N(product, m, TO(1, INT32_MAX), MUST),
+    N(product, n, TO(1, INT32_MAX), MUST), N(product, k, TO(1, INT32_MAX), MUST),
+    N(product, dtype, DTYPE), N(product, out_size, FROM(0), .place = 1), B(product, fp8),
+    B(product, accumulate), B(product, grouped, .place = 1), {0},
 }, variant_fields[] = {
-    NAME(variant, name), NAME(variant, set_name), B(variant, ends_step), {0},
+    NAME(variant, name), FIELD("set_name", TEXT, variant, set_name, .key = "set"), B(variant, ends_step), {0},
 }, program_fields[] = {
-    NAMED("first op", program, first_op, .key = "first_op", FROM(0)),
-    NAMED("number of ops", program, n_ops, .key = "n_ops", FROM(0)), {0},
+    NAMED("first op", program, first_op, .key = "first_op", FROM(0), MUST),
+    NAMED("number of ops", program, n_ops, .key = "n_ops", FROM(0), MUST), {0},
 }, op_fields[] = {
-    N(op, kind, WORDS(lw_op_word, LW_N_OP_KINDS)), N(op, dtype, DTYPE),
-    N(op, stream, INDEX(n_streams)),
+    N(op, kind, WORDS(lw_op_word, LW_N_OP_KINDS), MUST, .place = -6), N(op, dtype, DTYPE),
+    N(op, stream, INDEX(n_streams), MUST, .place = -4),
     NAMED("communicator class", op, comm, .key = "comm", INDEX_OR_NONE(n_comms)),
-    N(op, call, FROM(-1)), N(op, bytes, FROM(0)), N(op, peer, INDEX_OR_NONE(n_ranks)),
+    N(op, call, FROM_0_OR_NONE), N(op, bytes, FROM(0)), N(op, peer, INDEX_OR_NONE(n_ranks)),
     NAMED("operand row", op, operand, .key = "operand", INDEX_OR_NONE(n_operand_rows)),
     N(op, module, INDEX_OR_NONE(n_modules)), N(op, stage, INDEX_OR_NONE(n_stages)),
-    NAMED("micro-batch", op, micro_batch, .key = "micro_batch", FROM(-1)),
+    NAMED("micro-batch", op, micro_batch, .key = "micro_batch", FROM_0_OR_NONE),
     N(op, bucket, INDEX_OR_NONE(n_buckets)),
-    ITEMS("dependency", LIST, op, first_dep, deps, .key = "deps", INDEX(n_ops), .earlier = true),
+    ITEMS("dependency", LIST, op, first_dep, deps, .key = "deps", INDEX(n_ops), .earlier = true,
+          .place = -3),
     ITEMS("gradient", LIST, op, first_ready, ready, .key = "ready", INDEX(n_params),
           .shared = true),
-    NAME(op, name), FIELD("work", WORK, op, work, INDEX_OR_NONE(n_works)),
-    FIELD("work_ps", APART, op, work_ps, FROM(-1)), {0},
+    FIELD("name", TEXT, op, name, .place = -5),
+    FIELD("work", WORK, op, work, INDEX_OR_NONE(n_works), .place = -2),
+    FIELD("work_ps", APART, op, work_ps, .key = "work_ns", FROM(-1), .is_ps = true,
+          .or_null = true, .place = -1),
+    {0},
 }, operand_first_fields[] = {
-    INT("first operand"), {0},
+    INT("first operand", .derived = true), {0},
 }, operand_fields[] = {
     N(operand, bytes, FROM(0)), N(operand, offset, FROM(0)),
     N(operand, peer, INDEX_OR_NONE(n_ranks)), {0},
 }, pass_fields[] = {
     INT("variant", .key = "", INDEX(n_variants)), {0},
 }, work_fields[] = {
-    N(work, ps, FROM(-1)), N(work, flops, FROM(-1)), N(work, bytes, FROM(-1)),
+    N(work, ps, .key = "ns", FROM_0_OR_NONE, .is_ps = true), N(work, flops, FROM_0_OR_NONE),
+    N(work, bytes, FROM_0_OR_NONE),
     N(work, keeps_bytes),
     ITEMS("product", LIST, work, first_product, work_products, .key = "products",
           INDEX(n_products), .shared = true),

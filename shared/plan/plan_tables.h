@@ -8,8 +8,9 @@
 #include "shared/plan/plan.h"
 
 /* The tables of a plan, described once: what a row holds, where it lies, what it may be. From it
- * come growth (plan_builder.c), hash and differences (plan_fields.c) and the check of every number
- * and index (plan_ranges.c), so that a new field is one row of plan_tables.c. */
+ * come growth (plan_builder.c), hash and differences (plan_fields.c), the check of every number
+ * and index (plan_ranges.c), plan files both ways (files/files_plan_rows.c) and the rows of the
+ * database (analysis/store/store_plan.c), so that a new field is one row of plan_tables.c. */
 enum lw_plan_field_kind {
     LW_PF_NUMBER,
     LW_PF_REDUCER, /* a number, hashed as lw_reducer_number gives it */
@@ -36,7 +37,16 @@ struct lw_plan_field {
     size_t refers;    /* a row of the table with this count: most is the last */
     bool earlier;     /* refers to a row before its own */
     bool ascending;   /* above that of the row before */
+    /* In plan files. */
+    bool derived;     /* not there: it follows from where rows lie */
+    bool must;        /* always there; else it is left out where it is `absent` */
+    int64_t absent;
+    bool is_ps;       /* in ns there */
+    bool or_null;     /* -1 is null there */
+    int8_t place;     /* fields stand in ascending order of it, equal ones as they do here */
 };
+
+enum { LW_PLAN_FIRST_PLACE = -6, LW_PLAN_LAST_PLACE = 1 };
 
 struct lw_plan_table {
     const char *row;                    /* what a row is */
