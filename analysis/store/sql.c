@@ -146,6 +146,14 @@ void lw_sql_run(struct lw_sql *q, const char *types, ...)
     lw_sql_next(q);
 }
 
+void lw_sql_run_values(struct lw_sql *q, const struct lw_sql_value *v, int n)
+{
+    for (int i = 0; i < n && q->rc == SQLITE_OK; i++)
+        q->rc = v[i].text ? sqlite3_bind_text(q->stmt, i + 1, v[i].text, -1, SQLITE_STATIC)
+                          : sqlite3_bind_int64(q->stmt, i + 1, v[i].number);
+    lw_sql_next(q);
+}
+
 static enum lw_status prepare_bound(struct lw_store *s, struct lw_sql **out, struct lw_err *err,
                                     const char *text, const char *types, va_list ap)
 {

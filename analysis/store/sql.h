@@ -20,6 +20,12 @@ enum lw_status lw_sql_prepare(struct lw_store *s, const char *text, struct lw_sq
                               struct lw_err *err);
 /* Bind, run to the end, ready for the next row. */
 void lw_sql_run(struct lw_sql *q, const char *types, ...);
+/* The same with values of a list. Text where it is not NULL, which is borrowed as above. */
+struct lw_sql_value {
+    int64_t number;
+    const char *text;
+};
+void lw_sql_run_values(struct lw_sql *q, const struct lw_sql_value *v, int n);
 /* Both at once: prepare and bind. */
 enum lw_status lw_sql_query(struct lw_store *s, struct lw_sql **out, struct lw_err *err,
                             const char *text, const char *types, ...);

@@ -1,9 +1,11 @@
-/* A plan into the database, once per hash and times: row by row what reports, plots and joins ask
- * for, and as a whole, so that a stored plan is read, simulated and executed as the one that was
+/* A plan into the database, once per hash and times: row by row what reports, plots and joins read,
+ * and as a whole, so that a stored plan is read, simulated and executed as the one that was
  * stored. Runs inside the transaction of its caller. */
 #include "analysis/store/store_plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
@@ -11,6 +13,7 @@
 #include "shared/files/files.h"
 #include "shared/io/input.h"
 #include "shared/plan/plan.h"
+#include "shared/plan/plan_tables.h"
 #include "shared/plan/strategy.h"
 
 static const char *const op_class[] = {"compute", "copy", "collective", "p2p", "memory", "host"};
@@ -45,37 +48,6 @@ static void put_ranks(struct lw_sql *q, int64_t id, const struct lw_plan *p)
     }
 }
 
-static void put_streams(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t i = 0; i < p->n_streams; i++)
-        lw_sql_run(q, "litti", id, i, p->streams[i].name,
-                   lw_stream_class_word(p->streams[i].class_), p->streams[i].priority);
-}
-
-static void put_comms(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t i = 0; i < p->n_comms; i++)
-        lw_sql_run(q, "littit", id, i, p->comms[i].name, lw_reducer_name(p->comms[i].reducer),
-                   p->comms[i].stream, lw_comm_purpose_word(p->comms[i].purpose));
-}
-
-static void put_comm_ranks(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t c = 0; c < p->n_comms; c++)
-        for (int32_t r = 0; r < p->n_ranks; r++)
-            if (p->comm_group[(int64_t)c * p->n_ranks + r] >= 0)
-                lw_sql_run(q, "liii", id, c, r, p->comm_group[(int64_t)c * p->n_ranks + r]);
-}
-
-static void put_params(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t i = 0; i < p->n_params; i++) {
-        const struct lw_plan_param *w = &p->params[i];
-        lw_sql_run(q, "litltiii", id, i, w->name, w->numel, lw_dtype_name(w->dtype), w->stage,
-                   w->module, (int)w->trainable);
-    }
-}
-
 static void put_buckets(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
     for (int32_t i = 0; i < p->n_buckets; i++) {
@@ -93,12 +65,6 @@ static void put_slots(struct lw_sql *q, int64_t id, const struct lw_plan *p)
             lw_sql_run(q, "liiil", id, i, w.n - 1, w.slot.param, w.slot.offset);
 }
 
-static void put_passes(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t i = 0; i < p->n_passes; i++)
-        lw_sql_run(q, "lii", id, i, p->pass_variant[i]);
-}
-
 static void put_programs(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
     for (int32_t v = 0; v < p->n_variants; v++)
@@ -109,41 +75,6 @@ static void put_programs(struct lw_sql *q, int64_t id, const struct lw_plan *p)
         }
 }
 
-static void put_ops(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *o = &p->ops[i];
-        lw_sql_run(q, "litttiiilliiiiiit", id, i, lw_op_name(o->kind),
-                   lw_store_class_name(o->kind), lw_dtype_name(o->dtype), o->stream, o->comm,
-                   o->call, o->bytes, lw_plan_work_ps(p, o), o->peer, o->operand, o->module,
-                   o->stage, o->micro_batch, o->bucket, o->name);
-    }
-}
-
-static void put_operands(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t row = 0; row < p->n_operand_rows; row++) {
-        int32_t end = row + 1 < p->n_operand_rows ? p->operand_first[row + 1] : p->n_operands;
-        for (int32_t i = p->operand_first[row]; i < end; i++)
-            lw_sql_run(q, "liilli", id, row, i - p->operand_first[row], p->operands[i].bytes,
-                       p->operands[i].offset, p->operands[i].peer);
-    }
-}
-
-static void put_deps(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t i = 0; i < p->n_ops; i++)
-        for (int32_t k = 0; k < p->ops[i].n_deps; k++)
-            lw_sql_run(q, "lii", id, i, p->deps[p->ops[i].first_dep + k]);
-}
-
-static void put_ready(struct lw_sql *q, int64_t id, const struct lw_plan *p)
-{
-    for (int32_t i = 0; i < p->n_ops; i++)
-        for (int32_t k = 0; k < p->ops[i].n_ready; k++)
-            lw_sql_run(q, "lii", id, i, p->ready[p->ops[i].first_ready + k]);
-}
-
 static const struct {
     const char *insert;
     put_fn *put;
@@ -151,19 +82,101 @@ static const struct {
     {"INSERT INTO plan_option VALUES (?,?,?)", put_options},
     {"INSERT INTO plan_note VALUES (?,?,?)", put_notes},
     {"INSERT INTO plan_rank VALUES (?,?,?,?,?,?,?,?)", put_ranks},
-    {"INSERT INTO stream VALUES (?,?,?,?,?)", put_streams},
-    {"INSERT INTO comm VALUES (?,?,?,?,?,?)", put_comms},
-    {"INSERT INTO comm_rank VALUES (?,?,?,?)", put_comm_ranks},
-    {"INSERT INTO param VALUES (?,?,?,?,?,?,?,?)", put_params},
     {"INSERT INTO bucket VALUES (?,?,?,?,?,?,?,?,?)", put_buckets},
     {"INSERT INTO slot VALUES (?,?,?,?,?)", put_slots},
-    {"INSERT INTO pass VALUES (?,?,?)", put_passes},
     {"INSERT INTO program VALUES (?,?,?,?,?,?,?)", put_programs},
-    {"INSERT INTO op VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", put_ops},
-    {"INSERT INTO operand VALUES (?,?,?,?,?,?)", put_operands},
-    {"INSERT OR IGNORE INTO dep VALUES (?,?,?)", put_deps},
-    {"INSERT OR IGNORE INTO ready VALUES (?,?,?)", put_ready},
 };
+
+/* --- tables whose columns are fields of the descriptor ---------------------------------------- */
+
+static const struct {
+    const char *name; /* and of the column that numbers its rows */
+    enum lw_plan_table_id id;
+} described[] = {
+    {"stream", LW_TABLE_streams},
+    {"comm", LW_TABLE_comms},
+    {"param", LW_TABLE_params},
+    {"op", LW_TABLE_ops},
+};
+
+enum { MAX_COLUMNS = 32 };
+
+struct column {
+    char name[32];
+    const struct lw_plan_field *field; /* NULL: not of one field */
+};
+
+static struct lw_sql_value number(int64_t v)
+{
+    return (struct lw_sql_value){v, NULL};
+}
+
+static struct lw_sql_value of_field(const struct lw_plan_field *f, const char *row)
+{
+    if (f->kind == LW_PF_TEXT)
+        return (struct lw_sql_value){0, *(const char *const *)(const void *)(row + f->at)};
+    int64_t v = lw_field_number(f, row);
+    return f->word ? (struct lw_sql_value){0, f->word((int)v)} : number(v);
+}
+
+/* A column that is not of one field: the row's number, the class or the work of an op. */
+static struct lw_sql_value of_row(const struct lw_plan *p, const char *name, int64_t i)
+{
+    if (strcmp(name, "class") == 0)
+        return (struct lw_sql_value){0, lw_store_class_name(p->ops[i].kind)};
+    return number(strcmp(name, "work_ps") == 0 ? lw_plan_work_ps(p, &p->ops[i]) : i);
+}
+
+static const struct lw_plan_field *field_of(const struct lw_plan_table *t, const char *name)
+{
+    for (const struct lw_plan_field *f = t->fields; f->name; f++)
+        if (f->kind != LW_PF_APART && strcmp(f->key ? f->key : f->name, name) == 0)
+            return f;
+    return NULL;
+}
+
+/* The columns after the first, which is the plan's id. */
+static enum lw_status columns_of(struct lw_store *s, const char *name,
+                                 const struct lw_plan_table *t, struct column *c, int *n,
+                                 struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    *n = 0;
+    LW_TRY(lw_sql_query(s, &q, err, "SELECT name FROM pragma_table_info(?) WHERE cid > 0", "t",
+                        name));
+    while (*n < MAX_COLUMNS && lw_sql_next(q)) {
+        snprintf(c[*n].name, sizeof c->name, "%s", lw_sql_text(q, 0));
+        c[*n].field = field_of(t, c[*n].name);
+        ++*n;
+    }
+    return lw_sql_finish(q, err);
+}
+
+/* Columns of a plan's table that queries read; the rest of a row is in the plan's file. */
+static enum lw_status put_rows(struct lw_store *s, int64_t plan, const struct lw_plan *p,
+                               const char *name, const struct lw_plan_table *t, struct lw_err *err)
+{
+    struct column c[MAX_COLUMNS];
+    struct lw_sql_value v[MAX_COLUMNS + 1] = {number(plan)};
+    char insert[128];
+    struct lw_sql *q;
+    int n;
+
+    LW_TRY(columns_of(s, name, t, c, &n, err));
+    int at = snprintf(insert, sizeof insert, "INSERT INTO %s VALUES (?", name);
+    for (int i = 0; i < n; i++)
+        at += snprintf(insert + at, sizeof insert - (size_t)at, ",?");
+    snprintf(insert + at, sizeof insert - (size_t)at, ")");
+    LW_TRY(lw_sql_prepare(s, insert, &q, err));
+    for (int64_t i = 0; i < lw_table_rows(t, p) && !lw_sql_failed(q); i++) {
+        const char *row = lw_table_at(t, p) + (size_t)i * t->size;
+        for (int k = 0; k < n; k++)
+            v[k + 1] = c[k].field ? of_field(c[k].field, row) : of_row(p, c[k].name, i);
+        lw_sql_run_values(q, v, n + 1);
+    }
+    return lw_sql_finish(q, err);
+}
 
 /* The plan as its file has it: what the tables leave out is in it. */
 static enum lw_status put_file(struct lw_store *s, int64_t id, const struct lw_plan *p,
@@ -241,5 +254,7 @@ enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, in
         tables[i].put(q, *id, p);
         LW_TRY(lw_sql_finish(q, err));
     }
+    for (size_t i = 0; i < sizeof described / sizeof described[0]; i++)
+        LW_TRY(put_rows(s, *id, p, described[i].name, &lw_plan_tables[described[i].id], err));
     return put_file(s, *id, p, err);
 }

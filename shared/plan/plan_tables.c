@@ -77,7 +77,8 @@ static fields role_of_fields[] = {
     NAME(plan_param, name), NAMED("elements", plan_param, numel, .key = "numel", ELEMENTS, MUST),
     N(plan_param, dtype, DTYPE), N(plan_param, stage, INDEX(n_stages)),
     N(plan_param, module, INDEX_OR_NONE(n_modules)), N(plan_param, device, FROM(0)),
-    N(plan_param, tied, INDEX_OR_NONE(n_params)), B(plan_param, trainable, .absent = true), B(plan_param, sparse),
+    N(plan_param, tied, INDEX_OR_NONE(n_params)), B(plan_param, trainable, .absent = true),
+    B(plan_param, sparse),
     B(plan_param, used, .absent = true), B(plan_param, ignored), B(plan_param, expert), {0},
 }, buffer_fields[] = {
     NAME(buffer, name), NAMED("elements", buffer, numel, .key = "numel", ELEMENTS, MUST),
@@ -85,8 +86,8 @@ static fields role_of_fields[] = {
 }, whole_fields[] = {
     INT("index", .key = "", INDEX(n_params), .ascending = true), {0},
 }, sparse_fields[] = {
-    N(sparse, param, INDEX(n_params), .ascending = true, MUST), N(sparse, row_numel, FROM(1), MUST),
-    N(sparse, touched_rows, FROM(1), MUST), {0},
+    N(sparse, param, INDEX(n_params), .ascending = true, MUST),
+    N(sparse, row_numel, FROM(1), MUST), N(sparse, touched_rows, FROM(1), MUST), {0},
 }, set_fields[] = {
     NAME(bucket_set, name), N(bucket_set, stage, INDEX(n_stages)),
     NAMED("first bucket", bucket_set, first_bucket, FROM(0), .derived = true),
@@ -112,7 +113,8 @@ static fields role_of_fields[] = {
     N(product, dtype, DTYPE), N(product, out_size, FROM(0), .place = 1), B(product, fp8),
     B(product, accumulate), B(product, grouped, .place = 1), {0},
 }, variant_fields[] = {
-    NAME(variant, name), FIELD("set_name", TEXT, variant, set_name, .key = "set"), B(variant, ends_step), {0},
+    NAME(variant, name), FIELD("set_name", TEXT, variant, set_name, .key = "set"),
+    B(variant, ends_step), {0},
 }, program_fields[] = {
     NAMED("first op", program, first_op, .key = "first_op", FROM(0), MUST),
     NAMED("number of ops", program, n_ops, .key = "n_ops", FROM(0), MUST), {0},

@@ -38,7 +38,7 @@ struct lw_plan_field {
     bool earlier;     /* refers to a row before its own */
     bool ascending;   /* above that of the row before */
     /* In plan files. */
-    bool derived;     /* not there: it follows from where rows lie */
+    bool derived;     /* not there: it follows from where rows lie, or files_plan.c writes it */
     bool must;        /* always there; else it is left out where it is `absent` */
     int64_t absent;
     bool is_ps;       /* in ns there */

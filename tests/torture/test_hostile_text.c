@@ -354,7 +354,8 @@ TEST_WITH(texts_of_other_formats_are_shown_and_never_executed, fixture_open, fix
 
     fixture_put(fixture_path("w.json"), workload);
     put_payloads(strategy, "s.json", 0, "plan -w w.json -s s.json", &of_strategy);
-    char *made = with_each_field("docs/formats/plan.md", lw_plan_file_fields(&format), "f.json", plan);
+    char *made = with_each_field("docs/formats/plan.md", lw_plan_file_fields(&format), "f.json",
+                                 plan);
     assert_int_equal(hostile_run(sim), 0);
     put_payloads(made, "f.json", 1, plan, &of_plan);
     put_payloads(made, "f.json", 2, sim, &of_plan);

@@ -12,6 +12,7 @@
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/commands/old_plan.h"
 #include "tests/lib/commands/run_fixture.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/plans/tiny_workload.h"
@@ -391,13 +392,12 @@ EXPORT_TEST(inspect_agrees_on_random_clusters)
 
 /* --- the plan out of the database ------------------------------------------------------------- */
 
-EXPORT_TEST(a_stored_plan_simulates_as_before)
+static void simulates_as_before(void)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_timeline again = {0};
     struct lw_sim_stats stats;
 
-    load(simulate(3, 1024, 2e9));
     o.n_steps = 3;
     assert_string_equal(stored_plan.hash, plan.hash);
     assert_int_equal(stored_plan.n_ops, plan.n_ops);
@@ -412,8 +412,23 @@ EXPORT_TEST(a_stored_plan_simulates_as_before)
     lw_timeline_free(&again);
 }
 
-/* The plan of a run is not loaded after the damage; before: done first, or NULL. */
-static void refuses(const char *damage, const char *before)
+EXPORT_TEST(a_stored_plan_simulates_as_before)
+{
+    load(simulate(3, 1024, 2e9));
+    simulates_as_before();
+}
+
+EXPORT_TEST(a_plan_of_an_old_database_simulates_as_before)
+{
+    int64_t id = simulate(3, 1024, 2e9);
+
+    make_plan_old(runs_db, 1, &plan);
+    load(id);
+    simulates_as_before();
+}
+
+/* The plan of a run is not loaded after the damage; old: as before schema version 7. */
+static void refuses(const char *damage, bool old)
 {
     struct lw_store *store;
     struct lw_arena arena = {0};
@@ -421,8 +436,8 @@ static void refuses(const char *damage, const char *before)
     struct lw_plan p;
 
     simulate(2, 1024, 1e9);
-    if (before)
-        runs_sql(before);
+    if (old)
+        make_plan_old(runs_db, 1, &plan);
     runs_sql(damage);
     ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
     ok(lw_store_find_run(store, "last", &arena, &run, &err));
@@ -455,7 +470,7 @@ EXPORT_TEST(an_edited_database_is_refused)
     };
 
     for (size_t i = 0; i < sizeof damage / sizeof *damage; i++)
-        refuses(damage[i], "DELETE FROM plan_file"); /* as before version 7 */
+        refuses(damage[i], true);
 }
 
 /* The file of a plan that is not whole, or of another plan, is refused. */
@@ -470,7 +485,7 @@ EXPORT_TEST(damaged_plan_files_are_refused)
     };
 
     for (size_t i = 0; i < sizeof damage / sizeof *damage; i++)
-        refuses(damage[i], NULL);
+        refuses(damage[i], false);
 }
 
 /* Shards, buffers and fixed memory, which no table has, come back. */

@@ -1,0 +1,56 @@
+#include "tests/lib/commands/old_plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shared/plan/plan.h"
+#include "tests/lib/files/sql_file.h"
+
+static void put_ranks(FILE *f, int64_t id, const struct lw_plan *p)
+{
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            if (p->comm_group[c * p->n_ranks + r] >= 0)
+                fprintf(f, "INSERT INTO comm_rank VALUES (%" PRId64 ", %d, %d, %d);", id, c, r,
+                        p->comm_group[c * p->n_ranks + r]);
+    for (int32_t i = 0; i < p->n_passes; i++)
+        fprintf(f, "INSERT INTO pass VALUES (%" PRId64 ", %d, %d);", id, i, p->pass_variant[i]);
+}
+
+static void put_ops(FILE *f, int64_t id, const struct lw_plan *p)
+{
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        for (int32_t k = 0; k < p->ops[i].n_deps; k++)
+            fprintf(f, "INSERT INTO dep VALUES (%" PRId64 ", %d, %d);", id, i,
+                    p->deps[p->ops[i].first_dep + k]);
+        for (int32_t k = 0; k < p->ops[i].n_ready; k++)
+            fprintf(f, "INSERT INTO ready VALUES (%" PRId64 ", %d, %d);", id, i,
+                    p->ready[p->ops[i].first_ready + k]);
+    }
+    for (int32_t row = 0; row < p->n_operand_rows; row++) {
+        int32_t first = p->operand_first[row];
+        int32_t end = row + 1 < p->n_operand_rows ? p->operand_first[row + 1] : p->n_operands;
+        for (int32_t i = first; i < end; i++)
+            fprintf(f,
+                    "INSERT INTO operand VALUES (%" PRId64 ", %d, %d, %" PRId64 ", %" PRId64
+                    ", %d);",
+                    id, row, i - first, p->operands[i].bytes, p->operands[i].offset,
+                    p->operands[i].peer);
+    }
+}
+
+void make_plan_old(const char *db, int64_t id, const struct lw_plan *p)
+{
+    char *sql = NULL;
+    size_t n;
+    FILE *f = open_memstream(&sql, &n);
+
+    fprintf(f, "BEGIN; DELETE FROM plan_file WHERE plan = %" PRId64 ";", id);
+    put_ranks(f, id, p);
+    put_ops(f, id, p);
+    fprintf(f, "COMMIT;");
+    fclose(f);
+    sql_do(db, sql);
+    free(sql);
+}

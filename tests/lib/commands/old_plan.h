@@ -1,0 +1,9 @@
+#pragma once
+
+#include <stdint.h>
+
+struct lw_plan;
+
+/* The stored plan as a program before schema version 7 left it: without its file, and with the
+ * tables that were read instead of it. */
+void make_plan_old(const char *db, int64_t id, const struct lw_plan *p);
