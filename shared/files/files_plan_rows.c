@@ -1,5 +1,5 @@
-/* The format of plan files: docs/formats/plan.md. Rows have the fields of plan_tables.c; what stands
- * here is the order of tables, and what a row has beside the fields of its table. */
+/* The format of plan files: docs/formats/plan.md. Rows have the fields of plan_tables.c; here are
+ * order of tables, and what a row has beside the fields of its table. */
 #include "shared/files/files_plan_rows.h"
 
 #include <assert.h>
