@@ -17,6 +17,8 @@ struct comm_check {
     int32_t *first;      /* [n_roles * n_comms + 1]: where a role's collectives of a class begin */
     int32_t *list;       /* ops */
     int32_t *compared;   /* [n_roles]: 1 + the role it was last found equal to */
+    bool *by_member;     /* [n_roles * n_comms]: of its collectives there, some have operands */
+    bool *by_group;      /* [n_roles * n_comms]: some have operands or a root */
 };
 
 static bool is_collective(const struct lw_op *o)
@@ -31,12 +33,19 @@ static struct lw_program program_of(const struct lw_plan *p, int32_t variant, in
 
 /* --- collectives ------------------------------------------------------------------------------ */
 
+static bool is_rooted(const struct lw_op *o)
+{
+    return o->kind == LW_OP_BROADCAST || o->kind == LW_OP_REDUCE;
+}
+
 static void list_collectives(struct comm_check *k)
 {
     const struct lw_plan *p = k->p;
     int64_t cells = (int64_t)p->n_roles * p->n_comms;
 
     memset(k->first, 0, (size_t)(cells + 1) * sizeof *k->first);
+    memset(k->by_member, 0, (size_t)cells * sizeof *k->by_member);
+    memset(k->by_group, 0, (size_t)cells * sizeof *k->by_group);
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t r = 0; r < p->n_roles; r++) {
             struct lw_program g = program_of(p, k->variant, r);
@@ -44,6 +53,8 @@ static void list_collectives(struct comm_check *k)
                 if (!is_collective(&p->ops[i]))
                     continue;
                 int64_t cell = (int64_t)r * p->n_comms + p->ops[i].comm;
+                k->by_member[cell] |= p->ops[i].operand >= 0;
+                k->by_group[cell] |= p->ops[i].operand >= 0 || is_rooted(&p->ops[i]);
                 if (pass == 0)
                     k->first[cell + 1]++;
                 else
@@ -132,13 +143,34 @@ static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32
     const struct lw_plan *p = k->p;
     int32_t member = p->members[p->groups[group].first_member];
     int32_t root = lw_plan_operand(p, &p->ops[op], member).peer;
-    bool rooted = p->ops[op].kind == LW_OP_BROADCAST || p->ops[op].kind == LW_OP_REDUCE;
 
-    if (!rooted)
+    if (!is_rooted(&p->ops[op]))
         return LW_OK;
     if (root < 0 || p->comm_group[(int64_t)comm * p->n_ranks + root] != group)
         return lw_plan_op_fail(p, op, err, ": its root, rank %d, is not a member of group %d",
                                root, group);
+    return LW_OK;
+}
+
+/* The lists of the group's roles are equal. *operands: some of these ops have one. */
+static enum lw_status compare_lists(struct comm_check *k, int32_t comm, const struct lw_group *g,
+                                    bool *operands, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    const int32_t *members = p->members + g->first_member;
+    int32_t lead = p->role_of[members[0]];
+
+    *operands = k->by_member[(int64_t)lead * p->n_comms + comm];
+    for (int32_t m = 1; m < g->n_members; m++) {
+        int32_t role = p->role_of[members[m]];
+        if (role == lead)
+            continue;
+        *operands |= k->by_member[(int64_t)role * p->n_comms + comm];
+        if (k->compared[role] == lead + 1)
+            continue;
+        LW_TRY(compare_roles(k, comm, lead, role, err));
+        k->compared[role] = lead + 1;
+    }
     return LW_OK;
 }
 
@@ -147,22 +179,12 @@ static enum lw_status check_group(struct comm_check *k, int32_t comm, int32_t gr
 {
     const struct lw_plan *p = k->p;
     const struct lw_group *g = &p->groups[group];
-    const int32_t *members = p->members + g->first_member;
-    int32_t lead = p->role_of[members[0]];
-    const int32_t *cell = k->first + (int64_t)lead * p->n_comms + comm;
-    bool operands = false;
+    int64_t lead = (int64_t)p->role_of[p->members[g->first_member]] * p->n_comms + comm;
+    const int32_t *cell = k->first + lead;
+    bool operands;
 
-    for (int32_t m = 1; m < g->n_members; m++) {
-        int32_t role = p->role_of[members[m]];
-        if (role == lead || k->compared[role] == lead + 1)
-            continue;
-        LW_TRY(compare_roles(k, comm, lead, role, err));
-        k->compared[role] = lead + 1;
-        for (int32_t i = k->first[(int64_t)role * p->n_comms + comm];
-             i < k->first[(int64_t)role * p->n_comms + comm + 1]; i++)
-            operands = operands || p->ops[k->list[i]].operand >= 0;
-    }
-    for (int32_t i = cell[0]; i < cell[1]; i++) {
+    LW_TRY(compare_lists(k, comm, g, &operands, err));
+    for (int32_t i = cell[0]; (operands || k->by_group[lead]) && i < cell[1]; i++) {
         if (operands || p->ops[k->list[i]].operand >= 0)
             LW_TRY(compare_members(k, comm, g, i - cell[0], err));
         LW_TRY(check_root(k, comm, group, k->list[i], err));
@@ -217,7 +239,9 @@ enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err)
     k.first = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms + 1, sizeof *k.first);
     k.list = lw_arena_alloc(&room, p->n_ops, sizeof *k.list);
     k.compared = lw_arena_alloc(&room, p->n_roles, sizeof *k.compared);
-    if (!k.first || !k.list || !k.compared)
+    k.by_member = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms, sizeof *k.by_member);
+    k.by_group = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms, sizeof *k.by_group);
+    if (!k.first || !k.list || !k.compared || !k.by_member || !k.by_group)
         s = lw_fail_nomem(err);
     for (k.variant = 0; s == LW_OK && k.variant < p->n_variants; k.variant++)
         s = check_variant(&k, err);

@@ -225,8 +225,48 @@ static bool rings_share(const struct sim_folding *m)
     return false;
 }
 
-/* Every peer that a rank sends to receives from it, and the other way round. */
-static bool messages_match(struct sim_folding *m)
+/* --- messages meet --- */
+
+/* The relations of one role on a communicator, in one direction: they lie side by side. */
+struct relation_range {
+    int32_t role, first, n;
+};
+
+static void find_range(const struct sim_folding *m, int32_t role, const struct sim_relation *like,
+                       struct relation_range *out)
+{
+    const struct sim_role_list *l = &m->roles[role];
+    int32_t end = l->first_relation + l->n_relations, i = l->first_relation;
+
+    while (i < end && (m->relations[i].comm != like->comm || m->relations[i].sends == like->sends))
+        i++;
+    *out = (struct relation_range){role, i, 0};
+    while (i + out->n < end && m->relations[i + out->n].comm == like->comm &&
+           m->relations[i + out->n].sends != like->sends)
+        out->n++;
+}
+
+/* Of every rank of the role, the peer that x names has a relation in the other direction whose
+ * peer is that rank. */
+static bool is_answered(const struct sim_folding *m, int32_t role, const struct sim_relation *x)
+{
+    const struct lw_plan *p = m->plan;
+    struct relation_range range = {.role = -1};
+
+    for (int32_t i = 0; i < p->roles[role].n_ranks; i++) {
+        int32_t rank = m->ranks_of[m->first_of[role] + i], peer = sim_fold_peer(m, x, rank), k = 0;
+        if (p->role_of[peer] != range.role)
+            find_range(m, p->role_of[peer], x, &range);
+        while (k < range.n && sim_fold_peer(m, &m->relations[range.first + k], peer) != rank)
+            k++;
+        if (k == range.n)
+            return false;
+    }
+    return true;
+}
+
+/* The same, by sets of (communicator, sender, receiver): for roles with many peers. */
+static bool match_by_sets(struct sim_folding *m)
 {
     int64_t n[2] = {0, 0};
 
@@ -251,6 +291,21 @@ static bool messages_match(struct sim_folding *m)
     return n[0] == n[1];
 }
 
+enum { FEW_RELATIONS = 32 };
+
+/* Every peer that a rank sends to receives from it, and the other way round. */
+static bool messages_match(struct sim_folding *m)
+{
+    for (int32_t role = 0; role < m->plan->n_roles; role++)
+        if (m->roles[role].n_relations > FEW_RELATIONS)
+            return match_by_sets(m);
+    for (int32_t role = 0; role < m->plan->n_roles; role++)
+        for (int32_t i = 0; i < m->roles[role].n_relations; i++)
+            if (!is_answered(m, role, &m->relations[m->roles[role].first_relation + i]))
+                return false;
+    return true;
+}
+
 /* --- the fold --- */
 
 static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct lw_err *err)
@@ -273,6 +328,12 @@ static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct
     LW_TAKE(a, m->seen_as, p->n_ranks, err);
     LW_TAKE(a, m->seen_key, p->n_ranks, err);
     LW_TAKE(a, *node, p->n_ranks, err);
+    LW_TAKE(a, m->ranks_of, p->n_ranks, err);
+    LW_TAKE(a, m->first_of, p->n_roles + 1L, err);
+    for (int32_t r = 0; r < p->n_roles; r++)
+        m->first_of[r + 1] = m->first_of[r] + p->roles[r].n_ranks;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        m->ranks_of[m->first_of[p->role_of[r]] + p->index_in_role[r]] = r;
     return LW_OK;
 }
 

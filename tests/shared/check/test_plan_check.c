@@ -434,6 +434,36 @@ TEST(collectives_are_issued_in_one_order)
     assert_checks(b, "role 'r0' issues 1 collectives, role 'r1' issues 0");
 }
 
+/* Ranks 0 and 1 of one role say 64 bytes in the op, 2 and 3 of the other in a row of operands, whose
+ * second entry meets rank 1 in the second group of these roles. */
+TEST(operands_of_each_group_are_compared)
+{
+    for (int64_t second = 64; second < 66; second++) {
+        struct lw_builder *b = lw_builder_new("halves", 4);
+        struct lw_operand row[] = {{64, 0, -1}, {second, 0, -1}};
+        lw_builder_role(b, &(struct lw_role){.name = "low"});
+        lw_builder_role(b, &(struct lw_role){.name = "high", .stage = 1});
+        lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+        lw_builder_comm(b, "halves", LW_COMM_MODEL, LW_REDUCER_AUTO, 0);
+        for (int32_t r = 0; r < 4; r++)
+            lw_builder_rank(b, r, r / 2, r % 2, r / 2, 0);
+        for (int32_t r = 0; r < 2; r++)
+            lw_builder_group(b, 0, (int32_t[]){r, r + 2}, 2);
+        int32_t rows = lw_builder_operand_row(b, row, 2);
+        lw_builder_variant(b, "only", "", true);
+        lw_builder_pass(b, 0);
+        for (int32_t role = 0; role < 2; role++) {
+            lw_builder_program(b, 0, role);
+            struct lw_op o = lw_builder_blank(LW_OP_ALL_REDUCE, 0);
+            o.comm = 0;
+            o.bytes = role == 0 ? 64 : 0;
+            o.operand = role == 0 ? -1 : rows;
+            lw_builder_op(b, &o, NULL, 0);
+        }
+        assert_checks(b, second == 64 ? NULL : "but their bytes differ: 64 and 65");
+    }
+}
+
 TEST(roots_are_equal_and_members)
 {
     struct lw_builder *b = roles(3);

@@ -469,6 +469,57 @@ TEST(receivers_of_one_sender_are_told_apart)
     }
 }
 
+/* Two ranks that send to both of n further roles, one to the first of each and one to the second.
+ * Unmatched: the last role expects them the other way round. */
+static struct lw_builder *fan_out(int32_t n, bool unmatched)
+{
+    struct lw_builder *b = lw_builder_new("fan out", 2 * n + 2);
+    struct lw_role role = {.name = "end"};
+
+    assert_non_null(b);
+    for (int32_t r = 0; r <= n; r++)
+        lw_builder_role(b, &role);
+    for (int32_t r = 0; r < 2 * n + 2; r++)
+        lw_builder_rank(b, r, r / 2, r, 0, 0);
+    lw_builder_stream(b, "s", LW_STREAM_COMPUTE, 0);
+    lw_builder_comm(b, "down", LW_COMM_FORWARD, LW_REDUCER_AUTO, 0);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, 0, 0);
+    for (int32_t i = 0; i < n; i++)
+        add_to(b, LW_OP_SEND, (const int32_t[]){2 * i + 2, 2 * i + 3}, 2);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t swap = unmatched && i == n - 1;
+        lw_builder_program(b, 0, i + 1);
+        add_to(b, LW_OP_RECV, (const int32_t[]){swap, 1 - swap}, 2);
+    }
+    return b;
+}
+
+/* Roles with few peers and with many: half of the ranks are simulated; where a message has no
+ * receiver, none is folded and the run fails as it does without folding. */
+TEST(messages_of_many_peers_are_matched)
+{
+    static const int32_t n_peers[] = {1, 5, 60};
+
+    for (size_t i = 0; i < sizeof n_peers / sizeof *n_peers; i++) {
+        int32_t n = n_peers[i];
+        assert_int_equal(simulated_plan(fan_out(n, false), (struct lw_exception){0}, false), n + 1);
+        struct lw_plan plan = {0};
+        struct lw_cluster c;
+        struct lw_arena room = {0};
+        struct lw_sim_options o = lw_sim_options_default();
+        struct sim_fold fold;
+        struct lw_err err = {0};
+        assert_int_equal(lw_builder_finish(fan_out(n, true), &plan, &err), LW_OK);
+        make_nodes(&c, plan.n_ranks, 2);
+        assert_int_equal(sim_fold_make(&plan, &c, &o, &room, &fold, &err), LW_OK);
+        assert_int_equal(fold.n_classes, 0);
+        lw_arena_free(&room);
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
+}
+
 static void fail_both(const struct lw_plan *plan, const struct lw_cluster *c)
 {
     struct lw_sim_options o = lw_sim_options_default();
