@@ -16,6 +16,7 @@
 #include "exec/tensors/sparse_memory.h"
 #include "exec/tensors/tensors.h"
 #include "shared/plan/op.h"
+#include "shared/plan/strategy.h"
 
 enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err)
 {
@@ -77,6 +78,20 @@ static enum lw_status fill_parts(const struct exec_tensors *m, const struct lw_o
     return LW_OK;
 }
 
+/* Of ranks that own the same and have the same sum of the micro-batches before: one adds to it,
+ * because what the others have comes with the next sum over replicas. */
+static bool keeps_sum(const struct exec_tensors *m, int32_t rank)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t c = 0; p->strategy->sync_each && c < p->n_comms; c++) {
+        const struct lw_group *g = lw_plan_group(p, c, rank);
+        if (p->comms[c].purpose == LW_COMM_REPLICAS && g)
+            return lw_plan_member(p, g, rank) == 0;
+    }
+    return true;
+}
+
 /* What this rank owns of a parameter is added to the sum of the micro-batches before, which a
  * reduction to owners left there; the rest is written over. */
 static enum lw_status add_to_owned(const struct exec_tensors *m, const struct exec_place *at,
@@ -90,7 +105,7 @@ static enum lw_status add_to_owned(const struct exec_tensors *m, const struct ex
         struct exec_part part = *whole;
         if (h->param != param)
             continue;
-        part.add = exec_shard_is_mine(m, s, at->rank);
+        part.add = exec_shard_is_mine(m, s, at->rank) && keeps_sum(m, at->rank);
         part.count = h->numel;
         part.to = (char *)part.to + h->first * lw_dtype_size(part.to_dtype);
         part.from = (const char *)part.from + h->first * lw_dtype_size(part.from_dtype);

@@ -141,17 +141,19 @@ static enum lw_status check_open(const struct lw_terms *k, int32_t param, bool r
 /* A bucket that was reduced to owners takes the gradients of a later micro-batch: all of them
  * come again and are reduced again, and owners add the sums up. With --sync-each-micro-batch also
  * one that was all-reduced: each member adds its next gradient to the average that all of them
- * have, and the average of these sums is what is wanted. */
+ * have, and the average of these sums is what is wanted; and one that was summed over replicas, of
+ * whose owners one adds to what all of them have. */
 static void reopen(struct lw_terms *k, int32_t param)
 {
     const struct lw_plan *p = k->p;
     int32_t b = k->uses->bucket_of[param], by = b >= 0 ? k->reduced_by[b] : -1;
 
-    if (by < 0 || k->spread_by[b] >= 0 || p->ops[by].micro_batch >= p->ops[k->op].micro_batch ||
-        (p->ops[by].kind != LW_OP_REDUCE_SCATTER && p->ops[by].kind != LW_OP_REDUCE &&
-         !p->strategy->sync_each))
+    if (by < 0 || p->ops[by].micro_batch >= p->ops[k->op].micro_batch ||
+        (!p->strategy->sync_each &&
+         (k->spread_by[b] >= 0 || (p->ops[by].kind != LW_OP_REDUCE_SCATTER &&
+                                   p->ops[by].kind != LW_OP_REDUCE))))
         return;
-    k->reduced_by[b] = -1;
+    k->reduced_by[b] = k->spread_by[b] = -1;
     for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
         int32_t a = p->slots[p->buckets[b].first_slot + i];
         k->made[a] = k->copied[a] = false;

@@ -216,8 +216,8 @@ static bool applies(const char *option, const struct lw_strategy *s)
     if (is_option(option, third) || strcmp(option, "overlap") == 0)
         return s->zero == 3;
     if (strcmp(option, "sync-each-micro-batch") == 0)
-        return s->dp * s->cp > 1 && s->pp == 1 && s->zero == 0 && s->micro_batches > 1 &&
-               s->no_sync == 0;
+        return s->dp * s->cp > 1 && s->pp == 1 && s->micro_batches > 1 && s->no_sync == 0 &&
+               (s->zero == 0 || (s->zero == 3 && s->zero_group > 0));
     if (strcmp(option, "accumulate-pass") == 0)
         return s->zero == 0;
     if (strcmp(option, "async-messages") == 0)

@@ -114,13 +114,16 @@ static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b, 
 
 /* The sum of a data group, which `reduced` left, is added to those of the groups that hold
  * replicas: once, after the last micro-batch, as DeepSpeed's MiCS does (runtime/zero/mics.py,
- * allreduce_mics_shard_grads). A member has its share, or of what was all-reduced all. */
+ * allreduce_mics_shard_grads); with --sync-each-micro-batch in every one, as FSDP and FSDP2 do
+ * unless they are told otherwise. A member has its share, or of what was all-reduced all. */
 static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
                             const struct lw_op *reduced, int32_t after)
 {
     struct lw_op op = *reduced;
 
-    if (k->l->replicas.comm < 0 || (lw_part_reduces_each(x->d) && x->backwards_left > 0))
+    bool waits = lw_part_reduces_each(x->d) && !x->d->s->sync_each && x->backwards_left > 0;
+
+    if (k->l->replicas.comm < 0 || waits)
         return after;
     op.kind = LW_OP_ALL_REDUCE;
     op.comm = k->l->replicas.comm;

@@ -119,7 +119,8 @@ static const struct option {
            "backwards that only accumulate, before each one that is synchronised (0)"),
     ON_OFF("sync-each-micro-batch", sync_each,
            "gradients are reduced in every micro-batch of a step, as DDP does without no_sync, and "
-           "not after the last one (off)"),
+           "with --zero-group summed over the replicas in each, as FSDP does; not after the last "
+           "one (off)"),
     ON_OFF("accumulate-pass", accumulate_pass,
            "a micro-batch's gradients are added to those before in a pass over them, which takes a "
            "part of the recorded optimizer: of Adam an eighth, with momentum a third (off)"),

@@ -240,6 +240,32 @@ TEST(replicas_meet_after_the_last_micro_batch)
     lw_plan_free(&p);
 }
 
+/* --sync-each-micro-batch: as FSDP does without no_sync, each round is summed over the replicas. */
+TEST(replicas_meet_in_every_micro_batch)
+{
+    static const char *const zero[] = {"dp 4 zero 2 zero-group 2 bucket-policy single",
+                                       "dp 4 zero 3 zero-group 2",
+                                       "dp 6 zero 3 zero-group 2 reshard off"};
+    struct tiny t;
+
+    tiny_init(&t);
+    for (size_t k = 0; k < sizeof zero / sizeof *zero; k++) {
+        char words[128];
+        snprintf(words, sizeof words, "%s micro-batches 3 sync-each-micro-batch on", zero[k]);
+        struct lw_plan p = plan_of_words(&t.w, words);
+        int n_scatters = 0, n_sums[3] = {0};
+        for (int32_t i = 0; i < p.n_ops; i++) {
+            n_scatters += p.ops[i].kind == LW_OP_REDUCE_SCATTER;
+            if (p.ops[i].kind == LW_OP_ALL_REDUCE)
+                n_sums[p.ops[i].micro_batch]++;
+        }
+        for (int m = 0; m < 3; m++)
+            assert_int_equal(3 * n_sums[m], n_scatters);
+        assert_true(n_scatters > 0);
+        lw_plan_free(&p);
+    }
+}
+
 /* A free waits on its stream for what it follows, so that it follows its stream's own: the next
  * gather never waits for the sum over the replicas. After a reduce-scatter that is the share's
  * alone; where the whole bucket is summed or cast, the bucket is freed after it. */
@@ -597,6 +623,25 @@ TEST(sharded_runs_end_like_one_rank)
             s.persist = 150;
             s.reshard = passes == 1;
             run_verified(&t, &s, 602 * 4 * 3 + 102 * 4 * (dp - 1));
+        }
+}
+
+/* Owners of the same share have the same sum of the micro-batches before: counted once, whatever
+ * the number of replicas. Checked are weights of every rank with ZeRO-2, or of each replica, and
+ * two states of each replica. */
+TEST(replicas_summed_in_every_micro_batch_end_like_one_rank)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    for (int stage = 2; stage <= 3; stage++)
+        for (int dp = 4; dp <= 6; dp += 2) {
+            struct lw_strategy s = zero(stage);
+            s.dp = dp;
+            given(&s, "zero-group", "2");
+            given(&s, "micro-batches", "3");
+            given(&s, "sync-each-micro-batch", "on");
+            run_verified(&t, &s, 602 * 4 * (stage == 2 ? dp + dp / 2 * 2 : dp / 2 * 3));
         }
 }
 
