@@ -121,18 +121,22 @@ static enum lw_status take_named(struct lw_plan_source *s, const struct lw_workl
                    st == LW_OK ? "has with other facts" : "does not know");
 }
 
-/* Of recorded times a framework's usual options act, and nothing is added. */
+/* Of recorded times a framework's usual options act, and nothing is added. Whether gradients stay
+ * is not in the file: the framework says it. */
 static enum lw_status take_options(struct lw_plan_source *s, struct lw_err *err)
 {
     LW_TRY(take_given(s, err));
     const char *name = lw_arena_strdup(&s->strings, s->framework.name);
+    bool stay = lw_fact(s->framework.gradients_stay);
     if (!name)
         return lw_fail_nomem(err);
     LW_TRY(lw_plan_source_recorded(s, err));
+    s->framework.gradients_stay = (struct lw_figure){stay, stay ? "the named framework" : NULL};
     s->choice.name = name;
     s->choice.hash[0] = '\0';
     snprintf(s->choice.why, sizeof s->choice.why,
-             "its usual options; times and memory are of the file");
+             "its usual options%s; times and memory are of the file",
+             stay ? ", and gradients that stay" : "");
     return LW_OK;
 }
 

@@ -46,6 +46,7 @@
     row(reserved, "", FACTOR, "memory that the allocator reserves, against tensors alive") \
     row(whole_inputs, "", COUNT, "sequence parallelism: whole inputs held by a backward") \
     row(fp8_params, "", FLAG, "weights of blocks are 8 bits beside 8-bit products") \
+    row(gradients_stay, "", FLAG, "a buffer holds the gradients from step to step") \
     row(own_gradients, "", FLAG, "gradients of the parameters' type beside their f32 sums") \
     row(step_gathers, "", FLAG, "ZeRO-1's step gathers weights into tensors beside them") \
     row(flat_gradients, "", FLAG, "below ZeRO-3 the step makes one tensor of the gradients") \

@@ -27,6 +27,7 @@
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
+#include "shared/timeline/param_memory.h"
 
 enum { NARROW = 64, MASTER_AND_ADAM = 12, ITEM = 2 };
 
@@ -107,6 +108,8 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
     int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
     int64_t bucket = (int64_t)lw_fact_value(f->bucket, 0) * ITEM;
 
+    for (int32_t i = 0; i < plan->n_roles; i++)
+        plan->roles[i].grads_come = !lw_fact(f->gradients_stay) && !r.s->bucket_view;
     for (int32_t i = 0; dims->layers > 0 && i < plan->n_roles; i++) {
         int64_t *bytes = own_bytes(&plan->roles[i]);
         if (lw_fact(f->own_gradients) && sums)
@@ -174,14 +177,16 @@ static double step_bytes(const struct run *r, const int64_t bytes[LW_N_MEM])
 struct rank_bytes {
     const int64_t *bytes;
     double fixed, active, gradients;
+    double coming; /* gradients that are not fixed: all of them, when the step begins */
 };
 
 static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_measure *m)
 {
-    struct rank_bytes x = {.bytes = r->plan->roles[r->plan->role_of[m->rank]].static_bytes};
+    const struct lw_role *role = &r->plan->roles[r->plan->role_of[m->rank]];
+    struct rank_bytes x = {.bytes = role->static_bytes};
 
-    for (int k = 0; k < LW_N_MEM; k++)
-        x.fixed += (double)x.bytes[k];
+    x.coming = role->grads_come ? (double)x.bytes[LW_MEM_GRADS] : 0;
+    x.fixed = (double)lw_memory_fixed(r->plan, m->rank);
     x.active = (double)m->peak_memory_bytes - x.fixed;
     double own = (double)x.bytes[LW_MEM_PARAMS] - x.active / (double)in_flight(r);
     if (lw_fact(r->f->own_gradients) && sums_in_f32(r) && own > 0)
@@ -196,7 +201,7 @@ static double tensors(const struct run *r, const struct rank_bytes *x)
 {
     bool flat = lw_fact(r->f->flat_gradients) && is_flat(r) && !sums_in_f32(r);
     double backward = x->active + x->gradients + whole_inputs(r) + stage_outputs(r);
-    double step = step_bytes(r, x->bytes);
+    double step = step_bytes(r, x->bytes) + x->coming;
 
     if (flat)
         step -= (double)(x->bytes[LW_MEM_GRADS] + x->bytes[LW_MEM_BUCKETS]) +

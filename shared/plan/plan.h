@@ -209,6 +209,9 @@ struct lw_role {
      * and written, are these */
     bool held;
     int64_t decided_bytes[LW_N_MEM];
+    /* By the framework: gradients take room from the op that makes them to the optimizer's end, and
+     * not throughout. Neither hashed nor written. */
+    bool grads_come;
 };
 
 struct lw_plan {

@@ -2,7 +2,8 @@
  * order of time. At one time what an ended op gives back goes first, so that a backward and the
  * forward after it are never both counted: the peaks in flight are those of the schedule. Rows
  * of warm-up steps count too: what does not fit there does not fit. Messages between stages take
- * room while they wait to be sent or used, and all keys and values that a context group gathers. */
+ * room while they wait to be sent or used, and all keys and values that a context group gathers;
+ * and gradients where no buffer holds them (gradient_memory.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,8 @@ struct changes {
     int32_t *first;        /* [n_ops] turns at an op; -1 = none. NULL: the plan has no messages */
     struct turn *turns;
     int64_t n_turns, turns_capacity;
+    int64_t *makes;        /* [n_ops] gradient_memory.c; NULL: gradients are there throughout */
+    int64_t *held;         /* [n_ranks] of gradients made in the step so far */
 };
 
 static enum lw_status add(struct changes *c, struct lw_memory_change x, struct lw_err *err)
@@ -72,6 +75,35 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
                    .memory = memory_of(c->plan, t->op[i], &use),
                    .bytes = takes ? use.n : -use.n},
                err);
+}
+
+/* Gradients that come: with a step's first pass that makes them; they go with its optimizer. */
+static enum lw_status add_gradients(struct changes *c, int64_t i, struct lw_err *err)
+{
+    const struct lw_timeline *t = c->t;
+    bool ends = t->kind[i] == LW_OP_OPTIMIZER;
+    int64_t *held = &c->held[t->rank[i]], bytes = ends ? -*held : c->makes[t->op[i]];
+
+    if (bytes == 0 || (!ends && t->pass[i] > 0))
+        return LW_OK;
+    *held += bytes;
+    return add(c,
+               (struct lw_memory_change){.rank = t->rank[i],
+                                         .at = ends ? t->end[i] : t->start[i],
+                                         .turn = ends ? TURN_GIVEN_BACK : TURN_TAKEN,
+                                         .row = i,
+                                         .memory = LW_MEMORY_GRADIENTS,
+                                         .bytes = bytes},
+               err);
+}
+
+static enum lw_status find_gradients(struct changes *c, struct lw_err *err)
+{
+    if (!lw_gradients_come(c->plan))
+        return LW_OK;
+    LW_TAKE(&c->room, c->makes, c->plan->n_ops, err);
+    LW_TAKE(&c->room, c->held, c->plan->n_ranks, err);
+    return lw_gradient_bytes(c->plan, &c->room, c->makes, err);
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -243,8 +275,12 @@ enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_pl
     struct changes c = {.t = t, .plan = plan};
     enum lw_status s = note_messages(&c, err);
 
+    if (s == LW_OK)
+        s = find_gradients(&c, err);
     for (int64_t i = 0; s == LW_OK && i < t->n; i++) {
         s = add_own(&c, i, err);
+        if (s == LW_OK && c.makes)
+            s = add_gradients(&c, i, err);
         if (s == LW_OK && c.first)
             s = add_messages(&c, i, err);
     }

@@ -13,10 +13,11 @@ const char *lw_memory_name(enum lw_memory m)
 
 void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[LW_N_MEMORY])
 {
-    const int64_t *fixed = plan->roles[plan->role_of[rank]].static_bytes;
+    const struct lw_role *role = &plan->roles[plan->role_of[rank]];
+    const int64_t *fixed = role->static_bytes;
 
     bytes[LW_MEMORY_PARAMETERS] = fixed[LW_MEM_PARAMS];
-    bytes[LW_MEMORY_GRADIENTS] = fixed[LW_MEM_GRADS];
+    bytes[LW_MEMORY_GRADIENTS] = role->grads_come ? 0 : fixed[LW_MEM_GRADS];
     bytes[LW_MEMORY_OPTIMIZER] = fixed[LW_MEM_OPTIMIZER];
     bytes[LW_MEMORY_BUCKETS] = fixed[LW_MEM_BUCKETS];
     bytes[LW_MEMORY_GATHERED] = bytes[LW_MEMORY_ACTIVATIONS] = 0;
@@ -28,7 +29,8 @@ int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank)
     int64_t sum = 0;
 
     for (int k = 0; k < LW_N_MEM; k++)
-        sum = lw_add_sat(sum, role->static_bytes[k]);
+        if (k != LW_MEM_GRADS || !role->grads_come)
+            sum = lw_add_sat(sum, role->static_bytes[k]);
     return sum;
 }
 

@@ -23,7 +23,8 @@ struct lw_memory_rule {
 void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64_t numel,
                    int64_t owned, int64_t bytes[LW_N_MEM]);
 
-/* What rank r holds when nothing runs: the fixed bytes of its role; and by category. */
+/* What rank r holds when nothing runs: the fixed bytes of its role, without gradients that come and
+ * go (lw_role.grads_come); and by category. */
 int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank);
 void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[LW_N_MEMORY]);
 
@@ -36,6 +37,13 @@ struct lw_memory_change {
     int64_t bytes; /* added */
     enum lw_memory memory;
 };
+
+/* gradient_memory.c: of gradients that come and go, what each op makes the first time that its
+ * program runs in a step: bytes[n_ops], zeros before. An optimizer's end gives all back. */
+struct lw_arena;
+enum lw_status lw_gradient_bytes(const struct lw_plan *plan, struct lw_arena *room, int64_t *bytes,
+                                 struct lw_err *err);
+bool lw_gradients_come(const struct lw_plan *plan); /* of some role */
 
 /* Every change that the rows of a timeline make, by rank and time: a forward takes its activations
  * when it starts, a backward gives them back when it ends, ALLOC and FREE ops at their end. *out is

@@ -114,7 +114,8 @@ TEST_WITH(recorded_times_are_ideal, fixture_open, fixture_close)
            {"-w r.json -c dgx-a100 --dp 2", 0,
             "framework ideal: times and memory are of the file, nothing is added"},
            {"-w r.json -c dgx-a100 --framework nemo", 0,
-            "framework nemo: its usual options; times and memory are of the file"});
+            "framework nemo: its usual options, and gradients that stay; times and memory are "
+            "of the file"});
     expect("recommend r.json -c dgx-a100 --dp 2 --format json", 0,
            "\"framework_from\": \"recording\"");
 }
