@@ -35,14 +35,23 @@ enum lw_kernel_split {
 /* Of a recorded operator, whose backward is another one; a GEMM's own product, not a gradient's. */
 enum lw_kernel_only { LW_ONLY_NOT, LW_ONLY_FORWARD, LW_ONLY_BACKWARD };
 
+/* Where an expert group sends tokens to experts, and where they come back; in backward their
+ * gradients go the other way. */
+enum lw_kernel_tokens { LW_TOKENS_STAY, LW_TOKENS_SENT_BEFORE, LW_TOKENS_BACK_AFTER };
+
 /* One operator in all phases (enum lw_product_phase). Backward runs a module's kernels from the
  * last to the first. Of a GEMM the dimensions of the gradients follow: of the input m x n and
- * n x k, of the weights k x m and m x n. */
+ * n x k, of the weights k x m and m x n. No padding: kernels are compared as bytes. */
 struct lw_kernel {
     int64_t batch, m, n, k; /* ATTENTION: sequences, tokens, and n = the window (0 = none) */
     int64_t heads, kv_heads, qk_width, v_width; /* ATTENTION */
     int64_t flops[LW_N_PRODUCT_PHASES];         /* COUNTED */
     int64_t bytes[LW_N_PRODUCT_PHASES];         /* TRAFFIC, COUNTED; GEMM: 0 = of its operands */
+    /* Activations, in bytes, that a tensor group exchanges beside it; 0 = none. gathered: what it
+     * reads, before its forward under sequence parallelism; the gradient is summed after its
+     * backward. summed: what it makes (the last of several that add to one result), after its
+     * forward; under sequence parallelism the gradient is gathered before its backward. */
+    int64_t gathered, summed;
     /* > 0: of the experts of a block, topk copies of each token; GEMM: m counts the copies without
      * a capacity, batch is not used. */
     int64_t experts;
@@ -62,7 +71,7 @@ struct lw_kernel {
     bool again;         /* selective recomputation does its forward again */
     bool attention;     /* of attention itself: scores and sums over values */
     uint8_t only;       /* enum lw_kernel_only: GEMM, ATTENTION */
-    uint8_t unused[1];  /* no padding: kernels are compared as bytes */
+    uint8_t tokens;     /* enum lw_kernel_tokens */
 };
 
 /* What a faster one of would shorten a kernel: the largest of its terms. HOST: a module waits for

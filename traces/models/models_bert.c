@@ -28,7 +28,7 @@ static void add_embedding(struct transformer *t)
     transformer_norm_layer(t, "embeddings", "LayerNorm.");
     TRACES_TRAFFIC(&t->b, 2 * x + mask, 2 * x + mask, 0);
     transformer_keep(t, 2 * 8 * t->tokens + mask, true); /* words and segments */
-    transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
+    transformer_end_plain(t, LW_TP_VOCAB, x);
 }
 
 static void add_block(struct transformer *t, int32_t i)
@@ -41,16 +41,20 @@ static void add_block(struct transformer *t, int32_t i)
     snprintf(block, sizeof block, "encoder.layer.%d", i);
     transformer_module(t, "%s", block);
     transformer_keep_operand(t, h, true);
+    transformer_gathers(t);
     for (int k = 0; k < 3; k++)
         transformer_layer(t, t->tokens, h, h, LW_TP_COLUMN, block, inputs[k]);
     transformer_attention(t);
     transformer_layer(t, t->tokens, h, h, LW_TP_ROW, block, "attention.output.dense.");
+    transformer_sums(t);
     transformer_residual(t);
     transformer_norm_layer(t, block, "attention.output.LayerNorm.");
     transformer_keep_operand(t, h, true);
+    transformer_gathers(t);
     transformer_layer(t, t->tokens, h, ffn, LW_TP_COLUMN, block, "intermediate.dense.");
     transformer_activation(t, ffn);
     transformer_layer(t, t->tokens, ffn, h, LW_TP_ROW, block, "output.dense.");
+    transformer_sums(t);
     transformer_residual(t);
     transformer_norm_layer(t, block, "output.LayerNorm.");
     transformer_end_block(t);
@@ -66,7 +70,7 @@ static void add_pooler(struct transformer *t)
     TRACES_TRAFFIC(&t->b, 2 * pooled, 3 * pooled, 0, .fixed = true);
     int64_t all = transformer_of_samples(t, pooled);
     transformer_keep(t, 2 * all, true);
-    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, all);
+    transformer_end_plain(t, LW_TP_REPLICATED, all);
 }
 
 static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,

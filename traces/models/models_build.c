@@ -111,7 +111,20 @@ int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *
     k->dtype = (uint8_t)b->dtype;
     k->again |= b->again;
     k->attention |= b->attention;
+    k->gathered += b->gathers;
+    b->gathers = 0;
     return m->n_kernels++;
+}
+
+void traces_builder_gathers(struct traces_builder *b, int64_t bytes)
+{
+    b->gathers = bytes;
+}
+
+void traces_builder_sums(struct traces_builder *b, int64_t bytes)
+{
+    if (!b->no_memory)
+        b->kernels[b->n_kernels - 1].summed = bytes;
 }
 
 struct lw_param *traces_builder_param(struct traces_builder *b, int32_t kernel, int64_t rows,
@@ -346,6 +359,22 @@ static struct lw_kernel_rates rates_of(const struct traces_model_shape *s)
                                     .attention_speed = s->attention_speed};
 }
 
+/* What the tensor group exchanges of a module, as files without kernels have it. */
+static void count_exchanges(const struct lw_kernel *kernels, struct lw_module *m)
+{
+    int32_t gathers = 0, sums = 0;
+
+    for (const struct lw_kernel *k = kernels + m->first_kernel;
+         k < kernels + m->first_kernel + m->n_kernels; k++) {
+        gathers += k->gathered > 0;
+        sums += k->summed > 0;
+        m->tp_backward_bytes += k->gathered;
+        m->tp_forward_bytes += k->summed;
+    }
+    m->tp_calls = gathers > sums ? gathers : sums;
+    m->tp_calls = m->tp_calls > 1 ? m->tp_calls : 0;
+}
+
 static enum lw_status take_kernels(struct traces_builder *b, struct lw_err *err)
 {
     struct lw_workload *w = &b->w;
@@ -357,6 +386,8 @@ static enum lw_status take_kernels(struct traces_builder *b, struct lw_err *err)
     if (b->n_kernels > 0)
         memcpy(w->kernels, b->kernels, (size_t)b->n_kernels * sizeof *w->kernels);
     w->n_kernels = b->n_kernels;
+    for (int32_t i = 0; i < w->n_modules; i++)
+        count_exchanges(w->kernels, &w->modules[i]);
     return LW_OK;
 }
 

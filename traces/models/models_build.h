@@ -22,6 +22,7 @@ struct traces_builder {
     int64_t kernels_capacity;
     struct lw_kernel *kernels; /* goes with finish */
     bool again, attention;     /* kernels added now have these flags */
+    int64_t gathers;           /* the next kernel has it gathered */
     bool no_memory;
     struct lw_module spare;    /* take what is set on things that there was no memory for */
     struct lw_param spare_param;
@@ -38,6 +39,10 @@ struct lw_module *traces_builder_module(struct traces_builder *b, const char *na
 struct lw_module *traces_builder_last(struct traces_builder *b); /* the module added last */
 /* One more kernel of the module added last; returns its number in the module, for parameters. */
 int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *kernel);
+/* The tensor group gathers so many bytes before the next kernel, or sums them after the last one
+ * (struct lw_kernel). */
+void traces_builder_gathers(struct traces_builder *b, int64_t bytes);
+void traces_builder_sums(struct traces_builder *b, int64_t bytes);
 #define TRACES_KERNEL(b, ...) traces_builder_kernel(b, &(struct lw_kernel){__VA_ARGS__})
 /* One that moves memory: bytes of forward, of the gradients of input and of weights; then members
  * of struct lw_kernel. */

@@ -103,12 +103,12 @@ static void permute(struct transformer *t)
 }
 
 /* What came from several ranks in the order of a rank's own experts, or back. */
-static void sort(struct transformer *t)
+static void sort(struct transformer *t, enum lw_kernel_tokens tokens)
 {
     int64_t bytes = 2 * t->b.item * copies_of(t) * t->hidden;
 
     TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .split = LW_SPLIT_EXPERTS,
-                   .experts = t->b.shape.experts);
+                   .experts = t->b.shape.experts, .tokens = (uint8_t)tokens);
 }
 
 static void add_weights(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
@@ -131,18 +131,31 @@ static void gate(struct transformer *t, int64_t copies)
     t->tokens = tokens;
 }
 
+/* A tensor group that splits each expert gathers the copies of its tokens that came, and sums their
+ * results; one that shares the experts sends each rank's own tokens, and only shared experts need
+ * all of them. Without sequence parallelism all ranks have all tokens. */
+static bool gathers_copies(const struct transformer *t)
+{
+    return !t->b.shape.expert_whole && t->b.shape.sequence_parallel;
+}
+
 static void add_routed(struct transformer *t, int32_t i)
 {
     const struct traces_model_shape *s = &t->b.shape;
     int64_t h = t->hidden, f = s->expert_ffn, copies = copies_of(t);
 
+    bool gathers = gathers_copies(t);
+    if (!s->expert_whole && !s->sequence_parallel) /* one sum of routed and shared experts */
+        transformer_gathers(t);
     int32_t router = route(t);
     permute(t);
-    sort(t);
+    sort(t, LW_TOKENS_SENT_BEFORE);
+    traces_builder_gathers(&t->b, gathers ? t->b.item * copies * h : 0);
     int32_t up = transformer_grouped(t, h, 2 * f, true, LW_TP_COLUMN);
     gate(t, copies);
     int32_t down = transformer_grouped(t, f, h, false, LW_TP_ROW);
-    sort(t);
+    traces_builder_sums(&t->b, gathers ? t->b.item * copies * h : 0);
+    sort(t, LW_TOKENS_BACK_AFTER);
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
     add_weights(t, router, s->experts, h, LW_TP_REPLICATED, false, i, "gate.weight");
@@ -159,10 +172,15 @@ static void add_shared(struct transformer *t, int32_t i)
 {
     int64_t h = t->hidden, f = t->b.shape.shared_ffn;
 
+    bool own = gathers_copies(t) || t->b.shape.expert_whole; /* its own gather and sum */
+    if (own)
+        transformer_gathers(t);
     int32_t gate = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
     int32_t up = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
     transformer_gate(t, f);
     int32_t down = transformer_linear(t, t->tokens, f, h, LW_TP_ROW);
+    if (own)
+        transformer_sums(t);
     transformer_residual(t);
     add_weights(t, gate, f, h, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");
     add_weights(t, up, f, h, LW_TP_COLUMN, false, i, "shared_experts.up_proj.weight");
@@ -177,23 +195,10 @@ void transformer_experts(struct transformer *t, int32_t block)
     add_routed(t, block);
     if (s->shared_ffn > 0)
         add_shared(t, block);
+    if (!s->expert_whole && !s->sequence_parallel)
+        transformer_sums(t);
     traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * t->hidden;
     t->b.w.idle_numel += (s->experts - s->topk) * (3 * s->expert_ffn * t->hidden + biases);
-}
-
-/* A tensor group that splits each expert gathers the copies of its tokens that came, and sums their
- * results; one that shares the experts sends each rank's own tokens, and only shared experts need
- * all of them. */
-void transformer_end_experts(struct transformer *t)
-{
-    const struct traces_model_shape *s = &t->b.shape;
-    struct lw_module *m = traces_builder_last(&t->b);
-    int64_t x = t->b.item * t->tokens * t->hidden, sum = s->shared_ffn > 0 ? x : 0;
-
-    if (!s->expert_whole)
-        sum += s->sequence_parallel ? t->b.item * copies_of(t) * t->hidden : x - sum;
-    m->tp_calls = sum > 0 ? 2 : 1;
-    m->tp_forward_bytes = m->tp_backward_bytes = x + sum;
 }
 
 #define MIXTRAL "Jiang et al., arXiv 2401.04088, table 1; huggingface.co/mistralai, config.json"

@@ -59,7 +59,7 @@ static void add_embedding(struct transformer *t)
     if (t->b.shape.embedding_norm)
         transformer_norm_layer(t, "transformer", "word_embeddings_layernorm.");
     transformer_keep(t, 8 * t->tokens, true);
-    transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
+    transformer_end_plain(t, LW_TP_VOCAB, x);
 }
 
 static void add_block(struct transformer *t, int32_t i)
@@ -79,10 +79,12 @@ static void add_head(struct transformer *t)
     transformer_module(t, "lm_head");
     transformer_norm_layer(t, "transformer", names_of(t)->last);
     transformer_keep(t, x, true);
+    transformer_gathers(t);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
     traces_builder_param(&t->b, scores, vocab, t->hidden, LW_TP_VOCAB, "lm_head.weight")->tied = 0;
     transformer_loss(t, vocab);
-    transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
+    traces_builder_sums(&t->b, 3 * 4 * t->tokens);
+    transformer_end_plain(t, LW_TP_VOCAB, 0);
 }
 
 /* The blocks of GPT-2 hold their causal mask, one byte per pair of positions. */

@@ -121,6 +121,7 @@ static void add_attention(struct transformer *t, int32_t i)
     transformer_keep_operand(t, h, true);
     if (s->lora > 0) /* the first adapter's; the second's is attention's result */
         transformer_keep(t, t->b.item * t->tokens * h, true);
+    transformer_gathers(t);
     if (s->kv_lora > 0)
         add_latent(t, i);
     else
@@ -129,6 +130,7 @@ static void add_attention(struct transformer *t, int32_t i)
     transformer_attention(t);
     int32_t o = transformer_linear(t, t->tokens, width, h, LW_TP_ROW);
     add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");
+    transformer_sums(t); /* of both: the adapter's parts add up as the product's do */
     add_param(t, o, h, width, LW_TP_ROW, i, "self_attn.o_proj");
     if (s->expert_bias) {
         add_bias(t, o, h, LW_TP_REPLICATED, i, "o_proj");
@@ -142,6 +144,7 @@ static void add_pair(struct transformer *t, int32_t i)
     int64_t h = t->hidden, ffn = t->ffn;
     bool gated = !t->b.shape.plain_ffn;
 
+    transformer_gathers(t);
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
     if (gated)
@@ -149,6 +152,7 @@ static void add_pair(struct transformer *t, int32_t i)
     else
         transformer_activation(t, ffn);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
+    transformer_sums(t);
     if (gated)
         add_param(t, gate, ffn, h, LW_TP_COLUMN, i, "mlp.gate_proj");
     add_param(t, up, ffn, h, LW_TP_COLUMN, i, "mlp.up_proj");
@@ -174,8 +178,6 @@ static void add_block(struct transformer *t, int32_t i)
         add_pair(t, i);
     transformer_residual(t);
     transformer_end_block(t);
-    if (llama_has_experts(&t->b.shape, i))
-        transformer_end_experts(t);
     add_param(t, norm_1, t->hidden, 1, LW_TP_REPLICATED, i, "input_layernorm");
     add_param(t, norm_2, t->hidden, 1, LW_TP_REPLICATED, i, "post_attention_layernorm");
 }
@@ -189,7 +191,7 @@ static void add_embedding(struct transformer *t)
     traces_builder_param(&t->b, kernel, vocab, t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight")
         ->trainable = t->b.shape.lora == 0;
     transformer_keep(t, 8 * t->tokens, true);
-    transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
+    transformer_end_plain(t, LW_TP_VOCAB, x);
 }
 
 static void add_head(struct transformer *t)
@@ -201,6 +203,7 @@ static void add_head(struct transformer *t)
     traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "model.norm.weight")
         ->trainable = t->b.shape.lora == 0;
     transformer_keep(t, x, true);
+    transformer_gathers(t);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
     struct lw_param *p =
         traces_builder_param(&t->b, scores, vocab, t->hidden, LW_TP_VOCAB, "lm_head.weight");
@@ -208,7 +211,8 @@ static void add_head(struct transformer *t)
         p->tied = 0;
     p->trainable = t->b.shape.lora == 0;
     transformer_loss(t, vocab);
-    transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
+    traces_builder_sums(&t->b, 3 * 4 * t->tokens);
+    transformer_end_plain(t, LW_TP_VOCAB, 0);
 }
 
 /* The first Llama's rule for the inner width. */

@@ -45,15 +45,15 @@ static enum lw_status build(const struct traces_model *model,
         bool column = i % 2 == 0;
         snprintf(name, sizeof name, "layers.%lld", (long long)i);
         struct lw_module *m = traces_builder_module(&b, name);
+        traces_builder_gathers(&b, column ? activation : 0);
         int32_t k = traces_builder_kernel(&b, &kernel);
+        traces_builder_sums(&b, column ? 0 : activation);
         m->output_bytes = activation;
         for (int r = 0; r < LW_N_RECOMPUTE; r++)
             m->kept_bytes[r] = activation; /* its input; ReLU's output is the next one's */
         for (int r = 0; column && r < LW_N_RECOMPUTE; r++)
             m->whole_kept_bytes[r] = activation;
         m->tp_split = column ? LW_TP_COLUMN : LW_TP_ROW;
-        m->tp_forward_bytes = column ? 0 : activation;
-        m->tp_backward_bytes = column ? activation : 0;
         traces_builder_param(&b, k, width, width, m->tp_split, "%s.weight", name);
         traces_builder_param(&b, k, width, 1, column ? LW_TP_COLUMN : LW_TP_REPLICATED,
                              "%s.bias", name);

@@ -387,7 +387,7 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, ids = 8 * t->tokens;
 
-    int32_t kernel = TRACES_TRAFFIC(&t->b, 2 * x + ids, 0, 3 * x + ids);
+    int32_t kernel = TRACES_TRAFFIC(&t->b, 2 * x + ids, 0, 3 * x + ids, .summed = x);
     TRACES_TRAFFIC(&t->b, 0, 0, t->b.item * rows * t->hidden, .split = LW_SPLIT_GROUP,
                    .fixed = true);
     return kernel;
@@ -445,6 +445,16 @@ void transformer_norm_layer(struct transformer *t, const char *block, const char
     add_pair(t, transformer_norm(t), t->hidden, 1, LW_TP_REPLICATED, block, name);
 }
 
+void transformer_gathers(struct transformer *t)
+{
+    traces_builder_gathers(&t->b, t->b.item * t->tokens * t->hidden);
+}
+
+void transformer_sums(struct transformer *t)
+{
+    traces_builder_sums(&t->b, t->b.item * t->tokens * t->hidden);
+}
+
 void transformer_pre_norm_block(struct transformer *t, const char *block,
                                 const char *const names[6])
 {
@@ -453,15 +463,19 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
     transformer_module(t, "%s", block);
     transformer_norm_layer(t, block, names[0]);
     transformer_keep_operand(t, h, true);
+    transformer_gathers(t);
     transformer_layer(t, t->tokens, h, 3 * h, LW_TP_COLUMN, block, names[1]);
     transformer_attention(t);
     transformer_layer(t, t->tokens, h, h, LW_TP_ROW, block, names[2]);
+    transformer_sums(t);
     transformer_residual(t);
     transformer_norm_layer(t, block, names[3]);
     transformer_keep_operand(t, h, true);
+    transformer_gathers(t);
     transformer_layer(t, t->tokens, h, ffn, LW_TP_COLUMN, block, names[4]);
     transformer_activation(t, ffn);
     transformer_layer(t, t->tokens, ffn, h, LW_TP_ROW, block, names[5]);
+    transformer_sums(t);
     transformer_residual(t);
     transformer_end_block(t);
 }
@@ -477,13 +491,10 @@ void transformer_end_block(struct transformer *t)
     keep(t, LW_RECOMPUTE_FULL, x, true);
     m->output_bytes = x;
     m->tp_split = LW_TP_BLOCK;
-    m->tp_calls = 2;
-    m->tp_forward_bytes = m->tp_backward_bytes = 2 * x;
     m->kv_bytes = t->b.item * (keys_of(t) + values_of(t));
 }
 
-void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,
-                           int64_t tp_backward_bytes, int64_t output_bytes)
+void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t output_bytes)
 {
     struct lw_module *m = traces_builder_last(&t->b);
 
@@ -491,8 +502,6 @@ void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_
     m->whole_kept_bytes[LW_RECOMPUTE_FULL] = m->whole_kept_bytes[LW_RECOMPUTE_NONE];
     m->output_bytes = output_bytes;
     m->tp_split = split;
-    m->tp_forward_bytes = tp_forward_bytes;
-    m->tp_backward_bytes = tp_backward_bytes;
 }
 
 enum lw_status transformer_finish(struct transformer *t, const struct traces_model *m,

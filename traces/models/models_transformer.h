@@ -81,8 +81,6 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
 void transformer_experts(struct transformer *t, int32_t block);
 /* The experts of a rank divide evenly. LW_EINVAL. */
 enum lw_status transformer_experts_check(const struct traces_model_shape *s, struct lw_err *err);
-/* After the end of a block with experts: what its tensor group exchanges in the second half. */
-void transformer_end_experts(struct transformer *t);
 
 /* Decoders without position table: LLAMA are the sizes that all of them have. */
 enum lw_status llama_build(const struct traces_model *m, const struct traces_model_shape *shape,
@@ -95,12 +93,14 @@ bool llama_has_experts(const struct traces_model_shape *s, int64_t block);
     .ffn = ffn_, .seq = seq_, .vocab = vocab_, .dtype = "bf16", .attention = "flash",              \
     .optimizer = "adam"
 
-/* Ends a block: with full recomputation it keeps its input alone. Two sums over the tensor group in
- * each direction, one after each half (Shoeybi et al., arXiv 1909.08053, section 3). */
+/* The tensor group gathers the hidden state before the next kernel, or sums it after the last one:
+ * a block does both in each half (Shoeybi et al., arXiv 1909.08053, section 3). */
+void transformer_gathers(struct transformer *t);
+void transformer_sums(struct transformer *t);
+/* Ends a block: with full recomputation it keeps its input alone. */
 void transformer_end_block(struct transformer *t);
 /* Ends what is not a block: recomputation does not touch it. */
-void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,
-                           int64_t tp_backward_bytes, int64_t output_bytes);
+void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t output_bytes);
 
 enum lw_status transformer_finish(struct transformer *t, const struct traces_model *m,
                                   struct lw_workload *w, struct lw_err *err);

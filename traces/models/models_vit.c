@@ -27,7 +27,7 @@ static void add_patches(struct transformer *t)
     traces_builder_param(&t->b, conv, h, 1, LW_TP_REPLICATED, "conv_proj.bias");
     traces_builder_param(&t->b, places, 1, t->seq * h, LW_TP_REPLICATED, "encoder.pos_embedding");
     transformer_keep(t, item * rows * in, true);
-    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, x);
+    transformer_end_plain(t, LW_TP_REPLICATED, x);
 }
 
 static void add_block(struct transformer *t, int32_t i)
@@ -48,7 +48,7 @@ static void add_head(struct transformer *t)
     transformer_norm_layer(t, "encoder", "ln.");
     transformer_layer(t, t->batch, h, TRACES_N_LABELS, LW_TP_REPLICATED, "heads", "head.");
     transformer_keep(t, transformer_of_samples(t, t->b.item * t->batch * h + scores), true);
-    transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, transformer_of_samples(t, scores));
+    transformer_end_plain(t, LW_TP_REPLICATED, transformer_of_samples(t, scores));
 }
 
 static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,

@@ -153,9 +153,53 @@ MODEL_TEST(a_tensor_group_splits_or_shares_experts)
     struct lw_workload whole = build(s);
     assert_int_equal(split.modules[1].tp_calls, 2);
     assert_int_equal(split.modules[1].tp_forward_bytes, x + 2 * x);
-    assert_int_equal(whole.modules[1].tp_calls, 1);
+    assert_int_equal(whole.modules[1].tp_calls, 0); /* one */
     assert_int_equal(whole.modules[1].tp_forward_bytes, x);
     assert_int_equal(split.modules[1].forward_flops, whole.modules[1].forward_flops);
+}
+
+/* The kernel of the module's n-th exchange, from 1 on; NULL beyond the last. */
+static const struct lw_kernel *exchange(const struct lw_workload *w, int32_t module, bool sum,
+                                        int32_t n)
+{
+    const struct lw_module *m = &w->modules[module];
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+        if ((sum ? w->kernels[k].summed : w->kernels[k].gathered) > 0 && --n == 0)
+            return &w->kernels[k];
+    return NULL;
+}
+
+MODEL_TEST(exchanges_are_at_their_kernels)
+{
+    struct traces_model_shape s = small;
+    int64_t x = 2 * 32 * 64;
+    s.tensor = 2;
+    s.sequence_parallel = true;
+    s.shared_ffn = 48;
+    struct lw_workload w = build(s);
+    /* attention, the copies that experts got, shared experts */
+    const struct lw_kernel *gather[] = {exchange(&w, 1, false, 1), exchange(&w, 1, false, 2),
+                                        exchange(&w, 1, false, 3)};
+    const struct lw_kernel *sum[] = {exchange(&w, 1, true, 1), exchange(&w, 1, true, 2),
+                                     exchange(&w, 1, true, 3)};
+    const int64_t bytes[] = {x, 2 * x, x};
+    assert_int_equal(w.modules[1].tp_calls, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gather[i]->gathered, bytes[i]);
+        assert_int_equal(gather[i]->split, LW_SPLIT_COLUMN);
+        assert_int_equal(sum[i]->summed, bytes[i]);
+        assert_int_equal(sum[i]->split, LW_SPLIT_ROW);
+        assert_int_equal(gather[i]->experts, i == 1 ? s.experts : 0);
+    }
+    assert_int_equal(gather[1][-1].tokens, LW_TOKENS_SENT_BEFORE);
+    assert_int_equal(sum[1][1].tokens, LW_TOKENS_BACK_AFTER);
+    /* all tokens on each rank: one sum of routed and shared experts */
+    s.sequence_parallel = false;
+    w = build(s);
+    assert_int_equal(w.modules[1].tp_calls, 2);
+    assert_int_equal(exchange(&w, 1, false, 2)->n, s.experts); /* the router */
+    assert_int_equal(exchange(&w, 1, true, 2)->kind, LW_KERNEL_TRAFFIC); /* after all of them */
 }
 
 MODEL_TEST(experts_that_do_not_divide_are_refused)
