@@ -46,9 +46,10 @@ static enum lw_status read_inputs(struct session *s, char **files, int n, struct
 /* Of models; no measured run is like a recording. */
 static enum lw_status find_alike(struct session *s, struct lw_err *err)
 {
-    struct lw_alike_key key =
-        lw_alike_key_of(&s->in.strategy, lw_strategy_ranks(&s->in.strategy), &s->in.workload,
-                        &s->in.cluster, &s->source.framework);
+    const struct lw_alike_job job = {&s->in.strategy, lw_strategy_ranks(&s->in.strategy),
+                                     s->in.workload.dims.layers > 0,
+                                     lw_workload_has_experts(&s->in.workload)};
+    struct lw_alike_key key = lw_alike_key_of(&job, &s->in.cluster, &s->source.framework);
 
     s->report.alike = &s->alike;
     return lw_model_is_set(&s->in.workload.from.model)

@@ -22,17 +22,22 @@ const char *lw_parallelism_name(enum lw_parallelism p)
     return parallelisms[p];
 }
 
-static enum lw_parallelism parallelism_of(const struct lw_strategy *s, int64_t n_ranks,
-                                          const struct lw_workload *w)
+struct lw_alike_job lw_alike_job_of(const struct lw_plan *p)
 {
-    for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].expert)
-            return LW_PARALLEL_EXPERTS;
+    return (struct lw_alike_job){p->strategy, p->n_ranks, p->dims.layers > 0, p->dims.experts};
+}
+
+static enum lw_parallelism parallelism_of(const struct lw_alike_job *job)
+{
+    const struct lw_strategy *s = job->strategy;
+
+    if (job->experts)
+        return LW_PARALLEL_EXPERTS;
     if (s->tp > 1 || s->pp > 1 || s->cp > 1)
         return LW_PARALLEL_MODEL;
-    return n_ranks == 1     ? LW_PARALLEL_NONE
-           : s->zero >= 3 ? LW_PARALLEL_SHARDED
-                          : LW_PARALLEL_DATA;
+    return job->n_ranks == 1 ? LW_PARALLEL_NONE
+           : s->zero >= 3    ? LW_PARALLEL_SHARDED
+                             : LW_PARALLEL_DATA;
 }
 
 /* The kind of a link without its generation: "HDR InfiniBand", "RoCE 100". */
@@ -109,16 +114,16 @@ static bool device_is_known(const struct lw_cluster *c)
     return false;
 }
 
-struct lw_alike_key lw_alike_key_of(const struct lw_strategy *s, int64_t n_ranks,
-                                    const struct lw_workload *w, const struct lw_cluster *cluster,
+struct lw_alike_key lw_alike_key_of(const struct lw_alike_job *job,
+                                    const struct lw_cluster *cluster,
                                     const struct lw_framework *framework)
 {
     const char *device = cluster->device.kind ? cluster->device.kind : "";
     const char *name = framework && framework->name ? framework->name : "";
 
     return (struct lw_alike_key){
-        {name, device, lw_parallelism_name(parallelism_of(s, n_ranks, w)),
-         network_of(n_ranks, cluster)},
+        {name, device, lw_parallelism_name(parallelism_of(job)),
+         network_of(job->n_ranks, cluster)},
         {framework_is_edited(framework), *device && !device_is_known(cluster)},
-        w->dims.layers == 0 || lw_device_is_cpu(device)};
+        !job->transformer || lw_device_is_cpu(device)};
 }

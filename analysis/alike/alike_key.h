@@ -2,8 +2,8 @@
 
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
+#include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
 
 /* What makes training runs alike for the error of a prediction. */
 enum lw_parallelism {
@@ -27,10 +27,18 @@ struct lw_alike_key {
 };
 const char *lw_alike_part_name(int part); /* "framework" */
 
+/* A job, of a plan or of what makes one. */
+struct lw_alike_job {
+    const struct lw_strategy *strategy;
+    int64_t n_ranks;
+    bool transformer, experts; /* of its model */
+};
+struct lw_alike_job lw_alike_job_of(const struct lw_plan *p);
+
 /* network: "InfiniBand", "EFA", ... of a job on several nodes, "NVLink", ... of one on one node;
  * the name of the link where no kind is in it. Texts are the arguments', or static. framework: NULL
  * or without a name where there is none. cluster: as a prediction leaves it, with its devices per
  * node (lw_cluster_place). */
-struct lw_alike_key lw_alike_key_of(const struct lw_strategy *s, int64_t n_ranks,
-                                    const struct lw_workload *w, const struct lw_cluster *cluster,
+struct lw_alike_key lw_alike_key_of(const struct lw_alike_job *job,
+                                    const struct lw_cluster *cluster,
                                     const struct lw_framework *framework);

@@ -99,10 +99,9 @@ static enum lw_status set_options(struct lapwing_plan *p, const char *const *opt
 static enum lw_status find_alike(struct lapwing_plan *p, const struct lw_plan_source *src,
                                  struct lw_err *err)
 {
-    if (!lw_model_is_set(&src->workload.from.model))
-        return LW_OK;
-    struct lw_alike_key key = lw_alike_key_of(p->plan.strategy, p->plan.n_ranks, &src->workload,
-                                              &p->cluster, &src->framework);
+    const struct lw_alike_job job = lw_alike_job_of(&p->plan);
+    struct lw_alike_key key = lw_alike_key_of(&job, &p->cluster, &src->framework);
+
     return lw_alike_step_of(&key, src->framework.name, &p->alike, err);
 }
 

@@ -8,6 +8,7 @@
 
 #include "analysis/store/store.h"
 #include "shared/base/clock.h"
+#include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim_head.h"
 
@@ -35,6 +36,22 @@ static enum lw_status load_replay(struct lw_prediction *s, struct lw_err *err)
     return sim_replay_load(&s->replay, s->operands, s->n_operands, &s->plan, &s->cluster, err);
 }
 
+/* Of a stored run, where no -c was given. */
+static enum lw_status name_cluster(const struct lw_prediction *s, struct lw_err *err)
+{
+    const struct lw_plan_source *p = &s->source;
+    char hash[33];
+
+    if (p->of_run <= 0 || p->silent)
+        return LW_OK;
+    LW_TRY(lw_cluster_hash(&s->cluster, hash, err));
+    lw_printf_paragraph(stderr, "lapwing: cluster '%s', that of run %lld%s; -c names another",
+                        p->cluster_file, (long long)p->of_run,
+                        strcmp(hash, p->cluster_hash) == 0 ? ""
+                                                           : ", with other figures than it had");
+    return LW_OK;
+}
+
 static enum lw_status load(struct lw_prediction *s, struct lw_err *err)
 {
     const char *file = s->n_operands > 0 ? s->operands[0] : NULL;
@@ -46,7 +63,8 @@ static enum lw_status load(struct lw_prediction *s, struct lw_err *err)
     if (s->published)
         LW_TRY(lw_cluster_use_published(&s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
-    return lw_plan_source_load(&s->source, file, &cost, &s->cluster, &s->plan, err);
+    LW_TRY(lw_plan_source_load(&s->source, file, &cost, &s->cluster, &s->plan, err));
+    return name_cluster(s, err);
 }
 
 static enum lw_status run(struct lw_prediction *s, struct lw_err *err)
@@ -123,16 +141,18 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
 
 struct lw_alike_key lw_prediction_key(const struct lw_prediction *s)
 {
-    return lw_alike_key_of(s->plan.strategy, s->plan.n_ranks, &s->source.workload, &s->cluster,
-                           &s->source.framework);
+    const struct lw_alike_job job = lw_alike_job_of(&s->plan);
+
+    return lw_alike_key_of(&job, &s->cluster, &s->source.framework);
 }
 
-/* The interval of the step from measured runs. No run is like plan files and recordings. */
+/* The interval of the step from measured runs. No run is like a recording, whose framework is
+ * ideal, nor like a plan whose times were scaled from one device to another. */
 static enum lw_status find_alike(struct lw_prediction *s, struct lw_err *err)
 {
     struct lw_alike_key key = lw_prediction_key(s);
 
-    return lw_model_is_set(&s->source.workload.from.model)
+    return s->source.has_workload || !s->source.device
                ? lw_alike_step_of(&key, s->source.framework.name, &s->alike, err)
                : LW_OK;
 }

@@ -1,10 +1,35 @@
 /* --run: a plan out of the database, as its file has it, in place of a plan file. */
 #include "analysis/study/stored_plan.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 #include "analysis/store/store.h"
 #include "shared/cli/plan_source.h"
+#include "shared/files/files.h"
+
+/* Without -c: the cluster of the run, which has to be known by its name. */
+static enum lw_status take_cluster(const struct lw_run *run, struct lw_plan_source *source,
+                                   struct lw_err *err)
+{
+    char *name = lw_arena_strdup(&source->strings, run->cluster_name);
+    struct lw_cluster found;
+    struct lw_err why;
+
+    if (!name)
+        return lw_fail_nomem(err);
+    if (!*name)
+        return LW_OK;
+    if (lw_names_file(name) || lw_cluster_find(name, &found, &why) != LW_OK)
+        return lw_fail(err, LW_EINVAL,
+                       "run %lld is of cluster '%s', which is no known system: give its file, or "
+                       "another cluster, with -c", (long long)run->id, name);
+    lw_cluster_free(&found);
+    source->cluster_file = name;
+    source->of_run = run->id;
+    snprintf(source->cluster_hash, sizeof source->cluster_hash, "%s", run->cluster_hash);
+    return LW_OK;
+}
 
 static enum lw_status take(struct lw_store *store, const struct lw_run *run,
                            struct lw_plan_source *source, struct lw_err *err)
@@ -17,6 +42,8 @@ static enum lw_status take(struct lw_store *store, const struct lw_run *run,
 
     if (!name || !framework || !hash)
         return lw_fail_nomem(err);
+    if (source->predicts && !source->cluster_file)
+        LW_TRY(take_cluster(run, source, err));
     if (framework[0]) {
         source->stored_framework = framework;
         source->stored_framework_hash = hash;

@@ -54,6 +54,9 @@ struct lw_plan_source {
     struct lw_input stored;       /* a plan file in memory, of --run; text NULL: none; owned */
     /* of the run, in place of the file's: equal plans are stored once; NULL = the file's */
     const char *stored_framework, *stored_framework_hash;
+    /* of a stored run whose cluster is used: cluster_file is its name, the hash as it was then */
+    int64_t of_run;
+    char cluster_hash[33];
     struct lw_arena strings;      /* of the strategy file */
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;

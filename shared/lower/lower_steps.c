@@ -115,6 +115,7 @@ static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *p
     plan->framework_hash =
         lw_arena_strdup(&plan->arena, has && m->framework_hash ? m->framework_hash : "");
     plan->dims = w->dims;
+    plan->dims.experts = lw_workload_has_experts(w);
     bool copied = plan->workload_hash && plan->device && plan->framework && plan->framework_hash;
     enum lw_status st = copied ? lw_plan_count_yield(plan, w, err) : lw_fail_nomem(err);
     if (st != LW_OK)

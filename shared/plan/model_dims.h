@@ -8,4 +8,5 @@ struct lw_model_dims {
     int64_t layers, hidden, ffn, vocab, seq;
     int64_t batch; /* samples of one micro-batch */
     bool fp8;      /* its products take 8-bit operands */
+    bool experts;  /* of a plan: its model has some */
 };

@@ -144,6 +144,14 @@ int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only)
     return sum;
 }
 
+bool lw_workload_has_experts(const struct lw_workload *w)
+{
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].expert)
+            return true;
+    return false;
+}
+
 bool lw_param_has_gradient(const struct lw_param *p)
 {
     return p->trainable && p->used && p->tied < 0;

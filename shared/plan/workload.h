@@ -201,6 +201,7 @@ enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, 
                            struct lw_err *err);
 
 /* It is reduced on its own: trainable, used, and not tied to an earlier one. */
+bool lw_workload_has_experts(const struct lw_workload *w);
 bool lw_param_has_gradient(const struct lw_param *p);
 
 /* LW_EFORMAT names the field: indexes in range, times and sizes not negative, ready_order a

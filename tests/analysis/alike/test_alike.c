@@ -362,6 +362,51 @@ TEST(an_interval_is_stored_and_shown)
     free(gp);
 }
 
+/* A plan of a model, from its file or from a run, has the interval of the command that made it. */
+TEST(a_plan_has_the_interval_of_its_command)
+{
+    static const char *const commands[] = {
+        "-w gpt2-xl -c dgx-a100 --dp 4 --pp 2 --micro-batches 4",
+        "-w mixtral-8x7b -c dgx-h100 --dp 16",
+        "-w gpt-1.3b -c dgx-a100 --framework composer --dp 8 --zero 3",
+    };
+    char line[256];
+
+    for (int k = 0; k < 3; k++) {
+        const char *cluster = strstr(commands[k], "-c ");
+        shell("rm -f s.db*", NULL);
+        snprintf(line, sizeof line, "sim %s --db s.db --format json", commands[k]);
+        const char *json = lapwing(line, NULL);
+        int64_t p10 = number_in(json, "p10_ns"), p90 = number_in(json, "p90_ns");
+        snprintf(line, sizeof line, "plan %s -o made.json", commands[k]);
+        lapwing(line, NULL);
+        for (int from_run = 0; from_run < 2; from_run++) {
+            snprintf(line, sizeof line, "sim %s %.*s --db s.db --format json",
+                     from_run ? "--run 1" : "made.json",
+                     from_run ? 0 : (int)strcspn(cluster + 3, " ") + 3, cluster);
+            json = lapwing(line, NULL);
+            assert_int_equal(number_in(json, "p10_ns"), p10);
+            assert_int_equal(number_in(json, "p90_ns"), p90);
+        }
+    }
+    expect("sim made.json -c dgx-h100 --device dgx-h100 --no-db --format json", 0,
+           "\"p10_ns\": null");
+}
+
+/* The cluster of a stored run is the default of its plan. */
+TEST(a_stored_run_knows_its_cluster)
+{
+    shell("rm -f c.db*", NULL);
+    expect("sim -w gpt2 -c dgx-a100 --dp 8 --db c.db", 0, "cluster 'dgx-a100'");
+    expect("sim --run 1 --db c.db", 0, "cluster 'dgx-a100', that of run 1; -c names another");
+    expect("sim --run 1 --node-gbps 800 --db c.db", 0, "with other figures than it had");
+    assert_null(strstr(lapwing("sim --run 1 -c dgx-a100 --db c.db", NULL), "that of run"));
+    lapwing("cluster dgx-a100 -o mine.json", NULL);
+    shell("sed -i 's/\"dgx-a100\"/\"mine\"/' mine.json", NULL);
+    expect("sim -w gpt2 -c mine.json --dp 8 --db c.db", 0, "cluster 'mine'");
+    expect("sim --run last --db c.db", 1, "cluster 'mine', which is no known system");
+}
+
 /* The interval of the recommended step is that which `sim` gives. */
 TEST(recommend_shows_and_stores_intervals)
 {
