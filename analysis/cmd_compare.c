@@ -13,6 +13,7 @@ struct request {
     const char *db;
     enum lw_format format;
     double tolerance; /* < 0: none */
+    bool all;         /* buckets */
 };
 
 static enum lw_status judge(struct lw_both step, double tolerance, struct lw_err *err)
@@ -41,7 +42,7 @@ static enum lw_status compare_two(const struct request *r, char **names, struct 
         lw_comparison_json(&c, r->tolerance, verdict == LW_OK, stdout);
     else
         st = r->format == LW_FORMAT_CSV ? lw_comparison_csv(&c, stdout, err)
-                                        : lw_comparison_text(&c, stdout, err);
+                                        : lw_comparison_text(&c, r->all, stdout, err);
     lw_comparison_free(&c);
     return st == LW_OK ? verdict : st;
 }
@@ -109,6 +110,7 @@ int cmd_compare(int argc, char **argv)
         {"tolerance", 0, LW_OPT_DOUBLE, &r.tolerance, "PCT",
          "exit with status 3 if the steps differ by more than this percentage of the measured "
          "one", 0, 1000000},
+        {"all", 0, LW_OPT_FLAG, &r.all, NULL, "print every bucket (the ten that differ most)"},
         LW_OPTION_DB(&r.db),
         LW_OPTION_FORMAT(&r.format),
         {0},

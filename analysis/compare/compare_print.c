@@ -1,10 +1,12 @@
 /* A comparison as text, CSV and JSON (docs/formats/compare.md), from one table of columns. */
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/compare/compare_print.h"
 #include "shared/json/jsonout.h"
+#include "shared/numbers/interval_text.h"
 #include "shared/text/records.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
@@ -132,8 +134,54 @@ static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct 
     return lw_records_text(&r, f, 0, err);
 }
 
+enum { BUCKETS_SHOWN = 10 };
+
+/* How far apart the ends of a bucket are; -1: one is not known. */
+static lw_ps apart(const struct lw_bucket_line *b)
+{
+    struct lw_both v = b->time[LW_BUCKET_FINISH];
+
+    return v.predicted < 0 || v.measured < 0 ? -1 : llabs(v.predicted - v.measured);
+}
+
+/* The buckets that differ most, of equals the first, in the order of the list: how many. */
+static int32_t most_apart(const struct lw_comparison *c, int32_t shown[BUCKETS_SHOWN])
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < c->n_buckets; i++) {
+        int32_t least = 0;
+        for (int32_t k = 1; k < n; k++)
+            if (apart(&c->buckets[shown[k]]) <= apart(&c->buckets[shown[least]]))
+                least = k;
+        if (n == BUCKETS_SHOWN) {
+            if (apart(&c->buckets[i]) <= apart(&c->buckets[shown[least]]))
+                continue;
+            memmove(shown + least, shown + least + 1,
+                    (size_t)(n - least - 1) * sizeof *shown);
+            n--;
+        }
+        shown[n++] = i;
+    }
+    return n;
+}
+
+static void bucket_row(struct lw_table *t, const struct lw_comparison *c,
+                       const struct lw_bucket_line *b)
+{
+    struct lw_both ready = b->time[LW_BUCKET_READY], start = b->time[LW_BUCKET_START],
+                   finish = b->time[LW_BUCKET_FINISH];
+    double pct = lw_comparison_pct(c, finish);
+
+    LW_CELLS(t, b->bucket, b->kind, LW_BYTES(b->bytes.predicted), LW_MS(ready.predicted),
+             LW_MS(ready.measured), LW_MS(start.predicted), LW_MS(start.measured),
+             LW_MS(finish.predicted), LW_MS(finish.measured));
+    lw_table_cell(t, isnan(pct) ? "-" : "%+.1f", pct);
+}
+
 /* Launches are left to JSON and CSV: the table fits 100 columns. */
-static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+static enum lw_status put_buckets(const struct lw_comparison *c, bool all, FILE *f,
+                                  struct lw_err *err)
 {
     static const char *const titles[] = {">bucket", "op", ">size", ">ready p", ">m", ">start p",
                                          ">m", ">finish p", ">m", ">error %"};
@@ -143,17 +191,30 @@ static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct
 
     fprintf(f, "\nbuckets: ms from the start of the step to the last rank's event%s\n",
             c->of_one_kind ? "" : ", p predicted, m measured");
-    for (int32_t i = 0; i < c->n_buckets; i++) {
-        const struct lw_bucket_line *b = &c->buckets[i];
-        struct lw_both ready = b->time[LW_BUCKET_READY], start = b->time[LW_BUCKET_START],
-                       finish = b->time[LW_BUCKET_FINISH];
-        double pct = lw_comparison_pct(c, finish);
-        LW_CELLS(t, b->bucket, b->kind, LW_BYTES(b->bytes.predicted), LW_MS(ready.predicted),
-                 LW_MS(ready.measured), LW_MS(start.predicted), LW_MS(start.measured),
-                 LW_MS(finish.predicted), LW_MS(finish.measured));
-        lw_table_cell(t, isnan(pct) ? "-" : "%+.1f", pct);
-    }
+    int32_t shown[BUCKETS_SHOWN], n = all ? c->n_buckets : most_apart(c, shown);
+
+    if (n < c->n_buckets)
+        fprintf(f, "  the %d that differ most of %d; --all prints every one\n", n, c->n_buckets);
+    for (int32_t i = 0; i < n; i++)
+        bucket_row(t, c, &c->buckets[all ? i : shown[i]]);
     return lw_table_end(t, f, 0, err);
+}
+
+/* An interval is of training programs on GPUs: other executions of the plan have no place in it. */
+static void put_place(const struct lw_comparison *c, FILE *f)
+{
+    const struct lw_run *m = &c->measured;
+
+    if (m->kind == LW_RUN_EXEC &&
+        (strcmp(m->backend, "nccl") != 0 || strcmp(m->honesty, "real") != 0))
+        lw_printf_paragraph(f, "it is of training on such devices, and is not compared with run "
+                               "%lld, which executed the plan with exec %s, %s", (long long)m->id,
+                            m->backend, m->honesty);
+    else
+        lw_printf_paragraph(f, "the measured step is %s it",
+                            c->step.measured < c->predicted.p10   ? "below"
+                            : c->step.measured > c->predicted.p90 ? "above"
+                                                                  : "inside");
 }
 
 /* Where measured steps would be, for the runs that have it. */
@@ -161,19 +222,16 @@ static void put_intervals(const struct lw_comparison *c, FILE *f)
 {
     const struct lw_run *both[] = {&c->predicted, &c->measured};
     bool one = c->predicted.p90 > 0, other = c->measured.p90 > 0;
-    char low[32], high[32];
+    char interval[LW_INTERVAL_TEXT];
 
     for (int i = 0; i < 2; i++)
         if (both[i]->p90 > 0)
-            lw_printf_paragraph(f, "%sp10-p90 of the step of run %lld: %s-%s, by %s",
-                                i == 0 || !one ? "\n" : "", (long long)both[i]->id,
-                                lw_format_ps(low, both[i]->p10), lw_format_ps(high, both[i]->p90),
-                                both[i]->interval_of);
+            lw_printf_paragraph(f, "%sstep of run %lld: %s", i == 0 || !one ? "\n" : "",
+                                (long long)both[i]->id,
+                                lw_interval_text(interval, both[i]->p10, both[i]->p90,
+                                                 both[i]->interval_of));
     if (one && !other && lw_run_is_measured(&c->measured))
-        lw_printf_paragraph(f, "the measured step is %s it",
-                            c->step.measured < c->predicted.p10   ? "below"
-                            : c->step.measured > c->predicted.p90 ? "above"
-                                                                  : "inside");
+        put_place(c, f);
     if (!one || !other)
         return;
     bool overlap = c->predicted.p10 <= c->measured.p90 && c->measured.p10 <= c->predicted.p90;
@@ -320,7 +378,8 @@ static enum lw_status put_difference(const struct lw_comparison *c, FILE *f, str
     return LW_OK;
 }
 
-enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err)
+enum lw_status lw_comparison_text(const struct lw_comparison *c, bool all, FILE *f,
+                                  struct lw_err *err)
 {
     struct line ops[LW_OPS_SHOWN];
     struct lw_records r = records_of(c, NULL, ops, op_lines(c, ops), N_SHORT);
@@ -341,7 +400,7 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
     put_verdict(c, f);
     put_intervals(c, f);
     if (c->n_buckets > 0)
-        LW_TRY(put_buckets(c, f, err));
+        LW_TRY(put_buckets(c, all, f, err));
     if (c->n_ops == 0)
         return LW_OK;
     fprintf(f, "\nops that differ most (each alone; they overlap and do not add up)\n");

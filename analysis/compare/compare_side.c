@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "shared/json/jsonout.h"
+#include "shared/numbers/interval_text.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 
@@ -95,7 +96,7 @@ static enum lw_status put_table(const struct lw_sides *x, bool csv, FILE *f, str
 
 static enum lw_status put_text(const struct lw_sides *x, FILE *f, struct lw_err *err)
 {
-    char low[32], high[32];
+    char interval[LW_INTERVAL_TEXT];
 
     for (int32_t i = 0; i < x->n; i++) {
         const struct lw_run *r = &x->run[i];
@@ -103,8 +104,8 @@ static enum lw_status put_text(const struct lw_sides *x, FILE *f, struct lw_err 
                             lw_run_kind_name(r->kind), r->backend[0] ? " " : "", r->backend,
                             r->plan_hash[0] ? r->plan_hash : "none", x->parts[i].rank, r->name);
         if (r->p90 > 0)
-            lw_printf_paragraph(f, "  p10-p90 of its step: %s-%s, by %s", lw_format_ps(low, r->p10),
-                                lw_format_ps(high, r->p90), r->interval_of);
+            lw_printf_paragraph(f, "  step: %s",
+                                lw_interval_text(interval, r->p10, r->p90, r->interval_of));
     }
     fprintf(f, "\n");
     return put_table(x, false, f, err);

@@ -4,6 +4,7 @@
 
 #include "analysis/compare/compare.h"
 #include "analysis/draw/plot_style.h"
+#include "shared/numbers/interval_text.h"
 
 struct series {
     const char *name;
@@ -191,7 +192,7 @@ static void put_best(FILE *f, const struct series *v, struct plot_unit u, struct
 {
     const struct lw_run *r = with_interval(v);
     double unit = u.ps;
-    char kept[48] = "";
+    char kept[48] = "", interval[LW_INTERVAL_TEXT];
 
     if (v->usual && keeps_usual(v))
         snprintf(kept, sizeof kept, ": none is %g %% faster", LW_LEAST_GAIN_PCT);
@@ -202,11 +203,11 @@ static void put_best(FILE *f, const struct series *v, struct plot_unit u, struct
     if (r)
         fprintf(f, ", \\\n  '+' using (%.6g):(%.6g):(%.6g):(%.6g) every ::0::0 with yerrorbars "
                    "pointtype 0 linewidth 1.5 linecolor rgb '#%06x' "
-                   "title 'p10-p90 of the %s: %.4g-%.4g %s'",
+                   "title '%s: %s'",
                 interval_at(r, axis), (double)r->step / unit,
                 (double)r->p10 / unit, (double)r->p90 / unit, (unsigned)colour,
-                r == v->best ? "best" : "default cap", (double)r->p10 / unit,
-                (double)r->p90 / unit, u.name);
+                r == v->best ? "best" : "default cap",
+                lw_interval_text(interval, r->p10, r->p90, NULL));
     if (v->n > 0 && !keeps_usual(v))
         fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype 6 "
                    "pointsize 3.2 linewidth 2 linecolor rgb '#%06x' title 'best %s'",

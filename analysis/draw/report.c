@@ -12,6 +12,7 @@
 #include "analysis/draw/html_page.h"
 #include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
+#include "shared/numbers/interval_text.h"
 
 enum { MAX_RANKS = 8 };
 
@@ -43,12 +44,13 @@ static void ms_cell(FILE *f, lw_ps v)
 /* With the interval of a predicted one. */
 static void step_cell(FILE *f, const struct lw_run *r)
 {
+    char interval[LW_INTERVAL_TEXT];
+
     if (r->p90 <= 0)
         ms_cell(f, r->step);
     else
-        fprintf(f, "<td>%.3f<br><small>p10-p90 %.3f-%.3f</small></td>",
-                (double)r->step / (double)LW_PS_PER_MS, (double)r->p10 / (double)LW_PS_PER_MS,
-                (double)r->p90 / (double)LW_PS_PER_MS);
+        fprintf(f, "<td>%.3f<br><small>%s</small></td>", (double)r->step / (double)LW_PS_PER_MS,
+                lw_interval_text(interval, r->p10, r->p90, NULL));
 }
 
 static void pct_cell(FILE *f, struct lw_both v)

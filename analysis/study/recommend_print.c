@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/compare/compare.h"
+#include "shared/numbers/interval_text.h"
 #include "shared/text/wrap.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)
@@ -77,13 +78,12 @@ static const char *reference_text(const struct lw_recommendation *r, char buf[64
 /* Of the recommended step: a clause before the last. */
 static void put_interval(const struct lw_recommend_report *p, lw_ps step, FILE *f)
 {
-    char low[32], high[32];
+    char interval[LW_INTERVAL_TEXT];
     lw_ps p10, p90;
 
     if (p->alike && lw_alike_step_interval(p->alike, step, &p10, &p90))
-        fprintf(f, "p10-p90 of the step %s-%s, by %s (an error that both caps share leaves the "
-                   "gain as it is); ",
-                lw_format_ps(low, p10), lw_format_ps(high, p90), p->alike->of);
+        fprintf(f, "step %s (an error that both caps share leaves the gain as it is); ",
+                lw_interval_text(interval, p10, p90, p->alike->of));
 }
 
 /* How sure: a clause for the end of the line. */

@@ -7,6 +7,7 @@
 
 #include "shared/numbers/checked.h"
 #include "shared/plan/strategy.h"
+#include "shared/numbers/interval_text.h"
 #include "shared/text/wrap.h"
 #include "shared/timeline/accumulation_print.h"
 
@@ -55,11 +56,10 @@ static void text_framework(const struct lw_sim_report *r, FILE *f)
 
 static void put_alike(const struct lw_sim_alike *a, FILE *f)
 {
-    char low[32], high[32];
+    char interval[LW_INTERVAL_TEXT];
 
     if (a->of)
-        fprintf(f, " (p10-p90 %s-%s: %s)", lw_format_ps(low, a->p10), lw_format_ps(high, a->p90),
-                a->of);
+        fprintf(f, " (%s)", lw_interval_text(interval, a->p10, a->p90, a->of));
 }
 
 /* Where the interval is not of such runs. */

@@ -342,14 +342,14 @@ TEST(an_interval_is_stored_and_shown)
     snprintf(text, sizeof text, "step,,p10,ns,%ld,", (long)p10);
     expect("compare 1 2 --db i.db --format csv", 0, text);
     expect("compare 1 2 --db i.db", 0, "the two intervals overlap");
-    expect("compare 1 2 --db i.db", 0, "p10-p90 of the step of run 2: ");
+    expect("compare 1 2 --db i.db", 0, "step of run 2: p10-p90 ");
     assert_null(strstr(lapwing("compare 1 3 --db i.db", NULL), "the two intervals"));
-    expect("compare 1 2 3 --db i.db", 0, "p10-p90 of its step: ");
+    expect("compare 1 2 3 --db i.db", 0, "  step: p10-p90 ");
     expect("runs --db i.db", 0, "-6/+66 %");
     assert_null(strstr(lapwing("runs 3 --db i.db", NULL), "p10"));
     lapwing("report --db i.db -o i.html", NULL);
     char *page = fixture_get(fixture_path("i.html"));
-    snprintf(text, sizeof text, "p10-p90 %.3f-", (double)p10 / 1e6);
+    snprintf(text, sizeof text, "<small>p10-p90 %.3f ms-", (double)p10 / 1e6);
     assert_non_null(strstr(page, text));
     free(page);
     expect("plot overlap 1 --db i.db -o o.gp", 0, "o.gp");
@@ -416,7 +416,7 @@ TEST(recommend_shows_and_stores_intervals)
     const char *best = strstr(json, "\"best\"");
     double low = (double)number_in(best, "p10_ns") / (double)number_in(best, "step_ns");
     expect("recommend -w gpt2 -c dgx-a100 --framework torch --dp 8 --db r.db", 0,
-           "p10-p90 of the step ");
+           "; step p10-p90 ");
     expect("recommend -w gpt2 -c dgx-a100 --framework torch --dp 8 --db r.db --format csv", 0,
            ",needed_bytes,p10_ns,p90_ns\n");
     free(json);

@@ -599,3 +599,37 @@ TEST_WITH(three_runs_are_printed_in_each_format, runs_open, fixture_close)
     snprintf(line, sizeof line, "compare 1 2 9 --db %s", db);
     expect(line, 1, "9");
 }
+
+/* An interval is of training programs on GPUs. */
+TEST_WITH(executions_on_other_devices_have_no_place_in_an_interval, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    runs_sql("UPDATE run SET step_p10_ps = 1000, step_p90_ps = 2000, interval_of = '9 tables' "
+             "WHERE id = 1");
+    expect("compare 1 2", 0, "step of run 1: p10-p90 1.000 ns-2.000 ns: 9 tables\n");
+    expect("compare 1 2", 0, "executed the plan with exec threads, real\n");
+    assert_null(strstr(lapwing("compare 1 2", NULL), "above it"));
+    runs_sql("UPDATE run SET backend = 'nccl' WHERE id = 2");
+    expect("compare 1 2", 0, "\nthe measured step is above it\n");
+}
+
+/* Text has the buckets that differ most, other formats all. */
+TEST_WITH(ten_buckets_are_enough_for_a_reader, runs_open, fixture_close)
+{
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    const struct fixture_run p = {.kind = LW_RUN_SIM, .sizes = sizes, .n_buckets = 12,
+                                  .n_steps = 1, .wire_us = 10, .cap_bytes = 1024};
+    struct fixture_run m = p;
+
+    m.kind = LW_RUN_EXEC;
+    m.wire_us = 100; /* longer than the 50 between buckets: the last end furthest apart */
+    runs_store(&p);
+    runs_store(&m);
+    expect("compare 1 2", 0, "  the 10 that differ most of 12; --all prints every one\n");
+    assert_null(strstr(lapwing("compare 1 2", NULL), "\n     0  all_reduce"));
+    assert_non_null(strstr(lapwing("compare 1 2", NULL), "\n    11  all_reduce"));
+    expect("compare 1 2 --all", 0, "\n     0  all_reduce");
+    assert_null(strstr(lapwing("compare 1 2 --all", NULL), "that differ most of"));
+    expect("compare 1 2 --format csv", 0, "bucket,0,finish");
+}
