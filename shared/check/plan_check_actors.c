@@ -18,10 +18,11 @@ static bool collectives_fold(struct lw_check_run *k)
 
     for (int32_t c = 0; c < p->n_comms; c++) {
         int32_t *of = k->class_of + (int64_t)c * p->n_roles;
+        const int32_t *group_of = p->comm_group + (int64_t)c * p->n_ranks;
         for (int32_t r = 0; r < p->n_roles; r++)
             of[r] = -1;
         for (int32_t r = 0; r < p->n_ranks; r++) {
-            const struct lw_group *g = lw_plan_group(p, c, r);
+            const struct lw_group *g = group_of[r] < 0 ? NULL : &p->groups[group_of[r]];
             if (!g || p->members[g->first_member] != r)
                 continue;
             int32_t least = p->role_of[r];
@@ -36,8 +37,7 @@ static bool collectives_fold(struct lw_check_run *k)
             }
         }
         for (int32_t r = 0; r < p->n_ranks; r++) { /* the whole set in every group, all or none */
-            const struct lw_group *g = lw_plan_group(p, c, r);
-            if ((g != NULL) != (of[p->role_of[r]] >= 0))
+            if ((group_of[r] >= 0) != (of[p->role_of[r]] >= 0))
                 return false;
         }
     }
@@ -54,8 +54,9 @@ static bool groups_are_whole(const struct lw_check_run *k, int32_t *seen)
     for (int32_t c = 0; whole && c < p->n_comms; c++) {
         const int32_t *of = k->class_of + (int64_t)c * p->n_roles;
         const int32_t *size = k->expected + (int64_t)c * p->n_roles;
+        const int32_t *group_of = p->comm_group + (int64_t)c * p->n_ranks;
         for (int32_t r = 0; whole && r < p->n_ranks; r++) {
-            const struct lw_group *g = lw_plan_group(p, c, r);
+            const struct lw_group *g = group_of[r] < 0 ? NULL : &p->groups[group_of[r]];
             int32_t distinct = 0;
             if (!g || p->members[g->first_member] != r)
                 continue;

@@ -201,14 +201,18 @@ enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
 
 /* --- roles in place of ranks ------------------------------------------------------------------ */
 
+/* The role of all peers of a row, as looked at for a role and a communicator. */
+struct peers_seen {
+    int32_t by, in, role; /* by: 1 + the role; 0 = nothing yet */
+};
+
 struct folding {
     const struct lw_plan *p;
     struct lw_matches *out;
     /* [n_ranks] ranks by role and index; [n_roles] where one begins */
     int32_t *ranks_of, *first_of;
-    int32_t *role_of_row;         /* [n_operand_rows] role of all peers of the row, as looked at for
-                                   * role seen_by[row] and class seen_in[row] */
-    int32_t *seen_by, *seen_in;
+    struct peers_seen *seen;      /* [2 * n_operand_rows]: the last two looked at of each row, which
+                                   * a stage has for both directions */
     struct message *list;         /* [messages of all roles] */
 };
 
@@ -220,16 +224,12 @@ static int32_t peer_of(const struct folding *f, const struct lw_op *o, int32_t i
 
 /* The role of the peers of all ranks of a role; -1 when they are of several, or something is
  * wrong. */
-static int32_t role_of_peers(struct folding *f, int32_t role, const struct lw_op *o)
+static int32_t find_role_of_peers(const struct folding *f, int32_t role, const struct lw_op *o)
 {
     const struct lw_plan *p = f->p;
     const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
     int32_t n = p->roles[role].n_ranks, found = -1;
 
-    if (o->operand < 0 && n > 1)
-        return -1;
-    if (o->operand >= 0 && f->seen_by[o->operand] == role && f->seen_in[o->operand] == o->comm)
-        return f->role_of_row[o->operand];
     for (int32_t i = 0; i < n; i++) {
         int32_t rank = f->ranks_of[f->first_of[role] + i], peer = peer_of(f, o, i);
         bool fits = peer >= 0 && of[rank] >= 0 && of[peer] == of[rank] &&
@@ -240,12 +240,22 @@ static int32_t role_of_peers(struct folding *f, int32_t role, const struct lw_op
         if (!fits)
             break;
     }
-    if (o->operand >= 0) {
-        f->seen_by[o->operand] = role;
-        f->seen_in[o->operand] = o->comm;
-        f->role_of_row[o->operand] = found;
-    }
     return found;
+}
+
+static int32_t role_of_peers(struct folding *f, int32_t role, const struct lw_op *o)
+{
+    if (o->operand < 0)
+        return f->p->roles[role].n_ranks > 1 ? -1 : find_role_of_peers(f, role, o);
+    struct peers_seen *seen = &f->seen[2 * (int64_t)o->operand];
+    if (seen[0].by == role + 1 && seen[0].in == o->comm)
+        return seen[0].role;
+    struct peers_seen other = seen[1];
+    seen[1] = seen[0];
+    seen[0] = other.by == role + 1 && other.in == o->comm
+                  ? other
+                  : (struct peers_seen){role + 1, o->comm, find_role_of_peers(f, role, o)};
+    return seen[0].role;
 }
 
 static bool list_roles(struct folding *f, int64_t *n)
@@ -331,11 +341,8 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
     LW_TAKE(room, f->out->mate_role, p->n_ops, err);
     LW_TAKE(scratch, f->ranks_of, p->n_ranks, err);
     LW_TAKE(scratch, f->first_of, p->n_roles + 1L, err);
-    LW_TAKE(scratch, f->role_of_row, p->n_operand_rows, err);
-    LW_TAKE(scratch, f->seen_by, p->n_operand_rows, err);
-    LW_TAKE(scratch, f->seen_in, p->n_operand_rows, err);
+    LW_TAKE(scratch, f->seen, 2L * p->n_operand_rows, err);
     LW_TAKE(scratch, f->list, n, err);
-    memset(f->seen_by, -1, (size_t)p->n_operand_rows * sizeof *f->seen_by);
     for (int32_t r = 0; r < p->n_roles; r++)
         f->first_of[r + 1] = f->first_of[r] + p->roles[r].n_ranks;
     for (int32_t r = 0; r < p->n_ranks; r++)

@@ -80,6 +80,24 @@ struct place {
 LW_COMPARATOR(by_place, struct place, a->at[0], b->at[0], a->at[1], b->at[1], a->at[2], b->at[2],
               a->rank, b->rank)
 
+/* Ranks fill a grid of these sizes, none at another's place: as many places are taken as there
+ * are ranks. */
+static enum lw_status fills_grid(const struct lw_plan *p, const int64_t *sizes, bool *fills,
+                                 struct lw_arena *room, struct lw_err *err)
+{
+    bool *taken;
+
+    *fills = true;
+    LW_TAKE(room, taken, p->n_ranks, err);
+    for (int32_t r = 0; *fills && r < p->n_ranks; r++) {
+        const int32_t *at = p->coord + r * 3L;
+        bool *mine = &taken[(at[0] * sizes[1] + at[1]) * sizes[2] + at[2]];
+        *fills = !*mine;
+        *mine = true;
+    }
+    return LW_OK;
+}
+
 /* No two ranks have the same place. */
 static enum lw_status check_places(const struct lw_plan *p, struct lw_arena *room,
                                    struct lw_err *err)
@@ -116,7 +134,9 @@ static enum lw_status check_coords(const struct lw_plan *p, struct lw_arena *roo
         for (int k = 0; k < 3; k++)
             LW_TRY(within("rank", r, names[k], p->coord[r * 3L + k], 0,
                           grid ? sizes[k] : p->n_ranks, err));
-    return check_places(p, room, err);
+    if (grid)
+        LW_TRY(fills_grid(p, sizes, &grid, room, err));
+    return grid ? LW_OK : check_places(p, room, err);
 }
 
 static enum lw_status check_distinct(const struct lw_plan *p, struct lw_arena *room,

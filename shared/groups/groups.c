@@ -37,21 +37,13 @@ enum lw_status lw_rank_grid_size(const struct lw_rank_grid *grid, int32_t *n_ran
     return LW_OK;
 }
 
-void lw_rank_grid_coords(const struct lw_rank_grid *grid, int32_t rank, int32_t *coord)
+int32_t lw_rank_grid_stride(const struct lw_rank_grid *grid, int32_t axis)
 {
-    for (int32_t a = 0; a < grid->n_axes; a++) {
-        coord[a] = rank % grid->size[a];
-        rank /= grid->size[a];
-    }
-}
+    int32_t stride = 1;
 
-int32_t lw_rank_grid_rank(const struct lw_rank_grid *grid, const int32_t *coord)
-{
-    int32_t rank = 0;
-
-    for (int32_t a = grid->n_axes - 1; a >= 0; a--)
-        rank = rank * grid->size[a] + coord[a];
-    return rank;
+    for (int32_t a = 0; a < axis; a++)
+        stride *= grid->size[a];
+    return stride;
 }
 
 static enum lw_status alloc_groups(struct lw_groups *g, int32_t n_ranks, int32_t n_groups,

@@ -28,8 +28,8 @@ struct lw_rank_grid {
 };
 enum lw_status lw_rank_grid_size(const struct lw_rank_grid *grid, int32_t *n_ranks,
                                  struct lw_err *err);
-void lw_rank_grid_coords(const struct lw_rank_grid *grid, int32_t rank, int32_t *coord);
-int32_t lw_rank_grid_rank(const struct lw_rank_grid *grid, const int32_t *coord);
+/* How far apart the ranks are that differ by one on this axis. */
+int32_t lw_rank_grid_stride(const struct lw_rank_grid *grid, int32_t axis);
 
 /* Every rank in one group: those that differ only along the axes whose bit is set in `axes`. Groups
  * and their members count the lowest axis fastest (Megatron-LM megatron/core/parallel_state.py

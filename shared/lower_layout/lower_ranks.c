@@ -16,7 +16,7 @@ enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
 {
     const struct lw_strategy *s = l->s;
     bool colossal = s->rank_order == LW_RANKS_COLOSSAL;
-    int32_t *n_of;
+    struct lw_rank_grid axes;
 
     l->cp = (int32_t)s->cp;
     l->ep = (int32_t)s->ep;
@@ -28,30 +28,20 @@ enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
         return lw_fail(err, LW_ENOTSUP,
                        "--rank-order haiscale: HaiScale numbers data-parallel ranks "
                        "alone; --pp and --tp need megatron or colossal");
-    l->axis_tp = colossal ? (int32_t)LW_COLOSSAL_TENSOR : (int32_t)LW_MEGATRON_TENSOR;
-    l->axis_pp = colossal ? (int32_t)LW_COLOSSAL_PIPELINE : (int32_t)LW_MEGATRON_PIPELINE;
-    l->axis_dp = colossal ? (int32_t)LW_COLOSSAL_DATA : (int32_t)LW_MEGATRON_DATA;
-    LW_TRY(colossal ? lw_rank_grid_colossal(l->n_ranks, l->pp, l->tp, &l->axes, err)
-                    : lw_rank_grid_megatron(l->n_ranks, l->pp, l->tp, &l->axes, err));
-    LW_TAKE(&l->arena, l->ranks_of, l->n_ranks, err);
-    LW_TAKE(&l->arena, n_of, l->pp, err);
-    for (int32_t r = 0; r < l->n_ranks; r++) {
-        int32_t coord[LW_RANK_AXES];
-        lw_rank_grid_coords(&l->axes, r, coord);
-        int32_t role = coord[l->axis_pp];
-        l->ranks_of[role * l->dp * l->tp + n_of[role]++] = r;
-    }
+    LW_TRY(colossal ? lw_rank_grid_colossal(l->n_ranks, l->pp, l->tp, &axes, err)
+                    : lw_rank_grid_megatron(l->n_ranks, l->pp, l->tp, &axes, err));
+    l->stride_tp = lw_rank_grid_stride(
+        &axes, colossal ? (int32_t)LW_COLOSSAL_TENSOR : (int32_t)LW_MEGATRON_TENSOR);
+    l->stride_pp = lw_rank_grid_stride(
+        &axes, colossal ? (int32_t)LW_COLOSSAL_PIPELINE : (int32_t)LW_MEGATRON_PIPELINE);
+    l->stride_dp = lw_rank_grid_stride(
+        &axes, colossal ? (int32_t)LW_COLOSSAL_DATA : (int32_t)LW_MEGATRON_DATA);
     return LW_OK;
 }
 
 int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t tp)
 {
-    int32_t coord[LW_RANK_AXES] = {0};
-
-    coord[l->axis_dp] = dp;
-    coord[l->axis_pp] = pp;
-    coord[l->axis_tp] = tp;
-    return lw_rank_grid_rank(&l->axes, coord);
+    return dp * l->stride_dp + pp * l->stride_pp + tp * l->stride_tp;
 }
 
 int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, int32_t *members)
@@ -67,26 +57,26 @@ int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, in
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
+/* Of the rank of the role at data coordinate d and tensor coordinate t. */
 static int32_t member_of(const struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
-                         int32_t which, const int32_t *coord)
+                         int32_t which, int32_t d, int32_t t)
 {
     if (kind == LW_ROW_PEER)
-        return lw_rank_at(l, coord[l->axis_dp], which, coord[l->axis_tp]);
+        return lw_rank_at(l, d, which, t);
     if (kind == LW_ROW_RING) {
-        int32_t at = coord[l->axis_dp] % l->cp, first = coord[l->axis_dp] - at;
-        return lw_rank_at(l, first + (at + which + l->cp) % l->cp, coord[l->axis_pp],
-                          coord[l->axis_tp]);
+        int32_t at = d % l->cp, first = d - at;
+        return lw_rank_at(l, first + (at + which + l->cp) % l->cp, role, t);
     }
     int32_t stage = lw_stage_of_role(l, role); /* which counts the members of lw_data_group */
-    return which < l->dp ? lw_rank_at(l, which, stage, coord[l->axis_tp])
-                         : lw_rank_at(l, which - l->dp, l->pp - 1 - stage, coord[l->axis_tp]);
+    return which < l->dp ? lw_rank_at(l, which, stage, t)
+                         : lw_rank_at(l, which - l->dp, l->pp - 1 - stage, t);
 }
 
 /* The bytes of a rank's share, and where it lies. */
 static struct lw_operand share_of(const struct lw_lowering *l, int32_t role, int32_t n_members,
-                                  int64_t bytes, const int32_t *coord)
+                                  int64_t bytes, int32_t d)
 {
-    int32_t at = coord[l->axis_dp] + (lw_stage_of_role(l, role) != role ? l->dp : 0);
+    int32_t at = d + (lw_stage_of_role(l, role) != role ? l->dp : 0);
 
     return (struct lw_operand){bytes / n_members, at % n_members * (bytes / n_members), -1};
 }
@@ -105,17 +95,12 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
         l->no_memory = true;
         return -1;
     }
-    for (int32_t i = 0; i < n; i++) {
-        int32_t coord[LW_RANK_AXES];
-        lw_rank_grid_coords(&l->axes, l->ranks_of[role * n + i], coord);
-        struct lw_operand d = kind == LW_ROW_SHARE
-                                  ? share_of(l, role, which, bytes, coord)
-                                  : (struct lw_operand){bytes, 0,
-                                                        member_of(l, kind, role, which, coord)};
-        if (i == 0)
-            row = lw_builder_operand_row(l->b, &d, 1);
-        else
-            lw_builder_operand_more(l->b, &d);
+    struct lw_operand *entry = lw_builder_operand_room(l->b, n, &row);
+    for (int32_t i = 0; entry && i < n; i++) {
+        int32_t d = i / l->tp, t = i % l->tp; /* ranks of a role ascend */
+        entry[i] = kind == LW_ROW_SHARE
+                       ? share_of(l, role, which, bytes, d)
+                       : (struct lw_operand){bytes, 0, member_of(l, kind, role, which, d, t)};
     }
     l->rows[l->n_rows++] = (struct lw_row){kind, role, which, bytes, row};
     return row;
@@ -134,12 +119,10 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
                 LW_TRY(lw_part_memory(&l->parts[q], x.static_bytes, err));
         lw_builder_role(l->b, &x);
     }
-    for (int32_t r = 0; r < l->n_ranks; r++) {
-        int32_t coord[LW_RANK_AXES];
-        lw_rank_grid_coords(&l->axes, r, coord);
-        lw_builder_rank(l->b, r, coord[l->axis_pp], coord[l->axis_dp], coord[l->axis_pp],
-                        coord[l->axis_tp]);
-    }
+    for (int32_t p = 0; p < l->pp; p++)
+        for (int32_t d = 0; d < l->dp; d++)
+            for (int32_t t = 0; t < l->tp; t++)
+                lw_builder_rank(l->b, lw_rank_at(l, d, p, t), p, d, p, t);
     return LW_OK;
 }
 

@@ -63,10 +63,7 @@ struct lw_lowering {
     /* ranks */
     int32_t n_ranks, dp, pp, tp; /* dp: ranks that share parameters, dp * cp of the strategy */
     int32_t cp;                  /* consecutive ones of them share a sequence */
-    struct lw_rank_grid axes;
-    int32_t axis_dp, axis_pp, axis_tp;
-    int32_t *ranks_of;           /* [n_ranks] by role, ascending: role r has dp * tp of them, from
-                                  * r * dp * tp on */
+    int32_t stride_dp, stride_pp, stride_tp; /* between ranks that differ by one coordinate */
     struct lw_row *rows;         /* rows of operands made so far */
     int64_t n_rows, rows_capacity;
     bool no_memory;              /* for a row: the lowering has failed */

@@ -68,6 +68,21 @@ static int32_t push(struct lw_builder *b, enum lw_plan_table_id t, const void *i
     return *n - 1;
 }
 
+/* Room for n more items at the end of a table; NULL when the builder failed. */
+static void *extend(struct lw_builder *b, enum lw_plan_table_id t, int32_t n)
+{
+    size_t size = lw_plan_tables[t].size;
+    int32_t *have = number_of(b, t);
+
+    b->failed = b->failed || n > INT32_MAX - *have ||
+                lw_reserve(items_at(b, t), &b->capacity[t], *have + (int64_t)n, size) != 0;
+    if (b->failed)
+        return NULL;
+    char *items = (char *)items_of(b, t) + (size_t)*have * size;
+    *have += n;
+    return items;
+}
+
 static const char *keep(struct lw_builder *b, const char *s)
 {
     if (!s || !*s)
@@ -205,10 +220,11 @@ int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_pur
                         enum lw_reducer_kind reducer, int32_t stream)
 {
     struct lw_comm c = {keep(b, name), purpose, reducer, stream};
-    int32_t number = push(b, LW_TABLE_comms, &c), outside = -1;
+    int32_t number = push(b, LW_TABLE_comms, &c);
+    int32_t *groups = extend(b, LW_TABLE_comm_group, b->plan.n_ranks);
 
-    for (int32_t r = 0; r < b->plan.n_ranks; r++)
-        push(b, LW_TABLE_comm_group, &outside);
+    if (groups)
+        memset(groups, 0xff, (size_t)b->plan.n_ranks * sizeof *groups); /* -1: outside */
     return b->failed ? -1 : number;
 }
 
@@ -219,10 +235,12 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
     if (b->failed)
         return -1;
     int32_t number = push(b, LW_TABLE_groups, &g);
-    for (int32_t i = 0; i < n && !b->failed; i++) {
+    int32_t *of = b->plan.comm_group + (int64_t)comm * b->plan.n_ranks;
+    int32_t *to = extend(b, LW_TABLE_members, n);
+    for (int32_t i = 0; to && i < n; i++) {
         assert(members[i] >= 0 && members[i] < b->plan.n_ranks);
-        push(b, LW_TABLE_members, &members[i]);
-        b->plan.comm_group[(int64_t)comm * b->plan.n_ranks + members[i]] = number;
+        to[i] = members[i];
+        of[members[i]] = number;
     }
     return number;
 }
@@ -468,13 +486,20 @@ void lw_builder_ready(struct lw_builder *b, int32_t param)
         b->plan.ops[b->plan.n_ops - 1].n_ready++;
 }
 
+struct lw_operand *lw_builder_operand_room(struct lw_builder *b, int32_t n, int32_t *row)
+{
+    *row = push(b, LW_TABLE_operand_first, &b->plan.n_operands);
+    return extend(b, LW_TABLE_operands, n);
+}
+
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n)
 {
-    int32_t number = push(b, LW_TABLE_operand_first, &b->plan.n_operands);
+    int32_t row;
+    struct lw_operand *to = lw_builder_operand_room(b, n, &row);
 
-    for (int32_t i = 0; i < n; i++)
-        push(b, LW_TABLE_operands, &entries[i]);
-    return number;
+    for (int32_t i = 0; to && i < n; i++)
+        to[i] = entries[i];
+    return row;
 }
 
 void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry)

@@ -56,6 +56,8 @@ void lw_builder_dep(struct lw_builder *b, int32_t dep);
 void lw_builder_ready(struct lw_builder *b, int32_t param);
 /* A row of operands for a role: entries[i] for the rank with index i in the role. */
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n);
+/* A new row, *row, of n entries to be filled before anything else is added; NULL = it failed. */
+struct lw_operand *lw_builder_operand_room(struct lw_builder *b, int32_t n, int32_t *row);
 /* One more entry of the row added last. */
 void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry);
 

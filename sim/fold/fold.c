@@ -59,40 +59,61 @@ static int hops_of(const struct sim_folding *m, int32_t group)
     return n_inside == g->n_members ? 1 : n_inside == 0 ? 0 : -1;
 }
 
+/* What the trie says of path[n]. Most groups and ranks of a grid are as the one before. */
+static int64_t sign(struct sim_folding *m, int64_t n)
+{
+    if (n != m->n_last || memcmp(m->path, m->last, (size_t)n * sizeof *m->path) != 0) {
+        int64_t *path = m->path;
+        m->path = m->last;
+        m->last = path;
+        m->n_last = n;
+        m->signed_last = sim_trie_path(&m->trie, 0, path, (size_t)n);
+    }
+    return m->signed_last;
+}
+
+static int64_t sign_group(struct sim_folding *m, int32_t round, int32_t group)
+{
+    int32_t c = m->comm_of[group], n = classes_of(m, group);
+    const int64_t begin[] = {
+        SIM_PATH_GROUPS, round, c, m->plan->groups[group].n_members, m->spread[group].n_nodes,
+        m->spread[group].fewest, m->ring[c] ? hops_of(m, group) : 2};
+    int64_t at = sizeof begin / sizeof *begin;
+
+    memcpy(m->path, begin, sizeof begin);
+    for (int32_t i = 0; i < n; i++)
+        m->path[at++] = m->set[i];
+    return sign(m, at);
+}
+
 static void sign_groups(struct sim_folding *m, int32_t round)
 {
-    for (int32_t g = 0; g < m->plan->n_groups; g++) {
-        int32_t c = m->comm_of[g];
-        if (c < 0)
-            continue;
-        int32_t n = classes_of(m, g);
-        int64_t x = SIM_TRIE_PATH(&m->trie, 0, SIM_PATH_GROUPS, round, c,
-                                  m->plan->groups[g].n_members, m->spread[g].n_nodes,
-                                  m->spread[g].fewest, m->ring[c] ? hops_of(m, g) : 2);
-        for (int32_t i = 0; i < n; i++)
-            x = sim_trie_next(&m->trie, x, m->set[i]);
-        m->signature[g] = x;
-    }
+    for (int32_t g = 0; g < m->plan->n_groups; g++)
+        if (m->comm_of[g] >= 0)
+            m->signature[g] = sign_group(m, round, g);
 }
 
 static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
 {
     const struct lw_plan *p = m->plan;
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
-    struct sim_trie *t = &m->trie;
     int32_t per_node = m->cluster->devices_per_node;
-    int64_t x =
-        SIM_TRIE_PATH(t, 0, SIM_PATH_RANKS, round, m->colour[rank], m->single[rank] ? rank : -1);
+    int64_t at = 0;
 
+    m->path[at++] = SIM_PATH_RANKS;
+    m->path[at++] = round;
+    m->path[at++] = m->colour[rank];
+    m->path[at++] = m->single[rank] ? rank : -1;
     for (int32_t c = 0; c < p->n_comms; c++) {
         int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
-        x = sim_trie_next(t, x, g >= 0 ? m->signature[g] : -1);
+        m->path[at++] = g >= 0 ? m->signature[g] : -1;
     }
     for (int32_t i = 0; i < l->n_relations; i++) {
         int32_t peer = sim_fold_peer(m, &m->relations[l->first_relation + i], rank);
-        x = SIM_TRIE_PATH(t, x, m->colour[peer], peer / per_node == rank / per_node);
+        m->path[at++] = m->colour[peer];
+        m->path[at++] = peer / per_node == rank / per_node;
     }
-    return x;
+    return sign(m, at);
 }
 
 /* What never changes: role, speed and lateness, bytes of operands. */
@@ -102,14 +123,13 @@ static int64_t sign_constants(struct sim_folding *m, int32_t rank, const int64_t
     const struct lw_plan *p = m->plan;
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
     const int32_t *row = m->rows + l->first_row;
-    int64_t x =
-        SIM_TRIE_PATH(&m->trie, 0, SIM_PATH_RANKS, 0, p->role_of[rank], speed[rank], late[rank]);
+    const int64_t begin[] = {SIM_PATH_RANKS, 0, p->role_of[rank], speed[rank], late[rank]};
+    int64_t n = sizeof begin / sizeof *begin;
 
-    for (int32_t i = 0; i < l->n_rows; i++) {
-        int64_t at = p->operand_first[row[i]] + p->index_in_role[rank];
-        x = sim_trie_next(&m->trie, x, p->operands[at].bytes);
-    }
-    return x;
+    memcpy(m->path, begin, sizeof begin);
+    for (int32_t i = 0; i < l->n_rows; i++)
+        m->path[n++] = p->operands[p->operand_first[row[i]] + p->index_in_role[rank]].bytes;
+    return sign(m, n);
 }
 
 /* Classes from the numbers of this round, node[n_ranks] > base: dense, in rank order. */
@@ -337,6 +357,24 @@ static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct
     return LW_OK;
 }
 
+/* Room for the longest path of a group or a rank. */
+static enum lw_status take_paths(struct sim_folding *m, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    int64_t most = 0;
+
+    for (int32_t g = 0; g < p->n_groups; g++)
+        most = p->groups[g].n_members > most ? p->groups[g].n_members : most;
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        int64_t n = p->n_comms + 2L * m->roles[r].n_relations;
+        most = n > most ? n : most;
+        most = m->roles[r].n_rows > most ? m->roles[r].n_rows : most;
+    }
+    LW_TAKE(&m->arena, m->path, most + 8, err);
+    LW_TAKE(&m->arena, m->last, most + 8, err);
+    return LW_OK;
+}
+
 static enum lw_status give(const struct sim_folding *m, struct lw_arena *arena,
                            struct sim_fold *out, struct lw_err *err)
 {
@@ -363,6 +401,7 @@ static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct
 
     LW_TRY(take_columns(m, &node, err));
     LW_TRY(sim_fold_read_programs(m, err));
+    LW_TRY(take_paths(m, err));
     if (!sim_fold_read_groups(m) || rings_share(m))
         return LW_OK;
     for (int32_t g = 0; g < m->plan->n_groups; g++)

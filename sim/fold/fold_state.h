@@ -38,6 +38,8 @@ struct sim_folding {
     int64_t *signature;          /* [n_groups] */
     struct lw_spread *spread;    /* [n_groups] over nodes */
     int32_t *set;                /* [largest group]: scratch */
+    int64_t *path, *last;        /* of a group or a rank; and the one that was signed last, */
+    int64_t n_last, signed_last; /* its length and number */
     struct sim_role_list *roles; /* [n_roles] */
     struct sim_relation *relations;
     int32_t *rows; /* operand rows whose bytes count */

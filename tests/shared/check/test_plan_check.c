@@ -434,8 +434,8 @@ TEST(collectives_are_issued_in_one_order)
     assert_checks(b, "role 'r0' issues 1 collectives, role 'r1' issues 0");
 }
 
-/* Ranks 0 and 1 of one role say 64 bytes in the op, 2 and 3 of the other in a row of operands, whose
- * second entry meets rank 1 in the second group of these roles. */
+/* Ranks 0 and 1 of one role say 64 bytes in the op, 2 and 3 of the other in a row of operands,
+ * whose second entry meets rank 1 in the second group of these roles. */
 TEST(operands_of_each_group_are_compared)
 {
     for (int64_t second = 64; second < 66; second++) {
