@@ -1,5 +1,6 @@
 /* lapwing sim: predict a plan's timeline on a cluster. */
 #include "analysis/study/prediction.h"
+#include "analysis/study/sweep.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "traces/goal/goal.h"
@@ -15,7 +16,10 @@ static const struct lw_usage usage = {
         "source. Steps before the steady state (first buckets) are simulated and not measured. "
         "With --replay, recorded traces (one per rank) are simulated again: only durations, the "
         "host's own time and dependencies are taken from them, and every step is compared with the "
-        "recorded one. A prediction that cannot be stored is printed all the same (exit status 1).",
+        "recorded one. A list in an option of the model, the strategy, the framework or the "
+        "cluster (--dp 8,16 -c dgx-a100,dgx-h100) predicts every combination, each as a run of its own, "
+        "and prints a row for each. "
+        "A prediction that cannot be stored is printed all the same (exit status 1).",
     .max_operands = -1,
 };
 
@@ -47,89 +51,146 @@ static const char *not_of_a_replay(const struct lw_prediction *s)
     return NULL;
 }
 
-int cmd_sim(int argc, char **argv)
+/* *s is zeroed, but for whether it is silent. */
+static void set_defaults(struct lw_prediction *s)
 {
-    struct lw_prediction s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
-                        .row.id = -1, .source.make_model = traces_model_workload,
-                        .source.predicts = true};
-    struct lw_opt_call words = {lw_sim_options_set, &s.options};
+    s->options = lw_sim_options_default();
+    s->db = "lapwing.db";
+    s->seed = -1;
+    s->row.id = -1;
+    s->source.make_model = traces_model_workload;
+    s->source.predicts = true;
+}
+
+static enum lw_status is_tokens(const char *text, struct lw_err *err)
+{
+    double tokens;
+
+    return lw_parse_tokens(text, &tokens, err);
+}
+
+/* The prediction that a command line asks for: -1, or the exit status. */
+static int begin(struct lw_prediction *s, int argc, char **argv)
+{
+    struct lw_opt_call words = {lw_sim_options_set, &s->options};
+    const char *tokens = NULL;
     const struct lw_opt own[] = {
-        {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps to measure (1)", 1, 1000000},
+        {"steps", 0, LW_OPT_INT, &s->steps, "N", "optimizer steps to measure (1)", 1, 1000000},
         {"detail", 0, LW_OPT_CALL, &words, "collective|chunk", "what is simulated (collective)"},
         {"ring", 0, LW_OPT_CALL, &words, "auto|events|recurrence",
          "chunk detail: how rings are simulated (auto)"},
-        {"buffered", 0, LW_OPT_FLAG, &s.options.buffered, NULL,
+        {"buffered", 0, LW_OPT_FLAG, &s->options.buffered, NULL,
          "sends do not wait for their receives (rendezvous)"},
-        {"seed", 0, LW_OPT_INT, &s.seed, "N",
+        {"seed", 0, LW_OPT_INT, &s->seed, "N",
          "draw noise, jitter and skew from this seed (no noise of the cluster; else 0)", 0,
          INT64_MAX},
-        {"noise", 0, LW_OPT_DOUBLE, &s.options.sigma, "X",
+        {"noise", 0, LW_OPT_DOUBLE, &s->options.sigma, "X",
          "standard deviation of compute and transfers, a share (the cluster's, with --seed)", 0, 1},
-        {"rank-noise", 0, LW_OPT_DOUBLE, &s.options.rank_sigma, "X",
+        {"rank-noise", 0, LW_OPT_DOUBLE, &s->options.rank_sigma, "X",
          "standard deviation of each rank's speed, for the whole run (0)", 0, 1},
-        {"samples", 0, LW_OPT_INT, &s.n_samples, "N",
+        {"samples", 0, LW_OPT_INT, &s->n_samples, "N",
          "draw N times, on all cores: p50, p90, p99 of the step", 1, 1000000},
-        {"jitter", 0, LW_OPT_TIME, &s.options.jitter_ps, "TIME",
+        {"jitter", 0, LW_OPT_TIME, &s->options.jitter_ps, "TIME",
          "chunk detail: up to this much more for each message (0)"},
-        {"start-skew", 0, LW_OPT_TIME, &s.options.start_skew_ps, "TIME",
+        {"start-skew", 0, LW_OPT_TIME, &s->options.start_skew_ps, "TIME",
          "each rank enters each step up to this much later (0)"},
-        {"no-fold", 0, LW_OPT_FLAG, &s.options.no_fold, NULL,
+        {"no-fold", 0, LW_OPT_FLAG, &s->options.no_fold, NULL,
          "simulate every rank, also those that are alike"},
-        {"replay", 0, LW_OPT_FLAG, &s.replay.on, NULL,
+        {"replay", 0, LW_OPT_FLAG, &s->replay.on, NULL,
          "the operands are recorded traces, one per rank: run them again"},
-        {"kernel-classes", 0, LW_OPT_STRING, &s.replay.kernels_file, "FILE",
+        {"kernel-classes", 0, LW_OPT_STRING, &s->replay.kernels_file, "FILE",
          "with --replay: classes of kernels, which precede the built-in table"},
-        {"loggops", 0, LW_OPT_STRING, &s.replay.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
+        {"loggops", 0, LW_OPT_STRING, &s->replay.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
          "with --replay, of GOAL schedules: parameters in ns and bytes (the file's, else "
          "L=2500,o=1500,g=1000,G=6,"
          "O=0,S=65535)", .check = traces_goal_network_check},
-        {"force", 0, LW_OPT_FLAG, &s.replay.force, NULL,
+        {"force", 0, LW_OPT_FLAG, &s->replay.force, NULL,
          "with --replay: answer what-ifs on a replay that is more than 1 % off too"},
-        {"as-traced", 0, LW_OPT_FLAG, &s.replay.as_traced, NULL,
+        {"as-traced", 0, LW_OPT_FLAG, &s->replay.as_traced, NULL,
          "with --replay: what-ifs on the profiled step, where the sidecar has the step without the "
          "profiler"},
-        {"published-interference", 0, LW_OPT_FLAG, &s.published, NULL,
+        {"published-interference", 0, LW_OPT_FLAG, &s->published, NULL,
          "turn on the cluster's interference terms from publications"},
-        {"must-fit", 0, LW_OPT_FLAG, &s.must_fit, NULL,
+        {"must-fit", 0, LW_OPT_FLAG, &s->must_fit, NULL,
          "exit status 3 where the memory of a rank is more than its device has"},
-        {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
+        {"spans", 0, LW_OPT_FLAG, &s->spans, NULL,
          "store the spans of every rank (default: all up to 50,000, beyond that one of each set of "
          "equal ranks)"},
-        {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket and replayed step (ten of each)"},
-        {"run", 0, LW_OPT_STRING, &s.run, "RUN",
+        {"tokens", 0, LW_OPT_STRING, &tokens, "N",
+         "tokens of the whole training, as 300B or 1T: days, device-hours and, with a price, cost",
+         .check = is_tokens},
+        {"price", 0, LW_OPT_DOUBLE, &s->budget.price, "P",
+         "price of a device-hour, in any currency (the cluster's price_per_device_hour)", 0,
+         1000000, .check = lw_cli_above_0},
+        {"per-rank", 0, LW_OPT_FLAG, &s->per_rank, NULL, "CSV: a row for each rank"},
+        {"all", 0, LW_OPT_FLAG, &s->all, NULL,
+         "print every bucket and replayed step (ten of each)"},
+        {"run", 0, LW_OPT_STRING, &s->run, "RUN",
          "the plan of a stored run: an id or 'last' (none)", .check = lw_cli_run},
-        LW_OPTIONS_OF_RUNS(s),
+        LW_OPTIONS_OF_RUNS(*s),
         {0},
     };
     struct lw_err err = {0};
     int n;
 
-    lw_cli_join(argc, argv, s.command, sizeof s.command);
-    int rc = lw_plan_source_begin(&s.source, &usage, own, argc, argv, &n);
+    set_defaults(s);
+    lw_cli_join(argc, argv, s->command, sizeof s->command);
+    int rc = lw_plan_source_begin(&s->source, &usage, own, argc, argv, &n);
     if (rc >= 0)
         return rc;
-    s.operands = argv + 1;
-    s.n_operands = n;
-    s.replay.whatif.device = s.replay.on ? s.source.device : NULL;
-    s.replay.whatif.from_device = s.replay.on ? s.source.from_device : NULL;
-    if (!s.replay.on && s.replay.force)
+    s->operands = argv + 1;
+    s->n_operands = n;
+    s->replay.whatif.device = s->replay.on ? s->source.device : NULL;
+    s->replay.whatif.from_device = s->replay.on ? s->source.from_device : NULL;
+    if (!s->replay.on && s->replay.force)
         return lw_cli_usage("sim", "--force needs --replay");
-    if (!s.replay.on && s.replay.as_traced)
+    if (!s->replay.on && s->replay.as_traced)
         return lw_cli_usage("sim", "--as-traced needs --replay");
-    if (!s.replay.on && s.replay.kernels_file)
+    if (!s->replay.on && s->replay.kernels_file)
         return lw_cli_usage("sim", "--kernel-classes needs --replay");
-    if (!s.replay.on && s.replay.loggops)
+    if (!s->replay.on && s->replay.loggops)
         return lw_cli_usage("sim", "--loggops needs --replay");
-    if (s.replay.on && s.run)
+    if (s->replay.on && s->run)
         return lw_cli_usage("sim", "--run has a plan: leave out --replay");
-    if (!s.replay.on && n > 1)
+    if (!s->replay.on && n > 1)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
-    if (s.replay.on && n == 0)
+    if (s->replay.on && n == 0)
         return lw_cli_usage("sim", "--replay needs traces");
-    const char *refused = s.replay.on ? not_of_a_replay(&s) : NULL;
+    const char *refused = s->replay.on ? not_of_a_replay(s) : NULL;
     if (refused)
         return lw_cli_usage("sim", "%s", refused);
+    return tokens && lw_parse_tokens(tokens, &s->budget.tokens, &err) != LW_OK
+               ? lw_cli_usage("sim", "--tokens: %s", err.msg)
+               : -1;
+}
+
+static int predict_one(int argc, char **argv)
+{
+    struct lw_prediction s = {0};
+    struct lw_err err = {0};
+    int rc = begin(&s, argc, argv);
+
+    if (rc >= 0)
+        return rc;
     enum lw_status status = lw_prediction_run(&s, stdout, &err);
     lw_prediction_free(&s);
     return lw_cli_end("sim", status, &err);
+}
+
+int cmd_sim(int argc, char **argv)
+{
+    struct lw_option_lists lists;
+    struct lw_err err = {0};
+    int rc = -1;
+
+    if (lw_option_lists_find(argc, argv, &lists, &err) != LW_OK)
+        rc = lw_cli_usage("sim", "%s", err.msg);
+    else if (lists.n == 0)
+        rc = predict_one(argc, argv);
+    else {
+        enum lw_status status = lw_sweep(&lists, begin, stdout, &rc, &err);
+        rc = rc >= 0 ? rc : lw_cli_end("sim", status, &err);
+    }
+    lw_option_lists_free(&lists);
+    return rc;
 }

@@ -12,6 +12,7 @@ struct listed {
     struct lw_run run;
     char started[32];
     char interval[32]; /* "-6/+66 %" of the step */
+    const char *fits; /* "yes", "no", "" */
     const char *label; /* what tells it from the others */
 };
 
@@ -41,10 +42,36 @@ static const struct lw_column columns[] = {
     {"honesty", NULL, LW_COLUMN_TEXT, AT(run.honesty)},
     {"n_spans", NULL, LW_COLUMN_INT, AT(run.n_spans)},
     {"started_at_s", NULL, LW_COLUMN_INT, AT(run.started_at)},
-    {NULL, "started (UTC)", LW_COLUMN_CHARS, AT(started)},
     {"label", NULL, LW_COLUMN_TEXT, AT(label), .lacking = ""},
     {"command", NULL, LW_COLUMN_TEXT, AT(run.command)},
+    {"samples", NULL, LW_COLUMN_INT, AT(run.samples), .lacking = ""},
+    {"tokens", NULL, LW_COLUMN_DOUBLE, AT(run.tokens)},
+    {"tokens_per_s", NULL, LW_COLUMN_REAL, AT(run.tokens_per_s), 1, .lacking = ""},
+    {"mfu_pct", NULL, LW_COLUMN_REAL, AT(run.mfu_pct), 3, .lacking = ""},
+    {"overlap_pct", NULL, LW_COLUMN_REAL, AT(run.overlap_pct), 3, .lacking = ""},
+    {"memory_bytes", NULL, LW_COLUMN_INT, AT(run.memory_bytes), .lacking = ""},
+    {"device_memory_bytes", NULL, LW_COLUMN_INT, AT(run.device_memory_bytes), .lacking = ""},
+    {"fits", NULL, LW_COLUMN_TEXT, AT(fits)},
+    {"price_per_device_hour", NULL, LW_COLUMN_REAL, AT(run.price_per_device_hour), 6,
+     .lacking = ""},
+    {"cost_per_trillion_tokens", NULL, LW_COLUMN_REAL, AT(run.cost_per_trillion_tokens), 2,
+     .lacking = ""},
+    {NULL, "started (UTC)", LW_COLUMN_CHARS, AT(started)},
     {NULL, ">p10/p90", LW_COLUMN_CHARS, AT(interval)}, /* the last: left out where none has any */
+};
+
+/* A second table of the runs that have such figures. */
+static const struct lw_column yields[] = {
+    {NULL, ">run", LW_COLUMN_INT, AT(run.id)},
+    {NULL, ">tokens/s", LW_COLUMN_REAL, AT(run.tokens_per_s), 0, .lacking = "-"},
+    {NULL, ">MFU %", LW_COLUMN_REAL, AT(run.mfu_pct), 1, .lacking = "-"},
+    {NULL, ">overlap %", LW_COLUMN_REAL, AT(run.overlap_pct), 1, .lacking = "-"},
+    {NULL, ">memory a device", LW_COLUMN_BYTES, AT(run.memory_bytes), .lacking = "-"},
+    {NULL, "fits", LW_COLUMN_TEXT, AT(fits), .lacking = "-"},
+    {NULL, ">price per device-hour", LW_COLUMN_REAL, AT(run.price_per_device_hour), 2,
+     .lacking = "-"},
+    {NULL, ">cost per 1T tokens", LW_COLUMN_REAL, AT(run.cost_per_trillion_tokens), 0,
+     .lacking = "-"}, /* with the price left out where none has any */
 };
 #undef AT
 
@@ -68,6 +95,26 @@ static void interval_text(const struct lw_run *r, char *buf, size_t size)
                  lw_percent((double)(r->p90 - r->step), step));
 }
 
+/* Rates, memory and price of those that have any; `rows` is reordered. */
+static enum lw_status print_yields(struct listed *rows, int32_t n, FILE *f, struct lw_err *err)
+{
+    bool priced = false;
+    int32_t k = 0;
+
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_run *r = &rows[i].run;
+        priced |= r->cost_per_trillion_tokens >= 0;
+        if (r->tokens_per_s >= 0 || r->mfu_pct >= 0 || r->memory_bytes >= 0)
+            rows[k++] = rows[i];
+    }
+    if (k == 0)
+        return LW_OK;
+    struct lw_records all = LW_RECORDS("runs", yields, rows, k);
+    all.n_columns -= priced ? 0 : 2;
+    fputc('\n', f);
+    return lw_records_text(&all, f, 0, err);
+}
+
 enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw_arena *room,
                                  enum lw_format format, FILE *f, struct lw_err *err)
 {
@@ -88,12 +135,14 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
         x->label = labels[i];
         any |= r->p90 > 0;
         interval_text(r, x->interval, sizeof x->interval);
+        x->fits = r->fits < 0 ? "" : r->fits ? "yes" : "no";
         strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
     }
     struct lw_records all = LW_RECORDS("runs", columns, rows, n);
     all.n_columns -= !any;
     LW_TRY(lw_records_print(&all, format, f, err));
-    if (format == LW_FORMAT_TEXT)
-        put_failures(f, runs, n);
-    return LW_OK;
+    if (format != LW_FORMAT_TEXT)
+        return LW_OK;
+    put_failures(f, runs, n);
+    return print_yields(rows, n, f, err);
 }

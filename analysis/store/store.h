@@ -137,6 +137,10 @@ struct lw_run {
     int32_t n_warmup;
     int64_t samples;             /* of one step, over all ranks; -1 = not known */
     lw_ps step, exposed_comm, compute_busy, comm_busy; /* -1 = not stored */
+    double tokens;               /* of one step, over all ranks; NAN = not known, as below */
+    double tokens_per_s, mfu_pct, overlap_pct, price_per_device_hour, cost_per_trillion_tokens;
+    int64_t memory_bytes, device_memory_bytes; /* of a device: taken, and there; -1 = not known */
+    int32_t fits;                /* 1, 0, or -1 = not known */
     lw_ps p10, p90;              /* the interval of a predicted step; -1 = none */
     const char *interval_of;     /* the runs that it comes from */
 };

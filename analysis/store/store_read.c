@@ -1,6 +1,7 @@
 /* Runs out of the database: list, look up, past errors. */
 #include "analysis/store/store.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,8 @@
     "(SELECT value FROM metric m WHERE m.run = run.id AND m.name = '" name "'"                     \
     " AND m.step = -1 AND m.rank = -1)"
 
-/* Where each field of a run comes from. MEASURE: -1 where it is not stored. */
-enum kind { INT, INT32, MEASURE, TEXT };
+/* Where each field of a run comes from. Not stored: MEASURE and KNOWN32 -1, REAL NAN. */
+enum kind { INT, INT32, MEASURE, REAL, KNOWN32, TEXT };
 #define AT(field) offsetof(struct lw_run, field)
 static const struct {
     const char *from;
@@ -57,6 +58,15 @@ static const struct {
     {METRIC("compute_busy_ps"), MEASURE, AT(compute_busy)},
     {METRIC("comm_busy_ps"), MEASURE, AT(comm_busy)},
     {METRIC("samples"), MEASURE, AT(samples)},
+    {METRIC("tokens"), REAL, AT(tokens)},
+    {METRIC("tokens_per_s"), REAL, AT(tokens_per_s)},
+    {METRIC("mfu_pct"), REAL, AT(mfu_pct)},
+    {METRIC("overlap_pct"), REAL, AT(overlap_pct)},
+    {METRIC("price_per_device_hour"), REAL, AT(price_per_device_hour)},
+    {METRIC("cost_per_trillion_tokens"), REAL, AT(cost_per_trillion_tokens)},
+    {METRIC("memory_bytes"), MEASURE, AT(memory_bytes)},
+    {METRIC("device_memory_bytes"), MEASURE, AT(device_memory_bytes)},
+    {METRIC("fits"), KNOWN32, AT(fits)},
     {"step_p10_ps", MEASURE, AT(p10)},
     {"step_p90_ps", MEASURE, AT(p90)},
     {"interval_of", TEXT, AT(interval_of)},
@@ -73,7 +83,7 @@ enum { N_COLUMNS = sizeof columns / sizeof *columns, KIND = N_COLUMNS, STATUS, N
 static enum lw_status select_runs(struct lw_store *s, struct lw_sql **q, const char *rest,
                                   const char *types, int64_t id, struct lw_err *err)
 {
-    char text[4096] = "SELECT ";
+    char text[8192] = "SELECT ";
     size_t n = strlen(text);
 
     for (int i = 0; i < N_COLUMNS; i++)
@@ -103,6 +113,15 @@ static enum lw_status name_run(struct lw_arena *a, struct lw_run *r, struct lw_e
     return LW_OK;
 }
 
+/* What measured runs, and those of older versions, have only by its parts. */
+static void derive(struct lw_run *r)
+{
+    if (isnan(r->tokens_per_s) && r->tokens > 0 && r->step > 0)
+        r->tokens_per_s = r->tokens / ((double)r->step * 1e-12);
+    if (isnan(r->overlap_pct) && r->comm_busy > 0 && r->exposed_comm >= 0)
+        r->overlap_pct = 100 * (double)(r->comm_busy - r->exposed_comm) / (double)r->comm_busy;
+}
+
 static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_run *r,
                                struct lw_err *err)
 {
@@ -113,14 +132,18 @@ static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_r
     };
     for (int i = 0; i < N_COLUMNS; i++) {
         void *to = (char *)r + columns[i].at;
-        if (columns[i].kind == INT32)
-            *(int32_t *)to = (int32_t)lw_sql_int(q, i);
+        if (columns[i].kind == INT32 || columns[i].kind == KNOWN32)
+            *(int32_t *)to = columns[i].kind == KNOWN32 && lw_sql_is_null(q, i)
+                                 ? -1 : (int32_t)lw_sql_int(q, i);
+        else if (columns[i].kind == REAL)
+            *(double *)to = lw_sql_is_null(q, i) ? NAN : lw_sql_real(q, i);
         else if (columns[i].kind != TEXT)
             *(int64_t *)to =
                 columns[i].kind == MEASURE && lw_sql_is_null(q, i) ? -1 : lw_sql_int(q, i);
         else if (!(*(const char **)to = lw_arena_strdup(a, lw_sql_text(q, i))))
             return lw_fail_nomem(err);
     }
+    derive(r);
     return r->named ? LW_OK : name_run(a, r, err);
 }
 

@@ -78,10 +78,12 @@ static enum lw_status put_framework(struct lw_store *s, const struct lw_run_info
                      p->framework, hash, run);
 }
 
-/* Steps of runs compare only where they train the same samples. */
+/* Steps of runs compare only where they train the same samples, or tokens. */
 static enum lw_status put_samples(struct lw_store *s, const struct lw_run_info *info, int64_t run,
                                   struct lw_err *err)
 {
+    if (info->plan && info->plan->yield.tokens > 0)
+        LW_TRY(lw_store_metric_int(s, run, "tokens", -1, -1, info->plan->yield.tokens, err));
     if (!info->plan || !info->workload || info->workload->batch <= 0)
         return LW_OK;
     return lw_store_metric_int(s, run, "samples", -1, -1,

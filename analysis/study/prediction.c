@@ -11,6 +11,7 @@
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim_head.h"
+#include "sim/predict/sim_result.h"
 
 /* What leads up to the steady state is warm-up. A replay has the steps of its traces. */
 static void choose_steps(struct lw_prediction *s)
@@ -117,13 +118,21 @@ enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status store(struct lw_prediction *s, struct lw_err *err)
+static enum lw_status store(struct lw_prediction *s, const struct lw_sim_report *r,
+                            struct lw_err *err)
 {
+    struct lw_arena texts = {0};
+    struct lw_sim_result result;
     struct lw_sim_end end = {.plan = &s->plan, .classes = &s->classes, .stats = &s->stats,
                              .summary = &s->summary, .n_warmup = s->n_warmup,
-                             .wall_s = s->wall_s, .spans = s->spans, .alike = &s->alike};
+                             .wall_s = s->wall_s, .spans = s->spans, .alike = &s->alike,
+                             .result = &result};
+    enum lw_status status = s->no_db ? LW_OK : lw_sim_result_of(r, &texts, &result, err);
 
-    return s->no_db ? LW_OK : lw_sim_row_end(&s->row, &end, err);
+    if (status == LW_OK && !s->no_db)
+        status = lw_sim_row_end(&s->row, &end, err);
+    lw_arena_free(&texts);
+    return status;
 }
 
 /* How far earlier predictions on this cluster were off. */
@@ -184,36 +193,65 @@ static enum lw_status check_fits(const struct lw_sim_report *r, struct lw_err *e
                                   r->cluster->name, lw_format_bytes(lacks, missing));
 }
 
-enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err)
+/* Tokens are asked for that the step does not have. */
+static enum lw_status check_tokens(const struct lw_prediction *s, struct lw_err *err)
 {
-    struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
-                              .timeline = &s->classes.rows, .summary = &s->summary,
-                              .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
-                              .all = s->all};
-    struct lw_err why = {0}, unused;
-    enum lw_status status = lw_predict(s, &why);
+    return s->budget.tokens > 0 && s->plan.yield.tokens <= 0
+               ? lw_fail(err, LW_EINVAL,
+                         "--tokens: '%s' does not say how many tokens a step has; leave it out, or "
+                         "give a language model's name to -w", s->plan.name)
+               : LW_OK;
+}
 
+static void fill_report(struct lw_prediction *s, struct lw_sim_report *r)
+{
+    r->graph = s->replay.graph;
+    r->replayed = s->replay.on && !r->graph ? &s->replay.shown : NULL;
+    r->wall_s = s->wall_s;
+    r->workload = s->source.has_workload ? &s->source.workload : NULL;
+    show_alike(s, &r->alike);
+    r->framework = s->source.framework.name ? &s->source.choice : NULL;
+    r->memory = r->framework && !s->replay.on ? &s->memory : NULL;
+}
+
+enum lw_status lw_prediction_make(struct lw_prediction *s, struct lw_sim_report *r,
+                                  struct lw_err *err)
+{
+    enum lw_status status = lw_predict(s, err);
+
+    *r = (struct lw_sim_report){.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
+                                .timeline = &s->classes.rows, .summary = &s->summary,
+                                .stats = &s->stats, .samples = &s->samples, .run = -1,
+                                .n_past = -1, .all = s->all, .budget = s->budget,
+                                .per_rank = s->per_rank};
     if (status == LW_OK)
-        status = find_alike(s, &why);
+        status = check_tokens(s, err);
+    if (status == LW_OK)
+        status = find_alike(s, err);
     if (status != LW_OK) {
-        lw_sim_row_fail(&s->row, status, why.msg, s->n_warmup);
-        *err = why;
+        lw_sim_row_fail(&s->row, status, err->msg, s->n_warmup);
         return status;
     }
-    r.graph = s->replay.graph;
-    r.replayed = s->replay.on && !r.graph ? &s->replay.shown : NULL;
-    enum lw_status stored = store(s, err);
-    if (stored == LW_OK && !s->no_db)
-        stored = find_past(s, &r, err);
-    r.run = stored == LW_OK ? s->row.id : -1;
-    r.not_stored = stored == LW_OK ? NULL : err->msg;
-    r.wall_s = s->wall_s;
-    r.workload = s->source.has_workload ? &s->source.workload : NULL;
-    show_alike(s, &r.alike);
-    r.framework = s->source.framework.name ? &s->source.choice : NULL;
-    r.memory = r.framework && !s->replay.on ? &s->memory : NULL;
-    LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
-    return stored == LW_OK && s->must_fit ? check_fits(&r, err) : stored;
+    fill_report(s, r);
+    status = store(s, r, &s->unstored);
+    if (status == LW_OK && !s->no_db)
+        status = find_past(s, r, &s->unstored);
+    if (status == LW_OK)
+        s->unstored = (struct lw_err){0};
+    r->run = status == LW_OK ? s->row.id : -1;
+    r->not_stored = status == LW_OK ? NULL : s->unstored.msg;
+    return LW_OK;
+}
+
+enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err)
+{
+    struct lw_sim_report r;
+
+    LW_TRY(lw_prediction_make(s, &r, err));
+    LW_TRY(lw_sim_print(&r, s->format, f, err));
+    if (s->unstored.code != LW_OK)
+        *err = s->unstored;
+    return s->unstored.code == LW_OK && s->must_fit ? check_fits(&r, err) : s->unstored.code;
 }
 
 void lw_prediction_free(struct lw_prediction *s)

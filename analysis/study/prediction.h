@@ -25,6 +25,8 @@ struct lw_prediction {
     char command[1024];
     bool no_db, spans, all, quiet, published, must_fit;
     int64_t steps, seed, n_samples;
+    struct lw_budget_request budget;
+    bool per_rank; /* CSV: a row for each rank */
     enum lw_format format;
     /* made */
     struct lw_plan plan;
@@ -38,6 +40,7 @@ struct lw_prediction {
     int32_t n_warmup;
     double wall_s;
     struct lw_sim_row row;
+    struct lw_err unstored; /* why the prediction is not stored; code LW_OK: it is, or no_db */
 };
 
 /* The one way from a request to a prediction: all that is made of it, without a row of the database
@@ -47,6 +50,12 @@ enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err);
 /* What measured runs have to share with the prediction of a model to be like it; texts are the
  * prediction's. */
 struct lw_alike_key lw_prediction_key(const struct lw_prediction *s);
+
+/* Predict and store; *r is what there is to print of it, and refers to s, until lw_prediction_free.
+ * A prediction that cannot be stored is made all the same: s->unstored. */
+struct lw_sim_report;
+enum lw_status lw_prediction_make(struct lw_prediction *s, struct lw_sim_report *r,
+                                  struct lw_err *err);
 
 /* Predict, store and print to f. LW_ENO: --must-fit, and the largest rank does not. */
 enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err);

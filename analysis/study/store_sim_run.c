@@ -2,11 +2,13 @@
 #include "analysis/study/store_sim_run.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "analysis/alike/alike_step.h"
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
+#include "sim/predict/sim_result.h"
 
 enum { FEW_SPANS = 50000 }; /* stored without being requested: explain and plot need them */
 
@@ -98,12 +100,48 @@ static enum lw_status store_interval(struct lw_sim_row *row, const struct lw_sim
                : LW_OK;
 }
 
+/* Those that are known: docs/formats/schema.md. */
+static enum lw_status store_result(struct lw_sim_row *row, const struct lw_sim_result *x,
+                                   struct lw_err *err)
+{
+    const struct {
+        const char *name;
+        double value;
+    } real[] = {
+        {"tokens_per_s", x->tokens_per_s},
+        {"samples_per_s", x->samples_per_s},
+        {"mfu_pct", x->mfu_pct},
+        {"overlap_pct", x->overlap_pct},
+        {"price_per_device_hour", x->price_per_device_hour},
+        {"cost_per_trillion_tokens", x->cost_per_trillion_tokens},
+    };
+    const struct {
+        const char *name;
+        int64_t value;
+    } whole[] = {
+        {"memory_bytes", x->memory_bytes},
+        {"device_memory_bytes", x->device_memory_bytes},
+        {"fits", x->fits},
+    };
+
+    for (size_t i = 0; i < sizeof real / sizeof *real; i++)
+        if (!isnan(real[i].value))
+            LW_TRY(lw_store_metric_real(row->store, row->id, real[i].name, -1, -1, real[i].value,
+                                        err));
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (whole[i].value >= 0)
+            LW_TRY(lw_store_metric_int(row->store, row->id, whole[i].name, -1, -1, whole[i].value,
+                                       err));
+    return LW_OK;
+}
+
 static enum lw_status store_figures(struct lw_sim_row *row, const struct lw_sim_end *end,
                                     struct lw_err *err)
 {
     LW_TRY(take(row, end->n_warmup, err));
     LW_TRY(store_spans(row, end, err));
     LW_TRY(store_interval(row, end, err));
+    LW_TRY(store_result(row, end->result, err));
     LW_TRY(lw_store_metric_int(row->store, row->id, "n_events", -1, -1, end->stats->n_events, err));
     LW_TRY(lw_store_metric_real(row->store, row->id, "wall_s", -1, -1, end->wall_s, err));
     LW_TRY(lw_store_finish_run(row->store, row->id, end->summary, LW_RUN_OK, "", err));

@@ -9,6 +9,7 @@
 
 struct lw_run_info; /* analysis/store/store.h */
 struct lw_store;
+struct lw_sim_result; /* sim/predict/sim_result.h */
 struct lw_alike_step; /* analysis/alike/alike_step.h */
 
 /* The row of a prediction, from its first moment to its end. */
@@ -30,6 +31,7 @@ struct lw_sim_end {
     const struct lw_sim_stats *stats;
     const struct lw_summary *summary;
     const struct lw_alike_step *alike;
+    const struct lw_sim_result *result; /* its rates, memory and price are stored */
     int32_t n_warmup;
     double wall_s;
     bool spans; /* store every op of every rank; few are stored without being requested */

@@ -25,11 +25,24 @@ static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_wor
                 lw_products_cp(w), (long long)s->tp, (long long)s->cp);
 }
 
+/* --dp that is not given follows from --ranks. */
+static void follow_ranks(const struct lw_plan_source *s, struct lw_strategy *strategy)
+{
+    int64_t others = lw_strategy_ranks(strategy) / strategy->dp;
+
+    for (int i = 0; i < s->n_given; i++)
+        if (strcmp(s->names[i], "dp") == 0)
+            return;
+    if (!s->strategy_file && s->ranks > 0 && others > 0 && s->ranks % others == 0)
+        strategy->dp = s->ranks / others;
+}
+
 /* Workload and strategy of a plan, which is not built yet. */
 static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
                             struct lw_strategy *strategy, struct lw_err *err)
 {
     LW_TRY(lw_plan_source_strategy(s, strategy, err));
+    follow_ranks(s, strategy);
     if (s->ranks > 0 && s->ranks != lw_strategy_ranks(strategy))
         return lw_fail(err, LW_EINVAL,
                        "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "

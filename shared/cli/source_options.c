@@ -94,7 +94,8 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
         {"global-batch", 0, LW_OPT_INT, &s->global_batch, "N",
          "samples of one step of all ranks: --micro-batches follows from N, --batch and --dp", 1,
          0},
-        {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp * cp", 1, INT32_MAX},
+        {"ranks", 0, LW_OPT_INT, &s->ranks, "N",
+         "all of them: dp * pp * tp * cp; --dp follows where it is not given", 1, INT32_MAX},
         {"device", 0, LW_OPT_STRING, &s->device, "KIND",
          "compute the times of the workload or replay for this device: a known system, a device "
          "kind, or a cluster file"},

@@ -248,7 +248,7 @@ const struct lw_field lw_cluster_file_fields[] = {
     LW_F_ITEMS("algorithms", STRINGS, AT(algorithms), AT(n_algorithms)),
     LW_F("device", OBJECT, AT(device), .must = true, .fields = device_fields),
     LW_F_LIST("links", AT(links), AT(n_links), link_fields, struct lw_link),
-    LW_F_FIGURE("price_per_device_hour", AT(price_per_device_hour)),
+    LW_F("price_per_device_hour", FIGURE, AT(price_per_device_hour), .plain = true),
     LW_F_FIGURE("host_bytes_per_s", AT(host_bytes_per_s)),
     LW_F_OBJECT("host", AT(host), host_fields),
     LW_F_OBJECT("nccl", AT(nccl), nccl_fields),

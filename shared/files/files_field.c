@@ -310,6 +310,10 @@ static void read_figure(struct lw_fields *r, const struct lw_field *f, struct lw
         {0},
     };
 
+    if (f->plain && lw_json_type(r->j) == LW_JSON_NUMBER) {
+        *to = (struct lw_figure){lw_json_double(r->j), "as stated"};
+        return;
+    }
     if (!read_fields(r, table, &v))
         return;
     if (!*v.source)

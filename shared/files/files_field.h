@@ -45,6 +45,7 @@ struct lw_field {
     const struct lw_field *fields; /* OBJECT, LIST: of one struct */
     /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4 */
     size_t size;
+    bool plain;                    /* FIGURE: a number alone is taken too */
     bool null_is_minus_1;          /* numbers: -1 is written as null */
     bool spread_out;               /* LIST: each struct over several lines */
     bool takes_null;               /* OWN, of foreign files: read is called for null, too */

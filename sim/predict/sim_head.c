@@ -10,6 +10,7 @@
 #include "shared/numbers/interval_text.h"
 #include "shared/text/wrap.h"
 #include "shared/timeline/accumulation_print.h"
+#include "sim/predict/sim_result.h"
 
 int64_t lw_sim_missing_bytes(const struct lw_sim_report *r)
 {
@@ -29,8 +30,7 @@ static const struct lw_measure *worst(const struct lw_sim_report *r)
     return &r->summary->ranks[r->summary->worst];
 }
 
-/* NAN: nothing is communicated. */
-static double overlap_pct(const struct lw_measure *m)
+double lw_sim_overlap_pct(const struct lw_measure *m)
 {
     return m->comm_busy > 0
                ? 100 * (double)(m->comm_busy - m->exposed_comm) / (double)m->comm_busy
@@ -131,7 +131,7 @@ static enum lw_status text_overlap(const struct lw_measure *m, FILE *out, struct
         return LW_OK;
     }
     FILE *f = lw_paragraph_open(&line, out, NULL);
-    fprintf(f, "overlap %.1f %%: of %s of communication %s are exposed", overlap_pct(m),
+    fprintf(f, "overlap %.1f %%: of %s of communication %s are exposed", lw_sim_overlap_pct(m),
             lw_format_ps(busy, m->comm_busy), lw_format_ps(exposed, m->exposed_comm));
     if (m->wait[LW_WAIT_PIPELINE] > 0)
         fprintf(f, ", of it bubble %s", lw_format_ps(bubble, m->wait[LW_WAIT_PIPELINE]));
@@ -150,6 +150,8 @@ enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_t
         LW_TRY(lw_memory_figures_text(r->memory, &r->cluster->device, f, err));
     else
         fputs("memory: not recorded\n", f);
+    const struct lw_budget b = lw_sim_budget(r);
+    LW_TRY(lw_budget_text(&b, r->plan->n_ranks, f, err));
     text_accumulation(r, f);
     return LW_OK;
 }
@@ -168,7 +170,7 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
             "alike_mean_ratio", lw_decimals_if(some, a->mean, 4), "alike_p10_ratio",
             lw_decimals_if(some, a->low, 4), "alike_p90_ratio", lw_decimals_if(some, a->high, 4),
             "alike_nearest", a->nearest);
-    lw_jsonout_double(o, "overlap_pct", overlap_pct(worst(r)));
+    lw_jsonout_double(o, "overlap_pct", lw_sim_overlap_pct(worst(r)));
     lw_jsonout_double(o, "tokens_per_s", t->tokens_per_s);
     lw_jsonout_double(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);
     lw_jsonout_double(o, "mfu_pct", 100 * t->mfu);
@@ -180,4 +182,6 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
     if (r->memory)
         LW_JSON(o, "backwards_per_step", lw_backwards_per_step(r->plan->strategy),
                 "reductions_per_step", lw_reductions_per_step(r->plan->strategy));
+    const struct lw_budget b = lw_sim_budget(r);
+    lw_budget_json(o, &b);
 }

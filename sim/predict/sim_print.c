@@ -14,6 +14,7 @@
 #include "shared/text/wrap.h"
 #include "sim/predict/compute_bound.h"
 #include "sim/predict/sim_head.h"
+#include "sim/predict/sim_result.h"
 
 struct bucket_times {
     int32_t bucket;
@@ -477,7 +478,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
 {
     const struct lw_summary *s = r->summary;
 
-    const struct lw_throughput t = lw_throughput_of(r->plan, r->cluster, s->step);
+    const struct lw_throughput t = lw_sim_throughput(r);
 
     LW_TRY(lw_sim_head_text(r, &t, f, err));
     if (r->samples->n > 0)
@@ -646,7 +647,7 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     lw_summary_json_measures(&o, s);
     const struct lw_compute_bound bound = lw_compute_bound_of(r);
     lw_compute_bound_json(&o, &bound);
-    struct lw_throughput t = lw_throughput_of(r->plan, r->cluster, s->step);
+    struct lw_throughput t = lw_sim_throughput(r);
     lw_sim_head_json(&o, r, &t);
     lw_throughput_json(&o, &t);
     lw_summary_json_memory(&o, s, r->plan);
@@ -672,6 +673,18 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     return LW_OK;
 }
 
+static enum lw_status print_csv(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
+{
+    struct lw_arena a = {0};
+    struct lw_sim_result row;
+    enum lw_status status = lw_sim_result_of(r, &a, &row, err);
+
+    if (status == LW_OK)
+        status = lw_records_csv(&LW_RECORDS("runs", lw_sim_result_columns, &row, 1), f, err);
+    lw_arena_free(&a);
+    return status;
+}
+
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
                             struct lw_err *err)
 {
@@ -681,8 +694,9 @@ enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format
     if (status == LW_OK && format == LW_FORMAT_JSON)
         status = print_json(r, &l, f, err);
     else if (status == LW_OK)
-        status = format == LW_FORMAT_CSV ? lw_summary_csv(r->summary, f, err)
-                                         : print_text(r, &l, f, err);
+        status = format != LW_FORMAT_CSV ? print_text(r, &l, f, err)
+                 : r->per_rank           ? lw_summary_csv(r->summary, f, err)
+                                         : print_csv(r, f, err);
     lw_free(l.v);
     return status;
 }

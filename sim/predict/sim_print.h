@@ -6,6 +6,7 @@
 #include "shared/cli/cli.h"
 #include "shared/framework/framework_choice.h"
 #include "shared/framework/memory_figures.h"
+#include "shared/timeline/budget.h"
 #include "sim/predict/samples.h"
 
 /* A replay's steps. period: between the ends of two steps, host: its range on the host
@@ -48,7 +49,7 @@ struct lw_sim_alike {
     const char *nearest; /* where they are too few: what is nearest, and how it differs; or NULL */
 };
 
-/* What a prediction says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
+/* What a prediction says, as text, JSON (DESIGN section 7) or CSV (one line, or one per rank). */
 struct lw_sim_report {
     const struct lw_plan *plan;
     const struct lw_cluster *cluster;
@@ -67,6 +68,8 @@ struct lw_sim_report {
     bool graph; /* the plan is a recorded graph: its notes are printed, its memory is not known */
     const struct lw_workload *workload;   /* NULL: not known */
     struct lw_sim_alike alike;
+    struct lw_budget_request budget;
+    bool per_rank;                        /* CSV: one line per rank, and not one of the run */
     const struct lw_framework_choice *framework; /* NULL: a replay */
     const struct lw_memory_figures *memory; /* NULL: recordings and graphs say nothing of it */
 };

@@ -69,7 +69,8 @@ TEST(a_plan_file_is_predicted_exactly)
            {"--format json", 0, "\"step_ns\": 35558102,", {"\"status\": \"ok\""}},
            {"--format json --detail chunk --ring events", 0, "\"step_ns\": 35558102,"},
            {"--steps 3 --format json", 0, "\"steps_ns\": [35558102, 35558102, 35558102]"},
-           {"--format csv", 0, "7,35558102,30000000,0,23558102,5558102,0"});
+           {"--format csv --per-rank", 0, "7,35558102,30000000,0,23558102,5558102,0"},
+           {"--format csv", 0, ",8,35558102,,,,", {",,,,76.407,5558102,"}});
 }
 
 TEST(the_text_names_terms_sources_and_error)
@@ -351,7 +352,7 @@ TEST(a_plan_file_is_timed_for_another_device)
                    "for from in \"p.json -c p4d --device p4d\" "
                    "\"-w h100.json %s -c p4d --device p4d\" "
                    "\"p.json -c p4d --device p4d --from-device dgx-h100\"; do "
-                   "$L sim $from --no-db --format csv | sed -n 2p | cut -d, -f2; done",
+                   "$L sim $from --no-db --format csv --per-rank | sed -n 2p | cut -d, -f2; done",
                    plans[i], plans[i]);
         if (sscanf(out, "%lf %lf %lf", &step[0], &step[1], &step[2]) != 3)
             fail_msg("%s: %s", plans[i], out);

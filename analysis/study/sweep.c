@@ -1,0 +1,403 @@
+/* A sweep: predictions of all combinations of lists, a row for each. */
+#include "analysis/study/sweep.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
+#include "sim/predict/sim_result.h"
+
+struct row {
+    struct lw_sim_result result;
+    const char *status;                  /* "ok", "failed" */
+    const char *error;                   /* why it was not predicted, or not stored; "" = neither */
+    bool made;
+    const char *value[LW_OPTION_LISTS];  /* of the swept options, as given */
+};
+
+struct sweep {
+    const struct lw_option_lists *lists;
+    lw_sweep_begin *begin;
+    struct lw_arena arena;
+    struct row *rows;
+    enum lw_format format;
+    bool must_fit, quiet;
+    bool has_budget;
+    struct lw_err first_failure, unstored;
+};
+
+/* Wrong usage of any combination is found before the first is predicted. */
+static enum lw_status check_all(struct sweep *w, int *usage, struct lw_err *err)
+{
+    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+        struct lw_arena a = {0};
+        struct lw_prediction s = {.source.silent = true};
+        char **argv;
+        enum lw_status status = lw_option_lists_argv(w->lists, k, &a, &argv, err);
+        *usage = status == LW_OK ? w->begin(&s, w->lists->argc, argv) : -1;
+        w->format = s.format;
+        w->must_fit = s.must_fit;
+        w->quiet = s.quiet;
+        w->has_budget = s.budget.tokens > 0;
+        lw_prediction_free(&s);
+        lw_arena_free(&a);
+        if (status != LW_OK || *usage >= 0)
+            return status;
+    }
+    return LW_OK;
+}
+
+static const char *swept(const struct sweep *w, const struct row *r, const char *name)
+{
+    for (int i = 0; i < w->lists->n; i++)
+        if (strcmp(w->lists->list[i].name, name) == 0)
+            return r->value[i];
+    return "";
+}
+
+/* Only what was asked for is known of it. */
+static void put_failed(struct sweep *w, struct row *r)
+{
+    r->result = (struct lw_sim_result){
+        .run = -1, .plan = "", .plan_hash = "", .workload = swept(w, r, "workload"),
+        .cluster = swept(w, r, "cluster"), .framework = swept(w, r, "framework"),
+        .interval_of = "", .step = -1, .p10 = -1, .p90 = -1, .exposed_comm = -1,
+        .tokens_per_s = NAN, .tokens_per_s_per_device = NAN, .samples_per_s = NAN, .mfu_pct = NAN,
+        .overlap_pct = NAN, .memory_bytes = -1, .device_memory_bytes = -1, .fits = -1,
+        .price_per_device_hour = NAN, .cost_per_trillion_tokens = NAN, .days = NAN,
+        .days_p10 = NAN, .days_p90 = NAN, .device_hours = NAN, .cost = NAN, .cost_p10 = NAN,
+        .cost_p90 = NAN};
+    r->status = "failed";
+}
+
+static enum lw_status predict(struct sweep *w, int64_t k, struct lw_err *err)
+{
+    struct row *r = &w->rows[k];
+    struct lw_prediction s = {.source.silent = k > 0}; /* notes of the first alone */
+    struct lw_sim_report report;
+    struct lw_err why = {0};
+    char **argv;
+
+    for (int i = 0; i < w->lists->n; i++)
+        r->value[i] = lw_option_lists_value(w->lists, k, i);
+    LW_TRY(lw_option_lists_argv(w->lists, k, &w->arena, &argv, err));
+    w->begin(&s, w->lists->argc, argv);
+    s.quiet = true;
+    enum lw_status status = lw_prediction_make(&s, &report, &why);
+    r->made = status == LW_OK;
+    if (status == LW_OK) {
+        r->status = "ok";
+        status = lw_sim_result_of(&report, &w->arena, &r->result, err);
+        why = s.unstored;
+        if (s.unstored.code != LW_OK && w->unstored.code == LW_OK)
+            w->unstored = s.unstored;
+    } else {
+        put_failed(w, r);
+        if (w->first_failure.code == LW_OK)
+            w->first_failure = why;
+        status = status == LW_ENOMEM ? lw_fail_nomem(err) : LW_OK;
+    }
+    if (status == LW_OK && !(r->error = lw_arena_strdup(&w->arena, why.code ? why.msg : "")))
+        status = lw_fail_nomem(err);
+    lw_prediction_free(&s);
+    return status;
+}
+
+static enum lw_status predict_all(struct sweep *w, struct lw_err *err)
+{
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, w->quiet);
+    int64_t n = w->lists->n_combinations;
+    enum lw_status status = LW_OK;
+    char what[64];
+
+    for (int64_t k = 0; status == LW_OK && k < n; k++) {
+        snprintf(what, sizeof what, "prediction %lld of %lld", (long long)k + 1, (long long)n);
+        lw_progress_report(&progress, what, (double)k / (double)n);
+        status = predict(w, k, err);
+    }
+    lw_progress_bar_end(&bar);
+    return status;
+}
+
+/* --- text --- */
+
+static void put_tenths(struct lw_table *t, double x)
+{
+    if (isnan(x))
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%.1f", x);
+}
+
+static void put_amount(struct lw_table *t, double x)
+{
+    if (isnan(x))
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, x >= 1000 ? "%.0f" : "%.3g", x);
+}
+
+static void put_interval(struct lw_table *t, const struct lw_sim_result *x)
+{
+    double step = (double)x->step;
+
+    if (x->p90 <= 0 || x->step <= 0)
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%+.0f/%+.0f", 100 * ((double)x->p10 / step - 1),
+                      100 * ((double)x->p90 / step - 1));
+}
+
+/* Four digits: rows are compared. */
+static void put_step(struct lw_table *t, lw_ps step)
+{
+    bool s = step >= LW_PS_PER_S;
+    double x = (double)step / (double)(s ? LW_PS_PER_S : LW_PS_PER_MS);
+
+    if (step < 0)
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%.*f %s", x < 10 ? 3 : x < 100 ? 2 : 1, x, s ? "s" : "ms");
+}
+
+/* Whether a row of the table has the figure. */
+static bool any(const struct sweep *w, size_t at)
+{
+    for (int64_t k = 0; k < w->lists->n_combinations; k++)
+        if (!isnan(*(const double *)(const void *)((const char *)&w->rows[k].result + at)))
+            return true;
+    return false;
+}
+
+struct shown {
+    bool tokens, mfu, days, cost, each, run;
+};
+
+static void put_row(struct lw_table *t, const struct sweep *w, const struct row *r,
+                    const struct shown *has)
+{
+    const struct lw_sim_result *x = &r->result;
+
+    if (has->run)
+        lw_table_cell(t, x->run < 0 ? "-" : "%lld", (long long)x->run);
+    for (int i = 0; i < w->lists->n; i++)
+        lw_table_cell(t, "%s", r->value[i]);
+    put_step(t, x->step);
+    put_interval(t, x);
+    put_amount(t, has->tokens ? x->tokens_per_s_per_device : x->samples_per_s / x->n_ranks);
+    if (has->mfu)
+        put_tenths(t, x->mfu_pct);
+    put_tenths(t, x->overlap_pct);
+    put_tenths(t, x->memory_bytes < 0 ? NAN : (double)x->memory_bytes / 1073741824);
+    lw_table_cell(t, "%s", x->fits < 0 ? "-" : lw_sim_fits_word(x->fits));
+    if (has->days)
+        put_amount(t, x->days);
+    if (has->cost)
+        put_amount(t, x->cost);
+    else if (has->each)
+        put_amount(t, x->cost_per_trillion_tokens);
+}
+
+static enum lw_status text_table(const struct sweep *w, const struct shown *has, FILE *f,
+                                 struct lw_err *err)
+{
+    const char *titles[LW_OPTION_LISTS + 12];
+    int n = 0;
+
+    if (has->run)
+        titles[n++] = ">run";
+    for (int i = 0; i < w->lists->n; i++)
+        titles[n++] = w->lists->list[i].name;
+    titles[n++] = ">step";
+    titles[n++] = ">p10/p90 %";
+    titles[n++] = has->tokens ? ">tokens/s a device" : ">samples/s a device";
+    if (has->mfu)
+        titles[n++] = ">MFU %";
+    titles[n++] = ">overlap %";
+    titles[n++] = ">memory GiB";
+    titles[n++] = "fits";
+    if (has->days)
+        titles[n++] = ">days";
+    if (has->cost || has->each)
+        titles[n++] = has->cost ? ">cost" : ">cost per 1T tokens";
+    struct lw_table *t = lw_table_new(n, titles);
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int64_t k = 0; k < w->lists->n_combinations; k++)
+        put_row(t, w, &w->rows[k], has);
+    return lw_table_end(t, f, 0, err);
+}
+
+/* "dp 8, tp 2" */
+static void put_values(const struct sweep *w, const struct row *r, FILE *f)
+{
+    for (int i = 0; i < w->lists->n; i++)
+        fprintf(f, "%s%s %s", i ? ", " : "", w->lists->list[i].name, r->value[i]);
+}
+
+/* The row with the most of a figure (or the least: sign -1) among those that are not known to lack
+ * memory; NULL: fewer than two have it. */
+static const struct row *best_of(const struct sweep *w, size_t at, double sign)
+{
+    const struct row *best = NULL;
+    double most = -INFINITY;
+    int n = 0;
+
+    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+        const struct row *r = &w->rows[k];
+        double x = sign * *(const double *)(const void *)((const char *)&r->result + at);
+        if (!r->made || r->result.fits == 0 || isnan(x))
+            continue;
+        n++;
+        if (x > most) {
+            most = x;
+            best = r;
+        }
+    }
+    return n > 1 ? best : NULL;
+}
+
+#define AT(field) offsetof(struct lw_sim_result, field)
+static enum lw_status put_best(const struct sweep *w, const struct shown *has, FILE *out,
+                               struct lw_err *err)
+{
+    const struct {
+        const char *what;
+        size_t at;
+        double sign;
+    } each[] = {
+        {"fastest", AT(tokens_per_s), 1},
+        {"fastest", AT(samples_per_s), 1},
+        {"cheapest", AT(cost_per_trillion_tokens), -1},
+    };
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        const struct row *r = i == 1 && has->tokens ? NULL : best_of(w, each[i].at, each[i].sign);
+        struct lw_paragraph line;
+        if (!r)
+            continue;
+        FILE *f = lw_paragraph_open(&line, out, NULL);
+        fprintf(f, "%s of those that %sfit: ", each[i].what, r->result.fits < 0 ? "may " : "");
+        put_values(w, r, f);
+        fprintf(f, r->result.run < 0 ? ": " : " (run %lld): ", (long long)r->result.run);
+        double value = *(const double *)(const void *)((const char *)&r->result + each[i].at);
+        if (i == 0)
+            fprintf(f, "%.0f tokens/s", value);
+        else
+            fprintf(f, i == 1 ? "%.5g samples/s" : "%.0f per trillion tokens", value);
+        LW_TRY(lw_paragraph_close(&line, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status put_failures(const struct sweep *w, FILE *out, struct lw_err *err)
+{
+    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+        const struct row *r = &w->rows[k];
+        struct lw_paragraph line;
+        if (!*r->error)
+            continue;
+        FILE *f = lw_paragraph_open(&line, out, NULL);
+        put_values(w, r, f);
+        fprintf(f, ": %s%s", r->made ? "not stored: " : "", r->error);
+        LW_TRY(lw_paragraph_close(&line, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status print_text(const struct sweep *w, FILE *f, struct lw_err *err)
+{
+    struct shown has = {.tokens = any(w, AT(tokens_per_s)), .mfu = any(w, AT(mfu_pct)),
+                        .days = w->has_budget, .cost = any(w, AT(cost)),
+                        .each = any(w, AT(cost_per_trillion_tokens))};
+
+    for (int64_t k = 0; k < w->lists->n_combinations; k++)
+        has.run |= w->rows[k].result.run >= 0;
+    LW_TRY(text_table(w, &has, f, err));
+    LW_TRY(put_best(w, &has, f, err));
+    return put_failures(w, f, err);
+}
+
+/* --- JSON, CSV --- */
+
+static bool is_result(const char *name)
+{
+    for (int i = 0; i < LW_N_SIM_RESULT_COLUMNS; i++)
+        if (strcmp(lw_sim_result_columns[i].key, name) == 0)
+            return true;
+    return false;
+}
+
+/* The swept options, then status and error, then what a single prediction has. */
+static int columns_of(const struct sweep *w, struct lw_column *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < w->lists->n; i++)
+        if (!is_result(w->lists->list[i].name))
+            c[n++] = (struct lw_column){
+                .key = w->lists->list[i].name, .kind = LW_COLUMN_TEXT,
+                .at = offsetof(struct row, value) + (size_t)i * sizeof(const char *)};
+    c[n++] = (struct lw_column){.key = "status", .kind = LW_COLUMN_TEXT,
+                                .at = offsetof(struct row, status)};
+    c[n++] = (struct lw_column){.key = "error", .kind = LW_COLUMN_TEXT,
+                                .at = offsetof(struct row, error)};
+    for (int i = 0; i < LW_N_SIM_RESULT_COLUMNS; i++) {
+        c[n] = lw_sim_result_columns[i];
+        c[n++].at += offsetof(struct row, result);
+    }
+    return n;
+}
+#undef AT
+
+static enum lw_status print(const struct sweep *w, FILE *f, struct lw_err *err)
+{
+    struct lw_column columns[LW_OPTION_LISTS + 2 + LW_N_SIM_RESULT_COLUMNS];
+    struct lw_records r = {.key = "runs", .columns = columns, .n_columns = columns_of(w, columns),
+                           .rows = w->rows, .n = w->lists->n_combinations,
+                           .size = sizeof *w->rows};
+
+    return w->format == LW_FORMAT_TEXT ? print_text(w, f, err)
+                                       : lw_records_print(&r, w->format, f, err);
+}
+
+static enum lw_status judge(const struct sweep *w, struct lw_err *err)
+{
+    int64_t n_made = 0, n_fit = 0;
+
+    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+        n_made += w->rows[k].made;
+        n_fit += w->rows[k].result.fits == 1;
+    }
+    if (n_made == 0)
+        return lw_fail(err, LW_EINVAL, "none of %lld combinations can be predicted; the first: %s",
+                       (long long)w->lists->n_combinations, w->first_failure.msg);
+    if (w->unstored.code != LW_OK) {
+        *err = w->unstored;
+        return err->code;
+    }
+    return w->must_fit && n_fit == 0
+               ? lw_fail(err, LW_ENO, "--must-fit: none of %lld combinations is known to fit",
+                         (long long)w->lists->n_combinations)
+               : LW_OK;
+}
+
+enum lw_status lw_sweep(const struct lw_option_lists *lists, lw_sweep_begin *begin, FILE *f,
+                        int *usage, struct lw_err *err)
+{
+    struct sweep w = {.lists = lists, .begin = begin};
+
+    w.rows = lw_arena_alloc(&w.arena, lists->n_combinations, sizeof *w.rows);
+    enum lw_status status = w.rows ? check_all(&w, usage, err) : lw_fail_nomem(err);
+    if (status == LW_OK && *usage < 0)
+        status = predict_all(&w, err);
+    if (status == LW_OK && *usage < 0)
+        status = print(&w, f, err);
+    if (status == LW_OK && *usage < 0)
+        status = judge(&w, err);
+    lw_arena_free(&w.arena);
+    return status;
+}

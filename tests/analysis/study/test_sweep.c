@@ -1,0 +1,155 @@
+/* Lists on the command line of sim, run as a user runs them. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+#define SIM "sim -w gpt2 --batch 1 -c dgx-a100 "
+
+static int n_of(const char *text, char c)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == c;
+    return n;
+}
+
+/* Field `k` of line `line` of CSV without quotes. */
+static const char *field(const char *csv, int line, int k)
+{
+    static char out[256];
+
+    while (line-- > 0)
+        csv = strchr(csv, '\n') + 1;
+    while (k-- > 0)
+        csv += strcspn(csv, ",\n") + 1;
+    snprintf(out, sizeof out, "%.*s", (int)strcspn(csv, ",\n"), csv);
+    return out;
+}
+
+static int column(const char *csv, const char *key)
+{
+    char name[64];
+
+    for (int k = 0; k < 60; k++)
+        if (strcmp(strcpy(name, field(csv, 0, k)), key) == 0)
+            return k;
+    fail_msg("no column %s", key);
+    return -1;
+}
+
+TEST_WITH(a_row_is_the_prediction_of_its_combination, fixture_open, fixture_close)
+{
+    char *all = strdup(lapwing(SIM "--dp 2,4 --zero 0,1 --no-db --format csv", NULL));
+    char step[64], args[160];
+
+    assert_non_null(all);
+    assert_int_equal(n_of(all, '\n'), 5);
+    for (int k = 0; k < 4; k++) {
+        snprintf(args, sizeof args, SIM "--dp %d --zero %d --no-db --format csv", k < 2 ? 2 : 4,
+                 k % 2);
+        snprintf(step, sizeof step, "%s", field(all, k + 1, column(all, "step_ns")));
+        assert_string_equal(field(all, k + 1, 1), k % 2 ? "1" : "0");
+        const char *one = lapwing(args, NULL);
+        assert_string_equal(field(one, 1, column(one, "step_ns")), step);
+    }
+    free(all);
+}
+
+TEST_WITH(every_combination_is_a_run, fixture_open, fixture_close)
+{
+    expect(SIM "--dp 2,4 --framework torch-ddp,ideal --db s.db", 0, "fastest of those that fit: ");
+    expect("runs 2 4 --db s.db --format json", 0, "\"framework\": \"ideal\"");
+    assert_int_equal(n_of(lapwing("runs --db s.db --format csv", NULL), '\n'), 5);
+}
+
+/* A combination that cannot be predicted is a row with its reason, and the others are predicted. */
+TEST_WITH(a_failure_is_a_row, fixture_open, fixture_close)
+{
+    EXPECT(SIM "--tp 1,5 --no-db",
+           {"", 0, "tp 5: model gpt2: --tp: found 5, allowed: divisors of the heads"},
+           {"--format json", 0, "{\"tp\": \"5\", \"status\": \"failed\", \"error\": \"model gpt2: ",
+            {"{\"tp\": \"1\", \"status\": \"ok\", \"error\": null"}},
+           {"--format csv", 0, "5,failed,\"model gpt2: "});
+    expect(SIM "--tp 5,7 --no-db", 1, "none of 2 combinations can be predicted; the first: model");
+}
+
+TEST_WITH(wrong_usage_is_found_before_anything_runs, fixture_open, fixture_close)
+{
+    EXPECT(SIM,
+           {"--dp 2,x --db none.db", 2, "--dp: 'x' is not a whole number", .lacks = "fits"},
+           {"--dp 2,,4", 2, "--dp: the value is empty"},
+           {"--dp 2,4 --dp 1,2", 2, "--dp is given two lists"},
+           {"--dp 1,2,3,4,5,6,7,8,9,10 --batch 1,2,3,4,5,6,7,8,9,10 --seq 1,2,3,4,5,6,7,8,9,10 "
+            "--micro-batches 1,2,3,4,5,6,7,8,9,10,11", 2, "make 11000 combinations"});
+    expect("runs --db none.db", 1, "none.db");
+}
+
+/* Texts with commas that an option takes, and files, are one value. */
+TEST_WITH(a_value_with_commas_is_no_list, fixture_open, fixture_close)
+{
+    shell("$L cluster dgx-a100 -o a,b.json", NULL);
+    EXPECT("sim -w gpt2 --batch 1 --no-db", {"-c a,b.json --dp 2", 0, "plan gpt2 dp2"},
+           {"-c dgx-a100 --pp 2 --partition explicit --partition-list 0,7", 0, "plan gpt2 "});
+}
+
+/* 16 devices in groups of 1 and 2: --dp is 16 and 8. */
+TEST_WITH(dp_follows_from_ranks, fixture_open, fixture_close)
+{
+    EXPECT(SIM "--no-db", {"--ranks 16 --tp 2", 0, "dp8 pp1 tp2", {"16 ranks"}},
+           {"--ranks 16,8 --tp 1,2", 0, "ranks  tp"},
+           {"--ranks 9 --tp 2", 1, "--ranks 9, but --dp 1"},
+           {"--ranks 16 --tp 2 --dp 2", 1, "--ranks 16, but --dp 2"});
+}
+
+/* Days and costs: of the sweep, of one run, in CSV and from a cluster file. */
+TEST_WITH(a_training_has_days_and_costs, fixture_open, fixture_close)
+{
+    EXPECT(SIM "--no-db --dp 8",
+           {"--tokens 1T --price 2", 0, "1T tokens: ",
+            {" device-hours; cost ", " at 2 per device-hour"}},
+           {"--price 2", 0, "price 2 per device-hour, ", {" per trillion tokens"}},
+           {"--tokens 1T", 0, " device-hours\n", .lacks = "cost"},
+           {"", 0, "memory ", .lacks = "per device-hour"},
+           {"--tokens zero", 2, "--tokens: found 'zero', expected a number of tokens above 0"},
+           {"--price 0", 2, "--price: '0' is not a number above 0"},
+           {"--tokens 1T --format json", 0, "\"price_per_device_hour\": null, \"days\": 155.1"});
+    expect("sim -w resnet50 -c dgx-a100 --no-db --tokens 1T", 1,
+           "--tokens: 'resnet50 dp1' does not say how many tokens a step has");
+    shell("$L cluster dgx-a100 -o c.json && sed -i "
+          "'s/^  \"devices_per_node\"/  \"price_per_device_hour\": 1.25,\\n&/' c.json", NULL);
+    expect("sim -w gpt2 --batch 1 -c c.json --no-db --tokens 1T --force", 2, "--force");
+    expect("sim -w gpt2 --batch 1 -c c.json --no-db --tokens 1T", 0, " at 1.25 per device-hour");
+    expect("cluster c.json", 0, "1.25");
+}
+
+/* What a prediction yields is in its row of the database. */
+TEST_WITH(runs_hold_rates_memory_and_price, fixture_open, fixture_close)
+{
+    expect(SIM "--dp 8 --price 2 --db m.db", 0, "stored as run 1");
+    char *one = strdup(lapwing(SIM "--dp 8 --price 2 --no-db --format csv", NULL));
+    const char *runs = lapwing("runs --db m.db --format csv", NULL);
+    static const char *const keys[] = {"tokens_per_s", "mfu_pct", "overlap_pct", "memory_bytes",
+                                       "device_memory_bytes", "fits", "price_per_device_hour",
+                                       "cost_per_trillion_tokens"};
+
+    assert_non_null(one);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "%s", field(one, 1, column(one, keys[i])));
+        assert_true(expected[0]);
+        /* the name has commas, in quotation marks: all columns are shifted alike */
+        int columns = 0;
+        for (const char *p = runs; *p != '\n'; p++)
+            columns += *p == ',';
+        int extra = n_of(strchr(runs, '\n'), ',') - columns;
+        assert_string_equal(field(runs, 1, column(runs, keys[i]) + extra), expected);
+    }
+    free(one);
+}
