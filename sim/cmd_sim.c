@@ -17,8 +17,8 @@ static const struct lw_usage usage = {
         "With --replay, recorded traces (one per rank) are simulated again: only durations, the "
         "host's own time and dependencies are taken from them, and every step is compared with the "
         "recorded one. A list in an option of the model, the strategy, the framework or the "
-        "cluster (--dp 8,16 -c dgx-a100,dgx-h100) predicts every combination, each as a run of its own, "
-        "and prints a row for each. "
+        "cluster (--dp 8,16 -c dgx-a100,dgx-h100) predicts every combination, each as a run of its "
+        "own, and prints a row for each. "
         "A prediction that cannot be stored is printed all the same (exit status 1).",
     .max_operands = -1,
 };
