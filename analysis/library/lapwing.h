@@ -34,7 +34,7 @@ LAPWING_API const char *lapwing_version(void); /* "0.1.0" */
  * it was made from a model, else refused.
  * cluster: the name of a known system (`lapwing cluster`), or a cluster file. "-" is refused.
  * options: name and value in turns, ended by NULL: of the strategy, of a model ("batch", "seq",
- * "fp8", ...), "framework" and "global-batch". The names are those of the command line without
+ * "fp8", ...), "framework", "global-batch", "tokens" and "price". The names are those of the command line without
  * "--" ("dp", "8", "bucket-cap", "5MiB", NULL). options may be NULL. */
 LAPWING_API lapwing_plan *lapwing_plan_make(const char *workload, const char *cluster,
                                             const char *const *options, char *error,
@@ -59,7 +59,10 @@ LAPWING_API void lapwing_result_free(lapwing_result *result);
  * for an unknown name. Times are picoseconds of the rank whose step is the longest:
  *   step_ps, exposed_comm_ps, compute_busy_ps, copy_busy_ps, comm_busy_ps, idle_ps,
  *   peak_memory_bytes (-1: not known), bubble_ratio, n_ranks, n_steps, n_ops, n_events;
- *   p10_ps, p90_ps: between which 80 % of such steps would be measured (-1: not known) */
+ *   p10_ps, p90_ps: between which 80 % of such steps would be measured (-1: not known)
+ *   tokens_per_s, samples_per_s, mfu_pct, overlap_pct, memory_bytes and device_memory_bytes (of a
+ *   device: taken, and there), fits (1, 0), price_per_device_hour, cost_per_trillion_tokens; with
+ *   "tokens" days and device_hours, and with a price cost (-1: not known) */
 LAPWING_API int lapwing_figure(const lapwing_result *result, const char *name, double *value);
 LAPWING_API const char *lapwing_figure_name(int k);
 

@@ -15,10 +15,13 @@ lapwing_record.record, where that file is on the path.
 """
 
 import ctypes
+import itertools
 import os
 
 _INT32 = ("step", "pass", "rank", "stream", "op")
 _INT64 = ("ready_ps", "issue_ps", "start_ps", "all_in_ps", "end_ps")
+_REAL = ("bubble_ratio", "tokens_per_s", "samples_per_s", "mfu_pct", "overlap_pct", "days",
+         "device_hours", "price_per_device_hour", "cost_per_trillion_tokens", "cost")
 _library = None
 
 
@@ -104,10 +107,12 @@ def _figures(lib, result):
             return out
         lib.lapwing_figure(result, name, ctypes.byref(value))
         key, number = name.decode(), value.value
-        known = number >= 0 or key not in ("peak_memory_bytes", "p10_ps", "p90_ps")
+        known = number >= 0
         if key.endswith("_ps"):
             out[key[:-3] + "_ms"] = number / 1e9 if known else None
-        if key != "bubble_ratio":
+        if key == "fits":
+            number = number == 1
+        elif key not in _REAL:
             number = int(number)
         out[key] = number if known else None
         k += 1
@@ -122,7 +127,7 @@ def simulate(workload, cluster, steps=0, timeline=False, **strategy):
     steps      optimizer steps; 0: up to the steady state, and one more
     strategy   options of the command line with '_' for '-', of a model too: dp=8, zero=1,
                bucket_cap="5MiB", overlap=False, batch=2, seq=4096, fp8=True, global_batch=64,
-               framework="megatron-lm" (without it the one that such a strategy is usually run
+               tokens="1T", price=2.5 (days, device_hours, cost), framework="megatron-lm" (without it the one that such a strategy is usually run
                with; the result names it)
     """
     lib, error = _load(), ctypes.create_string_buffer(512)
@@ -155,6 +160,29 @@ def simulate(workload, cluster, steps=0, timeline=False, **strategy):
         return out
     finally:
         lib.lapwing_plan_free(plan)
+
+
+def sweep(workload, cluster, **options):
+    """simulate() for every combination of options that are given as a list or tuple (workload and
+    cluster too): a dict of columns, one row per combination, for pandas.DataFrame or matplotlib.
+    Columns are the swept options, then the figures of simulate(); "error" is None, or why a
+    combination cannot be predicted (its figures are None).
+
+      t = lapwing.sweep("llama-2-13b", ["dgx-a100", "dgx-h100"], dp=[16, 64], zero=3, price=2.5)
+      t["cluster"], t["dp"], t["cost_per_trillion_tokens"]
+    """
+    given = {"workload": workload, "cluster": cluster, **options}
+    swept = [name for name, value in given.items() if isinstance(value, (list, tuple))]
+    rows = []
+    for values in itertools.product(*(given[name] for name in swept)):
+        row = {**given, **dict(zip(swept, values))}
+        try:
+            figures, error = simulate(**row), None
+        except Error as e:
+            figures, error = {}, str(e)
+        rows.append({**{name: row[name] for name in swept}, "error": error, **figures})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def record(*arguments, **options):

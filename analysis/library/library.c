@@ -4,6 +4,7 @@
  * ranks from the first call that asks for rows: thousands of ranks need gigabytes. */
 #include "analysis/library/lapwing.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "shared/numbers/units.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
+#include "sim/predict/sim_result.h"
 #include "traces/models/model_workload.h"
 
 struct lapwing_plan {
@@ -22,6 +24,8 @@ struct lapwing_plan {
     struct lw_cluster cluster;
     struct lw_plan plan;
     struct lw_alike_step alike;
+    struct lw_framework framework;
+    struct lw_budget_request budget; /* "tokens", "price" */
 };
 
 enum { MOST_STEPS = 1000000 }; /* as `lapwing sim --steps` */
@@ -32,7 +36,7 @@ struct lapwing_result {
     struct lw_timeline rows;       /* of all ranks, once asked for */
     bool has_rows;
     struct lw_summary summary;
-    lw_ps p10, p90; /* the interval of the step; -1: none */
+    struct lw_sim_result row; /* its texts are not kept */
     int64_t n_events;
     int32_t n_ranks, n_op_names;
     const char **op_name;
@@ -63,10 +67,17 @@ static enum lw_status check_name(const char *what, const char *name, struct lw_e
 }
 
 /* Options are those of the command line: of the strategy, of a model, --framework,
- * --global-batch. */
-static enum lw_status set_option(struct lw_plan_source *src, const char *name, const char *value,
-                                 struct lw_err *err)
+ * --global-batch, --tokens, --price. */
+static enum lw_status set_option(struct lw_plan_source *src, struct lw_budget_request *budget,
+                                 const char *name, const char *value, struct lw_err *err)
 {
+    const struct lw_opt price = {.kind = LW_OPT_DOUBLE, .value = &budget->price, .arg = "P",
+                                 .max = 1000000, .check = lw_cli_above_0};
+
+    if (strcmp(name, "tokens") == 0)
+        return lw_err_context(err, lw_parse_tokens(value, &budget->tokens, err), "--%s", name);
+    if (strcmp(name, "price") == 0)
+        return lw_err_context(err, lw_cli_set(&price, value, err), "--%s", name);
     if (strcmp(name, "global-batch") == 0)
         return lw_err_context(err, lw_parse_int(value, 1, INT64_MAX, &src->global_batch, err),
                               "--%s", name);
@@ -90,7 +101,7 @@ static enum lw_status set_options(struct lapwing_plan *p, const char *const *opt
         char *value = lw_arena_strdup(&p->arena, options[1]);
         if (!name || !value)
             return lw_fail_nomem(err);
-        LW_TRY(set_option(src, name, value, err));
+        LW_TRY(set_option(src, &p->budget, name, value, err));
     }
     return LW_OK;
 }
@@ -124,6 +135,8 @@ static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, co
     if (status == LW_OK) {
         lw_framework_hold(&src.framework, &p->plan);
         status = find_alike(p, &src, err);
+        p->framework = src.framework;
+        src.framework = (struct lw_framework){0};
     }
     lw_plan_source_free(&src);
     return status;
@@ -149,6 +162,7 @@ void lapwing_plan_free(lapwing_plan *p)
     if (!p)
         return;
     lw_plan_free(&p->plan);
+    lw_framework_free(&p->framework);
     lw_cluster_free(&p->cluster);
     lw_arena_free(&p->arena);
     lw_free(p);
@@ -217,6 +231,21 @@ static enum lw_status keep_names(struct lapwing_result *r, const struct lw_plan 
     return LW_OK;
 }
 
+/* Rates, memory and costs, as `lapwing sim --format csv` has them. */
+static enum lw_status put_row(const struct lapwing_plan *p, struct lapwing_result *r,
+                              struct lw_err *err)
+{
+    struct lw_memory_figures memory;
+    struct lw_sim_report report = {.plan = &p->plan, .cluster = &p->cluster,
+                                   .summary = &r->summary, .memory = &memory,
+                                   .budget = p->budget, .run = -1};
+
+    lw_memory_figures_of(&r->summary, &p->plan, &p->framework, &p->cluster, &memory);
+    lw_alike_step_interval(&p->alike, r->summary.step, &report.alike.p10, &report.alike.p90);
+    report.alike.of = p->alike.of[0] ? p->alike.of : NULL;
+    return lw_sim_result_of(&report, &r->arena, &r->row, err);
+}
+
 static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps,
                                struct lapwing_result *r, struct lw_err *err)
 {
@@ -235,7 +264,8 @@ static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps,
     LW_TRY(lw_sim_run_classes(&p->plan, &p->cluster, &options, &r->classes, &stats, err));
     enum lw_status status = lw_sim_summarize(&r->classes, before, &r->summary, err);
     r->classes.plan = (struct lw_plan){0};
-    lw_alike_step_interval(&p->alike, r->summary.step, &r->p10, &r->p90);
+    if (status == LW_OK)
+        status = put_row(p, r, err);
     r->n_events = stats.n_events;
     r->n_ranks = p->plan.n_ranks;
     return status == LW_OK ? keep_names(r, &p->plan, err) : status;
@@ -278,27 +308,36 @@ static const struct lw_measure *worst(const struct lapwing_result *r)
 }
 
 enum figure { STEP, EXPOSED, COMPUTE, COPY, COMM, IDLE, MEMORY, BUBBLE, RANKS, STEPS, OPS, EVENTS,
-              P10, P90, N_FIGURES };
+              P10, P90, TOKENS, SAMPLES, MFU, OVERLAP, TAKEN, THERE, FITS, PRICE, PER_TRILLION, DAYS,
+              HOURS, COST, N_FIGURES };
 
 static const char *const figure_names[N_FIGURES] = {
     "step_ps", "exposed_comm_ps", "compute_busy_ps", "copy_busy_ps", "comm_busy_ps", "idle_ps",
     "peak_memory_bytes", "bubble_ratio", "n_ranks", "n_steps", "n_ops", "n_events",
-    "p10_ps", "p90_ps",
+    "p10_ps", "p90_ps", "tokens_per_s", "samples_per_s", "mfu_pct", "overlap_pct", "memory_bytes",
+    "device_memory_bytes", "fits", "price_per_device_hour", "cost_per_trillion_tokens", "days",
+    "device_hours", "cost",
 };
 
 static double figure(const struct lapwing_result *r, int k)
 {
     const struct lw_summary *s = &r->summary;
+    const struct lw_sim_result *x = &r->row;
     const double all[N_FIGURES] = {
         [STEP] = (double)s->step, [EXPOSED] = (double)worst(r)->exposed_comm,
         [COMPUTE] = (double)worst(r)->compute_busy, [COPY] = (double)worst(r)->copy_busy,
         [COMM] = (double)worst(r)->comm_busy, [IDLE] = (double)worst(r)->idle,
         [MEMORY] = (double)s->peak_memory_bytes, [BUBBLE] = s->bubble_ratio,
         [RANKS] = r->n_ranks, [STEPS] = s->n_steps, [OPS] = (double)s->n_ops,
-        [EVENTS] = (double)r->n_events, [P10] = (double)r->p10, [P90] = (double)r->p90,
+        [EVENTS] = (double)r->n_events, [P10] = (double)x->p10, [P90] = (double)x->p90,
+        [TOKENS] = x->tokens_per_s, [SAMPLES] = x->samples_per_s, [MFU] = x->mfu_pct,
+        [OVERLAP] = x->overlap_pct, [TAKEN] = (double)x->memory_bytes,
+        [THERE] = (double)x->device_memory_bytes, [FITS] = x->fits,
+        [PRICE] = x->price_per_device_hour, [PER_TRILLION] = x->cost_per_trillion_tokens,
+        [DAYS] = x->days, [HOURS] = x->device_hours, [COST] = x->cost,
     };
 
-    return all[k];
+    return isnan(all[k]) ? -1 : all[k];
 }
 
 const char *lapwing_figure_name(int k)

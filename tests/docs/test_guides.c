@@ -2,7 +2,7 @@
  *
  * In docs/guide/NAME.md an indented block whose first line begins with "$ " is a session: each
  * such line is a command, the lines after it are what it prints. A command ends with a backslash
- * where it goes on in the next line. In what is shown, "..." at the end of a line stands for the
+ * where it goes on in the next line, and one with "<<'END'" goes on to the line END. In what is shown, "..." at the end of a line stands for the
  * rest of that line, and a line "..." alone for any lines. Commands of one guide share a folder,
  * in the order of the page. LAPWING_GOLDEN=update writes what the commands print, except after
  * "...": such a command keeps its text. */
@@ -106,10 +106,26 @@ static void put_shown(FILE *to, const char *text)
     }
 }
 
+/* The lines of a command with "<<'END'", up to END. */
+static void take_here_text(const struct page *p, int *at, char words[4 * LINE], size_t n)
+{
+    bool more = strstr(words, "<<'END'") != NULL;
+
+    while (more && *at < p->n) {
+        const char *line = indented(p->line[*at]) ? p->line[*at] + 4 : p->line[*at];
+        n += (size_t)snprintf(words + n, 4 * LINE - n, "\n%s", line);
+        assert_true(n < 4 * LINE);
+        more = strcmp(line, "END") != 0;
+        ++*at;
+    }
+}
+
 /* The command that begins at *at; *at goes to the first line that it prints. */
 static void take_command(const struct page *p, int *at, char words[4 * LINE])
 {
-    size_t n = (size_t)snprintf(words, 4 * LINE, "export PATH=$(dirname $L):$PATH; %s",
+    size_t n = (size_t)snprintf(words, 4 * LINE, "export PATH=$(dirname $L):$PATH "
+                                "PYTHONPATH=$P/analysis/library "
+                                "LAPWING_LIBRARY=$(dirname $L)/liblapwing.so; %s",
                                 p->line[(*at)++] + 6);
 
     while (n > 0 && words[n - 1] == '\\' && *at < p->n) {
@@ -117,6 +133,7 @@ static void take_command(const struct page *p, int *at, char words[4 * LINE])
         n += (size_t)snprintf(words + n, 4 * LINE - n, "%s", p->line[(*at)++] + 4);
         assert_true(n < 4 * LINE);
     }
+    take_here_text(p, at, words, n);
 }
 
 /* Lines of the output: up to the next command, or to the end of the block. A blank line belongs
@@ -184,6 +201,19 @@ GUIDE(replay)
 GUIDE(compare)
 GUIDE(validate)
 GUIDE(peers)
+
+/* An interpreter without the sanitizer cannot load a library that has it. */
+TEST_WITH(library_shows_what_is_printed, fixture_open, fixture_close)
+{
+    int rc;
+
+    shell("python3 -c 'import ctypes, sqlite3'", &rc);
+    if (rc != 0 || getenv("LAPWING_SANITIZED")) {
+        print_message("SKIP the guide of the library: no python3\n");
+        skip();
+    }
+    assert_true(run_page("library") > 0);
+}
 
 TEST(wildcards_stand_for_what_they_say)
 {

@@ -1,6 +1,7 @@
 /* liblapwing.so as a program and as Python see it: the same figures as `lapwing sim`, and no other
  * symbol. */
 #include "tests/lib/unit.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,57 @@ TEST_WITH(figures_are_those_of_the_command, fixture_open, fixture_close)
         fail_msg("no %s in %s", words, out);
     lapwing_result_free(r);
     lapwing_plan_free(p);
+}
+
+/* Rates, memory and costs are those of `lapwing sim --format csv`, to its digits. */
+TEST_WITH(rates_are_those_of_the_command, fixture_open, fixture_close)
+{
+    static const char *const given[] = {"dp", "8", "tokens", "1T", "price", "2.5", NULL};
+    static const struct {
+        const char *name;
+        double within;
+    } figures[] = {{"tokens_per_s", 0.06}, {"mfu_pct", 6e-4}, {"overlap_pct", 6e-4},
+                   {"memory_bytes", 0}, {"device_memory_bytes", 0}, {"days", 6e-5},
+                   {"device_hours", 6e-3}, {"cost", 6e-3}, {"cost_per_trillion_tokens", 6e-3},
+                   {"price_per_device_hour", 0}};
+    char error[400] = "", *csv, *title, *value, *names, *values;
+    lapwing_plan *p = lapwing_plan_make("gpt2", "dgx-a100", given, error, sizeof error);
+    lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
+    double x;
+
+    if (!r)
+        fail_msg("%s", error);
+    csv = strdup(lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --tokens 1T --price 2.5 --no-db "
+                         "--format csv", NULL));
+    assert_non_null(csv);
+    names = csv;
+    values = strchr(csv, '\n');
+    *values++ = '\0';
+    int n = 0;
+    while ((title = strsep(&names, ",")) && (value = strsep(&values, ",\n")))
+        for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+            if (strcmp(title, figures[i].name) == 0) {
+                assert_int_equal(lapwing_figure(r, title, &x), 0);
+                if (!(x > 0 && fabs(x - strtod(value, NULL)) <= figures[i].within))
+                    fail_msg("%s: %.9g, the command has %s", title, x, value);
+                n++;
+            }
+    assert_int_equal(n, sizeof figures / sizeof *figures);
+    free(csv);
+    lapwing_result_free(r);
+    lapwing_plan_free(p);
+}
+
+TEST(an_unknown_price_is_refused)
+{
+    static const char *const price[] = {"price", "free", NULL}, *const tokens[] = {"tokens", "1X",
+                                                                                  NULL};
+    char error[400] = "";
+
+    assert_null(lapwing_plan_make("gpt2", "dgx-a100", price, error, sizeof error));
+    assert_string_equal(error, "--price: 'free' is not a number of 0 or more");
+    assert_null(lapwing_plan_make("gpt2", "dgx-a100", tokens, error, sizeof error));
+    assert_non_null(strstr(error, "--tokens: found '1X', expected a number of tokens"));
 }
 
 /* The interval of a step is that of `lapwing sim`; the ideal framework has none. */
@@ -274,6 +326,27 @@ TEST_WITH(the_example_runs, fixture_open, fixture_close)
     assert_non_null(strstr(out, "1MiB"));
     assert_non_null(strstr(out, "100MiB   1 buckets"));
     assert_true(strlen(shell("cat $P/analysis/library/example.c", NULL)) > 0);
+}
+
+/* `pip install` of the tree, without a network: the modules and the library beside them. */
+TEST_WITH(pip_installs_the_module, fixture_open, fixture_close)
+{
+    int rc;
+
+    shell("python3 -m pip --version", &rc);
+    if (rc != 0 || getenv("LAPWING_SANITIZED")) {
+        print_message("SKIP pip install: no pip\n");
+        skip();
+    }
+    const char *out = shell("LAPWING_LIBRARY=" LIBRARY " python3 -m pip install -q --no-index "
+                            "--no-deps --target site $P 2>&1", &rc);
+    if (rc != 0)
+        fail_msg("%s", out);
+    out = shell("env -u LAPWING_LIBRARY PYTHONPATH=site python3 -c \"import lapwing; "
+                "t = lapwing.sweep('mlp', 'dgx-a100', dp=[2, 4], zero=[0, 9]); "
+                "print(t['dp'], t['zero'], [e is None for e in t['error']], lapwing.version())\"",
+                &rc);
+    assert_non_null(strstr(out, "[2, 2, 4, 4] [0, 9, 0, 9] [True, False, True, False] 0.1.0"));
 }
 
 TEST_WITH(python_gets_a_dict_and_columns, fixture_open, fixture_close)
