@@ -16,14 +16,17 @@ struct request {
     bool all;         /* buckets */
 };
 
-static enum lw_status judge(struct lw_both step, double tolerance, struct lw_err *err)
+static enum lw_status judge_pct(double e, double tolerance, struct lw_err *err)
 {
-    double e = lw_both_error_pct(step);
-
     if (tolerance < 0 || (!isnan(e) && fabs(e) <= tolerance))
         return LW_OK;
     return lw_fail(err, LW_ENO, "the step is %+.2f %% off, beyond the tolerance of %g %%", e,
                    tolerance);
+}
+
+static enum lw_status judge(struct lw_both step, double tolerance, struct lw_err *err)
+{
+    return judge_pct(lw_both_error_pct(step), tolerance, err);
 }
 
 static enum lw_status compare_two(const struct request *r, char **names, struct lw_err *err)
@@ -37,7 +40,10 @@ static enum lw_status compare_two(const struct request *r, char **names, struct 
     lw_store_close(store);
     if (st != LW_OK)
         return st;
-    enum lw_status verdict = judge(c.step, r->tolerance, err);
+    struct lw_per_unit u = lw_comparison_per_unit(&c);
+    enum lw_status verdict =
+        judge_pct(u.unit ? lw_per_unit_pct(u, c.step) : lw_both_error_pct(c.step), r->tolerance,
+                  err);
     if (r->format == LW_FORMAT_JSON)
         lw_comparison_json(&c, r->tolerance, verdict == LW_OK, stdout);
     else
@@ -62,7 +68,7 @@ static enum lw_status compare_sides(const struct request *r, char **names, int n
         st = lw_sides_print(&x, r->format, stdout, err);
     for (int32_t i = 1; st == LW_OK && i < x.n; i++)
         st = lw_err_context(
-            err, judge((struct lw_both){x.run[0].step, x.run[i].step}, r->tolerance, err),
+            err, judge_pct(lw_sides_pct(&x, i, -1), r->tolerance, err),
             "runs %lld and %lld", (long long)x.run[0].id, (long long)x.run[i].id);
     lw_sides_free(&x);
     return st;

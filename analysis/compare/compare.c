@@ -7,6 +7,7 @@
  * waits and idle, by definition without rest, so the differences of the parts add up to that of
  * the step. The list of ops below it is a hint and adds up to nothing: ops overlap. */
 #include "analysis/compare/compare.h"
+#include "analysis/compare/step_work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -527,6 +528,23 @@ static enum lw_status choose_join(struct lw_store *s, struct lw_comparison *c, s
 double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v)
 {
     return lw_both_error_pct(c->of_one_kind ? (struct lw_both){v.measured, v.predicted} : v);
+}
+
+struct lw_per_unit lw_comparison_per_unit(const struct lw_comparison *c)
+{
+    const struct lw_run *const both[] = {&c->predicted, &c->measured};
+    struct lw_step_work w = lw_step_work_of(both, 2);
+
+    if (!c->of_one_kind || !w.unit)
+        return (struct lw_per_unit){NULL, 1, 1};
+    return (struct lw_per_unit){w.unit, lw_step_units(&w, both[0]), lw_step_units(&w, both[1])};
+}
+
+double lw_per_unit_pct(struct lw_per_unit u, struct lw_both v)
+{
+    if (v.predicted <= 0 || v.measured < 0)
+        return NAN;
+    return 100 * ((double)v.measured / u.b / ((double)v.predicted / u.a) - 1);
 }
 
 static enum lw_status name_sides(struct lw_comparison *c, struct lw_err *err)

@@ -97,6 +97,16 @@ struct lw_both lw_comparison_part(const struct lw_comparison *c, int part);
 /* Of a prediction its error; of A and B the change from A to B. In percent; NAN as above. */
 double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v);
 
+/* A and B whose steps train different numbers of tokens, or samples: the time of one of them, in
+ * ps. unit NULL: the steps train as many, or it is not known, or a prediction is judged. */
+struct lw_per_unit {
+    const char *unit; /* "token", "sample" */
+    double a, b;      /* of one step */
+};
+struct lw_per_unit lw_comparison_per_unit(const struct lw_comparison *c);
+/* The change from A to B of a time of one unit; NAN as above. */
+double lw_per_unit_pct(struct lw_per_unit u, struct lw_both v);
+
 /* LW_EINVAL: one of the runs has no step (still running, failed). */
 enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run_b,
                           struct lw_comparison *out, struct lw_err *err);

@@ -116,6 +116,34 @@ enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct 
 
 /* --- text ------------------------------------------------------------------------------------- */
 
+static void put_ns(struct lw_table *t, lw_ps time, double units)
+{
+    if (time < 0)
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%.4g", (double)time * 1e-3 / units);
+}
+
+/* Steps that train different numbers of tokens: what one token takes. */
+static enum lw_status put_per_unit(struct lw_per_unit u, const struct line *lines, int n, FILE *f,
+                                   struct lw_err *err)
+{
+    char of_a[32], of_b[32];
+    const char *titles[] = {"", ">A ms", ">B ms", of_a, of_b, ">change %"};
+    struct lw_table *t = lw_table_new(6, titles);
+
+    snprintf(of_a, sizeof of_a, ">A ns a %s", u.unit);
+    snprintf(of_b, sizeof of_b, ">B ns a %s", u.unit);
+    for (int i = 0; i < n; i++) {
+        double pct = lw_per_unit_pct(u, lines[i].v);
+        LW_CELLS(t, lines[i].what, LW_MS(lines[i].v.predicted), LW_MS(lines[i].v.measured));
+        put_ns(t, lines[i].v.predicted, u.a);
+        put_ns(t, lines[i].v.measured, u.b);
+        lw_table_cell(t, isnan(pct) ? "-" : "%+.1f", pct);
+    }
+    return lw_table_end(t, f, 0, err);
+}
+
 static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
     struct line lines[LW_N_PARTS + 2] = {line_of(c, "step", c->step)};
@@ -130,6 +158,8 @@ static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct 
         lines[n++] = line_of(c, names[i], v);
     }
     lines[n++] = line_of(c, "communication busy", c->figure[LW_FIGURE_COMM_BUSY]);
+    if (lw_comparison_per_unit(c).unit)
+        return put_per_unit(lw_comparison_per_unit(c), lines, n, f, err);
     struct lw_records r = records_of(c, NULL, lines, n, N_COLUMNS);
     return lw_records_text(&r, f, 0, err);
 }
@@ -234,18 +264,52 @@ static void put_intervals(const struct lw_comparison *c, FILE *f)
         put_place(c, f);
     if (!one || !other)
         return;
-    bool overlap = c->predicted.p10 <= c->measured.p90 && c->measured.p10 <= c->predicted.p90;
-    lw_printf_paragraph(
-        f, "%s",
-        overlap ? "the two intervals overlap: they do not tell which step is shorter. Errors that "
-                  "both predictions share cancel in the difference, and how much of an error is "
-                  "shared was not measured"
-                : "the two intervals do not overlap");
+    struct lw_per_unit u = lw_comparison_per_unit(c);
+    bool overlap = (double)c->predicted.p10 / u.a <= (double)c->measured.p90 / u.b &&
+                   (double)c->measured.p10 / u.b <= (double)c->predicted.p90 / u.a;
+    char of[32] = "";
+    if (u.unit)
+        snprintf(of, sizeof of, " of a %s", u.unit);
+    if (overlap)
+        lw_printf_paragraph(f,
+                            "the two intervals%s overlap: they do not tell which %s. Errors that "
+                            "both predictions share cancel in the difference, and how much of an "
+                            "error is shared was not measured",
+                            of, u.unit ? "run is faster" : "step is shorter");
+    else
+        lw_printf_paragraph(f, "the two intervals%s do not overlap", of);
 }
 
 /* One sentence: which part of the step holds most of the difference. */
+static void put_verdict_per_unit(const struct lw_comparison *c, struct lw_per_unit u, FILE *f)
+{
+    double best = 0, whole = lw_per_unit_pct(u, c->step);
+    int part = 0;
+
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        struct lw_both v = lw_comparison_part(c, i);
+        double d = (double)v.measured / u.b - (double)v.predicted / u.a;
+        if (v.predicted >= 0 && v.measured >= 0 && fabs(d) > fabs(best)) {
+            best = d;
+            part = i;
+        }
+    }
+    if (!isnan(whole))
+        lw_printf_paragraph(f,
+                            "\na %s takes %.4g ns in B and %.4g ns in A: B is %.1f %% %s; the "
+                            "largest part of it is %s, %.4g ns %s",
+                            u.unit, (double)c->step.measured * 1e-3 / u.b,
+                            (double)c->step.predicted * 1e-3 / u.a, fabs(whole),
+                            whole < 0 ? "faster" : "slower", lw_part_name(part), fabs(best) * 1e-3,
+                            best < 0 ? "shorter" : "longer");
+}
+
 static void put_verdict(const struct lw_comparison *c, FILE *f)
 {
+    if (lw_comparison_per_unit(c).unit) {
+        put_verdict_per_unit(c, lw_comparison_per_unit(c), f);
+        return;
+    }
     lw_ps whole = difference(c, c->step), best = 0;
     int part = 0;
     char a[32], b[32];
@@ -286,18 +350,11 @@ static void put_side(const struct lw_comparison *c, int side, FILE *f)
 /* A shorter step that trains fewer samples is not an improvement. */
 static void put_samples(const struct lw_comparison *c, FILE *f)
 {
-    int64_t a = c->predicted.samples, b = c->measured.samples;
+    struct lw_per_unit u = lw_comparison_per_unit(c);
 
-    if (!c->of_one_kind || a <= 0 || b <= 0 || a == b)
-        return;
-    if (c->step.predicted <= 0 || c->step.measured < 0)
-        return;
-    double of_a = (double)c->step.predicted * 1e-9 / (double)a;
-    double of_b = (double)c->step.measured * 1e-9 / (double)b;
-    lw_printf_paragraph(f,
-                        "A step trains %lld samples in A and %lld in B: a sample takes %.3f ms and "
-                        "%.3f ms (%+.1f %%)\n",
-                        (long long)a, (long long)b, of_a, of_b, 100 * (of_b - of_a) / of_a);
+    if (u.unit)
+        lw_printf_paragraph(f, "A step trains %.0f %ss in A and %.0f in B: they compare by %s\n",
+                            u.a, u.unit, u.b, u.unit);
 }
 
 static void put_heading(const struct lw_comparison *c, FILE *f)
@@ -533,6 +590,20 @@ static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
     lw_records_json(o, &r);
 }
 
+static void json_per_unit(struct lw_jsonout *o, const struct lw_comparison *c)
+{
+    struct lw_per_unit u = lw_comparison_per_unit(c);
+    double pct = lw_per_unit_pct(u, c->step);
+
+    if (u.unit)
+        LW_JSON_ROW(o, "per_unit", "unit", u.unit, "a_per_step", u.a, "b_per_step", u.b, "a_ns",
+                    lw_decimals((double)c->step.predicted * 1e-3 / u.a, 3), "b_ns",
+                    lw_decimals((double)c->step.measured * 1e-3 / u.b, 3), "change_pct",
+                    lw_decimals_if(!isnan(pct), pct, 3));
+    else
+        lw_jsonout_null(o, "per_unit");
+}
+
 void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool within, FILE *f)
 {
     static const enum lw_period_figure shown[] = {LW_FIGURE_COMPUTE, LW_FIGURE_COPY_BUSY,
@@ -552,6 +623,7 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
         lw_jsonout_strings(&o, side_key(c, side, "_from_times", key), c->from_times[side],
                            c->n_from_times[side]);
     json_figure(&o, c, "step", c->step);
+    json_per_unit(&o, c);
     LW_JSON(&o, side_key(c, 0, "_rank", key), c->rank[0], side_key(c, 1, "_rank", key), c->rank[1]);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
         const char *name = lw_period_columns[LW_PERIOD_FIRST_COLUMN + shown[i]].key;

@@ -16,10 +16,14 @@ static enum lw_status read_all(struct lw_store *s, char **names, int32_t n, stru
 {
     if (n > LW_SIDES_MOST)
         return lw_fail(err, LW_EINVAL, "found %d runs, expected at most %d", n, LW_SIDES_MOST);
+    const struct lw_run *all[LW_SIDES_MOST];
+
     for (; x->n < n; x->n++) {
         LW_TRY(lw_store_find_run(s, names[x->n], &x->arena, &x->run[x->n], err));
         LW_TRY(lw_run_read_parts(s, &x->run[x->n], -1, &x->parts[x->n], err));
+        all[x->n] = &x->run[x->n];
     }
+    x->work = lw_step_work_of(all, n);
     return LW_OK;
 }
 
@@ -42,10 +46,22 @@ lw_ps lw_sides_time(const struct lw_sides *x, int32_t side, int part)
                                 : x->parts[side].figure[lw_period_parts[part]];
 }
 
+/* A prediction over the measured run that it is compared with; else the side over the first. */
+static bool first_is_over(const struct lw_sides *x, int32_t side)
+{
+    return x->run[0].kind == LW_RUN_SIM && x->run[side].kind != LW_RUN_SIM;
+}
+
 double lw_sides_pct(const struct lw_sides *x, int32_t side, int part)
 {
-    return lw_both_error_pct(
-        (struct lw_both){lw_sides_time(x, 0, part), lw_sides_time(x, side, part)});
+    lw_ps first = lw_sides_time(x, 0, part), it = lw_sides_time(x, side, part);
+    double of_first = (double)first / lw_step_units(&x->work, &x->run[0]);
+    double of_it = (double)it / lw_step_units(&x->work, &x->run[side]);
+    bool error = first_is_over(x, side);
+
+    if (first < 0 || it < 0 || (error ? it : first) == 0)
+        return NAN;
+    return 100 * (error ? of_first / of_it - 1 : of_it / of_first - 1);
 }
 
 static const char *name_of(int part)
@@ -62,6 +78,17 @@ static bool is_shown(const struct lw_sides *x, int part)
     return part == STEP;
 }
 
+static void put_unit_row(const struct lw_sides *x, struct lw_table *t)
+{
+    lw_table_cell(t, "  ns a %s", x->work.unit);
+    for (int32_t i = 0; i < x->n; i++) {
+        lw_table_cell(t, "%.4g",
+                      (double)x->run[i].step * 1e-3 / lw_step_units(&x->work, &x->run[i]));
+        if (i > 0)
+            lw_table_text(t, "");
+    }
+}
+
 static enum lw_status put_table(const struct lw_sides *x, bool csv, FILE *f, struct lw_err *err)
 {
     char text[2 * LW_SIDES_MOST][48];
@@ -74,8 +101,9 @@ static enum lw_status put_table(const struct lw_sides *x, bool csv, FILE *f, str
         n++;
         if (i == 0)
             continue;
-        snprintf(text[n], sizeof text[n], ">%lld over %lld %%", (long long)x->run[0].id,
-                 (long long)x->run[i].id);
+        bool first = first_is_over(x, i);
+        snprintf(text[n], sizeof text[n], ">%lld over %lld %%",
+                 (long long)x->run[first ? 0 : i].id, (long long)x->run[first ? i : 0].id);
         titles[n] = text[n];
         n++;
     }
@@ -83,6 +111,8 @@ static enum lw_status put_table(const struct lw_sides *x, bool csv, FILE *f, str
     for (int part = STEP; part < LW_N_PARTS; part++) {
         if (!csv && !is_shown(x, part))
             continue;
+        if (part == STEP + 1 && x->work.unit && !csv)
+            put_unit_row(x, t);
         lw_table_cell(t, "%s%s", part == STEP ? "" : "  ", name_of(part));
         for (int32_t i = 0; i < x->n; i++) {
             double pct = lw_sides_pct(x, i, part);
@@ -107,6 +137,9 @@ static enum lw_status put_text(const struct lw_sides *x, FILE *f, struct lw_err 
             lw_printf_paragraph(f, "  step: %s",
                                 lw_interval_text(interval, r->p10, r->p90, r->interval_of));
     }
+    if (x->work.unit)
+        lw_printf_paragraph(f, "steps train different numbers of %ss: percentages are of the time "
+                               "of a %s", x->work.unit, x->work.unit);
     fprintf(f, "\n");
     return put_table(x, false, f, err);
 }
@@ -122,7 +155,9 @@ static void put_json(const struct lw_sides *x, FILE *f)
         lw_jsonout_object(&o, NULL);
         LW_JSON(&o, "run", r->id, "kind", lw_run_kind_name(r->kind), "backend",
                 r->backend[0] ? r->backend : NULL, "plan", r->plan_hash[0] ? r->plan_hash : NULL,
-                "name", r->name, "rank", x->parts[i].rank,
+                "name", r->name, "rank", x->parts[i].rank, "tokens",
+                lw_known_if(r->tokens > 0, (int64_t)(r->tokens > 0 ? r->tokens : 0)), "samples",
+                lw_known(r->samples),
                 "p10_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p10)),
                 "p90_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p90)),
                 "interval_of", r->p90 > 0 ? r->interval_of : NULL);
@@ -133,7 +168,7 @@ static void put_json(const struct lw_sides *x, FILE *f)
             lw_jsonout_line_object(&o, NULL);
             LW_JSON(&o, "what", name_of(part), "ns", lw_known_if(t >= 0, lw_ps_to_ns(t)));
             if (i > 0 && !isnan(pct))
-                LW_JSON(&o, "first_to_it_pct", lw_decimals(pct, 3));
+                LW_JSON(&o, first_is_over(x, i) ? "error_pct" : "change_pct", lw_decimals(pct, 3));
             lw_jsonout_end(&o);
         }
         lw_jsonout_end(&o);

@@ -34,8 +34,8 @@ LAPWING_API const char *lapwing_version(void); /* "0.1.0" */
  * it was made from a model, else refused.
  * cluster: the name of a known system (`lapwing cluster`), or a cluster file. "-" is refused.
  * options: name and value in turns, ended by NULL: of the strategy, of a model ("batch", "seq",
- * "fp8", ...), "framework", "global-batch", "tokens" and "price". The names are those of the command line without
- * "--" ("dp", "8", "bucket-cap", "5MiB", NULL). options may be NULL. */
+ * "fp8", ...), "framework", "global-batch", "tokens" and "price". The names are those of the
+ * command line without "--" ("dp", "8", "bucket-cap", "5MiB", NULL). options may be NULL. */
 LAPWING_API lapwing_plan *lapwing_plan_make(const char *workload, const char *cluster,
                                             const char *const *options, char *error,
                                             size_t error_size);

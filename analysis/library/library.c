@@ -308,8 +308,8 @@ static const struct lw_measure *worst(const struct lapwing_result *r)
 }
 
 enum figure { STEP, EXPOSED, COMPUTE, COPY, COMM, IDLE, MEMORY, BUBBLE, RANKS, STEPS, OPS, EVENTS,
-              P10, P90, TOKENS, SAMPLES, MFU, OVERLAP, TAKEN, THERE, FITS, PRICE, PER_TRILLION, DAYS,
-              HOURS, COST, N_FIGURES };
+              P10, P90, TOKENS, SAMPLES, MFU, OVERLAP, TAKEN, THERE, FITS, PRICE, PER_TRILLION,
+              DAYS, HOURS, COST, N_FIGURES };
 
 static const char *const figure_names[N_FIGURES] = {
     "step_ps", "exposed_comm_ps", "compute_busy_ps", "copy_busy_ps", "comm_busy_ps", "idle_ps",

@@ -2,10 +2,10 @@
  *
  * In docs/guide/NAME.md an indented block whose first line begins with "$ " is a session: each
  * such line is a command, the lines after it are what it prints. A command ends with a backslash
- * where it goes on in the next line, and one with "<<'END'" goes on to the line END. In what is shown, "..." at the end of a line stands for the
- * rest of that line, and a line "..." alone for any lines. Commands of one guide share a folder,
- * in the order of the page. LAPWING_GOLDEN=update writes what the commands print, except after
- * "...": such a command keeps its text. */
+ * where it goes on in the next line, and one with "<<'END'" goes on to the line END. In what is
+ * shown, "..." at the end of a line stands for the rest of that line, and a line "..." alone for
+ * any lines. Commands of one guide share a folder, in the order of the page. LAPWING_GOLDEN=update
+ * writes what the commands print, except after "...": such a command keeps its text. */
 #include "tests/lib/unit.h"
 
 #include <stdbool.h>

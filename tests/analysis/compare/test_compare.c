@@ -429,11 +429,24 @@ TEST_WITH(steps_of_other_sample_counts_compare_by_sample, runs_open, fixture_clo
           ">log; done",
           NULL);
     const char *out = lapwing("compare 1 2 --db s.db", NULL);
-    assert_non_null(strstr(out, "A step trains 2 samples in A and 8 in B: a sample takes "));
+    assert_non_null(strstr(out, "A step trains 2 samples in A and 8 in B: they compare by sample"));
     out = lapwing("compare 1 2 --db s.db --format json", NULL);
     assert_non_null(strstr(out, "\"samples\": 2"));
     assert_non_null(strstr(out, "\"samples\": 8"));
     assert_null(strstr(lapwing("compare 1 1 --db s.db", NULL), "a sample takes"));
+    /* the table and the sentence below it are of a sample too, and no sentence is of the step */
+    EXPECT("compare 1 2 --db s.db",
+           {"", 0, "A ns a sample", {"a sample takes ", "% faster; the largest part of it is "},
+            .lacks = "than A"});
+    /* 4 times the samples in about the same time: -75 % a sample, in both commands */
+    expect("compare 1 2 --db s.db --format json", 0, "\"per_unit\": {\"unit\": \"sample\", ");
+    double two, three;
+    out = strstr(lapwing("compare 1 2 --db s.db --format json", NULL), "\"per_unit\"");
+    assert_int_equal(sscanf(strstr(out, "change_pct"), "change_pct\": %lf", &two), 1);
+    out = lapwing("compare 1 2 1 --db s.db --format json", NULL);
+    assert_int_equal(sscanf(strstr(out, "change_pct"), "change_pct\": %lf", &three), 1);
+    assert_true(two < -70 && two > -76 && fabs(two - three) < 2e-3);
+    expect("compare 1 2 --db s.db --tolerance 60", 3, "% off, beyond the tolerance of 60 %");
 }
 
 /* One plan, predicted on two clusters: each execution belongs to the prediction on its own
@@ -591,7 +604,7 @@ TEST_WITH(three_runs_are_printed_in_each_format, runs_open, fixture_close)
     expect(line, 0, "-15.6");
     expect(line, 0, "+13.1");
     snprintf(line, sizeof line, "compare 1 2 3 --db %s --format json", db);
-    expect(line, 0, "\"first_to_it_pct\": -15.625");
+    expect(line, 0, "\"error_pct\": -15.625");
     snprintf(line, sizeof line, "compare 1 2 3 --db %s --format csv", db);
     expect(line, 0, "step,0.432,0.512,-15.6,0.382,+13.1");
     snprintf(line, sizeof line, "compare 1 2 3 --db %s --tolerance 5", db);
