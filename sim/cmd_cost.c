@@ -1,12 +1,14 @@
 /* lapwing cost: what communication costs on a cluster, and which model says so. */
 #include <stdio.h>
 
+#include "analysis/kernel_bench/kernel_costs.h"
 #include "analysis/netbench/measured_costs.h"
 #include "shared/base/nearest.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/cluster_warning.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
+#include "shared/device/burst_time.h"
 #include "sim/cost_query/cost_print.h"
 #include "sim/cost_query/cost_question.h"
 #include "sim/cost_query/gemm_cost.h"
@@ -15,14 +17,17 @@
 static const struct lw_usage usage = {
     .command = "cost",
     .synopsis = "[-c CLUSTER] [--op OP] [--algorithm NAME] [--ranks N] [--nodes N] [--bytes A..B] "
-                "[--measured FILE] | --gemm M,N,K",
+                "[--measured FILE] | --gemm M,N,K "
+                "[--burst]",
     .about =
         "Prints the time of a collective or message over sizes (doubling from A to B), with "
         "the model or measured table that gives it. algbw is bytes over time; busbw corrects "
         "it for the traffic that an ideal algorithm must cause, so it compares with the speed "
         "of a link. With --measured it prints what the model gives for every row of a measured "
-        "table, beside what was measured. With --gemm: the time of one matrix product on the "
-        "cluster's device, by its shape.",
+        "table, beside what was measured; of a table of kernels (columns device, dtype and m, n, "
+        "k; seq, heads, head_dim; or nranks, size_bytes) the error per device and type. With "
+        "--gemm: the time of one matrix product on the cluster's device, by its shape: at the "
+        "clock that training sustains, or in a burst.",
     .max_operands = 1, /* none: refused with a hint */
 };
 
@@ -63,13 +68,14 @@ static enum lw_status is_dtype(const char *text, struct lw_err *err)
 {
     enum lw_dtype dtype;
 
-    return lw_dtype_parse(text, &dtype, err);
+    return lw_operands_parse(text) >= 0 ? LW_OK : lw_dtype_parse(text, &dtype, err);
 }
 
 /* What the command line asks for. */
 struct request {
     const char *cluster, *op, *bytes, *dtype, *algorithm, *measured, *where, *gemm;
     int64_t ranks, nodes, from, to;
+    bool burst, sustained;
     struct lw_cost_query query;
     enum lw_format format;
 };
@@ -83,6 +89,14 @@ static const char *contradiction(const struct request *r)
                           : "--measured takes sizes and types from its file: leave out --gemm";
     if (r->gemm && r->bytes)
         return "--gemm is a product, of no --bytes: leave out one of them";
+    if (r->burst && r->sustained)
+        return "--burst and --sustained are two clocks: leave out one of them";
+    if ((r->burst || r->sustained) && !r->gemm && !r->measured)
+        return "--burst and --sustained are of kernels: give --gemm M,N,K or --measured FILE";
+    struct lw_err unused;
+    enum lw_dtype dtype;
+    if (r->dtype && !(r->gemm && r->burst) && lw_dtype_parse(r->dtype, &dtype, &unused) != LW_OK)
+        return "--dtype fp8, fp8_block and nvfp4 are of products in a burst: add --burst to --gemm";
     if (r->where && !r->measured)
         return "--where chooses rows of --measured FILE, which is missing";
     return NULL;
@@ -93,7 +107,8 @@ static enum lw_status take_words(struct request *r, struct lw_err *err)
     const char *dtype = r->dtype ? r->dtype : r->gemm ? "bf16" : "f32";
 
     LW_TRY(sim_cost_op(r->op ? r->op : "all_reduce", &r->query.op, err));
-    LW_TRY(lw_dtype_parse(dtype, &r->query.dtype, err));
+    if (!r->burst || lw_operands_parse(dtype) < 0)
+        LW_TRY(lw_dtype_parse(dtype, &r->query.dtype, err));
     LW_TRY(lw_reducer_parse(r->algorithm, &r->query.algorithm, err));
     return sim_cost_range(r->bytes ? r->bytes : "1KiB..1GiB", &r->from, &r->to, err);
 }
@@ -104,6 +119,9 @@ static enum lw_status print(const struct lw_cluster *c, struct request *r, struc
         .op = r->op, .n_ranks = r->ranks, .n_nodes = r->nodes, .where = r->where};
     struct sim_cost_answers a = {.n = 0};
 
+    if (r->gemm && r->burst)
+        return sim_gemm_burst_print(c, r->gemm, r->dtype ? r->dtype : "bf16", r->format, stdout,
+                                    err);
     if (r->gemm)
         return sim_gemm_print(c, r->gemm, r->query.dtype, r->format, stdout, err);
     if (r->measured)
@@ -115,7 +133,7 @@ static enum lw_status print(const struct lw_cluster *c, struct request *r, struc
 
 int cmd_cost(int argc, char **argv)
 {
-    struct request r = {.cluster = "host", .algorithm = "auto"};
+    struct request r = {.algorithm = "auto"};
     const struct lw_opt table[] = {
         {"cluster", 'c', LW_OPT_STRING, &r.cluster, "NAME|FILE",
          "known cluster or cluster file (host)"},
@@ -134,10 +152,16 @@ int cmd_cost(int argc, char **argv)
         {"gemm", 0, LW_OPT_STRING, &r.gemm, "M,N,K",
          "a product of M x K and K x N; BATCH,M,N,K: a batch of them; GROUPSxM,N,K: one for each "
          "expert", .check = sim_gemm_check},
-        {"dtype", 0, LW_OPT_STRING, &r.dtype, "TYPE", "element type (f32; with --gemm bf16)",
+        {"dtype", 0, LW_OPT_STRING, &r.dtype, "TYPE",
+         "element type (f32; with --gemm bf16; with --burst also fp8, fp8_block, nvfp4)",
          .check = is_dtype},
+        {"burst", 0, LW_OPT_FLAG, &r.burst, NULL,
+         "kernels alone, at the clock of a short burst (with --measured the default)"},
+        {"sustained", 0, LW_OPT_FLAG, &r.sustained, NULL,
+         "kernels at the clock of training (with --gemm the default)"},
         {"measured", 0, LW_OPT_STRING, &r.measured, "FILE",
-         "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us"},
+         "nccl-tests output, CSV with op, nranks, nnodes, size_bytes, time_us, or kernels per "
+         "device"},
         {"where", 0, LW_OPT_STRING, &r.where, "COLUMN=TEXT[;...]",
          "with --measured CSV: only rows whose cells contain these texts (gpu=H200)",
          .check = traces_bench_where_check},
@@ -156,8 +180,14 @@ int cmd_cost(int argc, char **argv)
     if (refused)
         return lw_cli_usage("cost", "%s", refused);
     enum lw_status status = take_words(&r, &err);
+    if (status == LW_OK && r.measured && lw_kernel_table_is(r.measured)) {
+        const struct lw_kernel_question q = {.file = r.measured, .where = r.where,
+                                             .cluster = r.cluster, .sustained = r.sustained,
+                                             .format = r.format};
+        return lw_cli_end("cost", lw_kernel_costs_print(&q, &err), &err);
+    }
     if (status == LW_OK)
-        status = lw_cluster_find(r.cluster, &c, &err);
+        status = lw_cluster_find(r.cluster ? r.cluster : "host", &c, &err);
     if (status == LW_OK) {
         lw_cluster_warn(&c);
         status = print(&c, &r, &err);

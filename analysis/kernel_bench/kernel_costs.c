@@ -1,0 +1,415 @@
+/* Predicted beside measured kernels, per device: `lapwing cost --measured FILE`.
+ *
+ * The tables are those of AIConfigurator's measurements (one row per device, type and size; see
+ * docs/design/device.md). Products and attention of 16 bits are judged by the median of frameworks
+ * (latency_ms), smaller products by the fastest (min_ms): their frameworks differ by up to 30.
+ * Rows with shapes that the figures of bursts were fitted on are predicted and listed, and not
+ * counted. Collectives are of one node and of the library's own choice; none of them is fitted. */
+#include "analysis/kernel_bench/kernel_costs.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/sort.h"
+#include "shared/numbers/median.h"
+#include "shared/device/burst_time.h"
+#include "shared/device/device_kind.h"
+#include "shared/files/files.h"
+#include "shared/io/csv_rows.h"
+#include "shared/text/wrap.h"
+#include "sim/cost/cost_model.h"
+
+enum { MOST_DEVICES = 16, MOST_GROUPS = 256, LARGEST = 1 << 24 };
+
+/* Devices as the tables name them. */
+static const struct {
+    const char *device, *cluster;
+} known[] = {
+    {"a100_sxm", "dgx-a100"}, {"h100_sxm", "dgx-h100"}, {"h200_sxm", "dgx-h200"},
+    {"b200_sxm", "dgx-b200"}, {"gb200", "gb200"},       {"b300_sxm", "dgx-b300"},
+    {"gb300", "gb300"},       {"l40s", "l40s"},
+};
+
+enum kind { PRODUCTS, ATTENTION, COLLECTIVES, N_KINDS };
+
+static const struct {
+    const char *word, *titles;
+} kinds[N_KINDS] = {
+    {"gemm", "device dtype m n k latency_ms min_ms"},
+    {"attention", "device causal dtype batch seq heads kv_heads head_dim latency_ms"},
+    {"collective", "device op dtype nranks size_bytes time_us"},
+};
+
+struct row {
+    const char *device, *dtype;
+    char shape[64];
+    lw_ps measured, predicted;
+    double error_pct;
+    bool fitted;
+    int group;
+};
+
+struct group {
+    const char *device, *cluster, *kind, *dtype;
+    int32_t n_rows, n_fitted;
+    double median_pct, p90_pct, bias_pct;
+};
+
+struct table {
+    const struct lw_kernel_question *q;
+    enum kind kind;
+    struct lw_rows rows;
+    int n_clusters;
+    const char *device[MOST_DEVICES];
+    struct lw_cluster cluster[MOST_DEVICES];
+    int n, n_groups, n_skipped, n_no_device;
+    struct row *row;
+    struct group group[MOST_GROUPS];
+};
+
+#define AT(field) offsetof(struct row, field)
+static const struct lw_column row_columns[] = {
+    {"device", "device", LW_COLUMN_STRING, AT(device)},
+    {"dtype", "type", LW_COLUMN_STRING, AT(dtype)},
+    {"shape", "shape", LW_COLUMN_CHARS, AT(shape)},
+    {"predicted_ns", ">predicted", LW_COLUMN_PS, AT(predicted)},
+    {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured)},
+    {"error_pct", ">error", LW_COLUMN_CHANGE_PCT, AT(error_pct)},
+    {"fitted", "fitted", LW_COLUMN_FLAG, AT(fitted)},
+};
+#undef AT
+#define AT(field) offsetof(struct group, field)
+static const struct lw_column group_columns[] = {
+    {"device", "device", LW_COLUMN_STRING, AT(device)},
+    {"cluster", "cluster", LW_COLUMN_STRING, AT(cluster)},
+    {"kind", "kind", LW_COLUMN_STRING, AT(kind)},
+    {"dtype", "type", LW_COLUMN_STRING, AT(dtype)},
+    {"n_rows", ">rows", LW_COLUMN_INT32, AT(n_rows)},
+    {"n_fitted", ">fitted", LW_COLUMN_INT32, AT(n_fitted)},
+    {"median_error_pct", ">median %", LW_COLUMN_REAL, AT(median_pct), .digits = 1},
+    {"p90_error_pct", ">p90 %", LW_COLUMN_REAL, AT(p90_pct), .digits = 1},
+    {"bias_pct", ">bias %", LW_COLUMN_REAL, AT(bias_pct), .digits = 1},
+};
+#undef AT
+
+static int kind_of(const struct lw_input *in)
+{
+    for (int k = 0; k < N_KINDS; k++)
+        if (lw_rows_have(in, kinds[k].titles) && !lw_rows_have(in, "nnodes"))
+            return k;
+    return -1;
+}
+
+bool lw_kernel_table_is(const char *file)
+{
+    struct lw_input in;
+    struct lw_err err;
+
+    if (strcmp(file, "-") == 0 || lw_input_read(file, 0, &in, &err) != LW_OK)
+        return false;
+    bool is = kind_of(&in) >= 0;
+    lw_input_free(&in);
+    return is;
+}
+
+/* --where, whose form is checked: "device=gb200;dtype=bf16". */
+static enum lw_status is_wanted(const struct table *t, int32_t i, bool *yes, struct lw_err *err)
+{
+    const char *p = t->q->where ? t->q->where : "";
+    char title[64];
+
+    *yes = true;
+    while (*p) {
+        size_t len = strcspn(p, ";"), name = strcspn(p, "=");
+        snprintf(title, sizeof title, "%.*s", (int)(name < 63 ? name : 63), p);
+        if (lw_rows_column(&t->rows, title) < 0)
+            return lw_fail_at(err, LW_EINVAL, t->rows.file, 1, "--where: no column '%s'", title);
+        const char *cell = lw_rows_cell(&t->rows, i, title);
+        *yes = *yes && strlen(cell) == len - name - 1 &&
+               strncmp(cell, p + name + 1, len - name - 1) == 0;
+        p += len + (p[len] == ';');
+    }
+    return LW_OK;
+}
+
+/* The cluster of a row's device; NULL: none is known, or --cluster has another one. */
+static enum lw_status cluster_of(struct table *t, const char *device,
+                                 const struct lw_cluster **out, struct lw_err *err)
+{
+    const char *name = NULL;
+
+    *out = NULL;
+    for (int i = 0; i < t->n_clusters; i++)
+        if (strcmp(t->device[i], device) == 0) {
+            *out = &t->cluster[i];
+            return LW_OK;
+        }
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].device, device) == 0)
+            name = known[i].cluster;
+    if (!name || t->n_clusters == MOST_DEVICES)
+        return LW_OK;
+    struct lw_cluster *c = &t->cluster[t->n_clusters];
+    LW_TRY(lw_cluster_find(name, c, err));
+    if (t->q->cluster) {
+        struct lw_cluster given;
+        enum lw_status status = lw_cluster_find(t->q->cluster, &given, err);
+        if (status == LW_OK && !lw_device_same_kind(given.device.kind, c->device.kind)) {
+            lw_cluster_free(&given);
+            lw_cluster_free(c);
+            return LW_OK;
+        }
+        lw_cluster_free(c);
+        LW_TRY(status);
+        *c = given;
+    }
+    t->device[t->n_clusters++] = device;
+    *out = c;
+    return LW_OK;
+}
+
+static enum lw_status number(const struct table *t, int32_t i, const char *title, int64_t *v,
+                             struct lw_err *err)
+{
+    return lw_rows_int(&t->rows, i, title, 0, LARGEST, v, err);
+}
+
+static enum lw_status time_of(const struct table *t, int32_t i, const char *title, double seconds,
+                              struct row *r, struct lw_err *err)
+{
+    double v;
+
+    LW_TRY(lw_rows_real(&t->rows, i, title, 0, &v, err));
+    r->measured = lw_ps_from_seconds(v * seconds);
+    return LW_OK;
+}
+
+static enum lw_status product(const struct table *t, int32_t i, const struct lw_cluster *c,
+                              struct row *r, struct lw_err *err)
+{
+    struct lw_product p = {.batch = 1, .dtype = LW_BF16, .out_size = 2};
+    const struct lw_burst *b = lw_burst_of(c->device.kind);
+    int o = lw_operands_parse(r->dtype);
+
+    LW_TRY(number(t, i, "m", &p.m, err));
+    LW_TRY(number(t, i, "n", &p.n, err));
+    LW_TRY(number(t, i, "k", &p.k, err));
+    LW_TRY(time_of(t, i, o == LW_OPERANDS_BF16 ? "latency_ms" : "min_ms", 1e-3, r, err));
+    snprintf(r->shape, sizeof r->shape, "%" PRId64 " x %" PRId64 " x %" PRId64, p.m, p.n, p.k);
+    if (t->q->sustained) {
+        p.fp8 = o == LW_OPERANDS_FP8 || o == LW_OPERANDS_FP8_BLOCK;
+        bool can = o >= 0 && o != LW_OPERANDS_NVFP4 && lw_device_by_shape(&c->device, LW_BF16) &&
+                   (!p.fp8 || !lw_device_lacks_8bit(&c->device, LW_BF16));
+        r->predicted = can ? lw_product_time(&c->device, &p) : 0;
+    } else if (o >= 0 && b) {
+        r->predicted = lw_burst_product(&c->device, b, &p, (enum lw_operands)o).time;
+        r->fitted = lw_burst_fitted((int64_t[]){p.m, p.n, p.k}, 3);
+    }
+    return LW_OK;
+}
+
+static enum lw_status attention(const struct table *t, int32_t i, const struct lw_cluster *c,
+                                struct row *r, struct lw_err *err)
+{
+    static const char *const titles[] = {"causal", "batch", "seq", "heads", "kv_heads",
+                                         "head_dim"};
+    const struct lw_burst *b = lw_burst_of(c->device.kind);
+    int64_t v[6];
+
+    for (int k = 0; k < 6; k++)
+        LW_TRY(number(t, i, titles[k], &v[k], err));
+    LW_TRY(time_of(t, i, "latency_ms", 1e-3, r, err));
+    const struct lw_attention a = {.causal = v[0] == 1, .batch = v[1], .seq_q = v[2],
+                                   .seq_k = v[2], .heads = v[3], .kv_heads = v[4],
+                                   .qk_width = v[5], .v_width = v[5], .dtype = LW_BF16};
+    snprintf(r->shape, sizeof r->shape, "%s%" PRId64 " x %" PRId64 ", %" PRId64 "/%" PRId64
+             " heads of %" PRId64, a.causal ? "" : "full ", v[1], v[2], v[3], v[4], v[5]);
+    if (t->q->sustained)
+        r->predicted = lw_device_by_shape(&c->device, LW_BF16)
+                           ? lw_attention_time(&c->device, &a) : 0;
+    else if (b) {
+        r->predicted = lw_burst_attention_time(&c->device, b, &a, strcmp(r->dtype, "fp8") == 0);
+        r->fitted = lw_burst_fitted(v, 6);
+    }
+    return LW_OK;
+}
+
+static enum lw_status collective(const struct table *t, int32_t i, const struct lw_cluster *c,
+                                 struct row *r, struct lw_err *err)
+{
+    struct lw_cluster bare = *c;
+    struct lw_cost_query q = {.dtype = LW_F16, .n_nodes = 1, .alone = true,
+                              .algorithm = LW_REDUCER_AUTO};
+    struct lw_cost_answer answer = {.time = 0};
+    const char *op = lw_rows_cell(&t->rows, i, "op");
+    int64_t n;
+    int k = 0;
+
+    while (k < LW_N_OP_KINDS && strcmp(lw_op_name((enum lw_op_kind)k), op) != 0)
+        k++;
+    LW_TRY(lw_rows_int(&t->rows, i, "nranks", 1, LARGEST, &n, err));
+    LW_TRY(lw_rows_int(&t->rows, i, "size_bytes", 1, INT64_MAX, &q.bytes, err));
+    LW_TRY(time_of(t, i, "time_us", 1e-6, r, err));
+    snprintf(r->shape, sizeof r->shape, "%s, %" PRId64 " ranks, %" PRId64, op, n, q.bytes);
+    if (k == LW_N_OP_KINDS)
+        return LW_OK;
+    if (strcmp(r->dtype, "int8") == 0)
+        q.dtype = LW_U8;
+    q.op = (enum lw_op_kind)k;
+    q.n_ranks = (int32_t)n;
+    bare.n_tables = 0;
+    if (n > c->devices_per_node)
+        return LW_OK;
+    LW_TRY(lw_sim_cost_explain(&bare, &q, &answer, err));
+    r->predicted = answer.time;
+    return LW_OK;
+}
+
+static int group_of(struct table *t, const struct lw_cluster *c, const struct row *r,
+                    const char *kind)
+{
+    for (int g = 0; g < t->n_groups; g++)
+        if (strcmp(t->group[g].device, r->device) == 0 && strcmp(t->group[g].kind, kind) == 0 &&
+            strcmp(t->group[g].dtype, r->dtype) == 0)
+            return g;
+    if (t->n_groups == MOST_GROUPS)
+        return -1;
+    t->group[t->n_groups] = (struct group){.device = r->device, .cluster = c->name, .kind = kind,
+                                           .dtype = r->dtype};
+    return t->n_groups++;
+}
+
+static enum lw_status predict(struct table *t, struct lw_err *err)
+{
+    for (int32_t i = 0; i < t->rows.n_rows; i++) {
+        struct row *r = &t->row[t->n];
+        const struct lw_cluster *c;
+        bool wanted;
+        LW_TRY(is_wanted(t, i, &wanted, err));
+        if (!wanted)
+            continue;
+        *r = (struct row){.device = lw_rows_cell(&t->rows, i, "device"),
+                          .dtype = lw_rows_cell(&t->rows, i, "dtype")};
+        LW_TRY(cluster_of(t, r->device, &c, err));
+        if (!c) {
+            t->n_no_device++;
+            continue;
+        }
+        LW_TRY(t->kind == PRODUCTS    ? product(t, i, c, r, err)
+               : t->kind == ATTENTION ? attention(t, i, c, r, err)
+                                      : collective(t, i, c, r, err));
+        r->group = group_of(t, c, r, kinds[t->kind].word);
+        if (r->measured <= 0 || r->predicted <= 0 || r->group < 0) {
+            t->n_skipped++;
+            continue;
+        }
+        r->error_pct = 100 * ((double)r->predicted / (double)r->measured - 1);
+        t->n++;
+    }
+    return LW_OK;
+}
+
+/* Of the rows that were not fitted. */
+static enum lw_status judge(struct table *t, struct lw_err *err)
+{
+    double *error = lw_calloc((size_t)t->n + 1, 2 * sizeof *error), *size = error + t->n;
+
+    if (!error)
+        return lw_fail_nomem(err);
+    for (int g = 0; g < t->n_groups; g++) {
+        struct group *x = &t->group[g];
+        int32_t n = 0;
+        for (int i = 0; i < t->n; i++) {
+            if (t->row[i].group != g)
+                continue;
+            x->n_fitted += t->row[i].fitted;
+            x->n_rows++;
+            if (t->row[i].fitted)
+                continue;
+            error[n] = t->row[i].error_pct;
+            size[n++] = fabs(t->row[i].error_pct);
+        }
+        lw_sort(error, n, lw_compare_double);
+        lw_sort(size, n, lw_compare_double);
+        x->median_pct = n ? size[n / 2] : 0;
+        x->p90_pct = n ? size[n * 9 / 10] : 0;
+        x->bias_pct = n ? error[n / 2] : 0;
+    }
+    lw_free(error);
+    return LW_OK;
+}
+
+static enum lw_status put(const struct table *t, struct lw_err *err)
+{
+    const struct lw_records rows = LW_RECORDS("rows", row_columns, t->row, t->n);
+    const struct lw_records groups = LW_RECORDS("devices", group_columns, t->group, t->n_groups);
+    struct lw_jsonout o = {.file = stdout};
+
+    if (t->q->format == LW_FORMAT_CSV)
+        return lw_records_csv(&rows, stdout, err);
+    if (t->q->format == LW_FORMAT_TEXT) {
+        LW_TRY(lw_records_text(&groups, stdout, 0, err));
+        lw_printf_paragraph(stdout, "error of the time %s, over the rows that no figure was fitted "
+                                    "on; --format csv lists the rows",
+                            t->kind == COLLECTIVES ? "that the library's model gives"
+                            : t->q->sustained      ? "at the sustained clock"
+                                                   : "in a burst");
+        if (t->n_skipped || t->n_no_device)
+            lw_printf_paragraph(stdout, "note: left out: %d row%s of devices that have no known "
+                                        "cluster or are not the cluster's, %d that the model does "
+                                        "not time", t->n_no_device, lw_plural(t->n_no_device),
+                                t->n_skipped);
+        return LW_OK;
+    }
+    lw_jsonout_object(&o, NULL);
+    lw_records_json(&o, &groups);
+    lw_records_json(&o, &rows);
+    LW_JSON(&o, "n_left_out", t->n_skipped + t->n_no_device);
+    lw_jsonout_end(&o);
+    return LW_OK;
+}
+
+static enum lw_status compare(struct table *t, struct lw_err *err)
+{
+    t->row = lw_calloc((size_t)t->rows.n_rows + 1, sizeof *t->row);
+    if (!t->row)
+        return lw_fail_nomem(err);
+    LW_TRY(predict(t, err));
+    if (t->n == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--measured %s: no row can be timed (%d of devices that have no known "
+                       "cluster, %d that the model does not time); choose others with --where or "
+                       "--cluster", t->q->file, t->n_no_device, t->n_skipped);
+    LW_TRY(judge(t, err));
+    return put(t, err);
+}
+
+enum lw_status lw_kernel_costs_print(const struct lw_kernel_question *q, struct lw_err *err)
+{
+    struct table *t = lw_calloc(1, sizeof *t);
+    struct lw_input in;
+
+    if (!t)
+        return lw_fail_nomem(err);
+    t->q = q;
+    enum lw_status status = lw_input_read(q->file, 0, &in, err);
+    if (status != LW_OK) {
+        lw_free(t);
+        return status;
+    }
+    t->kind = (enum kind)kind_of(&in);
+    status = lw_rows_read(&in, &t->rows, err);
+    if (status == LW_OK)
+        status = compare(t, err);
+    for (int i = 0; i < t->n_clusters; i++)
+        lw_cluster_free(&t->cluster[i]);
+    lw_free(t->row);
+    lw_rows_free(&t->rows);
+    lw_free(t);
+    lw_input_free(&in);
+    return status;
+}

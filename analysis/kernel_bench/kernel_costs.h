@@ -1,0 +1,18 @@
+#pragma once
+
+#include "shared/cli/cli.h"
+#include "shared/cluster/cluster.h"
+
+/* `lapwing cost --measured FILE` of a table of measured kernels: products (m, n, k), attention
+ * (seq, heads, head_dim) or collectives of one node (nranks, size_bytes), each row with its device.
+ * Prints the error per device and type. */
+struct lw_kernel_question {
+    const char *file, *where;
+    const char *cluster; /* NULL: that of the row's device */
+    bool sustained;      /* not in a burst */
+    enum lw_format format;
+};
+
+/* The file has the titles of such a table. Reads it. */
+bool lw_kernel_table_is(const char *file);
+enum lw_status lw_kernel_costs_print(const struct lw_kernel_question *q, struct lw_err *err);

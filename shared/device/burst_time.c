@@ -1,0 +1,197 @@
+/* Kernels in bursts.
+ *
+ * Products. The tiles of shared/device/device_time.c: a tile is the work of one SM and costs its k
+ * steps and a fill; the library chooses the fastest tile, and of 16-bit operands may cut k into up
+ * to 32 parts (kernels of smaller operands do not, and those of 4 bits have no tile of 64 x 64).
+ * Four things differ from the sustained time:
+ *
+ * - The clock. A kernel far below 1 ms runs at short_share of the peak, one far above at
+ *   long_share, of which a device that is limited by its power has less.
+ * - The last wave. Kernels of before Blackwell lose half of it: the rest overlaps with the ends of
+ *   tiles that began late. Blackwell's loses nothing that is seen in the measured shapes: tiles of
+ *   two SMs are smaller in proportion and the library has more forms than the grid here.
+ * - Memory and products do not overlap wholly: their times are joined by a p-norm with p = 4, which
+ *   adds 19 % where both are equal.
+ * - Operands of 8 and 4 bits are cast within the measured time (2 bytes are read for an input and 1
+ *   or 0.5625 written), by a kernel of its own before the product: it is added. Without this term
+ *   the median error of fp8 is 13 to 16 % in place of 5 to 8 (products with a small n, and a large
+ *   m and k, are up to 3 times too fast).
+ *
+ * Attention. Tiles of 128 queries of one head over all keys that the mask leaves. The width is that
+ * of the kernels' forms: 64, 96, 128, 192, 256, 512. Loading and storing is not hidden, and what
+ * frameworks do beside (rotary embedding, writing the cache) is in the measured time: memory is a
+ * share of the bandwidth far below one.
+ *
+ * The figures are fits (traces/clusters/fit_burst.py) on half of the shapes of public measurements
+ * (AIConfigurator), chosen by lw_burst_fitted. Not modelled: which of its kernels a framework
+ * chooses; frameworks differ by 1.2 in products, by 2 in attention. */
+#include "shared/device/burst_time.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/device/burst_data.h"
+#include "shared/device/device_kind.h"
+
+static const double SMALL_TILE = 40, BOOST_S = 1e-3, JOIN = 4, SPLIT_TRAFFIC = 8;
+static const double LAST_WAVE = 0.45, LEAST_K = 256;
+
+enum { TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128, MOST_SPLIT = 32 };
+
+static const char *const words[] = {"bf16", "fp8", "fp8_block", "nvfp4"};
+
+const char *lw_operands_word(int o)
+{
+    return o >= 0 && o < LW_N_OPERANDS ? words[o] : NULL;
+}
+
+int lw_operands_parse(const char *word)
+{
+    for (int i = 0; i < LW_N_OPERANDS; i++)
+        if (strcmp(words[i], word) == 0)
+            return i;
+    return strcmp(word, "f16") == 0 ? LW_OPERANDS_BF16 : -1;
+}
+
+const struct lw_burst *lw_burst_of(const char *kind)
+{
+    for (const struct lw_burst *b = lw_bursts; b->kind; b++)
+        if (!lw_device_is_nameless(kind) && lw_device_same_kind(b->kind, kind))
+            return b;
+    return NULL;
+}
+
+const char *lw_burst_kind(int i)
+{
+    for (const struct lw_burst *b = lw_bursts; b->kind; b++)
+        if (i-- == 0)
+            return b->kind;
+    return NULL;
+}
+
+double lw_burst_peak(const struct lw_device *d, enum lw_operands o)
+{
+    static const double times[LW_N_OPERANDS] = {1, 2, 2, 4};
+
+    return lw_figure_is_set(d->peak_flops[LW_BF16]) ? d->peak_flops[LW_BF16].value * times[o] : 0;
+}
+
+bool lw_burst_fitted(const int64_t *sizes, int n)
+{
+    uint32_t h = 2166136261u;
+
+    for (int i = 0; i < n; i++)
+        h = (h ^ (uint32_t)sizes[i]) * 16777619u;
+    return ((h >> 16) & 1) == 0;
+}
+
+static double operand_bytes(enum lw_operands o)
+{
+    return o == LW_OPERANDS_BF16 ? 2 : o == LW_OPERANDS_NVFP4 ? 0.5625 : 1;
+}
+
+static double join(double a, double b, double p)
+{
+    double most = fmax(a, b);
+
+    return most > 0 ? most * pow(pow(a / most, p) + pow(b / most, p), 1 / p) : 0;
+}
+
+/* --- products --------------------------------------------------------------------------------- */
+
+static double tile_speed(double m, double n)
+{
+    double x = m * n / (m + n);
+
+    return x / (x + SMALL_TILE);
+}
+
+static void try_tile(const struct lw_device *d, const struct lw_burst_gemm *g,
+                     const struct lw_product *p, double rate, int32_t tm, int32_t tn,
+                     int32_t most_split, struct lw_product_time *best)
+{
+    double m = (double)p->m, n = (double)p->n, k = (double)p->k, batch = (double)p->batch;
+    bool small = !lw_figure_is_set(d->gemm_tile) || d->gemm_tile.value <= DEFAULT_TILE;
+    double last = small ? LAST_WAVE : 0;
+
+    for (int32_t split = 1; split <= most_split; split *= 2) {
+        double tiles = batch * ceil(m / tm) * ceil(n / tn) * split, x = tiles / d->n_sms.value;
+        if (split > 1 && k / split < LEAST_K)
+            break;
+        double waves = last * ceil(x) + (1 - last) * fmax(x, 1);
+        double t = waves * (k / split + g->fill) * 2 * tm * tn / rate;
+        if (split > 1)
+            t += SPLIT_TRAFFIC * split * batch * m * n / (g->memory * d->memory_bytes_per_s.value);
+        if (best->n_tiles > 0 && t >= best->compute_s)
+            continue;
+        *best = (struct lw_product_time){.compute_s = t, .tile_m = tm, .tile_n = tn,
+                                         .split_k = split, .n_tiles = (int64_t)tiles,
+                                         .n_waves = (int64_t)ceil(x)};
+    }
+}
+
+struct lw_product_time lw_burst_product(const struct lw_device *d, const struct lw_burst *b,
+                                        const struct lw_product *p, enum lw_operands o)
+{
+    struct lw_product_time t = {.time = 0};
+    const struct lw_burst_gemm *g = &b->gemm[o];
+    double peak = lw_burst_peak(d, o), item = operand_bytes(o);
+    double m = (double)p->m, n = (double)p->n, k = (double)p->k, batch = (double)p->batch;
+
+    if (g->short_share <= 0 || peak <= 0 || !lw_figure_is_set(d->n_sms) ||
+        !lw_figure_is_set(d->memory_bytes_per_s) || p->batch <= 0 || p->m <= 0 || p->n <= 0 ||
+        p->k <= 0)
+        return t;
+    int32_t side = lw_figure_is_set(d->gemm_tile) ? (int32_t)d->gemm_tile.value : DEFAULT_TILE;
+    double of_largest = tile_speed(TILE, side);
+    for (int32_t tm = TILE_STEP; tm <= TILE; tm += TILE_STEP)
+        for (int32_t tn = TILE_STEP; tn <= TILE; tn += TILE_STEP)
+            if ((tm <= side || tn <= side) &&
+                (o != LW_OPERANDS_NVFP4 || tm > TILE_STEP || tn > TILE_STEP))
+                try_tile(d, g, p, peak / d->n_sms.value * tile_speed(tm, tn) / of_largest, tm, tn,
+                         o == LW_OPERANDS_BF16 ? MOST_SPLIT : 1, &t);
+    double x = t.compute_s / BOOST_S, bandwidth = d->memory_bytes_per_s.value;
+    t.rate_share = g->long_share + (g->short_share - g->long_share) / (1 + x * x);
+    t.compute_s /= t.rate_share;
+    t.memory_s = batch * (item * (m * k + k * n) + 2 * m * n) / (g->memory * bandwidth);
+    t.overhead_s = g->overhead_s;
+    if (o != LW_OPERANDS_BF16)
+        t.overhead_s += batch * (2 + item) * m * k / (g->cast * bandwidth);
+    t.time = lw_ps_from_seconds(join(t.compute_s, t.memory_s, JOIN) + t.overhead_s);
+    return t;
+}
+
+/* --- attention -------------------------------------------------------------------------------- */
+
+static double width_of_form(double w)
+{
+    static const double forms[] = {64, 96, 128, 192, 256};
+
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (w <= forms[i])
+            return forms[i];
+    return 512;
+}
+
+lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
+                              const struct lw_attention *a, bool fp8)
+{
+    const struct lw_burst_attention *f = &b->attention;
+    double peak = lw_burst_peak(d, LW_OPERANDS_BF16), queries = 128, key_tile = 64;
+    double w = width_of_form((double)a->qk_width), speed = f->share;
+
+    if (f->share <= 0 || peak <= 0 || a->batch <= 0 || a->seq_q <= 0 || a->seq_k <= 0)
+        return 0;
+    speed *= (w > 256 ? f->wide : 1) * (w == 192 ? f->w192 : 1) * (fp8 ? f->fp8 : 1) *
+             (a->causal ? 1 : f->full);
+    double rate = peak * speed * w / (w + f->head_fill) * (128 + f->head_fill) / 128;
+    double keys = ceil((double)a->seq_k / key_tile) * key_tile;
+    double mean = (a->causal ? keys / 2 + key_tile : keys) + f->fill;
+    double tiles = (double)(a->batch * a->heads) * ceil((double)a->seq_q / queries);
+    double sms = d->n_sms.value, per_key = 4 * queries * w;
+    double t = per_key * (tiles * mean / sms + f->tail * (keys + f->fill)) / (rate / sms);
+    double bytes = 2 * (double)a->batch * (double)(a->qk_width + a->v_width) *
+                   (double)(a->heads * a->seq_q + a->kv_heads * a->seq_k);
+    double memory = bytes / (f->memory * d->memory_bytes_per_s.value);
+    return lw_ps_from_seconds(join(t, memory, f->join) + f->overhead_s);
+}

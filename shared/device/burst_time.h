@@ -1,0 +1,63 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/device/device_time.h"
+
+/* How long one kernel takes alone, at the clock of a short burst: what a benchmark of kernels
+ * prints. A step of training runs slower (shared/device/device_time.h). See
+ * docs/design/device.md. */
+
+/* Of a product. FP8: one scale per tensor; FP8_BLOCK: one for 128 x 128 weights and 128 inputs;
+ * NVFP4: one for 16. */
+enum lw_operands {
+    LW_OPERANDS_BF16, LW_OPERANDS_FP8, LW_OPERANDS_FP8_BLOCK, LW_OPERANDS_NVFP4, LW_N_OPERANDS,
+};
+const char *lw_operands_word(int o);          /* "bf16", "fp8", ...; NULL beyond the last */
+int lw_operands_parse(const char *word);      /* -1: none of them; "f16" is timed as bf16 */
+
+/* Fitted figures of products of one kind of operands. Casting the inputs is part of products of
+ * less than 16 bits. */
+struct lw_burst_gemm {
+    double short_share, long_share; /* of the peak of such operands: short and long kernels */
+    double fill;                    /* steps of k that a tile costs beside its own */
+    double memory, cast;            /* share of the memory bandwidth: operands, casting inputs */
+    double overhead_s;              /* beside both; short_share 0: no figures */
+};
+
+struct lw_burst_attention {
+    double share;       /* of the 16-bit peak: heads of 128, causal */
+    double fill, tail;  /* keys that a tile costs beside its own; share of the longest tile */
+    double head_fill;   /* a head of w is slower by w / (w + head_fill) */
+    double memory, join, overhead_s; /* join: p of the p-norm of products and memory */
+    double full, wide, fp8, w192; /* speed: no mask; heads above 256; 8 bits; heads of 192 */
+};
+
+#define LW_BURST_SOURCE                                                                        \
+    "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), measured kernels of one system; fit on half " \
+    "of the shapes (traces/clusters/fit_burst.py)"
+
+struct lw_burst {
+    const char *kind; /* of the device */
+    struct lw_burst_gemm gemm[LW_N_OPERANDS];
+    struct lw_burst_attention attention;
+};
+
+/* NULL: no kernels of such a device are published. */
+const struct lw_burst *lw_burst_of(const char *kind);
+/* Kinds that have figures, one after the other; NULL beyond the last. */
+const char *lw_burst_kind(int i);
+/* The peak that a burst's shares are of; 0: unknown. */
+double lw_burst_peak(const struct lw_device *d, enum lw_operands o);
+
+/* The device has a peak, SMs and a memory bandwidth, and b figures of these operands; else .time is
+ * 0. Neither groups nor sums are taken. */
+struct lw_product_time lw_burst_product(const struct lw_device *d, const struct lw_burst *b,
+                                        const struct lw_product *p, enum lw_operands o);
+/* Forward alone. */
+lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
+                              const struct lw_attention *a, bool fp8);
+
+/* Half of all shapes, by a hash of their sizes: the figures are fitted on these. */
+bool lw_burst_fitted(const int64_t *sizes, int n);

@@ -1,0 +1,86 @@
+/* `lapwing cost --measured FILE` of kernels per device, and the published tables where they are. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+static const char GEMM[] = "device,dtype,m,n,k,latency_ms,min_ms\n"
+                           "h100_sxm,bf16,4096,4096,4096,0.2,0.19\n"
+                           "h100_sxm,fp8,4096,4096,4096,0.3,0.12\n"
+                           "b200_sxm,bf16,4096,4096,4096,0.1,0.09\n"
+                           "tpu_v5,bf16,4096,4096,4096,0.1,0.09\n";
+
+TEST_WITH(errors_are_per_device_and_type, fixture_open, fixture_close)
+{
+    fixture_put(fixture_path("g.csv"), GEMM);
+    EXPECT("cost --measured g.csv", {"", 0, "dgx-h100  gemm  fp8"},
+           {"", 0, "left out: 1 row of devices that have no known cluster"},
+           {"--where device=b200_sxm --format csv", 0, "b200_sxm,bf16,4096 x 4096 x 4096,"},
+           {"--where device=b200_sxm --format json", 0, "\"n_rows\": 1,"},
+           {"-c nd-h100-v5", 0, "nd-h100-v5"},
+           {"--sustained", 0, "at the sustained clock"},
+           {"--where gpu=x", 1, "--where: no column 'gpu'"},
+           {"--where device=tpu_v5", 1, "no row can be timed (1 of devices"});
+    fixture_put(fixture_path("a.csv"),
+                "device,causal,dtype,batch,seq,heads,kv_heads,head_dim,latency_ms\n"
+                "gb200,1,bf16,4,4096,32,8,128,1\n");
+    expect("cost --measured a.csv", 0, "attention  bf16");
+    fixture_put(fixture_path("n.csv"),
+                "device,op,dtype,nranks,size_bytes,time_us\n"
+                "h200_sxm,all_reduce,half,8,1024,20\n");
+    expect("cost --measured n.csv", 0, "collective  half");
+}
+
+TEST_WITH(a_product_in_a_burst_has_types_of_4_and_8_bits, fixture_open, fixture_close)
+{
+    EXPECT("cost --gemm 4096,4096,4096", {"-c dgx-b200 --burst --dtype nvfp4", 0, "in a burst"},
+           {"-c dgx-h100 --burst --dtype nvfp4", 1, "no products of nvfp4 on 'H100-SXM5-80GB'"},
+           {"-c mi300x --burst", 1, "leave out --burst"},
+           {"-c dgx-h100 --dtype fp8", 2, "add --burst"},
+           {"-c dgx-h100 --burst --sustained", 2, "two clocks"},
+           {"-c l40s", 1, "or --burst"});
+    expect("cost --burst", 2, "give --gemm M,N,K or --measured FILE");
+    expect("cost -c dgx-h100 --gemm 8x64,64,64 --burst", 1, "leave out --burst");
+}
+
+/* Medians over the half of the visible shapes that was not fitted. */
+static void check_published(const char *file, double most_bf16, double most_small)
+{
+    char path[256];
+
+    snprintf(path, sizeof path, "../shared/kernel-tables/%s", file);
+    if (access(path, R_OK) != 0) {
+        print_message("SKIP: no %s\n", path);
+        skip();
+    }
+    const char *out = lapwingf("cost --measured $P/%s --format json", path);
+    int n = 0;
+    for (const char *at = out; (at = strstr(at, "\"dtype\": \"")) && strstr(at, "median_error_pct");
+         n++) {
+        char type[16];
+        double median;
+        assert_int_equal(sscanf(at, "\"dtype\": \"%15[^\"]", type), 1);
+        const char *value = strstr(at, "\"median_error_pct\": ");
+        if (!value)
+            break;
+        assert_int_equal(sscanf(value, "\"median_error_pct\": %lf", &median), 1);
+        assert_true(median <= (strcmp(type, "bf16") == 0 ? most_bf16 : most_small));
+        at = value;
+    }
+    assert_true(n >= 8);
+}
+
+TEST_WITH(published_products_are_met, fixture_open, fixture_close)
+{
+    check_published("gemm.csv", 8, 12);
+}
+
+TEST_WITH(published_attention_is_met, fixture_open, fixture_close)
+{
+    check_published("attention_context.csv", 22, 70);
+}

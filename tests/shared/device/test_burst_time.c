@@ -1,0 +1,118 @@
+/* Kernels in bursts: cases worked by hand. tests/analysis/kernel_bench holds the published ones. */
+#include "tests/lib/unit.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/device/burst_time.h"
+#include "shared/files/files.h"
+
+/* 4 SMs, 10^12 flop/s of 16 bits, memory that takes no time. */
+static struct lw_device small(void)
+{
+    struct lw_device d = {.kind = "small"};
+
+    d.peak_flops[LW_BF16] = (struct lw_figure){1e12, "test"};
+    d.n_sms = (struct lw_figure){4, "test"};
+    d.memory_bytes_per_s = (struct lw_figure){1e18, "test"};
+    return d;
+}
+
+static const struct lw_burst half = {
+    .gemm = {[LW_OPERANDS_BF16] = {.short_share = 0.5, .long_share = 0.5, .memory = 1, .cast = 1},
+             [LW_OPERANDS_FP8] = {.short_share = 0.5, .long_share = 0.5, .memory = 1, .cast = 0.5}},
+    .attention = {.share = 0.5, .memory = 1, .join = 4, .full = 0.5, .wide = 1, .fp8 = 1,
+                  .w192 = 1},
+};
+
+static double seconds(const struct lw_device *d, int64_t n, int64_t k, enum lw_operands o)
+{
+    const struct lw_product p = {.batch = 1, .m = 512, .n = n, .k = k, .dtype = LW_BF16};
+
+    return (double)lw_burst_product(d, &half, &p, o).time * 1e-12;
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a / b - 1) < 1e-6;
+}
+
+/* 512 x 512 is 8 tiles of 256 x 128, 2 waves: 2 * 512 * 512 * 256 flops at 0.5 * 10^12 =
+ * 0.268435456 ms; 256 is too short to be cut. 640 columns are 2.5 waves, of which the last takes
+ * 0.45 of the difference to a whole one beside its own half: 2.725. */
+TEST(half_of_the_last_wave_is_lost_before_blackwell)
+{
+    struct lw_device d = small();
+
+    assert_true(near(seconds(&d, 512, 256, LW_OPERANDS_BF16), 0.268435456e-3));
+    assert_true(near(seconds(&d, 640, 256, LW_OPERANDS_BF16), 0.268435456e-3 * 2.725 / 2));
+    d.gemm_tile = (struct lw_figure){256, "test"};
+    double even = seconds(&d, 512, 256, LW_OPERANDS_BF16);
+    /* of 256 x 256 tiles 1.5 waves, of 256 x 128 2.5 of half the length at 0.894 of the speed */
+    double speed = 256.0 / 3 / (256.0 / 3 + 40) / (128.0 / 168);
+    assert_true(near(seconds(&d, 640, 256, LW_OPERANDS_BF16), even * 1.25 / speed));
+}
+
+/* At 10^9 B/s: 2 bytes read and 1 written for each of 512 x 512 inputs, at half of the bandwidth,
+ * are 1.572864 ms; the product's memory, 2 * 262144 + 2 * 262144 bytes, is 1.048576 ms beside half
+ * of 0.536870912 ms: (1.048576^4 + 0.268435456^4)^(1/4) = 1.049700... */
+TEST(inputs_of_8_bits_are_cast_before_the_product)
+{
+    struct lw_device d = small();
+    d.memory_bytes_per_s.value = 1e9;
+    double product = pow(pow(1.048576e-3, 4) + pow(0.268435456e-3, 4), 0.25);
+
+    assert_true(near(seconds(&d, 512, 512, LW_OPERANDS_FP8), product + 1.572864e-3));
+}
+
+/* A kernel of 1 ms at the whole peak is at the mean of the shares. */
+TEST(long_kernels_run_at_the_long_share)
+{
+    struct lw_device d = small();
+    struct lw_burst b = half;
+    const struct lw_product p = {.batch = 1, .m = 512, .n = 512, .k = 512, .dtype = LW_BF16};
+    double x = 0.268435456;
+
+    b.gemm[LW_OPERANDS_BF16].short_share = 0.9;
+    double share = 0.5 + 0.4 / (1 + x * x);
+    assert_true(near((double)lw_burst_product(&d, &b, &p, LW_OPERANDS_BF16).time * 1e-12,
+                     0.268435456e-3 / share));
+}
+
+/* 4 heads of 128 over 512 tokens: 16 tiles of 128 queries; 4 * 128 * 128 * 512 flops each, 4 tiles
+ * on each SM at 0.125 * 10^12 and half of that speed. A causal mask leaves 256 + 64 keys of 512 in
+ * the mean. */
+TEST(a_mask_leaves_half_of_the_keys_and_a_tile)
+{
+    struct lw_device d = small();
+    struct lw_attention a = {.batch = 1, .heads = 4, .kv_heads = 4, .seq_q = 512, .seq_k = 512,
+                             .qk_width = 128, .v_width = 128, .dtype = LW_BF16};
+    double full = 4.0 * 4 * 128 * 128 * 512 / (0.125e12 * 0.5);
+
+    assert_true(near((double)lw_burst_attention_time(&d, &half, &a, false) * 1e-12, full));
+    a.causal = true;
+    assert_true(near((double)lw_burst_attention_time(&d, &half, &a, false) * 1e-12,
+                     full / 2 * 320 / 512));
+}
+
+TEST(figures_are_those_of_the_kind)
+{
+    assert_non_null(lw_burst_of("NVIDIA H100 80GB HBM3"));
+    assert_string_equal(lw_burst_of("B200")->kind, "B200-SXM-180GB");
+    assert_null(lw_burst_of("MI300X"));
+    assert_null(lw_burst_of("unknown"));
+    for (int i = 0; lw_burst_kind(i); i++)
+        assert_string_equal(lw_burst_of(lw_burst_kind(i))->kind, lw_burst_kind(i));
+    assert_int_equal(lw_operands_parse("nvfp4"), LW_OPERANDS_NVFP4);
+    assert_int_equal(lw_operands_parse("f32"), -1);
+}
+
+/* About half of the shapes of a sweep. */
+TEST(half_of_the_shapes_are_fitted)
+{
+    int n = 0;
+
+    for (int64_t m = 128; m < 128 + 400; m++)
+        n += lw_burst_fitted((int64_t[]){m, 4096, 4096}, 3);
+    assert_in_range(n, 150, 250);
+}
