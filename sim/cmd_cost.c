@@ -183,6 +183,7 @@ int cmd_cost(int argc, char **argv)
     if (status == LW_OK && r.measured && lw_kernel_table_is(r.measured)) {
         const struct lw_kernel_question q = {.file = r.measured, .where = r.where,
                                              .cluster = r.cluster, .sustained = r.sustained,
+                                             .algorithm = r.query.algorithm,
                                              .format = r.format};
         return lw_cli_end("cost", lw_kernel_costs_print(&q, &err), &err);
     }

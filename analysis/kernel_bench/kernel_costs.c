@@ -4,7 +4,8 @@
  * docs/design/device.md). Products and attention of 16 bits are judged by the median of frameworks
  * (latency_ms), smaller products by the fastest (min_ms): their frameworks differ by up to 30.
  * Rows with shapes that the figures of bursts were fitted on are predicted and listed, and not
- * counted. Collectives are of one node and of the library's own choice; none of them is fitted. */
+ * counted. Collectives are of one node; on some of them the latencies and rates of one node were
+ * fitted that `--algorithm nccl+cal` takes (sim/nccl/nccl_tuning.c). */
 #include "analysis/kernel_bench/kernel_costs.h"
 
 #include <inttypes.h>
@@ -50,6 +51,7 @@ struct row {
     lw_ps measured, predicted;
     double error_pct;
     bool fitted;
+    const char *algorithm, *protocol; /* of a collective */
     int group;
 };
 
@@ -80,6 +82,8 @@ static const struct lw_column row_columns[] = {
     {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured)},
     {"error_pct", ">error", LW_COLUMN_CHANGE_PCT, AT(error_pct)},
     {"fitted", "fitted", LW_COLUMN_FLAG, AT(fitted)},
+    {"algorithm", "algorithm", LW_COLUMN_TEXT, AT(algorithm)},
+    {"protocol", "protocol", LW_COLUMN_TEXT, AT(protocol)},
 };
 #undef AT
 #define AT(field) offsetof(struct group, field)
@@ -238,12 +242,24 @@ static enum lw_status attention(const struct table *t, int32_t i, const struct l
     return LW_OK;
 }
 
+/* By operation, ranks and size, as the shapes of kernels. */
+static bool is_fitted(enum lw_op_kind op, int64_t n_ranks, int64_t bytes)
+{
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_GATHER, LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER,
+                                          LW_OP_ALL_TO_ALL};
+
+    for (int k = 0; k < 4; k++)
+        if (ops[k] == op)
+            return lw_burst_fitted((int64_t[]){k + 1, n_ranks, bytes}, 3);
+    return false;
+}
+
 static enum lw_status collective(const struct table *t, int32_t i, const struct lw_cluster *c,
                                  struct row *r, struct lw_err *err)
 {
     struct lw_cluster bare = *c;
     struct lw_cost_query q = {.dtype = LW_F16, .n_nodes = 1, .alone = true,
-                              .algorithm = LW_REDUCER_AUTO};
+                              .algorithm = t->q->algorithm};
     struct lw_cost_answer answer = {.time = 0};
     const char *op = lw_rows_cell(&t->rows, i, "op");
     int64_t n;
@@ -265,7 +281,11 @@ static enum lw_status collective(const struct table *t, int32_t i, const struct 
     if (n > c->devices_per_node)
         return LW_OK;
     LW_TRY(lw_sim_cost_explain(&bare, &q, &answer, err));
+    if (q.algorithm == LW_REDUCER_NCCL_CAL)
+        r->fitted = is_fitted(q.op, n, q.bytes);
     r->predicted = answer.time;
+    r->algorithm = answer.algorithm;
+    r->protocol = answer.protocol;
     return LW_OK;
 }
 

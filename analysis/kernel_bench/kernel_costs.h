@@ -2,6 +2,7 @@
 
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
+#include "shared/plan/reducer_kind.h"
 
 /* `lapwing cost --measured FILE` of a table of measured kernels: products (m, n, k), attention
  * (seq, heads, head_dim) or collectives of one node (nranks, size_bytes), each row with its device.
@@ -10,6 +11,7 @@ struct lw_kernel_question {
     const char *file, *where;
     const char *cluster; /* NULL: that of the row's device */
     bool sustained;      /* not in a burst */
+    enum lw_reducer_kind algorithm; /* of collectives */
     enum lw_format format;
 };
 

@@ -93,6 +93,8 @@ static bool ports_of(const char *text, double *n, double *gbs)
  * hop is 5. */
 static double plugin_latency_ps(const struct netbench_fabric *f, double capability)
 {
+    if (has(f->inter, "TCPX")) /* not stated: the middle of the two plug-ins that are known */
+        return 41.5e6;
     if (!has(f->inter, "EFA"))
         return 0;
     return capability == 80 ? 75e6 : 23e6;
@@ -130,6 +132,8 @@ static void set_intra(const struct netbench_fabric *f, const struct gpu *g, stru
             l->bytes_per_s = figure(least(pcie[k].gbs, between_bridges) * 1e9);
             l->n_links = figure(has(f->intra, "pairs") ? 2 : 1);
         }
+    if (has(f->intra, "bridge")) /* of the three that a card takes: 100 GB/s each, 4 links */
+        l->n_links = figure(4);
 }
 
 static void set_inter(const struct netbench_fabric *f, const struct gpu *g, int32_t per_node,

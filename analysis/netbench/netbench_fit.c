@@ -47,7 +47,7 @@ static void put_source(FILE *f, const char *text)
         if (*text == '"' || *text == '\\' || (unsigned char)*text < ' ')
             continue;
         fputc(*text, f);
-        if (++n >= 80 && *text == ' ') {
+        if (++n >= 70 && *text == ' ') {
             fputs("\"\n     \"", f);
             n = 0;
         }
@@ -89,7 +89,7 @@ static enum lw_status put_table(const struct netbench_table *t, FILE *f, struct 
     fprintf(f, "\",\n     SIM_NCCL_%s, SIM_NCCL_%s, %s, %d, %d,\n     {", places[t->place],
             archs[t->arch], op_constant(t->op), m.first_knot, m.n_knots);
     for (int k = 0; k < m.n_knots; k++)
-        fprintf(f, "%s%.3f", k == 0 ? "" : k % 12 ? ", " : ",\n      ", m.log_ratio[k]);
+        fprintf(f, "%s%.3f", k == 0 ? "" : k % 11 ? ", " : ",\n      ", m.log_ratio[k]);
     fprintf(f, "},\n     %d,\n     (const uint32_t[]){", t->n);
     for (int32_t i = 0; i < t->n; i++)
         fprintf(f, "%s%s0x%08xu", i == 0 ? "" : ",", i % 7 ? " " : "\n      ",

@@ -278,7 +278,7 @@ static void count_fitted(struct lw_family *f)
     int n;
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
 
-    f->n_fitted = 6; /* the width, the weights and the common share of sim/nccl/nccl_curves.c, and
+    f->n_fitted = 4; /* the width and the weights of sim/nccl/nccl_curves.c, and
                       * LL_BLOCK_US of sim/nccl/nccl_tuning.c */
     f->fit_rows = 0;
     for (int i = 0; i < n; i++) {

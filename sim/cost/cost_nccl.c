@@ -462,6 +462,12 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
                                 .n_blocks = n_channels,
                                 .latency = ps_of(alpha)};
     out->bytes_per_s = us > 0 ? bytes / us * 1e6 : gbs * 1e9;
+    if (q->n_nodes == 1) {
+        bool all = q->op == LW_OP_ALL_TO_ALL;
+        double link_us = us * (is_a100_pair(c, q) ? A100_PAIR : 1);
+        double took = sim_nccl_p2p_us(comm, all ? q->bytes / q->n_ranks : q->bytes, link_us);
+        out->beyond = took > 0 ? ps_of(took) - out->time : 0;
+    }
     return LW_OK;
 }
 
@@ -513,7 +519,13 @@ static enum lw_status calibrated(const struct lw_cluster *c, const struct lw_cos
     double factor = sim_nccl_curve(&at, &measured);
     out->model = "nccl+cal";
     out->detail = measured ? "model times measured curve" : "model: no table of such a place";
-    out->time = lw_round_sat((double)(out->time + out->beyond) * factor);
+    double model = (double)out->time, total = (double)(out->time + out->beyond);
+    if (q->n_nodes == 1 && model > 0) { /* of latency and rate alike */
+        factor *= total / model;
+        total = model;
+        out->beyond = 0;
+    }
+    out->time = lw_round_sat(total * factor);
     out->latency = lw_round_sat((double)(out->latency + out->beyond) * factor);
     out->bytes_per_s /= factor;
     return LW_OK;

@@ -6,15 +6,12 @@
  * A table's ratios (measured over modelled) become logarithms at knots of powers of two, each the
  * mean of the table's rows weighted by a Gaussian of 2 octaves. The curve of a place at a knot is
  * the weighted median of the tables and of one vote for the model itself (ratio 1, weight 2.8): a
- * table of the place has weight 1, beyond its shares (two octaves below, six above) 0.05. From a
- * share of 1 MiB on, tables of one node by NVLink and of several nodes vote for each other with
- * 0.7: there the ratio is the fill of pipelines, below it the latency of a place. Between two votes
- * the median is interpolated by weight. The vote for the model keeps a single odd table from
- * deciding; the median keeps two from it.
+ * table of the place has weight 1, beyond its shares (two octaves below, six above) 0.05. Between
+ * two votes the median is interpolated by weight. One table alone decides nothing: the factor is
+ * 1. The vote for the model keeps a single odd table from deciding; the median keeps two from it.
  *
- * Width, weights and that share were chosen by leaving each table out in turn: the vote for
- * the model is the least at which no table gets worse than the model. Arithmetic only: the same
- * bits everywhere. */
+ * Width and weights were chosen by leaving each table out in turn. Arithmetic only: the same bits
+ * everywhere. */
 #include "sim/nccl/nccl_curves.h"
 
 #include <math.h>
@@ -22,11 +19,10 @@
 #include "shared/numbers/loglog.h"
 
 #define WIDTH 2.0
-#define OTHER_PLACE 0.7
 #define OUTSIDE 0.05
 #define MODEL 2.8
 
-enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6, COMMON = 20 - SIM_NCCL_FIRST_KNOT };
+enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6 };
 
 enum sim_nccl_place sim_nccl_place_of(const struct sim_nccl_comm *c)
 {
@@ -127,19 +123,6 @@ static double knot_of(double share)
     return exponent - 1 - SIM_NCCL_FIRST_KNOT + (2 * mantissa - 1);
 }
 
-static bool has_fabric(enum sim_nccl_place p)
-{
-    return p == SIM_NCCL_ON_NVLINK || p == SIM_NCCL_ACROSS;
-}
-
-/* What the tables of a place count for another at a knot. */
-static double weight_of(enum sim_nccl_place table, enum sim_nccl_place at, int knot)
-{
-    if (table == at)
-        return 1;
-    return has_fabric(table) && has_fabric(at) && knot >= COMMON ? OTHER_PLACE : 0;
-}
-
 /* The vote at a knot. */
 static double factor_at(const struct sim_nccl_measured *tables, int n, int without,
                         enum sim_nccl_place place, int knot, int *n_used)
@@ -149,15 +132,14 @@ static double factor_at(const struct sim_nccl_measured *tables, int n, int witho
 
     for (int i = 0; i < n && n_votes < MOST_VOTES; i++) {
         const struct sim_nccl_measured *m = &tables[i];
-        double weight = weight_of(m->place, place, knot);
-        if (weight == 0 || i == without)
+        if (m->place != place || i == without)
             continue;
         bool inside;
         double value = value_at(m, knot, &inside);
-        insert(votes, &n_votes, (struct vote){value, weight * (inside ? 1 : OUTSIDE)});
+        insert(votes, &n_votes, (struct vote){value, inside ? 1 : OUTSIDE});
     }
     *n_used = n_votes;
-    if (n_votes == 0)
+    if (n_votes < 2)
         return 1;
     insert(votes, &n_votes, (struct vote){0, MODEL});
     return lw_exp(median(votes, n_votes));

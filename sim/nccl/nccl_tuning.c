@@ -476,13 +476,73 @@ int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a
  * src/transport/net.cc). Chosen by leaving tables out. */
 #define LL_BLOCK_US 3.0
 
+/* --- one node of NVLink --- */
+
+/* NCCL's constants of latency are the same for all generations, and its rates are those of the
+ * links. A ring's kernel does one primitive more than it has transfers (NVIDIA/nccl 5067397c,
+ * src/device/all_gather.h: a send, R - 2 receive-and-sends, a receive for R - 1 transfers;
+ * src/device/all_reduce.h: 2 R - 1 for 2 R - 2), so that of S transfers bytes flow S / (S + 1) of
+ * the time: most is lost by two ranks. A message to each rank goes by LL up to 16 KiB and by Simple
+ * beyond (src/enqueue.cc, NCCL_P2P_LL_THRESHOLD). The latencies and the rates beside the links'
+ * (LL's is of a cap that hardware exceeds) were measured on one node of A100, H100, H200, B200,
+ * B300, GB200 and GB300 (ai-dynamo/aiconfigurator@095f58a, comm/nccl), on the half of the visible
+ * rows that `lapwing cost --measured` names fitted. */
+static const struct one_node {
+    struct {
+        double base_us, step_us, rate;
+    } ring[SIM_N_NCCL_PROTOCOLS]; /* rate: of the model's, beside S / (S + 1) */
+    double p2p_ll_us, p2p_simple_us, p2p_rate, nvls_us, nvls_rate;
+} one_node[SIM_N_NCCL_ARCHS] = {
+    [SIM_NCCL_AMPERE] = {{{9.1, 0.9, 1.12}, {19.7, 0.67, 0.74}, {15, 9.7, 1.06}},
+                         12.4, 20.7, 0.76, 0, 0},
+    [SIM_NCCL_HOPPER] = {{{4.8, 0.85, 1.21}, {6.2, 1.0, 0.81}, {6.9, 6.5, 1.17}},
+                         6.9, 11.8, 0.81, 29.7, 0.9},
+    [SIM_NCCL_BLACKWELL] = {{{7.9, 1.29, 1.25}, {0}, {8.1, 9.0, 1.13}},
+                            10.5, 15.7, 0.68, 49, 0.95},
+};
+
+enum { P2P_LL_BYTES = 16384 };
+
+static const struct one_node *node_figures(const struct sim_nccl_comm *c)
+{
+    const struct one_node *n = &one_node[c->arch];
+
+    return c->n_nodes == 1 && c->nvlink && n->p2p_rate > 0 ? n : NULL;
+}
+
+/* Of the time in one node, less what the model says. */
+static double beyond_one_node(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                              const struct sim_nccl_choice *x)
+{
+    const struct one_node *n = node_figures(c);
+    double moving = x->time_us - x->latency_us, steps = (double)steps_of(op, c->n_ranks);
+
+    if (!n || (op != LW_OP_ALL_REDUCE && !gathers(op)))
+        return 0;
+    if (x->algorithm == SIM_NCCL_NVLS && n->nvls_rate > 0)
+        return n->nvls_us + moving / n->nvls_rate - x->time_us;
+    if (x->algorithm != SIM_NCCL_RING || n->ring[x->protocol].rate <= 0)
+        return 0;
+    return n->ring[x->protocol].base_us + steps * n->ring[x->protocol].step_us +
+           moving * (steps + 1) / steps / n->ring[x->protocol].rate - x->time_us;
+}
+
+double sim_nccl_p2p_us(const struct sim_nccl_comm *c, int64_t peer_bytes, double link_us)
+{
+    const struct one_node *n = node_figures(c);
+
+    if (!n)
+        return 0;
+    return (peer_bytes <= P2P_LL_BYTES ? n->p2p_ll_us : n->p2p_simple_us) + link_us / n->p2p_rate;
+}
+
 double sim_nccl_beyond_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
                           const struct sim_nccl_choice *x, int32_t n_blocks)
 {
     int rounds = x->algorithm == SIM_NCCL_RING && op == LW_OP_ALL_REDUCE ? 2 : 1;
 
     if (c->n_nodes < 2)
-        return 0;
+        return beyond_one_node(c, op, x);
     bool posts = x->protocol == SIM_NCCL_LL && n_blocks > 1;
     return x->cell.ring_us + (posts ? LL_BLOCK_US * rounds * n_blocks : 0);
 }

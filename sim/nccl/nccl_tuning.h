@@ -81,7 +81,12 @@ bool sim_nccl_offers(const struct sim_nccl_version *v, enum lw_op_kind op, sim_n
 int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a,
                         enum sim_nccl_protocol p, int64_t bytes);
 
-/* What NCCL's model leaves out of the time between nodes of a choice on n_blocks blocks: boundaries
- * that a ring crosses, and messages of LL. 0 on one node. docs/design/nccl.md, "Calibration". */
+/* What NCCL's model leaves out of the time of a choice on n_blocks blocks: between nodes the
+ * boundaries that a ring crosses and messages of LL; on one node of NVLink what kernels take beyond
+ * its constants, which are the same for all generations. docs/design/nccl.md, "Calibration". */
 double sim_nccl_beyond_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
                           const struct sim_nccl_choice *choice, int32_t n_blocks);
+
+/* Of messages inside one node of NVLink, peer_bytes to each rank, which take link_us on the links:
+ * their time; 0: not measured on such a device. */
+double sim_nccl_p2p_us(const struct sim_nccl_comm *c, int64_t peer_bytes, double link_us);
