@@ -152,7 +152,7 @@ enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op 
         if (own->units_comm[b] >= 0 && is_ahead(m, b))
             LW_TRY(unit_parts(m, b, own->units_comm[b], -1, EXEC_PART_POISON, rank, parts, err));
     for (int32_t b = 0; lw_op_uses_weights(op) && b < m->plan->n_buckets; b++)
-        if (own->units_comm[b] >= 0)
+        if (own->units_comm[b] >= 0 && lw_plan_op_reads(m->plan, (int32_t)(op - m->plan->ops), b))
             LW_TRY(unit_parts(m, b, own->units_comm[b], op->module, EXEC_PART_CHECK, rank, parts,
                               err));
     return LW_OK;

@@ -463,12 +463,32 @@ static enum lw_status check_there(const struct lw_terms *k, int32_t module, stru
 
     for (int32_t i = u->module_first[module]; i < u->module_first[module + 1]; i++) {
         int32_t b = u->module_weights[i];
-        if ((k->uses->temporary[b] || k->uses->ahead[b]) && k->gathered_by[b] < 0)
+        if ((k->uses->temporary[b] || k->uses->ahead[b]) && k->gathered_by[b] < 0 &&
+            lw_plan_op_reads(k->p, k->op, b))
             return wrong(k,
                          k->freed_by[b] < 0 ? "uses weights that were never gathered"
                                             : "uses weights that are freed by ",
                          k->freed_by[b], err);
     }
+    return LW_OK;
+}
+
+/* A forward in pieces (lw_plan_op_reads): each but the last names weights that are there, and the
+ * last reads all. */
+static enum lw_status check_piece(const struct lw_terms *k, struct lw_err *err)
+{
+    const struct lw_op *o = &k->p->ops[k->op];
+    struct lw_program g = k->uses->program;
+    int32_t next = k->op + 1;
+
+    if (!k->uses->ahead[o->bucket] || k->gathered_by[o->bucket] < 0)
+        return wrong(k, "names a bucket that is not of weights gathered ahead before it", -1, err);
+    while (next < g.first_op + g.n_ops && k->p->ops[next].kind != LW_OP_FORWARD)
+        next++;
+    if (next == g.first_op + g.n_ops || k->p->ops[next].module != o->module ||
+        k->p->ops[next].micro_batch != o->micro_batch)
+        return wrong(k, "is the last piece of its module's forward, and names a bucket: it reads "
+                        "all weights", -1, err);
     return LW_OK;
 }
 
@@ -485,6 +505,8 @@ static enum lw_status follow_op(struct lw_terms *k, struct lw_err *err)
         LW_TRY(check_reduced(k, false, err));
         return follow_update(k, err);
     }
+    if (o->kind == LW_OP_FORWARD && o->bucket >= 0)
+        return check_piece(k, err);
     if (o->bucket < 0)
         return LW_OK;
     switch (k->p->sets[k->p->buckets[o->bucket].set].kind) {

@@ -48,10 +48,30 @@ struct module_ops {
     const struct lw_part *d;
     int32_t m, work, input;
     enum lw_op_kind kind;
+    struct lw_writer_part *cut; /* NULL; or its buffers are gathered ahead, and waited for within */
+    int32_t n;                  /* ops so far, a cut one counted once */
 };
+
+/* The op, piece by piece: each waits for what it is the first to use. */
+static void add_cut(struct lw_writer *k, struct module_ops *o)
+{
+    lw_ps at = lw_part_op_start(o->d, o->m, o->n), stop = lw_part_op_start(o->d, o->m, o->n + 1);
+
+    do {
+        int32_t bucket = lw_write_gather_ahead(k, o->cut, o->m, at);
+        lw_write_cut_work(k, o->d, o->m, o->work++, o->input, bucket);
+        o->input = -1;
+        at = lw_part_piece_end(o->d, o->m, at, stop);
+    } while (at < stop);
+    o->n++;
+}
 
 static void add_next(struct lw_writer *k, struct module_ops *o)
 {
+    if (o->cut) {
+        add_cut(k, o);
+        return;
+    }
     lw_write_work(k, o->d, o->kind, o->m, o->work++, o->input);
     o->input = -1;
 }
@@ -116,21 +136,19 @@ static void attend(struct lw_writer *k, struct module_ops *o)
  * reduce-scatter. Each part has one whole op, after the column pieces and before the row pieces.
  * Keys and values are exchanged with that of the first part, which computes the attention; tokens
  * go to the experts before that of the last part and come back after it. */
-static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
-                         enum lw_op_kind kind, int32_t work, int32_t input)
+static void write_module(struct lw_writer *k, struct module_ops o)
 {
-    struct lw_tensor_part x = lw_tensor_part_of(d, m);
-    struct module_ops o = {d, m, work, input, kind};
+    struct lw_tensor_part x = lw_tensor_part_of(o.d, o.m);
 
     for (int32_t i = 0; i < x.n; i++) {
         begin_part_of(k, &o, x, i);
         if (i == 0)
             attend(k, &o);
         if (i + 1 == x.n)
-            lw_write_tokens(k, d, m, "dispatch", o.input);
+            lw_write_tokens(k, o.d, o.m, "dispatch", o.input);
         add_next(k, &o);
         if (i + 1 == x.n)
-            lw_write_tokens(k, d, m, "combine", -1);
+            lw_write_tokens(k, o.d, o.m, "combine", -1);
         end_part_of(k, &o, x);
     }
 }
@@ -141,8 +159,12 @@ int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t 
 
     for (int32_t m = 0; m < x->d->w->n_modules; m++) {
         lw_write_units(k, x, m, 1);
-        lw_write_gather_ahead(k, x, m);
-        write_module(k, x->d, m, LW_OP_FORWARD, x->d->work.forward[m], m == 0 ? input : -1);
+        bool cut = lw_write_is_cut(x, m);
+        lw_write_gather_ahead(k, x, m, cut ? 0 : INT64_MAX);
+        write_module(k, (struct module_ops){x->d, m,
+                                            cut ? x->d->work.cut[m] : x->d->work.forward[m],
+                                            m == 0 ? input : -1, LW_OP_FORWARD,
+                                            cut ? x : NULL, 0});
         output = k->after >= 0 ? k->after : k->last_compute;
         lw_write_reshard(k, x, m);
     }
@@ -154,7 +176,7 @@ void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t m)
     if (d->work.again[m] < 0)
         return;
     if (d->s->recompute == LW_RECOMPUTE_FULL)
-        write_module(k, d, m, LW_OP_KERNEL, d->work.again[m], -1);
+        write_module(k, (struct module_ops){d, m, d->work.again[m], -1, LW_OP_KERNEL, NULL, 0});
     else
         lw_write_work(k, d, LW_OP_KERNEL, m, d->work.again[m], -1);
 }

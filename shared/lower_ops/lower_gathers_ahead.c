@@ -1,6 +1,7 @@
 /* The gathers of --overlap-param-gather: at the head of a step, what the optimizer of the step
- * before changed. The first module that uses a bucket waits for it; the next bucket's gather begins
- * when this wait is over, beside the modules that use this bucket. In a pipeline all other buckets
+ * before changed. The first module that uses a bucket waits for it, within the module where the
+ * first of its layers does whose weights lie there; the next bucket's gather begins when this wait
+ * is over, beside the layers that use this bucket. In a pipeline all other buckets
  * of the part and of the next part on the rank follow the first wait. Later micro-batches find all
  * there.
  *
@@ -51,21 +52,43 @@ static int64_t ahead_of(const struct lw_writer *k, const struct lw_writer_part *
     return x->d->shards.n_buffers - 1 - last + (is_last ? 0 : (x + 1)->d->shards.n_buffers);
 }
 
-void lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+/* The turn of the last bucket that the module's forward uses until `at`; -1 = none. */
+static int32_t last_turn(const struct lw_writer_part *x, int32_t module, lw_ps at)
 {
     const struct lw_part_shards *h = &x->d->shards;
     int32_t last = -1;
 
-    if (!x->gathered_by)
-        return;
     for (int32_t i = h->first_unit[module]; i < h->first_unit[module + 1]; i++)
-        last = h->buffers[h->used_units[i]].turn > last ? h->buffers[h->used_units[i]].turn : last;
-    if (last < x->n_waited)
-        return;
+        if (h->used_at[i] <= at && h->buffers[h->used_units[i]].turn > last)
+            last = h->buffers[h->used_units[i]].turn;
+    return last;
+}
+
+bool lw_write_is_cut(const struct lw_writer_part *x, int32_t module)
+{
+    return x->gathered_by && x->d->work.cut[module] >= 0 &&
+           last_turn(x, module, INT64_MAX) >= x->n_waited;
+}
+
+static void wait_for(struct lw_writer *k, struct lw_writer_part *x, int32_t last)
+{
     gather_first(k, x, last + 1);
     lw_write_wait(k, "weights", x->gathered_by + x->n_waited, last + 1 - x->n_waited);
     x->n_waited = last + 1;
     for (int64_t n = last + 1 + ahead_of(k, x, last); x < k->parts + k->n_parts && n > 0;
          n -= x++->d->shards.n_buffers)
         gather_first(k, x, n); /* also of the parts after it, whose forwards come next */
+}
+
+int32_t lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                              lw_ps at)
+{
+    if (!x->gathered_by)
+        return -1;
+    int32_t last = last_turn(x, module, at);
+    if (last >= x->n_waited)
+        wait_for(k, x, last);
+    if (last < 0 || last_turn(x, module, INT64_MAX) < x->n_waited)
+        return -1;
+    return x->d->shards.first_bucket + x->d->shards.forward[last];
 }

@@ -46,6 +46,17 @@ void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind
     lw_write_compute(k, &op, &input, input >= 0);
 }
 
+void lw_write_cut_work(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t work,
+                       int32_t input, int32_t bucket)
+{
+    struct lw_op op = lw_write_op(k, LW_OP_FORWARD, k->l->compute, d->w->modules[module].name);
+
+    op.work = work;
+    op.module = lw_part_module(d, module);
+    op.bucket = bucket;
+    lw_write_compute(k, &op, &input, input >= 0);
+}
+
 static struct lw_op activations(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
                                 int32_t module, struct lw_line line, const char *name)
 {

@@ -100,6 +100,9 @@ int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *d
 /* A work of a module: of its forward or backward, or recomputed (LW_OP_KERNEL); input -1 = none. */
 void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
                    int32_t module, int32_t work, int32_t input);
+/* The same of a forward that reads the weights gathered up to a bucket; -1 = all. */
+void lw_write_cut_work(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t work,
+                       int32_t input, int32_t bucket);
 void lw_write_gap(struct lw_writer *k, enum lw_gap gap);
 /* A copy or cast on the compute stream; dep -1 = none. */
 int32_t lw_write_copy(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, enum lw_dtype dtype,
@@ -198,11 +201,16 @@ void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t 
 void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x); /* after a backward */
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
-/* lower_gathers_ahead.c: what the module's forward uses is gathered and waited for, and what comes
- * next is gathered. Nothing without --overlap-param-gather. */
+/* lower_gathers_ahead.c: what the module's forward uses until `at` after its start is gathered and
+ * waited for, and what comes next is gathered. Nothing without --overlap-param-gather. Returns the
+ * plan's bucket that was gathered last of what it uses; -1 where it uses nothing that is gathered
+ * later. */
 enum lw_status lw_write_begin_gathers_ahead(const struct lw_pass *pass, struct lw_writer_part *x,
                                             struct lw_arena *room, struct lw_err *err);
-void lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+int32_t lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                              lw_ps at);
+/* The forward of the module is cut where it first uses what is gathered: not all has been. */
+bool lw_write_is_cut(const struct lw_writer_part *x, int32_t module);
 
 /* lower_clip.c, nothing of it without --clip: the norm's chain after all reductions, or piece by
  * piece: the pass that takes the squares; their sum over a communicator; the pass that scales,

@@ -4,8 +4,16 @@
  * The order is that of the first module that uses a bucket; of equal ones the later bucket comes
  * first, because backwards complete buckets in the reverse order. Which buckets a module uses:
  * those of its own parameters and of those that these are tied to. When they are gathered:
- * shared/lower_ops/lower_gathers_ahead.c. Source: NVIDIA/Megatron-LM@00119989
- * megatron/core/distributed/distributed_data_parallel.py, next_param_gather_bucket_group. */
+ * shared/lower_ops/lower_gathers_ahead.c.
+ *
+ * When, in a module of several layers: a layer's forward begins as long after the module's as its
+ * gradients are ready before the end of the module's backward, each against its own length. Where
+ * the workload does not say when gradients are ready, all are used from the start. The first use of
+ * a module is its start.
+ *
+ * Source: NVIDIA/Megatron-LM@00119989 megatron/core/distributed/distributed_data_parallel.py,
+ * next_param_gather_bucket_group; enable_forward_pre_hook: a hook on every module that has
+ * parameters of its own. */
 #include <stdlib.h>
 
 #include "shared/base/sort.h"
@@ -38,17 +46,85 @@ static int32_t list_uses(const struct lw_part *d, struct use *uses)
     return n;
 }
 
+/* at[n_params]: when the forward of a parameter's module first uses it; the backward's windows are
+ * mirrored. */
+static void find_starts(const struct lw_part *d, lw_ps *at)
+{
+    const struct lw_backward *back = &d->back;
+
+    for (int32_t i = 0, end; i < back->n_stretches; i = end) {
+        const struct lw_stretch *s = &back->stretches[i];
+        const struct lw_module *m = &d->w->modules[s->module];
+        for (end = i; end < back->n_stretches && back->stretches[end].module == s->module;)
+            end++;
+        lw_ps last = back->stretches[end - 1].end, length = last - s->start;
+        for (; s < &back->stretches[end]; s++)
+            for (int32_t r = s->first_ready; length > 0 && r < s->first_ready + s->n_ready; r++)
+                at[back->ready[r]] =
+                    (lw_ps)((__int128)m->forward_ps * (last - s->end) / length);
+    }
+}
+
+/* Of a module: its parameters' first uses, by unit; the earliest is the module's start. */
+static void find_uses(struct lw_part *d, const lw_ps *at)
+{
+    struct lw_part_shards *h = &d->shards;
+    const struct lw_workload *w = d->w;
+
+    for (int32_t u = 0; u < h->first_unit[w->n_modules]; u++)
+        h->used_at[u] = INT64_MAX;
+    for (int32_t i = 0; i < w->n_params; i++) {
+        int32_t unit = h->unit_of_param[w->params[i].tied >= 0 ? w->params[i].tied : i];
+        int32_t m = w->params[i].module;
+        for (int32_t u = h->first_unit[m]; unit >= 0 && u < h->first_unit[m + 1]; u++)
+            if (h->used_units[u] == unit && at[i] < h->used_at[u])
+                h->used_at[u] = at[i];
+    }
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        lw_ps first = INT64_MAX;
+        for (int32_t u = h->first_unit[m]; u < h->first_unit[m + 1]; u++)
+            first = h->used_at[u] < first ? h->used_at[u] : first;
+        for (int32_t u = h->first_unit[m]; u < h->first_unit[m + 1]; u++)
+            h->used_at[u] = h->used_at[u] == first ? 0 : h->used_at[u];
+    }
+}
+
+lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps stop)
+{
+    const struct lw_part_shards *h = &d->shards;
+    lw_ps end = stop;
+
+    for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++)
+        if (h->used_at[u] > at && h->used_at[u] < end)
+            end = h->used_at[u];
+    return end;
+}
+
+lw_ps lw_part_op_start(const struct lw_part *d, int32_t module, int32_t k)
+{
+    lw_ps length = d->w->modules[module].forward_ps;
+    struct lw_share s;
+
+    if (k >= lw_tensor_part_of(d, module).n_all)
+        return length;
+    s = lw_tensor_share(d, module, k);
+    return s.of > 0 ? (lw_ps)((__int128)length * s.from / s.of) : 0;
+}
+
 enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
     int32_t n_modules = d->w->n_modules, at = 0, turn = 0;
     struct use *uses;
+    lw_ps *starts;
 
     LW_TAKE(&d->scratch, uses, d->w->n_params, err);
+    LW_TAKE(&d->scratch, starts, d->w->n_params, err);
     int32_t n = list_uses(d, uses);
     LW_TAKE(&d->arena, h->forward, h->n_buffers, err);
     LW_TAKE(&d->arena, h->first_unit, n_modules + 1L, err);
     LW_TAKE(&d->arena, h->used_units, n, err);
+    LW_TAKE(&d->arena, h->used_at, n, err);
     for (int32_t m = 0, i = 0; m < n_modules; m++) {
         for (; i < n && uses[i].module == m; i++) {
             struct lw_part_buffer *f = &h->buffers[uses[i].unit];
@@ -63,5 +139,7 @@ enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err)
         }
         h->first_unit[m + 1] = at;
     }
+    find_starts(d, starts);
+    find_uses(d, starts);
     return LW_OK;
 }

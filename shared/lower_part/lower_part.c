@@ -252,6 +252,44 @@ static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_
         t.n_all, m, LW_PRODUCTS_FORWARD);
 }
 
+/* A forward whose buffers are gathered ahead, cut also where it first uses one: the first one of a
+ * step runs so. */
+static int32_t add_cut_forward(const struct lw_part *d, struct lw_builder *b, int32_t m,
+                               int64_t keeps)
+{
+    const struct lw_module *x = &d->w->modules[m];
+    int32_t first = -1, n_all = lw_tensor_part_of(d, m).n_all;
+    lw_ps end = x->forward_ps;
+
+    for (int32_t k = 0; k < n_all; k++) {
+        lw_ps at = lw_part_op_start(d, m, k), stop = lw_part_op_start(d, m, k + 1);
+        do {
+            lw_ps next = lw_part_piece_end(d, m, at, stop);
+            int32_t work = lw_builder_work(
+                b, &(struct lw_work){next - at, share(x->forward_flops, at, next, end),
+                                     share(x->forward_bytes, at, next, end),
+                                     first < 0 ? keeps : 0, 0, 0});
+            lw_part_add_products(d, b, m, 1u << LW_PRODUCTS_FORWARD,
+                                 (struct lw_share){at, next, end});
+            first = first < 0 ? work : first;
+            at = next;
+        } while (at < stop);
+    }
+    return first;
+}
+
+static enum lw_status add_cut_forwards(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
+{
+    if (!lw_part_gathers_ahead(d))
+        return LW_OK;
+    LW_TAKE(&d->arena, d->work.cut, d->w->n_modules, err);
+    for (int32_t m = 0; m < d->w->n_modules; m++)
+        d->work.cut[m] = lw_part_piece_end(d, m, 0, INT64_MAX) < d->w->modules[m].forward_ps
+                             ? add_cut_forward(d, b, m, kept_bytes(d, m))
+                             : -1;
+    return LW_OK;
+}
+
 /* What recomputation does again: the whole forward with its sums, or what the workload says. */
 static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
 {
@@ -305,6 +343,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     LW_TAKE(&d->arena, d->work.stretch, d->back.n_stretches, err);
     for (int32_t m = 0; m < w->n_modules; m++)
         d->work.forward[m] = add_forward(d, b, m, kept_bytes(d, m));
+    LW_TRY(add_cut_forwards(d, b, err));
     for (int32_t i = 0; i < d->back.n_stretches; i++) {
         const struct lw_stretch *s = &d->back.stretches[i];
         const struct lw_module *m = &w->modules[s->module];

@@ -70,6 +70,8 @@ struct lw_part_shards {
     int32_t *used_units;         /* buffers that a module uses */
     int32_t *first_unit;         /* [n_modules + 1] into used_units */
     int32_t *unit_of_param;      /* [n_params] the buffer that it lies in; -1 = none */
+    lw_ps *used_at;              /* of each of used_units: when the module's forward first uses it,
+                                  * from its start. NULL: without --overlap-param-gather */
     int32_t *forward;            /* [n_buffers] in the order in which forwards use them; NULL:
                                   * without --overlap-param-gather */
 };
@@ -81,6 +83,8 @@ struct lw_part_work {
     uint8_t *marks;              /* enum lw_tensor_mark, after stretch i those from first_mark[i] */
     int32_t *first_mark;         /* [stretches + 1]; NULL = no tensor group and no ring */
     int32_t *forward;            /* the first op of the forward (struct lw_tensor_part) */
+    int32_t *cut;                /* the same of a forward that is cut where it first uses a buffer
+                                  * that is gathered ahead; -1 = none. NULL: nothing is */
     int32_t *again;              /* what recomputation does before the backward; -1 = none */
     int32_t *stretch;            /* by stretch */
     bool splits;                 /* some backwards run in halves: what follows is filled */
@@ -236,6 +240,10 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
 int32_t lw_part_temporary_unit(const struct lw_part *d, int32_t param);
 /* lower_param_gather.c: with --overlap-param-gather, once the units are there. */
 enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err);
+/* A forward that is cut: when op k of all (lw_tensor_share) begins, from the module's start; where
+ * a piece of it that begins at `at` ends: at `stop`, or at the next first use of a buffer. */
+lw_ps lw_part_op_start(const struct lw_part *d, int32_t module, int32_t k);
+lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps stop);
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);

@@ -67,6 +67,24 @@ bool lw_op_uses_weights(const struct lw_op *op)
                                op->kind == LW_OP_BACKWARD_INPUT || op->kind == LW_OP_KERNEL);
 }
 
+bool lw_plan_op_reads(const struct lw_plan *p, int32_t op, int32_t bucket)
+{
+    const struct lw_op *o = &p->ops[op];
+    struct lw_program g = {0, 0};
+
+    if (o->kind != LW_OP_FORWARD || o->bucket < 0 || o->bucket == bucket)
+        return true;
+    for (int64_t k = (int64_t)p->n_variants * p->n_roles; k-- > 0;)
+        if (op >= p->programs[k].first_op && op < p->programs[k].first_op + p->programs[k].n_ops)
+            g = p->programs[k];
+    for (int32_t i = g.first_op; i < op; i++)
+        if (p->ops[i].kind == LW_OP_ALL_GATHER && p->ops[i].bucket == bucket)
+            return true;
+        else if (p->ops[i].kind == LW_OP_ALL_GATHER && p->ops[i].bucket == o->bucket)
+            return false;
+    return false;
+}
+
 static const char *const kind_names[LW_N_BUCKET_KINDS] = {"gradients", "weights", "tied", "norm",
                                                           "sparse"};
 

@@ -164,7 +164,8 @@ struct lw_op {
     uint8_t kind;              /* enum lw_op_kind */
     uint8_t dtype;             /* enum lw_dtype */
     int16_t stage;             /* what it is about, with those below; -1 = nothing */
-    int32_t module, micro_batch, bucket;
+    int32_t module, micro_batch;
+    int32_t bucket;            /* of a forward: lw_plan_op_reads */
     int32_t stream;
     int32_t comm;              /* class; -1 = no communication */
     int32_t call;              /* sends and receives with the same number (>= 0) within a program
@@ -301,6 +302,9 @@ lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
 int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank);
 /* The op computes with its module's weights: they must be there. */
 bool lw_op_uses_weights(const struct lw_op *op);
+/* Of a forward of which the op is a piece: it names a bucket of weights, and reads those of its
+ * module that the program gathers no later than that one. An op that names none reads all. */
+bool lw_plan_op_reads(const struct lw_plan *p, int32_t op, int32_t bucket);
 enum lw_bucket_kind lw_plan_bucket_kind(const struct lw_plan *p, int32_t bucket);
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket);
 bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);

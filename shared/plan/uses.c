@@ -391,7 +391,8 @@ static enum lw_status use_about_bucket(const struct walk *w)
 static enum lw_status use_weights_of(const struct walk *w, int32_t module)
 {
     for (int32_t i = w->u->module_first[module]; i < w->u->module_first[module + 1]; i++)
-        LW_TRY(use_bucket(w, LW_USE_WEIGHTS, w->u->module_weights[i], LW_READ));
+        if (lw_plan_op_reads(w->u->p, w->index, w->u->module_weights[i]))
+            LW_TRY(use_bucket(w, LW_USE_WEIGHTS, w->u->module_weights[i], LW_READ));
     return LW_OK;
 }
 

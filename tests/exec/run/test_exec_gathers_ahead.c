@@ -4,6 +4,8 @@
 #include "shared/plan/op.h"
 #include "tests/lib/exec/exec_chain.h"
 #include "tests/lib/plans/find_op.h"
+#include "tests/lib/plans/plan_words.h"
+#include "tests/lib/plans/tiny_workload.h"
 #include "tests/lib/unit.h"
 
 #define AHEAD " overlap-param-gather on"
@@ -78,6 +80,30 @@ TEST(half_types_and_tied_weights_equal_one_rank)
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i += 2)
         if (!strstr(plans[i], "dualpipe"))
             expect_verified(&c, plans[i], i % 4 ? EXEC_SGD : EXEC_MOMENTUM, 2);
+}
+
+/* b's forward is cut where it first uses b.bias, which lies in a bucket of its own. */
+TEST(forwards_in_pieces_equal_one_rank)
+{
+    static const char *const words[] = {
+        "dp 2 zero 1 bucket-policy per-tensor" AHEAD,
+        "dp 3 zero 2 bucket-policy per-tensor micro-batches 2" AHEAD,
+        "dp 2 zero 1 bucket-policy per-tensor no-sync 1" AHEAD,
+        "dp 2 zero 1 bucket-policy per-tensor recompute full prefetch 0" AHEAD,
+    };
+    struct tiny t;
+
+    tiny_init(&t);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct lw_exec_options o = exec_asleep(3, EXEC_ADAM);
+        struct lw_plan p = plan_of_words(&t.w, words[i]);
+        int n = 0;
+        for (int32_t k = 0; k < p.n_ops; k++)
+            n += p.ops[k].kind == LW_OP_FORWARD && p.ops[k].bucket >= 0;
+        assert_int_equal(n, 1);
+        exec_verified(&p, &o, words[i], NULL);
+        lw_plan_free(&p);
+    }
 }
 
 /* One step: what is gathered is what weights began with. */

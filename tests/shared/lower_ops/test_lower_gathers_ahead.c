@@ -167,6 +167,24 @@ static void expect_head(const struct lw_workload *w, const char *words, const ch
     lw_plan_free(&p);
 }
 
+#define TENSORS "dp 2 zero 1 bucket-policy per-tensor overlap-param-gather on"
+
+/* A bucket per gradient. b.weight's is ready at the end of b's backward of 4 us, b.bias's 2 us
+ * before it: of b's forward of 2 us the second half alone waits for b.bias; the first names the
+ * bucket up to which it reads. Later micro-batches run the forward in one. */
+TEST(a_layer_within_a_module_waits_for_its_own_bucket)
+{
+    char text[ROOM];
+    static const char head[] =
+        "AG07/400 Ew AG16/800 F0:1 Ew AG15/8 F16:1 Ew AG24/1200 F1:1 Ew F2:3 ";
+    struct lw_plan p = build_tiny(TENSORS " micro-batches 2");
+
+    tiny_ops(&p, "first", text, sizeof text);
+    assert_int_equal(strncmp(text, head, strlen(head)), 0);
+    assert_non_null(strstr(text + strlen(head), "F0:1 F1:2 F2:3 "));
+    lw_plan_free(&p);
+}
+
 /* Eight modules, a bucket each: two or four parts on each of two ranks. */
 TEST(a_pipeline_gathers_part_by_part)
 {
@@ -287,6 +305,33 @@ TEST(a_forward_before_its_gather_is_found)
     plan_faulty(&p, "gathers weights that are there since op 0");
 }
 
+static int32_t piece_of(const struct lw_plan *p)
+{
+    int32_t i = 0;
+
+    while (p->ops[i].kind != LW_OP_FORWARD || p->ops[i].module != 1)
+        i++;
+    return i;
+}
+
+/* The first piece of b's forward names the last bucket that it reads; the last piece names none. */
+TEST(faults_of_a_forward_in_pieces_are_named)
+{
+    struct lw_plan p = build_tiny(TENSORS);
+
+    assert_int_equal(p.ops[piece_of(&p)].bucket, 6);
+    p.ops[piece_of(&p)].bucket = 5; /* b.bias, which comes beside it */
+    plan_faulty(&p, "does not wait for op");
+
+    p = build_tiny(TENSORS);
+    p.ops[piece_of(&p)].bucket = 0;
+    plan_faulty(&p, "names a bucket that is not of weights gathered ahead before it");
+
+    p = build_tiny(TENSORS);
+    p.ops[find_op(&p, LW_OP_FORWARD, 2)].bucket = 6;
+    plan_faulty(&p, "is the last piece of its module's forward, and names a bucket");
+}
+
 /* The pass of a step that gathers comes first. */
 TEST(faults_over_passes_are_named)
 {
@@ -335,19 +380,42 @@ static void draw(struct prng *r, struct line *x)
     }
 }
 
-static lw_ps end_of(const struct line *x, const char *words, int32_t n_steps)
+static lw_ps end_of(const struct lw_workload *w, const char *words, int32_t n_steps)
 {
     struct lw_cluster two;
 
     make_cluster(&two, 2, 4e9, 0);
     two.device.copy_bytes_per_s = given(1e11);
-    struct lw_plan p = plan_of_words(&x->w, words);
+    struct lw_plan p = plan_of_words(w, words);
     struct lw_sim_options o = lw_sim_options_default();
     o.n_steps = n_steps;
     lw_ps end = run_end(&p, &two, o);
     lw_plan_free(&p);
     lw_cluster_free(&two);
     return end;
+}
+
+/* The same weights and times as one module and as two: nothing waits longer. */
+TEST(one_module_is_gathered_as_its_layers_are)
+{
+    struct tiny fine, coarse;
+    lw_ps end[2];
+
+    tiny_init(&fine);
+    fine.modules[1].forward_ps /= 2; /* b.weight, then b.bias in a module of its own */
+    fine.modules[1].backward_input_ps /= 2;
+    fine.modules[1].backward_weight_ps /= 2;
+    struct lw_module modules[4] = {fine.modules[0], fine.modules[1], fine.modules[1],
+                                   fine.modules[2]};
+    fine.w.modules = modules;
+    fine.w.n_modules = 4;
+    fine.params[B_BIAS].module = 2;
+    fine.params[C_WEIGHT].module = 3;
+    tiny_init(&coarse);
+    const struct lw_workload *w[] = {&fine.w, &coarse.w};
+    for (int i = 0; i < 2; i++)
+        end[i] = end_of(w[i], TENSORS, 2);
+    assert_int_equal(end[0], end[1]);
 }
 
 static lw_ps later(lw_ps a, lw_ps b)
@@ -373,7 +441,7 @@ TEST(a_gather_is_exposed_where_it_exceeds_the_forward)
                  more[i % 5]);
         snprintf(on, sizeof on, "%s overlap-param-gather on", off);
         for (int32_t steps = 1; steps <= 2; steps++)
-            assert_int_equal(end_of(&x, off, steps) - end_of(&x, on, steps), steps * hidden);
+            assert_int_equal(end_of(&x.w, off, steps) - end_of(&x.w, on, steps), steps * hidden);
     }
 }
 
@@ -402,13 +470,13 @@ TEST(gathers_further_ahead_hide_as_they_should)
 
     for (int i = 0; i < 40; i++) {
         draw(&r, &x);
-        lw_ps none = end_of(&x, "dp 2 zero 1 bucket-policy per-tensor overlap-param-gather on "
+        lw_ps none = end_of(&x.w, "dp 2 zero 1 bucket-policy per-tensor overlap-param-gather on "
                                 "prefetch 0", 1);
         for (int32_t ahead = 1; ahead < 4; ahead++) {
             snprintf(words, sizeof words,
                      "dp 2 zero 1 bucket-policy per-tensor overlap-param-gather on prefetch %d",
                      (int)ahead);
-            assert_int_equal(none - end_of(&x, words, 1),
+            assert_int_equal(none - end_of(&x.w, words, 1),
                              forward_end(&x, 0) - forward_end(&x, ahead));
         }
     }
