@@ -146,7 +146,9 @@ static enum lw_status export_plan(const struct request *q, struct lw_err *err)
                        "it; others need a run (lapwing sim %s)",
                        q->run, q->run);
     LW_TRY(lw_plan_read(q->run, false, &plan, err));
-    enum lw_status st = write_graph(q, &plan, NULL, 0, err);
+    enum lw_status st = lw_plan_need_times(&plan, q->run, err);
+    if (st == LW_OK)
+        st = write_graph(q, &plan, NULL, 0, err);
     lw_plan_free(&plan);
     return st;
 }

@@ -116,13 +116,13 @@ static void drop(void *ctx, const char *remark)
     (void)ctx, (void)remark; /* sim says it */
 }
 
-/* Policies that weigh times ask the cluster, which is the host's where none was named. */
+/* Policies that weigh times ask the cluster that is named. */
 static enum lw_status load(struct lw_plan_source *src, const char *plan_file, struct lw_cluster *c,
                            struct lw_plan *p, struct lw_err *err)
 {
     struct lw_cost cost = lw_sim_cost(c);
 
-    LW_TRY(lw_plan_source_load(src, plan_file, &cost, c, p, err));
+    LW_TRY(lw_plan_source_load(src, plan_file, src->cluster_file ? &cost : NULL, c, p, err));
     if (!src->cluster_file)
         return LW_OK;
     p->cluster_name = lw_arena_strdup(&p->arena, c->name);
@@ -144,7 +144,10 @@ static enum lw_status show(const struct lw_plan_source *src, const struct lw_clu
                                       lw_device_same_kind(p->device, c->device.kind));
 
     lw_framework_hold(&src->framework, p);
-    shown.no_memory = here ? why.msg : "without the cluster that the times are of (-c NAME)";
+    shown.no_memory = here ? why.msg
+                      : lw_plan_has_times(p)
+                          ? "without the cluster that the times are of (-c NAME)"
+                          : "without a cluster (-c NAME)";
     if (format != LW_FORMAT_CSV && here &&
         lw_memory_predict(p, &src->framework, c, &memory, &why) == LW_OK)
         shown.memory = &memory;
@@ -186,14 +189,16 @@ int cmd_plan(int argc, char **argv)
         "plan", "-w WORKLOAD [strategy options] [-o PLAN] | PLAN | diff A B | --schedule NAME ...",
         "Make a plan from a workload and a strategy and show its decisions; show a plan file; or "
         "name "
-        "the first decision in which two plan files differ (exit status 3 when they do). Without a "
+        "the first decision in which two plan files differ (exit status 3 when they do). The plan "
+        "of a model has times where -c or --device names whose; without them it has the same "
+        "decisions, unless a policy reads times, and nothing runs or predicts it. Without a "
         "workload, --schedule NAME --pp P --micro-batches M [--chunks V] draws the grid of a "
         "pipeline "
         "schedule (csv: torch's schedule IR); -o writes it as a plan that sim runs.",
         0, 3};
     const char *out = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
-    struct lw_plan_source src = {.make_model = traces_model_workload};
+    struct lw_plan_source src = {.make_model = traces_model_workload, .takes_timeless = true};
     struct lw_grid_request grid = {0};
     struct lw_err err = {0};
     struct lw_opt own[4 + LW_GRID_OPTIONS] = {

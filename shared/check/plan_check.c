@@ -31,10 +31,11 @@ enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_
     return s;
 }
 
-/* exec can find out how long a work takes; a prediction must know. */
+/* exec can find out how long a work takes; a prediction must know. A plan without any times is
+ * whole: what predicts asks for them. */
 static enum lw_status check_works(const struct lw_plan *p, struct lw_err *err)
 {
-    for (int32_t i = 0; i < p->n_works; i++)
+    for (int32_t i = 0; lw_plan_has_times(p) && i < p->n_works; i++)
         if (p->works[i].ps < 0)
             return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i, (long long)p->works[i].ps);
     return LW_OK;

@@ -93,7 +93,10 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
         p.framework = s->stored_framework;
         p.framework_hash = s->stored_framework_hash;
     }
-    enum lw_status st = lw_source_framework_of_plan(s, plan_file, &p, err);
+    enum lw_status st =
+        unchecked || lw_source_is_timeless(s) ? LW_OK : lw_plan_need_times(&p, plan_file, err);
+    if (st == LW_OK)
+        st = lw_source_framework_of_plan(s, plan_file, &p, err);
     if (st == LW_OK)
         st = lw_source_fit_plan(s, &p, c, err);
     if (st == LW_OK)
@@ -198,6 +201,7 @@ void lw_plan_source_free(struct lw_plan_source *s)
     lw_framework_free(&s->framework);
     lw_framework_free(&s->of_options);
     lw_cluster_free(&s->of_device);
+    lw_cluster_free(&s->proportions);
     s->has_of_device = false;
     lw_input_free(&s->stored);
     lw_arena_free(&s->strings);

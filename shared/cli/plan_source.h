@@ -40,10 +40,14 @@ struct lw_plan_source {
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
     struct lw_cluster of_device;  /* with the device of --device, once it was found; owned */
     bool has_of_device;
+    struct lw_cluster proportions; /* whose times stand for none; owned */
     bool as_recorded;             /* --as-recorded */
     /* Set before begin by commands that predict with the cluster's device, the default one's too:
      * its kind must be the workload's. */
     bool predicts;
+    /* Set before begin by a command that takes plans without times: a model that nothing names a
+     * device for (-c, --device) gives one. */
+    bool takes_timeless;
     bool silent;                  /* nothing is said on standard error */
     int64_t ranks;                /* --ranks; 0 = not given */
     struct lw_strategy given;     /* values of the options alone */

@@ -25,6 +25,12 @@ static inline const char *lw_source_text(const char *s)
 enum lw_status lw_source_device(struct lw_plan_source *s, const struct lw_cluster *c,
                                 const struct lw_cluster **of, struct lw_err *err);
 
+/* No device is named, and the command takes plans without times. */
+static inline bool lw_source_is_timeless(const struct lw_plan_source *s)
+{
+    return s->takes_timeless && !s->cluster_file && !s->device;
+}
+
 /* lw_plan_source_fit of a plan. */
 enum lw_status lw_source_fit_plan(struct lw_plan_source *s, struct lw_plan *p, struct lw_cluster *c,
                                   struct lw_err *err);

@@ -11,6 +11,19 @@
 #include "shared/io/own_output.h"
 #include "shared/text/wrap.h"
 
+/* A model's plan is cut where gradients are ready, in the proportions of its kernels' times: those
+ * of this system stand in where none is named. It has every data type. */
+#define PROPORTIONS_OF "dgx-h100"
+
+static enum lw_status find_proportions(struct lw_plan_source *s, const struct lw_cluster **c,
+                                       struct lw_err *err)
+{
+    if (!s->proportions.name)
+        LW_TRY(lw_cluster_find(PROPORTIONS_OF, &s->proportions, err));
+    *c = &s->proportions;
+    return LW_OK;
+}
+
 /* The device is that of --device, else the cluster's. */
 static enum lw_status make_for(struct lw_plan_source *s, const struct lw_model_request *r,
                                const struct lw_strategy *strategy, const struct lw_cluster *c,
@@ -22,7 +35,9 @@ static enum lw_status make_for(struct lw_plan_source *s, const struct lw_model_r
 
     LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &request, err));
     LW_TRY(lw_source_device(s, c, &target.cluster, err));
-    return s->make_model(&request, &target, w, err);
+    LW_TRY(s->make_model(&request, &target, w, err));
+    w->timeless = lw_source_is_timeless(s);
+    return LW_OK;
 }
 
 enum lw_status lw_source_sizes(const struct lw_plan_source *s, const struct lw_model_request *r,
@@ -53,13 +68,15 @@ static enum lw_status make_model(struct lw_plan_source *s, const char *name,
     }
     if (st == LW_ENO)
         return lw_fail(err, LW_EINVAL, "%s: no such file; as a model: %s", name, why.msg);
-    bool of_machine = !s->cluster_file && !s->device && strncmp(why.msg, "--", 2) != 0;
+    bool of_machine = !s->cluster_file && !s->device && !s->takes_timeless &&
+                      strncmp(why.msg, "--", 2) != 0;
     if (st == LW_EUSAGE)
         *err = why;
     else if (st != LW_OK)
         lw_fail(err, st, "model %s: %s%s", name, why.msg,
                 of_machine ? "; or give its cluster (-c NAME)" : ""); /* not of an option */
-    if (st == LW_OK && !s->silent && !s->device && !s->cluster_file && s->workload_file)
+    if (st == LW_OK && !s->silent && !s->device && !s->cluster_file && !w->timeless &&
+        s->workload_file)
         lw_printf_paragraph(stderr, "lapwing: model '%.80s' is timed for cluster '%.80s', this "
                                     "machine; -c NAME takes another (`lapwing cluster` lists them)",
                             name, c->name);
@@ -167,14 +184,19 @@ static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_st
                               const struct lw_cluster *c, bool here, struct lw_workload *w,
                               struct lw_err *err)
 {
+    bool timeless = lw_source_is_timeless(s);
     struct lw_workload again;
 
     enum lw_status st = make_from(s, strategy, c, w, &again, err);
     if (st != LW_OK)
         return lw_err_context(err, st == LW_ENO ? LW_EINVAL : st,
                               "workload '%s', computed again%s", w->name,
-                              here ? " for this machine (-c NAME takes another cluster)" : "");
-    say_again(s, w, &again);
+                              here && !timeless
+                                  ? " for this machine (-c NAME takes another cluster)"
+                                  : "");
+    again.timeless = here && timeless;
+    if (!again.timeless)
+        say_again(s, w, &again);
     lw_workload_free(w);
     *w = again;
     return LW_OK;
@@ -293,6 +315,8 @@ enum lw_status lw_plan_source_workload(struct lw_plan_source *s, const char *nam
     enum lw_status st = LW_ENO;
 
     LW_TRY(lw_source_device(s, NULL, &of, err));
+    if (s->make_model && lw_source_is_timeless(s))
+        LW_TRY(find_proportions(s, &c, err));
 
     if (s->make_model && !(lw_names_file(name) && is_ours(name)))
         st = make_model(s, name, &completed, c, &made, err);

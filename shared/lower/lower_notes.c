@@ -191,17 +191,19 @@ static void note_part(const struct lw_lowering *l, int32_t q)
 {
     const struct lw_part *d = &l->parts[q];
     int64_t elements = 0;
-    char forward[32], backward[32], second[32] = "";
+    char forward[32], backward[32], second[32] = "", times[96] = "";
 
     for (int32_t i = 0; i < d->w->n_params; i++)
         elements += d->w->params[i].tied < 0 ? d->w->params[i].numel : 0;
     if (l->mirrored)
         snprintf(second, sizeof second, " and %d", l->pp - 1 - q);
-    lw_builder_note(l->b, "part %d on pipeline rank %d%s: modules %d to %d, %" PRId64 " elements, "
-                          "forward %s, backward %s", q, lw_grid_rank_of(&l->grid, q, 0), second,
-                    d->first_module, d->first_module + d->w->n_modules - 1, elements,
-                    lw_format_ps(forward, lw_workload_forward_ps(d->w)),
-                    lw_format_ps(backward, lw_workload_backward_ps(d->w)));
+    if (!l->given->timeless)
+        snprintf(times, sizeof times, ", forward %s, backward %s",
+                 lw_format_ps(forward, lw_workload_forward_ps(d->w)),
+                 lw_format_ps(backward, lw_workload_backward_ps(d->w)));
+    lw_builder_note(l->b, "part %d on pipeline rank %d%s: modules %d to %d, %" PRId64 " elements%s",
+                    q, lw_grid_rank_of(&l->grid, q, 0), second, d->first_module,
+                    d->first_module + d->w->n_modules - 1, elements, times);
 }
 
 static void note_partition(const struct lw_lowering *l)
@@ -240,7 +242,7 @@ static void note_pipeline(const struct lw_lowering *l)
                         l->s->compat == LW_COMPAT_COLOSSALAI ? ", each waited for" : "");
     else
         lw_builder_note(b, "messages: a communicator per direction; they go in the order in which "
-                           "their senders finish by the workload's times");
+                           "their senders finish if all stages take the same time");
     if (l->mirrored)
         lw_builder_note(b, "two directions: both holders of a part reduce its gradients, after "
                            "the last backward");

@@ -123,6 +123,22 @@ static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *p
     return st;
 }
 
+/* The user named no device: only decisions that read no time are decided. */
+static enum lw_status forget_times(struct lw_plan *plan, struct lw_err *err)
+{
+    if (plan->n_from_times > 0) {
+        enum lw_status st =
+            lw_fail(err, LW_EINVAL, "%s: times decide this, and no device is named: give the "
+                                    "cluster (-c NAME) or the device (--device NAME), or choose "
+                                    "what reads no times",
+                    plan->from_times[0]);
+        lw_plan_free(plan);
+        return st;
+    }
+    lw_plan_drop_times(plan);
+    return LW_OK;
+}
+
 static void free_all(struct lw_lowering *l)
 {
     for (int32_t i = 0; l->parts && i < l->n_parts; i++)
@@ -157,7 +173,8 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
         return st;
     }
     LW_TRY(lw_builder_finish(l.b, plan, err));
-    return keep_origin(w, plan, err);
+    LW_TRY(keep_origin(w, plan, err));
+    return w->timeless ? forget_times(plan, err) : LW_OK;
 }
 
 enum lw_status lw_lower_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,

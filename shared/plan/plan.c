@@ -53,6 +53,34 @@ lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)
     return op->work >= 0 ? p->works[op->work].ps : op->work_ps;
 }
 
+bool lw_plan_has_times(const struct lw_plan *p)
+{
+    bool has = p->n_works == 0 || (p->device && p->device[0]);
+
+    for (int32_t k = 0; !has && k < p->n_works; k++)
+        has = p->works[k].ps >= 0;
+    return has;
+}
+
+void lw_plan_drop_times(struct lw_plan *p)
+{
+    for (int32_t k = 0; k < p->n_works; k++)
+        p->works[k].ps = -1;
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LW_OP_HOST && p->ops[i].work < 0 && p->ops[i].work_ps > 0)
+            p->ops[i].work_ps = -1;
+    p->device = "";
+}
+
+enum lw_status lw_plan_need_times(const struct lw_plan *p, const char *name, struct lw_err *err)
+{
+    if (lw_plan_has_times(p))
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "plan '%s' has no times: it was made without a device; make it again with the "
+                   "cluster (lapwing plan -w ... -c NAME -o FILE)", name);
+}
+
 int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank)
 {
     for (int32_t i = 0; i < g->n_members; i++)
@@ -266,7 +294,8 @@ void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t fir
                 if (o->micro_batch != micro_batch)
                     at = (struct lw_launch_point){0, 0, -1};
                 micro_batch = o->micro_batch;
-                at.at = lw_add_sat(at.at, lw_plan_work_ps(p, o));
+                lw_ps work = lw_plan_work_ps(p, o);
+                at.at = at.at < 0 || work < 0 ? -1 : lw_add_sat(at.at, work);
                 at.n_ready += o->n_ready;
             }
             if (o->bucket < first || o->bucket - first >= n || out[o->bucket - first].op >= 0 ||

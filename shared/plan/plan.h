@@ -296,6 +296,12 @@ struct lw_slot_walk {
 bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w);
 /* An op as one rank sees it: operand resolved. Without one the offset is 0. */
 struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank);
+/* false: no device was named when the plan was made (lapwing plan without -c). */
+bool lw_plan_has_times(const struct lw_plan *p);
+/* Decisions stay, and so does the hash. */
+void lw_plan_drop_times(struct lw_plan *p);
+/* LW_EINVAL where it has none; name: of its file. */
+enum lw_status lw_plan_need_times(const struct lw_plan *p, const char *name, struct lw_err *err);
 /* Work of a compute op in ps; -1 = timed by the cluster. */
 lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
 /* Which member of the group the rank is; -1 = none. */
@@ -352,8 +358,8 @@ enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
                             struct lw_plan_difference *out, struct lw_err *err);
 
 /* Where the buckets [first, first + n) leave in a variant: backward time of the synchronised
- * micro-batch before that, and gradients complete by then. op -1: the variant does not reduce
- * it. One walk over the ops for all of them. */
+ * micro-batch before that (-1: the plan has no times), and gradients complete by then. op -1: the
+ * variant does not reduce it. One walk over the ops for all of them. */
 struct lw_launch_point {
     lw_ps at;
     int32_t n_ready, op;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/plan/op.h"
 
 enum { FREE = -1 };
 
@@ -167,6 +168,8 @@ enum lw_work_source lw_work_source_of(const struct lw_plan *p, const struct lw_o
 {
     if (op->work >= 0 && op->work < p->n_works)
         return LW_WORK_ROW;
+    if (op->kind == LW_OP_HOST && op->work_ps < 0)
+        return LW_WORK_OWN;
     return op->work_ps < 0 ? LW_WORK_BY_CLUSTER : op->work_ps == 0 ? LW_WORK_NONE : LW_WORK_OWN;
 }
 

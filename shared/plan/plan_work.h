@@ -32,7 +32,7 @@ void lw_whole_works_free(struct lw_whole_works *w);
 enum lw_work_source {
     LW_WORK_BY_CLUSTER, /* the cluster's figures give its time */
     LW_WORK_NONE,
-    LW_WORK_OWN, /* a time of its own */
+    LW_WORK_OWN, /* a time of its own; of the host also one that is not known */
     LW_WORK_ROW, /* a row of works */
 };
 enum lw_work_source lw_work_source_of(const struct lw_plan *p, const struct lw_op *op);

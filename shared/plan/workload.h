@@ -190,6 +190,8 @@ struct lw_workload {
     struct lw_recorded recorded;
     struct lw_model_dims dims; /* of a model */
     struct lw_provenance from;
+    bool timeless;             /* the user named no device: times stand for their proportions alone,
+                                * and a plan gets none of them. No file holds it */
     const char **notes;        /* from importing or modelling, one line each; LW_ASSUMPTION begins
                                 * those that say which figures were assumed */
 };

@@ -185,6 +185,10 @@ static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_err
     printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n", p->hash, p->name, p->n_ranks,
            lw_plural(p->n_ranks), p->n_roles, lw_plural(p->n_roles), p->n_ops);
     lw_framework_choice_print(shown->framework, stdout);
+    if (!lw_plan_has_times(p))
+        puts(shown->framework->from == LW_FRAMEWORK_PLAN
+                 ? "no times: it was made without -c NAME (or --device NAME)"
+                 : "no times: give -c NAME (or --device NAME)");
     putchar('\n');
     if (p->n_roles > 1 && p->strategy->pp > 1) {
         LW_TRY(lw_plan_show_stages(p, err));
@@ -241,7 +245,8 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
             lw_jsonout_null(o, "launch_after_gradients");
             lw_jsonout_null(o, "launch_ns");
         } else {
-            LW_JSON(o, "launch_after_gradients", at.n_ready, "launch_ns", lw_ps_to_ns(at.at));
+            LW_JSON(o, "launch_after_gradients", at.n_ready, "launch_ns",
+                    lw_known_if(at.at >= 0, lw_ps_to_ns(at.at)));
         }
         if (lw_plan_is_gathered(p, set->first_bucket + i)) {
             char text[256];
@@ -289,7 +294,7 @@ static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_err
 
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "plan_hash", p->hash, "name", p->name, "n_ranks", p->n_ranks, "n_roles", p->n_roles,
-            "n_ops", p->n_ops);
+            "n_ops", p->n_ops, "has_times", lw_plan_has_times(p));
     lw_framework_choice_json(&o, shown->framework);
     lw_jsonout_object(&o, "strategy");
     for (int i = 0; i < lw_strategy_n_options(); i++) {

@@ -1,6 +1,7 @@
 /* The roles of a parallel plan as a table: a rank's memory and one pass of its program, summed. */
 #include "shared/show/plan_stages.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -25,8 +26,8 @@ static const struct lw_column columns[] = {
     {NULL, ">modules", LW_COLUMN_INT32, AT(n_modules)},
     {NULL, ">elements", LW_COLUMN_INT, AT(n_elements)},
     {NULL, ">memory", LW_COLUMN_BYTES, AT(memory_bytes)},
-    {NULL, ">forward ms", LW_COLUMN_REAL, AT(forward_ms), .digits = 1},
-    {NULL, ">backward ms", LW_COLUMN_REAL, AT(backward_ms), .digits = 1},
+    {NULL, ">forward ms", LW_COLUMN_REAL, AT(forward_ms), .digits = 1, .lacking = "-"},
+    {NULL, ">backward ms", LW_COLUMN_REAL, AT(backward_ms), .digits = 1, .lacking = "-"},
     {NULL, ">sent", LW_COLUMN_BYTES, AT(sent_bytes)},
     {NULL, ">tensor sums", LW_COLUMN_BYTES, AT(summed_bytes)},
     {NULL, ">gradients reduced", LW_COLUMN_BYTES, AT(reduced_bytes)},
@@ -67,8 +68,9 @@ static struct stage_row row_of(const struct lw_plan *p, int32_t role)
             x.n_elements += p->params[i].numel;
     for (int m = 0; m < LW_N_MEM; m++)
         x.memory_bytes += r->static_bytes[m];
-    x.forward_ms = (double)x.forward / (double)LW_PS_PER_MS;
-    x.backward_ms = (double)x.backward / (double)LW_PS_PER_MS;
+    bool timed = lw_plan_has_times(p);
+    x.forward_ms = timed ? (double)x.forward / (double)LW_PS_PER_MS : NAN;
+    x.backward_ms = timed ? (double)x.backward / (double)LW_PS_PER_MS : NAN;
     return x;
 }
 

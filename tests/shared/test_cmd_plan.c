@@ -5,6 +5,7 @@
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 static int make_workload(void **state)
 {
@@ -83,6 +84,82 @@ TEST(bad_input_is_refused_in_one_line)
     expect("plan a.json -w w.json", 2, "takes plan file 'a.json' or -w w.json, not both");
     expect("plan w.json", 1, "'w.json' is a workload, not a plan: give it with -w");
     expect("plan -w w.json --dp 2 -o /nowhere/p.json", 1, "/nowhere/p.json");
+}
+
+/* The "plan HASH" line. */
+static void hash_line(const char *arguments, char line[64])
+{
+    snprintf(line, 64, "%.37s", lapwing(arguments, NULL));
+    assert_int_equal(strncmp(line, "plan ", 5), 0);
+}
+
+/* "12.5 ms", "3 us", "1.2 s". */
+static bool has_a_time(const char *text)
+{
+    static const char *const units[] = {" s", " ms", " us", " ns", " ps"};
+
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++)
+        for (const char *at = text + 1; (at = strstr(at, units[u])) != NULL; at++)
+            if (at[-1] >= '0' && at[-1] <= '9' && strchr(" ,;)\n", at[strlen(units[u])]))
+                return true;
+    return false;
+}
+
+/* A model that no device is named for: the plan that every machine has, without times. */
+TEST(policies_that_read_no_time_need_no_device)
+{
+    static const char *const of[] = {
+        "-w gpt2 --dp 8", "-w resnet50 --dp 2 --zero 3", "-w gpt2 --dp 8 --zero 2 --no-sync 1",
+        "-w gpt2 --dp 2 --pp 2 --micro-batches 4 --partition uniform",
+        "-w gpt2 --pp 2 --micro-batches 4 --framework torch-pipelining",
+        "-w gpt2 --dp 2 --pp 4 --micro-batches 8 --schedule zb-auto-2p --partition uniform"};
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char line[256], without[64], with[64];
+        snprintf(line, sizeof line, "plan %s", of[i]);
+        hash_line(line, without);
+        const char *shown = lapwing(line, NULL);
+        has(shown, "no times: give -c NAME (or --device NAME)");
+        assert_false(has_a_time(shown));
+        snprintf(line, sizeof line, "plan %s -c l40s", of[i]);
+        hash_line(line, with);
+        assert_string_equal(with, without);
+        assert_null(strstr(lapwing(line, NULL), "no times"));
+        assert_true(i > 0 || has_a_time(lapwing(line, NULL)));
+    }
+    EXPECT("plan -w gpt2 --dp 2",
+           {"--format json", 0, "\"has_times\": false", {"\"launch_ns\": null"}},
+           {"--device dgx-a100 --format json", 0, "\"has_times\": true"});
+}
+
+TEST(policies_that_read_times_need_a_device)
+{
+    EXPECT("plan -w gpt2 --dp 8",
+           {"--bucket-policy mg-wfbp", 1, "--bucket-policy mg-wfbp weighs buckets by the time",
+            {"name a cluster (-c)"}},
+           {"--bucket-policy optimal --device dgx-a100", 1, "name a cluster (-c)"},
+           {"--launch-order completion-order", 1, "--launch-order completion-order: times decide",
+            {"(-c NAME)"}});
+    EXPECT("plan -w gpt2 --pp 2 --micro-batches 4 --framework ideal",
+           {"", 1, "--partition exact: times decide this", {"(-c NAME)"}},
+           {"--partition pipedream", 1, "--partition pipedream: times decide this"},
+           {"--weigh-transfers on", 1, "--weigh-transfers on asks the cluster"});
+}
+
+TEST(a_plan_without_times_is_shown_and_not_run)
+{
+    expect("plan -w gpt2 --dp 2 -o none.json", 0, "no times: give -c");
+    expect("plan -w gpt2 --dp 2 -c dgx-a100 -o some.json", 0, "");
+    EXPECT("", {"plan none.json", 0, "no times: it was made without -c NAME"},
+           {"plan diff none.json some.json", 0, "the plans decide the same",
+            {"unknown in the first plan"}},
+           {"plan none.json --device dgx-a100", 1, "plan 'none.json' has no times",
+            {"make it again with the cluster"}},
+           {"plan none.json -c dgx-a100", 1, "plan 'none.json' has no times"},
+           {"sim none.json", 1, "plan 'none.json' has no times"},
+           {"sim none.json -c dgx-a100", 1, "plan 'none.json' has no times"},
+           {"exec none.json", 1, "plan 'none.json' has no times"},
+           {"export none.json --format chakra -o x", 1, "plan 'none.json' has no times"});
 }
 
 static void edit(const char *sed)

@@ -114,6 +114,38 @@ static bool plan(const struct drawn *d, const char *system, struct lw_plan *p, s
     return s == LW_OK;
 }
 
+/* Without a device there is the same plan without times, or none. */
+static void plan_timeless(const struct drawn *d, const struct lw_plan *timed)
+{
+    struct lw_cluster c;
+    struct lw_workload w;
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    assert_ok(lw_cluster_find(systems[1], &c, &err), err);
+    assert_ok(traces_model_build(d->model, &d->shape, &c.device, &w, &err), err);
+    w.timeless = true;
+    enum lw_status s = lw_plan_build(&w, &d->s, NULL, &p, &err);
+    lw_workload_free(&w);
+    lw_cluster_free(&c);
+    if (timed->n_from_times > 0) {
+        assert_int_equal(s, LW_EINVAL);
+        assert_non_null(strstr(err.msg, timed->from_times[0]));
+        assert_non_null(strstr(err.msg, "-c NAME"));
+        return;
+    }
+    if (s != LW_OK)
+        fail_msg("%s%s: %s", d->model, d->words, err.msg);
+    assert_string_equal(p.hash, timed->hash);
+    assert_true(lw_plan_has_times(timed));
+    assert_false(lw_plan_has_times(&p));
+    assert_string_equal(p.device, "");
+    for (int32_t i = 0; i < p.n_ops; i++)
+        assert_true(lw_plan_work_ps(&p, &p.ops[i]) <= 0);
+    assert_int_equal(lw_plan_need_times(&p, "p.json", &err), LW_EINVAL);
+    lw_plan_free(&p);
+}
+
 /* false: something that the plans name was decided otherwise. */
 static bool have_one_hash(const struct drawn *d, const struct lw_plan *p)
 {
@@ -157,6 +189,8 @@ TEST(a_strategy_has_one_hash_on_three_machines)
         n_free += made == N_SYSTEMS && p[0].n_from_times == 0;
         n_one += made == N_SYSTEMS && have_one_hash(&d, p);
         n_refused += made == 0;
+        if (made == N_SYSTEMS)
+            plan_timeless(&d, &p[0]);
         if (made != 0 && made != N_SYSTEMS)
             fail_msg("%s%s: planned for %s, not for %s: %s", d.model, d.words, systems[0],
                      systems[made], err.msg);

@@ -68,7 +68,7 @@ TEST(what_is_written_holds_what_the_plan_says)
 TEST(a_plan_is_written_without_a_run)
 {
     shell("rm -f p.json x.* r.db*", NULL);
-    lapwing("plan -w resnet50 --dp 2 -o p.json", NULL);
+    lapwing("plan -w resnet50 --dp 2 -c host -o p.json", NULL);
     expect("export p.json --format chakra -o x", 0, "wrote x.0.et to x.1.et");
     expect("sim --replay x.0.et x.1.et --no-db -c dgx-a100 --as-recorded", 0, "step");
     expect("sim --replay x.0.et x.1.et --no-db", 1, "name a network that times it");
@@ -85,7 +85,7 @@ TEST(ranks_without_stored_spans_are_named)
     struct lw_export_graph g;
     struct lw_err err = {0};
 
-    lapwing("plan -w resnet50 --dp 2 -o p.json --force", NULL);
+    lapwing("plan -w resnet50 --dp 2 -c host -o p.json --force", NULL);
     assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
     assert_int_equal(lw_export_graph_make(&p, &none, 1, &g, &err), LW_EINVAL);
     has(err.msg, "no span of rank 0 in step 1 is stored: predict with --spans");
@@ -99,7 +99,7 @@ TEST(every_failed_allocation_leaves_nothing)
     struct lw_export_graph g = {0};
     struct lw_err err = {0};
 
-    lapwing("plan -w resnet50 --dp 2 -o p.json --force", NULL);
+    lapwing("plan -w resnet50 --dp 2 -c host -o p.json --force", NULL);
     assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
     EACH_ALLOCATION_FAILS(10, lw_export_graph_make(&p, NULL, 0, &g, NULL), g,
                           lw_export_graph_free(&g));
