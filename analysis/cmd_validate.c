@@ -126,7 +126,7 @@ static enum lw_status validate(struct lw_validate_here *here, char **names, int 
     if (status == LW_OK)
         status = collect(here, files, n, quiet, v, err);
     if (status == LW_OK && v->framework_file && v->n_framework_rows == 0 && !v->interrupted)
-        status = lw_fail(err, LW_EUSAGE, "--framework %s: no row has the framework '%s', or names "
+        status = lw_fail(err, LW_EINVAL, "--framework %s: no row has the framework '%s', or names "
                                          "none", v->framework_file, v->framework_name);
     say_faults(v, said);
     for (int i = 0; i < n; i++)

@@ -18,6 +18,9 @@
 
 static enum lw_status load(struct lw_execution *s, const char *plan_file, struct lw_err *err)
 {
+    if (s->no_check && (s->source.workload_file || s->source.strategy_file || s->source.n_given))
+        return lw_fail(err, LW_EUSAGE, "--no-check runs a plan file unchanged: leave out -w and "
+                                       "strategy options");
     LW_TRY(lw_stored_plan(s->db, s->run, !s->no_db, plan_file, &s->source, err));
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
@@ -26,9 +29,6 @@ static enum lw_status load(struct lw_execution *s, const char *plan_file, struct
 
     if (!s->no_check || (!plan_file && !s->run))
         return lw_plan_source_load(&s->source, plan_file, &cost, &s->cluster, &s->plan, err);
-    if (s->source.workload_file || s->source.n_given > 0)
-        return lw_fail(err, LW_EINVAL, "--no-check runs a plan file unchanged: leave out -w and "
-                                       "strategy options");
     return lw_plan_source_read(&s->source, plan_file, true, &s->cluster, &s->plan, err);
 }
 

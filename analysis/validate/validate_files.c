@@ -67,7 +67,7 @@ enum lw_status lw_validate_open(const char *name, struct lw_validation *v,
     if (f.kind == kinds + N_KINDS)
         status = foreign(&f.in, err);
     else if (v->framework_file && f.kind->no_framework)
-        status = lw_fail(err, LW_EUSAGE, "%s: --framework is for tables of training runs; this "
+        status = lw_fail(err, LW_EINVAL, "%s: --framework is for tables of training runs; this "
                                          "file %s", name, f.kind->no_framework);
     else if (f.kind->runs)
         status = lw_validate_read_runs(&f.in, v, &f.runs, err);

@@ -127,11 +127,11 @@ enum lw_status exec_optimizer_choose(const char *name, double momentum, struct e
     if (name)
         LW_TRY(parse(name, &kind, err));
     if (kind == EXEC_SGD && momentum > 0)
-        return lw_fail(err, LW_EINVAL, "--momentum %g: --optimizer sgd has no momentum; choose "
+        return lw_fail(err, LW_EUSAGE, "--momentum %g: --optimizer sgd has no momentum; choose "
                                        "--optimizer momentum or adam", momentum);
     *out = exec_optimizer_of(kind);
     if (kind == EXEC_ADAM && momentum >= 0 && (float)momentum >= 1)
-        return lw_fail(err, LW_EINVAL,
+        return lw_fail(err, LW_EUSAGE,
                        "--momentum %.12g: beta1 of adam must be below 1 as an f32 (its steps "
                        "are divided by 1 - beta1)",
                        momentum);

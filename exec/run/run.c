@@ -215,7 +215,7 @@ static enum lw_status refuse_options(const struct exec_run *r, struct lw_err *er
                        "--graph: backend '%s' submits nothing to a GPU (nccl does)",
                        r->backend->name);
     if (o->graph && o->fault.kind != LW_FAULT_NONE)
-        return lw_fail(err, LW_ENOTSUP,
+        return lw_fail(err, LW_EUSAGE,
                        "--graph with --fault: an op that waits for the host cannot be part of a "
                        "graph (leave one of them out)");
     if (o->process && !(r->backend->capabilities & EXEC_CAN_PROCESS))
@@ -443,7 +443,7 @@ static enum lw_status refuse_consolidation(const struct exec_run *r, struct lw_e
         return lw_fail(err, LW_EINVAL, "--consolidate %d: the plan has ranks 0 to %d",
                        o->consolidate, r->plan->n_ranks - 1);
     if (o->consolidate >= 0 && exec_optimizer_states(o->optimizer.kind) == 0)
-        return lw_fail(err, LW_EINVAL,
+        return lw_fail(err, LW_EUSAGE,
                        "--consolidate %d: %s keeps no state (--optimizer momentum, "
                        "adam)",
                        o->consolidate, exec_optimizer_name(o->optimizer.kind));

@@ -154,7 +154,7 @@ enum lw_status lw_source_framework_of_file(struct lw_plan_source *s, const char 
         LW_TRY(take_given(s, err));
         if (s->as_recorded &&
             strcmp(lw_source_framework_hash(s), lw_source_text(m->framework_hash)) != 0)
-            return lw_fail(err, LW_EUSAGE,
+            return lw_fail(err, LW_EINVAL,
                            "--as-recorded keeps the times of workload '%s', which are of framework "
                            "'%s'; --framework computes them again: give only one of them", w->name,
                            lw_source_text(m->framework)[0] ? m->framework : LW_IDEAL_FRAMEWORK);
@@ -211,7 +211,7 @@ enum lw_status lw_source_framework_of_plan(struct lw_plan_source *s, const char 
     if (st == LW_ENOMEM || (st != LW_OK && s->framework_name))
         return st;
     if (!same && s->framework_name)
-        return lw_fail(err, LW_EUSAGE,
+        return lw_fail(err, LW_EINVAL,
                        "--framework %s: plan file '%s' was made with framework '%s'%s%.8s%s: leave "
                        "the option out, or make the plan again with it (lapwing plan -w ...)",
                        s->framework_name, file, name, ideal ? "" : " (",

@@ -20,7 +20,7 @@ static enum lw_status read_durations(const char *text, struct lw_grid_durations 
     for (int k = 0; k < 4; k++) {
         size_t n = strcspn(text, ",");
         if (n == 0 || n >= sizeof part || (k == 3) != (text[n] == '\0'))
-            return lw_fail(err, LW_EINVAL, "--durations: expected four times as F,I,W,C, like "
+            return lw_fail(err, LW_EUSAGE, "--durations: expected four times as F,I,W,C, like "
                                            "10us,11us,7us,2us");
         memcpy(part, text, n);
         part[n] = '\0';
@@ -78,14 +78,14 @@ static enum lw_status only_grid_options(const struct lw_plan_source *src, struct
         while (k < 4 && strcmp(src->names[i], known[k]) != 0)
             k++;
         if (k == 4)
-            return lw_fail(err, LW_EINVAL,
+            return lw_fail(err, LW_EUSAGE,
                            "--%s needs -w FILE: a grid alone takes --schedule, --pp, "
                            "--micro-batches and --chunks",
                            src->names[i]);
     }
     LW_TRY(lw_plan_source_no_model(src, "a grid alone", err));
     if (src->cluster_file || src->strategy_file || src->ranks)
-        return lw_fail(err, LW_EINVAL,
+        return lw_fail(err, LW_EUSAGE,
                        "-c, -s and --ranks need -w FILE: a grid alone has no cluster "
                        "and no strategy");
     return LW_OK;
@@ -97,7 +97,7 @@ static enum lw_status read_grid(const struct lw_plan_source *src, const struct l
     struct lw_input in;
 
     if (given(src, "schedule") && st->schedule != LW_SCHEDULE_CUSTOM)
-        return lw_fail(err, LW_EINVAL,
+        return lw_fail(err, LW_EUSAGE,
                        "--schedule %s beside --schedule-file: leave one of them out",
                        lw_schedule_name(st->schedule));
     LW_TRY(lw_input_read(q->file, 0, &in, err));
@@ -111,7 +111,7 @@ static enum lw_status read_grid(const struct lw_plan_source *src, const struct l
         status = lw_fail(err, LW_EINVAL, "--micro-batches %lld: %s has %d",
                          (long long)st->micro_batches, q->file, g->n_micro_batches);
     else if (given(src, "chunks"))
-        status = lw_fail(err, LW_EINVAL, "--chunks: the stages of a rank follow from %s", q->file);
+        status = lw_fail(err, LW_EUSAGE, "--chunks: the stages of a rank follow from %s", q->file);
     if (status != LW_OK)
         lw_grid_free(g);
     return status;
@@ -125,7 +125,7 @@ static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw
     int32_t fixed = lw_schedule_chunks(st->schedule);
 
     if (st->schedule == LW_SCHEDULE_CUSTOM)
-        return lw_fail(err, LW_EINVAL, "--schedule custom needs --schedule-file FILE");
+        return lw_fail(err, LW_EUSAGE, "--schedule custom needs --schedule-file FILE");
     if (st->pp > INT32_MAX || st->micro_batches > INT32_MAX || st->chunks > INT32_MAX)
         return lw_fail(err, LW_EINVAL, "--pp, --micro-batches, --chunks: more than a grid holds");
     *s = (struct lw_schedule_shape){.schedule = st->schedule,
@@ -136,7 +136,7 @@ static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw
     if (fixed > 0 && !given(src, "chunks"))
         s->n_chunks = fixed;
     if (q->group && !lw_schedule_takes_group(st->schedule))
-        return lw_fail(err, LW_EINVAL, "--group is of --schedule interleaved-1f1b, not of %s",
+        return lw_fail(err, LW_EUSAGE, "--group is of --schedule interleaved-1f1b, not of %s",
                        lw_schedule_name(st->schedule));
     return LW_OK;
 }
@@ -248,9 +248,9 @@ enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_req
 
     LW_TRY(only_grid_options(src, err));
     if (q->lower && format != LW_FORMAT_CSV)
-        return lw_fail(err, LW_EINVAL, "--lower needs --format csv");
+        return lw_fail(err, LW_EUSAGE, "--lower needs --format csv");
     if (q->durations && !out)
-        return lw_fail(err, LW_EINVAL, "--durations needs -o: the grid itself is drawn in units");
+        return lw_fail(err, LW_EUSAGE, "--durations needs -o: the grid itself is drawn in units");
     if (q->durations)
         LW_TRY(read_durations(q->durations, &d, err));
     LW_TRY(lw_plan_source_strategy(src, &st, err));

@@ -51,9 +51,9 @@ static enum lw_status check_options(const struct lw_sim_options *o, struct lw_er
                                        "to 1",
                        o->sigma >= 0 && o->sigma <= 1 ? o->rank_sigma : o->sigma);
     if (o->jitter_ps > 0 && o->detail != LW_SIM_CHUNK)
-        return lw_fail(err, LW_EINVAL, "--jitter applies to messages: it needs --detail chunk");
+        return lw_fail(err, LW_EUSAGE, "--jitter applies to messages: it needs --detail chunk");
     if (o->ring != LW_SIM_RING_AUTO && o->detail != LW_SIM_CHUNK)
-        return lw_fail(err, LW_EINVAL, "--ring events and recurrence need --detail chunk");
+        return lw_fail(err, LW_EUSAGE, "--ring events and recurrence need --detail chunk");
     return LW_OK;
 }
 

@@ -171,7 +171,7 @@ TEST(optimizer_state_comes_together)
            {"--steps 2 --optimizer adam --consolidate 1", 0,
             "consolidated: 39.14 KiB of optimizer state on rank 1"},
            {"--optimizer adam --consolidate 2", 1, "--consolidate 2: the plan has ranks 0 to 1"},
-           {"--consolidate 0", 1, "sgd keeps no state"});
+           {"--consolidate 0", 2, "sgd keeps no state"});
 }
 
 TEST(pipelines_run_as_processes)
@@ -201,9 +201,9 @@ TEST(wrong_usage_is_said)
            {"--ranks 4 --no-db", 1, "--ranks 4, but plan 'good.json' is for 2 ranks"},
            {"--steps 0", 2, "'0' is not a whole number from 1"},
            {"--timeout 0", 2, "'0' is not a number above 0"},
-           {"--optimizer adam --momentum 1", 1, "--momentum 1: beta1 of adam must be below 1"},
+           {"--optimizer adam --momentum 1", 2, "--momentum 1: beta1 of adam must be below 1"},
            {"--momentum 2", 2, "'2' is not a number from 0 to 1"},
-           {"--optimizer sgd --momentum 0.5", 1, "sgd has no momentum"},
+           {"--optimizer sgd --momentum 0.5", 2, "sgd has no momentum"},
            {"-w w.json --clip 1e300", 2, "'1e300' is not a number of 0 or more, below 1e300"});
 }
 

@@ -239,8 +239,8 @@ TEST(bad_requests_are_refused_in_one_line)
            {"ddp.json -c eight.json --db /absent/folder/x.db", 1, "/absent/folder/x.db"});
     EXPECT("sim ddp.json -c eight.json --no-db",
            {"--detail fine", 2, "expected one of collective, chunk"}, {"--steps 0", 2, "steps"},
-           {"--jitter 5ns", 1, "--detail chunk"},
-           {"--ring events", 1, "--ring events and recurrence need --detail chunk"});
+           {"--jitter 5ns", 2, "--detail chunk"},
+           {"--ring events", 2, "--ring events and recurrence need --detail chunk"});
 }
 
 TEST(cost_prints_time_and_bandwidths)

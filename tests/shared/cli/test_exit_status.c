@@ -160,8 +160,22 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
            {"--dp 2 --global-batch 7", 1, "--global-batch 7 does not divide"},
            {"--dp 4194304 --tp 2", 1, "make more than the 4194304 ranks"},
            {"--framework nosuch", 1, "nosuch"},
-           {"--partition explicit", 1, "--partition explicit needs --partition-list"});
-    EXPECT("exec -w gpt2 --dp 2 --no-db", {"--momentum 0.5 --optimizer sgd", 1, "--momentum 0.5"},
+           {"--partition explicit", 1, "--partition explicit needs --partition-list"},
+           /* of the command's own options, whatever else there is */
+           {"--jitter 1us", 2, "--jitter applies to messages: it needs --detail chunk"},
+           {"--ring events", 2, "--ring events and recurrence need --detail chunk"},
+           {"--force", 2, "--force needs --replay"},
+           {"--as-recorded --device dgx-a100", 2, "give only one of them"});
+    EXPECT("plan --schedule 1f1b --pp 2 --micro-batches 2",
+           {"--lower shards", 2, "--lower needs --format csv"},
+           {"--durations 1us,1us,1us,1us", 2, "--durations needs -o"},
+           {"--durations 1us -o g.json", 2, "--durations: expected four times"},
+           {"--ranks 2", 2, "-c, -s and --ranks need -w FILE"},
+           {"--dp 2", 2, "--dp needs -w FILE"},
+           {"--group 2", 2, "--group is of --schedule interleaved-1f1b"});
+    EXPECT("exec -w gpt2 --dp 2 --no-db", {"--momentum 0.5 --optimizer sgd", 2, "--momentum 0.5"},
+           {"--consolidate 0 --optimizer sgd", 2, "--consolidate 0: sgd keeps no state"},
+           {"--no-check", 2, "--no-check runs a plan file unchanged"},
            {"--timeout 0", 2, "--timeout: '0' is not a number above 0"},
            {"--fault 1:2", 2, "--fault: fault '1:2' is not RANK:STEP:OP:KIND"},
            {"--backend ncl", 2, "did you mean 'nccl'?"});
@@ -171,4 +185,8 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
     expect("model mixtral-8x7b --experts 65536 --expert-ffn 1048576 --layers 4096 --hidden 262144 "
            "--heads 4096 --kv-heads 4096",
            1, "beyond 2^62");
+    /* what a file says */
+    lapwing("plan -w gpt2 -c dgx-h100 --dp 2 -o p.json", NULL);
+    expect("sim p.json -c dgx-h100 --framework ideal --no-db", 1, "leave the option out");
+    expect("sim p.json -c dgx-h100 --batch 2 --no-db", 2, "--batch is of a model and needs -w");
 }

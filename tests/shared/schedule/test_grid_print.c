@@ -127,22 +127,22 @@ TEST(a_users_schedule_is_checked_and_drawn)
         {"--schedule-file none.csv", 1, "none.csv"},
         {"--schedule-file good.csv --pp 3", 1, "--pp 3: good.csv has 2 ranks"},
         {"--schedule-file good.csv --micro-batches 2", 1, "--micro-batches 2: good.csv has 1"},
-        {"--schedule-file good.csv --chunks 1", 1,
+        {"--schedule-file good.csv --chunks 1", 2,
          "--chunks: the stages of a rank follow from good.csv"},
-        {"--schedule-file good.csv --schedule gpipe", 1, "leave one of them out"},
-        {"--schedule custom --pp 2", 1, "--schedule custom needs --schedule-file FILE"});
+        {"--schedule-file good.csv --schedule gpipe", 2, "leave one of them out"},
+        {"--schedule custom --pp 2", 2, "--schedule custom needs --schedule-file FILE"});
 }
 
 TEST(options_of_other_outputs_are_refused)
 {
-    EXPECT("plan", {"--schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE"},
-           {"--schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE"},
-           {"--schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv"},
+    EXPECT("plan", {"--schedule 1f1b --pp 2 --zero 1", 2, "--zero needs -w FILE"},
+           {"--schedule 1f1b --pp 2 -c host", 2, "-c, -s and --ranks need -w FILE"},
+           {"--schedule 1f1b --pp 2 --lower shards", 2, "--lower needs --format csv"},
            {"--schedule 1f1b --pp 2 --format csv --lower nothing", 2,
             "--lower: unknown value 'nothing'; expected one of messages, shards"},
-           {"--schedule 1f1b --pp 2 --group 2", 1,
+           {"--schedule 1f1b --pp 2 --group 2", 2,
             "--group is of --schedule interleaved-1f1b, not of 1f1b"},
-           {"--schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o"},
+           {"--schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 2, "--durations needs -o"},
            {"--schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 2, "expected four times"},
            {"--schedule 1f1b --pp 2 -o -", 0, "\"name\":"},
            {"--group 2 -w w.json", 2, "--lower and --durations are for a grid alone"},
