@@ -89,19 +89,59 @@ bool lw_part_same_unit(const struct lw_part *d, int32_t a, int32_t b)
                       lw_unit_same(d->s->units, d->w->modules[a].name, d->w->modules[b].name));
 }
 
-/* The module whose unit has this one's parameters: its own, the first one with its name in --units,
- * or the first one outside the blocks. */
-static int32_t unit_module(const struct lw_part *d, int32_t module)
-{
-    int32_t first = 0;
+struct named_module {
+    const char *name;
+    int32_t key, module;
+};
 
-    while (lw_units_are_named(d->s) && !lw_part_same_unit(d, first, module))
-        first++;
+/* By key, then by module. */
+static int by_key(const void *x, const void *y)
+{
+    const struct named_module *a = x, *b = y;
+    int c = (a->key > b->key) - (a->key < b->key);
+
+    if (c == 0 && a->key > 0)
+        c = memcmp(a->name, b->name, (size_t)a->key);
+    return c ? c : (a->module > b->module) - (a->module < b->module);
+}
+
+static enum lw_status find_named(struct lw_part *d, struct lw_err *err)
+{
+    int32_t n = d->w->n_modules, first = 0;
+    struct named_module *list;
+
+    LW_TAKE(&d->scratch, list, n, err);
+    for (int32_t m = 0; m < n; m++)
+        list[m] = (struct named_module){d->w->modules[m].name,
+                                        lw_unit_key(d->s->units, d->w->modules[m].name), m};
+    lw_sort(list, n, by_key);
+    for (int32_t i = 0; i < n; i++) {
+        bool same = i > 0 && list[i].key == list[first].key &&
+                    (list[i].key <= 0 ||
+                     memcmp(list[i].name, list[first].name, (size_t)list[i].key) == 0);
+        first = same ? first : i;
+        d->unit_module[list[i].module] = list[first].module;
+    }
+    return LW_OK;
+}
+
+/* The module whose unit has a module's parameters: its own, the first one with its name in --units,
+ * or the first one outside the blocks. */
+static enum lw_status find_unit_modules(struct lw_part *d, struct lw_err *err)
+{
+    int32_t root = -1;
+
+    if (d->unit_module)
+        return LW_OK;
+    LW_TAKE(&d->scratch, d->unit_module, d->w->n_modules, err);
     if (lw_units_are_named(d->s))
-        return first;
-    while (in_root(d, module) && !in_root(d, first))
-        first++;
-    return in_root(d, module) ? first : module;
+        return find_named(d, err);
+    for (int32_t m = 0; m < d->w->n_modules; m++) {
+        bool in = in_root(d, m);
+        root = in && root < 0 ? m : root;
+        d->unit_module[m] = in ? root : m;
+    }
+    return LW_OK;
 }
 
 /* --- ZeRO-3's buckets ------------------------------------------------------------------------ */
@@ -126,11 +166,12 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     struct placed *p;
     struct lw_bucketing b = {0};
 
+    LW_TRY(find_unit_modules(d, err));
     LW_TAKE(&d->scratch, p, d->n_grads, err);
     LW_TRY(lw_bucketing_room(&b, d->n_grads, d->n_grads, err));
     for (int32_t g = 0; g < d->n_grads; g++) {
         const struct lw_param *x = &d->w->params[d->param_of[g]];
-        p[g] = (struct placed){x->numel < d->s->persist ? -1 : unit_module(d, x->module),
+        p[g] = (struct placed){x->numel < d->s->persist ? -1 : d->unit_module[x->module],
                                lw_part_device(x),
                                (int32_t)x->dtype, g};
     }
@@ -269,7 +310,7 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
                                  .first_item = h->n_items, .module = -1, .first_user = -1,
                                  .expert = first->expert, .elements = room};
     if (d->s->zero == 3 && first->numel >= d->s->persist) {
-        f->module = unit_module(d, first->module);
+        f->module = d->unit_module[first->module];
         f->root = in_root(d, first->module);
     }
     h->padding += f->elements - elements;
@@ -328,37 +369,85 @@ int32_t lw_part_temporary_unit(const struct lw_part *d, int32_t param)
     return unit >= 0 && d->shards.buffers[unit].module >= 0 ? unit : -1;
 }
 
+/* Units by module: those of module m are list[first[m]] .. list[first[m + 1] - 1]. */
+struct units_of {
+    int32_t *first, *list;
+};
+
+struct use {
+    int32_t module, unit;
+};
+
+static enum lw_status list_by_module(struct lw_part *d, const struct use *uses, int32_t n,
+                                     struct units_of *out, struct lw_err *err)
+{
+    int32_t n_modules = d->w->n_modules, *next;
+
+    LW_TAKE(&d->scratch, out->first, n_modules + 1L, err);
+    LW_TAKE(&d->scratch, out->list, n, err);
+    LW_TAKE(&d->scratch, next, n_modules, err);
+    for (int32_t i = 0; i < n; i++)
+        out->first[uses[i].module + 1]++;
+    for (int32_t m = 0; m < n_modules; m++)
+        out->first[m + 1] += out->first[m];
+    memcpy(next, out->first, (size_t)n_modules * sizeof *next);
+    for (int32_t i = 0; i < n; i++)
+        out->list[next[uses[i].module]++] = uses[i].unit;
+    return LW_OK;
+}
+
+/* The temporary buffers, by the module that their unit is named after. */
+static enum lw_status list_own(struct lw_part *d, struct units_of *out, struct lw_err *err)
+{
+    const struct lw_part_shards *h = &d->shards;
+    struct use *uses;
+    int32_t n = 0;
+
+    LW_TAKE(&d->scratch, uses, h->n_buffers, err);
+    for (int32_t b = 0; b < h->n_buffers; b++)
+        if (h->buffers[b].module >= 0)
+            uses[n++] = (struct use){h->buffers[b].module, b};
+    return list_by_module(d, uses, n, out, err);
+}
+
+/* The units that tied parameters refer to, by the module of the parameter. */
+static enum lw_status list_tied(struct lw_part *d, struct units_of *out, struct lw_err *err)
+{
+    struct use *uses;
+    int32_t n = 0;
+
+    LW_TAKE(&d->scratch, uses, d->w->n_params, err);
+    for (int32_t i = 0; i < d->w->n_params; i++) {
+        const struct lw_param *p = &d->w->params[i];
+        int32_t unit = p->tied < 0 ? -1 : lw_part_temporary_unit(d, p->tied);
+        if (unit >= 0)
+            uses[n++] = (struct use){p->module, unit};
+    }
+    return list_by_module(d, uses, n, out, err);
+}
+
 /* Buffers of each module, [first_unit[m], first_unit[m + 1]) of used_units: forward finds them
  * there. They hold its own parameters and those that its parameters are tied to. */
 static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n = d->w->n_modules, at = 0, n_root = 0, n_tied = 0;
-    struct use {
-        int32_t module, unit;
-    } *tied;
+    int32_t n = d->w->n_modules, at = 0;
+    struct units_of own, tied;
+    int64_t room = 0;
 
+    LW_TRY(list_own(d, &own, err));
+    LW_TRY(list_tied(d, &tied, err));
     for (int32_t m = 0; m < n; m++)
-        n_root += in_root(d, m);
-    LW_TAKE(&d->scratch, tied, d->w->n_params, err);
-    for (int32_t i = 0; i < d->w->n_params; i++) {
-        const struct lw_param *p = &d->w->params[i];
-        int32_t unit = p->tied < 0 ? -1 : lw_part_temporary_unit(d, p->tied);
-        if (unit >= 0)
-            tied[n_tied++] = (struct use){p->module, unit};
-    }
+        room += own.first[d->unit_module[m] + 1] - own.first[d->unit_module[m]] +
+                tied.first[m + 1] - tied.first[m];
     LW_TAKE(&d->arena, h->first_unit, n + 1L, err);
-    n_root = lw_units_are_named(d->s) ? n : n_root;
-    LW_TAKE(&d->arena, h->used_units, h->n_buffers * (n_root + 1L) + n_tied, err);
+    LW_TAKE(&d->arena, h->used_units, room, err);
     for (int32_t m = 0; m < n; m++) {
-        for (int32_t b = 0; b < h->n_buffers; b++)
-            if (h->buffers[b].module >= 0 &&
-                (h->buffers[b].root ? in_root(d, m)
-                                    : lw_part_same_unit(d, h->buffers[b].module, m)))
-                add_unit(h, m, b, &at);
-        for (int32_t i = 0; i < n_tied; i++)
-            if (tied[i].module == m)
-                add_unit(h, m, tied[i].unit, &at);
+        int32_t u = d->unit_module[m];
+        for (int32_t i = own.first[u]; i < own.first[u + 1]; i++)
+            add_unit(h, m, own.list[i], &at);
+        for (int32_t i = tied.first[m]; i < tied.first[m + 1]; i++)
+            add_unit(h, m, tied.list[i], &at);
         h->first_unit[m + 1] = at;
     }
     return LW_OK;
@@ -372,7 +461,7 @@ static int32_t list_frozen(const struct lw_part *d, struct placed *p)
     for (int32_t i = 0; i < d->w->n_params; i++) {
         const struct lw_param *x = &d->w->params[i];
         if (lw_part_shards_frozen(d, x))
-            p[n++] = (struct placed){unit_module(d, x->module), lw_part_device(x),
+            p[n++] = (struct placed){d->unit_module[x->module], lw_part_device(x),
                                      (int32_t)x->dtype, i};
     }
     lw_sort(p, n, by_unit);
@@ -386,6 +475,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     int32_t n_units = d->initial.name ? k->n_buckets : 0;
     struct placed *frozen;
 
+    LW_TRY(find_unit_modules(d, err));
     LW_TAKE(&d->scratch, frozen, d->w->n_params, err);
     int32_t n_frozen = list_frozen(d, frozen);
     if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)

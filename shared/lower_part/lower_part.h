@@ -117,6 +117,8 @@ struct lw_part {
     int32_t *param_of;           /* [n_grads] */
     int32_t *grad_of;            /* [n_params], -1 = not reduced */
     int32_t *order;              /* [n_grads] as they become ready, unused ones last */
+    int32_t *unit_module;        /* [w->n_modules] after which the unit of its parameters is named;
+                                  * NULL = not found yet */
 
     int32_t n_grads, n_unused;   /* gradients that are reduced; of these without a value */
     bool *reduced;               /* [n_params] its gradient is */

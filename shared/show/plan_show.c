@@ -86,7 +86,8 @@ static struct bucket_row row_of(const struct lw_plan *p, const struct lw_bucket_
 }
 
 /* In text without the units that are gathered: lw_plan_show_units. */
-static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_err *err)
+static enum lw_status bucket_table(const struct lw_plan *p, const struct lw_plan_units *units,
+                                   bool csv, struct lw_err *err)
 {
     struct bucket_row *rows;
     int64_t n = 0;
@@ -98,7 +99,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
         struct lw_launch_point *points = points_of(p, set);
         st = points ? LW_OK : lw_fail_nomem(err);
         for (int32_t i = 0; points && i < set->n_buckets; i++)
-            if (csv || !lw_plan_is_gathered(p, set->first_bucket + i))
+            if (csv || !lw_plan_is_gathered(units, set->first_bucket + i))
                 rows[n++] = row_of(p, set, set->first_bucket + i, &points[i]);
         lw_free(points);
     }
@@ -178,7 +179,8 @@ static void show_from_times(const struct lw_plan *p)
     (void)lw_paragraph_close(&line, NULL);
 }
 
-static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_err *err)
+static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_plan_units *units,
+                                struct lw_err *err)
 {
     const struct lw_plan *p = shown->plan;
 
@@ -196,8 +198,8 @@ static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_err
                lw_plural(p->n_buckets), p->n_sets, lw_plural(p->n_sets));
     } else if (p->n_buckets > 0) {
         printf("buckets\n");
-        LW_TRY(bucket_table(p, false, err));
-        LW_TRY(lw_plan_show_units(p, err));
+        LW_TRY(bucket_table(p, units, false, err));
+        LW_TRY(lw_plan_show_units(units, err));
         putchar('\n');
     }
     printf("ops by kind (all roles)\n");
@@ -227,8 +229,8 @@ static enum lw_status show_text(const struct lw_plan_shown *shown, struct lw_err
     return LW_OK;
 }
 
-static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct lw_bucket_set *set,
-                     const struct lw_launch_point *points)
+static void json_set(struct lw_jsonout *o, const struct lw_plan *p, struct lw_plan_units *units,
+                     const struct lw_bucket_set *set, const struct lw_launch_point *points)
 {
     lw_jsonout_object(o, NULL);
     LW_JSON(o, "name", set->name, "stage", set->stage);
@@ -248,13 +250,13 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
             LW_JSON(o, "launch_after_gradients", at.n_ready, "launch_ns",
                     lw_known_if(at.at >= 0, lw_ps_to_ns(at.at)));
         }
-        if (lw_plan_is_gathered(p, set->first_bucket + i)) {
+        if (lw_plan_is_gathered(units, set->first_bucket + i)) {
             char text[256];
             int32_t unit = set->first_bucket + i;
             LW_JSON(o,
                     "gathered_before",
-                    lw_plan_unit_uses(p, unit, LW_OP_ALL_GATHER, text, sizeof text),
-                    "freed_after", lw_plan_unit_uses(p, unit, LW_OP_FREE, text, sizeof text));
+                    lw_plan_unit_uses(units, unit, LW_OP_ALL_GATHER, text, sizeof text),
+                    "freed_after", lw_plan_unit_uses(units, unit, LW_OP_FREE, text, sizeof text));
         }
         lw_jsonout_array(o, "params");
         for (int32_t s = 0; s < b->n_slots; s++)
@@ -286,7 +288,8 @@ static void json_variants(struct lw_jsonout *o, const struct lw_plan *p)
     lw_jsonout_end(o);
 }
 
-static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_err *err)
+static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_plan_units *units,
+                                struct lw_err *err)
 {
     const struct lw_plan *p = shown->plan;
     const struct lw_memory_figures *memory = shown->memory;
@@ -307,7 +310,7 @@ static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_err
         struct lw_launch_point *points = points_of(p, &p->sets[s]);
         if (!points)
             return lw_fail_nomem(err);
-        json_set(&o, p, &p->sets[s], points);
+        json_set(&o, p, units, &p->sets[s], points);
         lw_free(points);
     }
     lw_jsonout_end(&o);
@@ -338,7 +341,12 @@ static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_err
 enum lw_status lw_plan_show(const struct lw_plan_shown *s, enum lw_format format,
                             struct lw_err *err)
 {
-    if (format == LW_FORMAT_CSV)
-        return bucket_table(s->plan, true, err);
-    return format == LW_FORMAT_TEXT ? show_text(s, err) : show_json(s, err);
+    struct lw_plan_units *units;
+
+    LW_TRY(lw_plan_units_new(s->plan, &units, err));
+    enum lw_status status = format == LW_FORMAT_CSV    ? bucket_table(s->plan, units, true, err)
+                            : format == LW_FORMAT_TEXT ? show_text(s, units, err)
+                                                       : show_json(s, units, err);
+    lw_plan_units_free(units);
+    return status;
 }

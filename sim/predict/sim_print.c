@@ -21,11 +21,13 @@ struct bucket_times {
     enum lw_op_kind kind;
     int64_t bytes;
     lw_ps ready, launch, start, all_in, end, length;
+    int64_t next; /* of the same bucket, counted from 1; 0 = none */
 };
 
 struct bucket_list {
     struct bucket_times *v;
     int64_t n, capacity;
+    int64_t *first; /* [n_buckets] counted from 1; 0 = none */
 };
 
 static lw_ps later(lw_ps a, lw_ps b)
@@ -35,15 +37,16 @@ static lw_ps later(lw_ps a, lw_ps b)
 
 static struct bucket_times *entry(struct bucket_list *l, const struct lw_op *op)
 {
-    for (int64_t i = 0; i < l->n; i++)
-        if (l->v[i].bucket == op->bucket && l->v[i].kind == op->kind &&
-            l->v[i].bytes == op->bytes) /* a sparse gradient takes three of a kind */
-            return &l->v[i];
+    for (int64_t i = l->first[op->bucket]; i > 0; i = l->v[i - 1].next)
+        if (l->v[i - 1].kind == op->kind &&
+            l->v[i - 1].bytes == op->bytes) /* a sparse gradient takes three of a kind */
+            return &l->v[i - 1];
     if (lw_reserve(&l->v, &l->capacity, l->n + 1, sizeof *l->v) != 0)
         return NULL;
     l->v[l->n] = (struct bucket_times){.bucket = op->bucket, .kind = op->kind, .bytes = op->bytes,
-                                       .launch = -1};
-    return &l->v[l->n++];
+                                       .launch = -1, .next = l->first[op->bucket]};
+    l->first[op->bucket] = ++l->n;
+    return &l->v[l->n - 1];
 }
 
 /* The collectives on buckets in the step shown, in program order. */
@@ -54,6 +57,7 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
     int32_t step = r->summary->ranks[0].step;
     lw_ps began = INT64_MAX;
 
+    LW_NEW(l->first, r->plan->n_buckets, err);
     for (int64_t i = 0; i < t->n; i++)
         if (t->step[i] == step && t->start[i] < began)
             began = t->start[i];
@@ -698,5 +702,6 @@ enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format
                  : r->per_rank           ? lw_summary_csv(r->summary, f, err)
                                          : print_csv(r, f, err);
     lw_free(l.v);
+    lw_free(l.first);
     return status;
 }
