@@ -236,6 +236,24 @@ static double mean_of(const struct lw_validation *v, int32_t family, int k, cons
     return *n ? sum / *n : 0;
 }
 
+/* Rows of a table between p10 and p90 of the fabrics that are left when it is left out. */
+static int n_inside(const struct netbench_table *t)
+{
+    int n_tables, n_used, n = 0, same = netbench_stored(t);
+    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n_tables);
+
+    for (int32_t i = 0; i < t->n; i++) {
+        struct sim_nccl_spot at = netbench_spot(t, i);
+        double factor = sim_nccl_factor(tables, n_tables, same, &at, &n_used);
+        double wide =
+            sim_nccl_p90_over_p50(sim_nccl_spread(tables, n_tables, same, &at, &n_used));
+        double least = netbench_calibrated_us(t, i, factor / wide);
+        double most = netbench_calibrated_us(t, i, factor * wide);
+        n += t->measured_us[i] >= least && t->measured_us[i] <= most;
+    }
+    return n;
+}
+
 /* One line for a table, or for all: raw and calibrated error, over all sizes and by class. */
 static void say(const struct lw_validation *v, int32_t raw, int32_t calibrated, const char *table,
                 char *text, size_t size)
@@ -311,6 +329,9 @@ static enum lw_status add_table(const struct netbench_table *t, struct lw_valida
     f->base_bar = "calibrated";
     LW_TRY(add_cases(t, v, raw, false, err));
     LW_TRY(add_cases(t, v, calibrated, true, err));
+    snprintf(text, sizeof text, "%s: %d of %d rows between p10 and p90 of the other fabrics",
+             t->name, n_inside(t), t->n);
+    LW_TRY(lw_validation_note(v, calibrated, t->name, text, err));
     if (t->host_us > 0) {
         snprintf(text, sizeof text,
                  "%s: %g us are added to every time, raw and calibrated: its source times the "

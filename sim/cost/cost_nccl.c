@@ -547,3 +547,28 @@ enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_
     least.bytes = 4;
     return collective(c, &least, out, err);
 }
+
+bool sim_nccl_fabrics_of(const struct lw_cluster *c, const struct lw_cost_query *q,
+                         const struct lw_cost_answer *answer, struct sim_nccl_fabrics *out)
+{
+    static const char *const kinds[SIM_N_NCCL_PLACES] = {
+        "one node by NVLink", "one node by PCIe", "several nodes", "several nodes of one rank"};
+    const struct sim_nccl_comm group = {
+        .n_ranks = q->n_ranks, .n_nodes = q->n_nodes, .nvlink = has_nvlink(c)};
+    const struct sim_nccl_spot at = {sim_nccl_place_of(&group),
+                                     sim_nccl_share(q->op, q->bytes, q->n_ranks)};
+    bool calibrated = strcmp(answer->model, "nccl+cal") == 0, measured;
+    int n;
+    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+
+    if ((!calibrated && strcmp(answer->model, "nccl") != 0) || q->op == LW_OP_BARRIER)
+        return false;
+    double wide = sim_nccl_p90_over_p50(sim_nccl_spread(tables, n, -1, &at, &out->n));
+    double middle = (double)answer->time;
+    if (!calibrated)
+        middle = (middle + (double)answer->beyond) * sim_nccl_curve(&at, &measured);
+    out->p10 = lw_round_sat(middle / wide);
+    out->p90 = lw_round_sat(middle * wide);
+    out->kind = kinds[at.place];
+    return out->n > 0;
+}

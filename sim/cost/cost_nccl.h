@@ -34,6 +34,17 @@ enum lw_status sim_nccl_check_shape(const struct lw_cluster *c, const struct lw_
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err);
 
+/* Between which times an answer lies on eight of ten fabrics of its kind (one node by NVLink or by
+ * PCIe, several nodes of several ranks, or of one), by the measured tables of n such fabrics around
+ * the calibrated time. False: the answer is not of NCCL's model, or no table has such a place. */
+struct sim_nccl_fabrics {
+    lw_ps p10, p90;
+    int n;
+    const char *kind; /* "several nodes", ... */
+};
+bool sim_nccl_fabrics_of(const struct lw_cluster *c, const struct lw_cost_query *q,
+                         const struct lw_cost_answer *answer, struct sim_nccl_fabrics *out);
+
 /* plan_nccl.c */
 /* Remarks of NCCL's model on a plan as a whole, each passed to `say`. LW_ENOTSUP: a reducer of NCCL
  * that no operation of the plan can use on the cluster. LW_EINVAL: a version without constants. */

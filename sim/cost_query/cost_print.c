@@ -6,6 +6,7 @@
 
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_library.h"
+#include "sim/cost/cost_nccl.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"
 #include "sim/nccl/nccl_constants.h"
@@ -171,6 +172,8 @@ struct row {
     int64_t bytes;
     double algbw, busbw, algbw_gb, busbw_gb, gb_per_s;
     char how[96]; /* the detail and the steps */
+    struct sim_nccl_fabrics fabrics; /* n 0: none */
+    char range[48];
 };
 
 #define AT(field) offsetof(struct row, field)
@@ -193,15 +196,32 @@ static const struct lw_column columns[] = {
     {"latency_ns", ">latency", LW_COLUMN_PS, AT(x.latency), .lacking = ""},
     {"bytes_per_s", NULL, LW_COLUMN_REAL, AT(x.bytes_per_s), .lacking = ""},
     {NULL, ">rate GB/s", LW_COLUMN_REAL, AT(gb_per_s), .digits = 3, .lacking = ""},
+    {"p10_ns", NULL, LW_COLUMN_PS, AT(fabrics.p10), .lacking = ""},
+    {"p90_ns", NULL, LW_COLUMN_PS, AT(fabrics.p90), .lacking = ""},
+    {"n_fabrics", NULL, LW_COLUMN_INT32, AT(fabrics.n)},
+    {NULL, ">p10-p90", LW_COLUMN_CHARS, AT(range)},
 };
 #undef AT
 enum {
     N_COLUMNS = sizeof columns / sizeof *columns,
-    N_OF_NCCL = 6,
+    N_OF_NCCL = 10,
     N_BASE = N_COLUMNS - N_OF_NCCL
 };
 
-static void make_rows(const struct sim_cost_answers *a, struct row *rows)
+static void add_fabrics(const struct lw_cluster *c, const struct lw_cost_query *q, struct row *r)
+{
+    char p10[32], p90[32];
+
+    if (!sim_nccl_fabrics_of(c, q, &r->x, &r->fabrics)) {
+        r->fabrics = (struct sim_nccl_fabrics){.p10 = -1, .p90 = -1};
+        return;
+    }
+    snprintf(r->range, sizeof r->range, "%s-%s", lw_format_ps(p10, r->fabrics.p10),
+             lw_format_ps(p90, r->fabrics.p90));
+}
+
+static void make_rows(const struct lw_cluster *c, const struct sim_cost_answers *a,
+                      struct row *rows)
 {
     for (int i = 0; i < a->n; i++) {
         struct row r = {.x = a->answer[i], .bytes = a->query[i].bytes};
@@ -222,6 +242,7 @@ static void make_rows(const struct sim_cost_answers *a, struct row *rows)
                      (long long)r.x.n_steps, r.x.n_pieces);
         else
             snprintf(r.how, sizeof r.how, "%s", r.x.detail);
+        add_fabrics(c, &a->query[i], &r);
         rows[i] = r;
     }
 }
@@ -260,6 +281,28 @@ static void print_json(const struct lw_cluster *c, const struct sim_cost_answers
     lw_jsonout_end(&o);
 }
 
+/* Of how many fabrics p10 and p90 are. */
+static void print_fabrics(const struct row *rows, int n, FILE *f)
+{
+    int least = 0, most = 0;
+    const char *kind = NULL;
+
+    for (int i = 0; i < n; i++) {
+        const struct sim_nccl_fabrics *x = &rows[i].fabrics;
+        least = x->n > 0 && (!kind || x->n < least) ? x->n : least;
+        most = x->n > most ? x->n : most;
+        kind = x->n > 0 ? x->kind : kind;
+    }
+    if (!kind)
+        return;
+    if (least < most)
+        lw_printf_paragraph(f, "p10-p90: of %d to %d measured fabrics of %s, around the calibrated "
+                               "time (nccl+cal)", least, most, kind);
+    else
+        lw_printf_paragraph(f, "p10-p90: of %d measured fabric%s of %s, around the calibrated time "
+                               "(nccl+cal)", most, lw_plural(most), kind);
+}
+
 enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_answers *a,
                               enum lw_format format, FILE *f, struct lw_err *err)
 {
@@ -269,7 +312,7 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
     const struct lw_records r = {"rows", columns, has_protocols(a) ? N_COLUMNS : N_BASE,
                                  rows,   a->n,    sizeof *rows};
 
-    make_rows(a, rows);
+    make_rows(c, a, rows);
     if (format == LW_FORMAT_CSV)
         return lw_records_csv(&r, f, err);
     if (format == LW_FORMAT_JSON) {
@@ -280,6 +323,7 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
             lw_dtype_name(q->dtype), q->n_ranks, lw_plural(q->n_ranks), q->n_nodes,
             lw_plural(q->n_nodes), c->name, layout_of(c, q, layout, sizeof layout));
     LW_TRY(lw_records_text(&r, f, 0, err));
+    print_fabrics(rows, a->n, f);
     print_sources(a, f);
     LW_TRY(print_ceilings(c, a, f, err));
     for (int i = 0, n = remarks_of(c, a, remarks); i < n; i++)

@@ -21,6 +21,9 @@
 #define WIDTH 2.0
 #define OUTSIDE 0.05
 #define MODEL 2.8
+#define FEW 2
+#define USUAL 0.2
+#define P90 1.2815515655446004 /* of the normal distribution */
 
 enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6 };
 
@@ -187,6 +190,33 @@ double sim_nccl_curve(const struct sim_nccl_spot *at, bool *measured)
     int k = below(at->share, &part);
     *measured = kept[at->place].measured;
     return factor[k] + part * (factor[k + 1] - factor[k]);
+}
+
+/* Around the curve at the nearest knot, with FEW tables' worth of USUAL spread before any; a next
+ * fabric differs from the mean of n by sqrt(1 + 1/n) of it. */
+double sim_nccl_spread(const struct sim_nccl_measured *tables, int n, int without,
+                       const struct sim_nccl_spot *at, int *n_fabrics)
+{
+    double part, all = FEW * USUAL * USUAL;
+    int k = below(at->share, &part), n_used, n_inside = 0;
+
+    k += part >= .5;
+    double middle = lw_log(factor_at(tables, n, without, at->place, k, &n_used));
+    for (int i = 0; i < n; i++) {
+        bool inside;
+        double value = value_at(&tables[i], k, &inside);
+        if (tables[i].place != at->place || i == without || !inside)
+            continue;
+        all += (value - middle) * (value - middle);
+        n_inside++;
+    }
+    *n_fabrics = n_inside;
+    return sqrt(all / (n_inside + FEW) * (1 + 1.0 / (n_inside + FEW)));
+}
+
+double sim_nccl_p90_over_p50(double spread)
+{
+    return lw_exp(P90 * spread);
 }
 
 enum lw_status sim_nccl_smooth(const double *share, const double *ratio, int n,

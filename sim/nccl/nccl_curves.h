@@ -64,6 +64,14 @@ double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int withou
 /* The same of all stored tables; *measured: some count there. Each thread keeps the knots. */
 double sim_nccl_curve(const struct sim_nccl_spot *at, bool *measured);
 
+/* Measured over modelled time of fabrics of a place: its logarithm has that standard deviation
+ * around the curve, by the n tables without one of them (-1: all). *n_fabrics: tables whose shares
+ * reach there. */
+double sim_nccl_spread(const struct sim_nccl_measured *tables, int n, int without,
+                       const struct sim_nccl_spot *at, int *n_fabrics);
+/* What a time is divided and multiplied by for p10 and p90 of such a spread. */
+double sim_nccl_p90_over_p50(double spread);
+
 /* Smooths the ratios of a table's shares (ascending) into knots; a ratio of 0 is left out.
  * LW_EINVAL: no share in range. */
 enum lw_status sim_nccl_smooth(const double *share, const double *ratio, int n,

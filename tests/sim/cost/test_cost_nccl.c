@@ -483,3 +483,16 @@ TEST(a_time_beyond_all_times_is_the_longest)
                     TREE_LL).time == INT64_MAX);
     lw_cluster_free(&c);
 }
+
+TEST_WITH(times_of_nccl_have_the_interval_of_measured_fabrics, fixture_open, fixture_close)
+{
+    EXPECT("cost -c dgx-h100 --bytes 1MiB --ranks", {"16", 0, "measured fabrics of several nodes"},
+           {"8 --format json", 0, "\"n_fabrics\": "}, {"8 --algorithm ring --format json", 0, "["});
+    const char *out = lapwingf("cost -c dgx-h100 --bytes 1MiB --ranks 8 --algorithm nccl+cal "
+                               "--format json");
+    double p10 = number_after(out, "\"p10_ns\": "), p90 = number_after(out, "\"p90_ns\": ");
+    double time = number_after(out, "\"time_ns\": ");
+    assert_true(p10 < time && time < p90);
+    assert_true(p10 * p90 / time / time > 0.999 && p10 * p90 / time / time < 1.001);
+    has_not(lapwingf("cost -c host --bytes 1MiB --format json"), "p10_ns");
+}

@@ -247,3 +247,20 @@ TEST(a_ring_of_two_loses_a_third_to_its_last_primitive)
     assert_true(bus > 168 && bus < 170);
     lw_cluster_free(&c);
 }
+
+/* Two tables of ratio 4 around the curve, and two of 0.2: the curve is 4^(1/1.9), so each is
+ * log 4 (1 - 1/1.9) = 0.6567 away. */
+TEST(spread_is_that_of_the_tables_of_a_place_and_of_two_more)
+{
+    const struct sim_nccl_measured t[2] = {flat("a", 4), flat("b", 4)};
+    const struct sim_nccl_spot at = {SIM_NCCL_ON_NVLINK, 1 << 16}, pci = {SIM_NCCL_ON_PCI, 1 << 16};
+    double away = log(4) * (1 - 1 / 1.9);
+    int n;
+
+    assert_true(fabs(sim_nccl_spread(t, 2, -1, &at, &n) -
+                     sqrt((2 * away * away + 2 * 0.04) / 4 * 1.25)) < 1e-9);
+    assert_int_equal(n, 2);
+    assert_true(fabs(sim_nccl_spread(t, 2, -1, &pci, &n) - sqrt(0.04 * 1.5)) < 1e-9);
+    assert_int_equal(n, 0);
+    assert_true(fabs(sim_nccl_p90_over_p50(1) - exp(1.2815515655446004)) < 1e-9);
+}
