@@ -32,7 +32,7 @@ static const struct {
 } known[] = {
     {"a100_sxm", "dgx-a100"}, {"h100_sxm", "dgx-h100"}, {"h200_sxm", "dgx-h200"},
     {"b200_sxm", "dgx-b200"}, {"gb200", "gb200"},       {"b300_sxm", "dgx-b300"},
-    {"gb300", "gb300"},       {"l40s", "l40s"},
+    {"gb300", "gb300"},       {"l40s", "l40s"},         {"rtx_pro_6000_server", "rtx-pro-6000"},
 };
 
 enum kind { PRODUCTS, ATTENTION, COLLECTIVES, N_KINDS };

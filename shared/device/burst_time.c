@@ -53,8 +53,23 @@ int lw_operands_parse(const char *word)
     return strcmp(word, "f16") == 0 ? LW_OPERANDS_BF16 : -1;
 }
 
+/* Devices with the processor and the power of a measured one. */
+static const char *measured_kind(const char *kind)
+{
+    static const struct {
+        const char *kind, *as;
+    } same[] = {{"H800-SXM5-80GB", "H100-SXM5-80GB"}, {"GH200-96GB", "H100-SXM5-80GB"},
+                {"A100-SXM4-40GB", "A100-SXM4-80GB"}};
+
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (strcmp(lw_device_kind(kind), same[i].kind) == 0)
+            return same[i].as;
+    return kind;
+}
+
 const struct lw_burst *lw_burst_of(const char *kind)
 {
+    kind = measured_kind(kind);
     for (const struct lw_burst *b = lw_bursts; b->kind; b++)
         if (!lw_device_is_nameless(kind) && lw_device_same_kind(b->kind, kind))
             return b;

@@ -44,7 +44,8 @@ struct lw_burst {
     struct lw_burst_attention attention;
 };
 
-/* NULL: no kernels of such a device are published. */
+/* Those of H100 for H800 and GH200, of A100 with 80 GB for 40 GB. NULL: no kernels of such a device
+ * are published. */
 const struct lw_burst *lw_burst_of(const char *kind);
 /* Kinds that have figures, one after the other; NULL beyond the last. */
 const char *lw_burst_kind(int i);

@@ -298,7 +298,8 @@ static const char *const known_names[] = {
     "host", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200", "gb300", "dgx-b300", "p4d",
     "p5", "p5en", "a3-mega", "a3-ultra", "nd-h100-v5", "oci-h100", "mi300x", "l40s", "a10g",
     "pcie-box", "fire-flyer", "a100-pcie-8", "a100-ib4", "a100-roce4", "jean-zay-a100",
-    "jean-zay-slow", "v100-ib", "p5-playbook", NULL,
+    "jean-zay-slow", "v100-ib", "p5-playbook", "dgx-a100-40", "h800", "h20", "jupiter", "mi325x",
+    "mi350x", "mi355x", "rtx-pro-6000", NULL,
 };
 
 const char *lw_cluster_known(int k)

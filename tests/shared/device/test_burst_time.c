@@ -99,6 +99,8 @@ TEST(figures_are_those_of_the_kind)
 {
     assert_non_null(lw_burst_of("NVIDIA H100 80GB HBM3"));
     assert_string_equal(lw_burst_of("B200")->kind, "B200-SXM-180GB");
+    assert_string_equal(lw_burst_of("GH200-96GB")->kind, "H100-SXM5-80GB");
+    assert_string_equal(lw_burst_of("A100-SXM4-40GB")->kind, "A100-SXM4-80GB");
     assert_null(lw_burst_of("MI300X"));
     assert_null(lw_burst_of("unknown"));
     for (int i = 0; lw_burst_kind(i); i++)
