@@ -17,10 +17,10 @@
  *   the median error of fp8 is 13 to 16 % in place of 5 to 8 (products with a small n, and a large
  *   m and k, are up to 3 times too fast).
  *
- * Attention. Tiles of 128 queries of one head over all keys that the mask leaves. The width is that
- * of the kernels' forms: 64, 96, 128, 192, 256, 512. Loading and storing is not hidden, and what
- * frameworks do beside (rotary embedding, writing the cache) is in the measured time: memory is a
- * share of the bandwidth far below one.
+ * Attention. Tiles of 64 queries of one head (Blackwell 128) over all keys that the mask leaves. The
+ * width is that of the kernels' forms, each with a speed of its own; widths of 72 are slower on
+ * Blackwell. Loading and storing is not hidden, and what frameworks do beside (rotary embedding,
+ * writing the cache) is in the measured time: memory is a share of the bandwidth below one.
  *
  * The figures are fits (traces/clusters/fit_burst.py) on half of the shapes of public measurements
  * (AIConfigurator), chosen by lw_burst_fitted. Not modelled: which of its kernels a framework
@@ -114,6 +114,12 @@ static double join(double a, double b, double p)
 
 /* --- products --------------------------------------------------------------------------------- */
 
+/* Its tiles are those of before Blackwell. */
+static bool is_small(const struct lw_device *d)
+{
+    return !lw_figure_is_set(d->gemm_tile) || d->gemm_tile.value <= DEFAULT_TILE;
+}
+
 static double tile_speed(double m, double n)
 {
     double x = m * n / (m + n);
@@ -126,8 +132,7 @@ static void try_tile(const struct lw_device *d, const struct lw_burst_gemm *g,
                      int32_t most_split, struct lw_product_time *best)
 {
     double m = (double)p->m, n = (double)p->n, k = (double)p->k, batch = (double)p->batch;
-    bool small = !lw_figure_is_set(d->gemm_tile) || d->gemm_tile.value <= DEFAULT_TILE;
-    double last = small ? LAST_WAVE : 0;
+    double last = is_small(d) ? LAST_WAVE : 0;
 
     for (int32_t split = 1; split <= most_split; split *= 2) {
         double tiles = batch * ceil(m / tm) * ceil(n / tn) * split, x = tiles / d->n_sms.value;
@@ -178,35 +183,37 @@ struct lw_product_time lw_burst_product(const struct lw_device *d, const struct 
 
 /* --- attention -------------------------------------------------------------------------------- */
 
-static double width_of_form(double w)
-{
-    static const double forms[] = {64, 96, 128, 192, 256};
+static const int32_t forms[LW_N_HEAD_FORMS] = {64, 96, 128, 192, 256, 512};
 
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (w <= forms[i])
-            return forms[i];
-    return 512;
+static int form_of(int64_t width)
+{
+    int k = 0;
+
+    while (k < LW_N_HEAD_FORMS - 1 && width > forms[k])
+        k++;
+    return k;
 }
 
 lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
                               const struct lw_attention *a, bool fp8)
 {
     const struct lw_burst_attention *f = &b->attention;
-    double peak = lw_burst_peak(d, LW_OPERANDS_BF16), queries = 128, key_tile = 64;
-    double w = width_of_form((double)a->qk_width), speed = f->share;
+    double peak = lw_burst_peak(d, LW_OPERANDS_BF16), queries = is_small(d) ? 64 : 128;
+    double key_tile = 64, sms = d->n_sms.value;
+    int k = form_of(a->qk_width);
 
     if (f->share <= 0 || peak <= 0 || a->batch <= 0 || a->seq_q <= 0 || a->seq_k <= 0)
         return 0;
-    speed *= (w > 256 ? f->wide : 1) * (w == 192 ? f->w192 : 1) * (fp8 ? f->fp8 : 1) *
-             (a->causal ? 1 : f->full);
-    double rate = peak * speed * w / (w + f->head_fill) * (128 + f->head_fill) / 128;
+    double rate = peak * f->share * f->form[k] * (fp8 ? f->fp8 : 1) * (a->causal ? 1 : f->full) *
+                  (a->qk_width % 16 ? f->odd : 1) / sms;
     double keys = ceil((double)a->seq_k / key_tile) * key_tile;
     double mean = (a->causal ? keys / 2 + key_tile : keys) + f->fill;
     double tiles = (double)(a->batch * a->heads) * ceil((double)a->seq_q / queries);
-    double sms = d->n_sms.value, per_key = 4 * queries * w;
-    double t = per_key * (tiles * mean / sms + f->tail * (keys + f->fill)) / (rate / sms);
+    double per_key = 4 * queries * forms[k];
+    double t = per_key * (tiles * mean / sms + f->tail * (keys + f->fill)) / rate;
     double bytes = 2 * (double)a->batch * (double)(a->qk_width + a->v_width) *
                    (double)(a->heads * a->seq_q + a->kv_heads * a->seq_k);
     double memory = bytes / (f->memory * d->memory_bytes_per_s.value);
-    return lw_ps_from_seconds(join(t, memory, f->join) + f->overhead_s);
+    return lw_ps_from_seconds(join(t, memory, f->join) +
+                              (a->causal ? f->overhead_s : f->full_overhead_s));
 }

@@ -26,12 +26,15 @@ struct lw_burst_gemm {
     double overhead_s;              /* beside both; short_share 0: no figures */
 };
 
+enum { LW_N_HEAD_FORMS = 6 }; /* widths of heads that have kernels: 64, 96, 128, 192, 256, 512 */
+
 struct lw_burst_attention {
     double share;       /* of the 16-bit peak: heads of 128, causal */
     double fill, tail;  /* keys that a tile costs beside its own; share of the longest tile */
-    double head_fill;   /* a head of w is slower by w / (w + head_fill) */
     double memory, join, overhead_s; /* join: p of the p-norm of products and memory */
-    double full, wide, fp8, w192; /* speed: no mask; heads above 256; 8 bits; heads of 192 */
+    double full, full_overhead_s;    /* without a mask: speed; in place of overhead_s */
+    double fp8, odd;    /* speed of 8 bits; of widths that are no multiple of 16 */
+    double form[LW_N_HEAD_FORMS]; /* speed against 128 */
 };
 
 #define LW_BURST_SOURCE                                                                        \

@@ -135,10 +135,11 @@ class Products:
 
 
 class Attention:
-    #       share fill tail head memory join overhead full wide fp8 w192
-    start = [0.6, 100, 0.5, 22, 0.5, 1.1, 1e-5, 1, 0.5, 1, 1]
-    low = [0.1, 0, 0, 0, 0.05, 1, 0, 0.2, 0.1, 0.3, 0.1]
-    high = [1.1, 3000, 1.5, 200, 1.1, 8, 5e-5, 2, 1.2, 2.5, 2]
+    #       share fill tail memory join overhead full overhead fp8 odd  64 96 128 192 256 512
+    start = [0.6, 100, 0.5, 0.5, 1.1, 1e-5, 1, 8e-6, 1, 1, 0.8, 0.9, 1, 1, 1, 0.5]
+    low = [0.1, 0, 0, 0.05, 1, 0, 0.2, 0, 0.3, 0.2, 0.2, 0.2, 1, 0.05, 0.1, 0.05]
+    high = [1.1, 3000, 1.5, 1.1, 8, 5e-5, 2, 5e-5, 2.5, 1.2, 1.5, 1.5, 1, 1.5, 1.5, 1.5]
+    forms = (64, 96, 128, 192, 256, 512)
 
     def __init__(self, device, rows):
         self.d = device
@@ -146,20 +147,23 @@ class Attention:
             np.array([r[c] for r in rows], float)
             for c in ("batch", "seq", "heads", "kv_heads", "head_dim", "causal"))
         self.fp8 = np.array([r["dtype"] == "fp8" for r in rows])
+        self.odd = self.width % 16 != 0
         self.measured = np.array([float(r["latency_ms"]) / 1e3 for r in rows])
-        self.form = np.select([self.width <= w for w in (64, 96, 128, 192, 256)], (64, 96, 128, 192, 256), 512)
+        self.form = np.select([self.width <= w for w in self.forms[:5]], self.forms[:5], 512)
 
     def seconds(self, z):
-        share, fill, tail, head, memory, p, overhead, full, wide, fp8, w192 = z
-        speed = (share * np.where(self.form > 256, wide, 1) * np.where(self.form == 192, w192, 1) *
-                 np.where(self.fp8, fp8, 1) * np.where(self.causal > 0, 1, full))
-        rate = self.d["peak"] * speed * self.form / (self.form + head) * (128 + head) / 128 / self.d["sms"]
+        share, fill, tail, memory, p, overhead, full, overhead_full, fp8, odd = z[:10]
+        speed = (share * np.select([self.form == w for w in self.forms], z[10:]) *
+                 np.where(self.fp8, fp8, 1) * np.where(self.causal > 0, 1, full) * np.where(self.odd, odd, 1))
+        queries = 64 if self.d["side"] <= 128 else 128
         keys = np.ceil(self.seq / 64) * 64
         mean = np.where(self.causal > 0, keys / 2 + 64, keys) + fill
-        tiles = self.batch * self.heads * np.ceil(self.seq / 128)
-        t = 4 * 128 * self.form * (tiles * mean / self.d["sms"] + tail * (keys + fill)) / rate
+        tiles = self.batch * self.heads * np.ceil(self.seq / queries)
+        t = 4 * queries * self.form * (tiles * mean / self.d["sms"] + tail * (keys + fill))
+        t = t / (self.d["peak"] * speed / self.d["sms"])
         bytes_ = 4 * self.batch * self.width * (self.heads + self.kv) * self.seq
-        return join(t, bytes_ / (memory * self.d["bandwidth"]), p) + overhead
+        t = join(t, bytes_ / (memory * self.d["bandwidth"]), p)
+        return t + np.where(self.causal > 0, overhead, overhead_full)
 
     @staticmethod
     def fit(tables):
@@ -173,10 +177,19 @@ class Attention:
                                    for i, t in enumerate(tables)]).mean()
         a = Attention
         start, low, high = list(a.start), list(a.low), list(a.high)
+
+        def keep(k):
+            start[k] = low[k] = high[k] = 1
         if not any(t.fp8.any() for t in tables):
-            start[9] = low[9] = high[9] = 1
+            keep(8)
+        if not any(t.odd.any() for t in tables):
+            keep(9)
         if all((t.causal > 0).all() for t in tables):
-            start[7] = low[7] = high[7] = 1
+            keep(6)
+            start[7] = low[7] = high[7] = start[5]
+        for k, w in enumerate(a.forms):
+            if not any((t.form == w).any() for t in tables):
+                keep(10 + k)
         z = simplex(error, [start[0]] * n + start[1:], np.array([low[0]] * n + low[1:]),
                     np.array([high[0]] * n + high[1:]), 3000)
         return [figures(z, i) for i in range(n)]
@@ -220,8 +233,8 @@ def main(folder):
                         [short, long_, fill, memory, cast if operands != "bf16" else 1, overhead])))
             print(",\n      ".join(lines) + "},")
             z = list(of_attention)
-            print("     {%s}}," % numbers(z), flush=True)
-    print("    {NULL, {{0}}, {0}},\n};")
+            print("     {%s,\n      {%s}}}," % (numbers(z[:10]), numbers(z[10:])), flush=True)
+    print("    {NULL, {{0}}, {.share = 0}},\n};")
 
 
 if __name__ == "__main__":

@@ -82,5 +82,5 @@ TEST_WITH(published_products_are_met, fixture_open, fixture_close)
 
 TEST_WITH(published_attention_is_met, fixture_open, fixture_close)
 {
-    check_published("attention_context.csv", 22, 70);
+    check_published("attention_context.csv", 19, 65);
 }
