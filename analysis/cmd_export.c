@@ -15,7 +15,7 @@
 /* What one call was asked to do. */
 struct request {
     const char *db, *file, *run;
-    enum { CHROME, CSV, CHAKRA, GOAL, PLAN } format;
+    enum { UNSET = -1, CHROME, CSV, CHAKRA, GOAL, PLAN } format;
     int64_t rank; /* -1 = the run's worst */
 };
 
@@ -206,14 +206,21 @@ static enum lw_status set_format(void *ctx, const char *name, const char *value,
     return lw_fail_word(err, NULL, value, words);
 }
 
+static bool ends_in(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
 int cmd_export(int argc, char **argv)
 {
-    struct request q = {.db = "lapwing.db", .rank = -1};
+    struct request q = {.db = "lapwing.db", .rank = -1, .format = UNSET};
     struct lw_opt_call format = {set_format, &q};
     const struct lw_opt options[] = {
         {"format", 0, LW_OPT_CALL, &format, "chrome|csv|chakra|goal|plan",
          "trace events for Perfetto, one line a span, a Chakra trace for each rank, a GOAL "
-         "schedule, or the run's plan file (chrome)"},
+         "schedule, or the run's plan file (csv and goal for -o names that end so, else chrome)"},
         {"output", 'o', LW_OPT_STRING, &q.file, "FILE",
          "file to write, of chakra the beginning of names; - = "
          "stdout (needed)"},
@@ -242,6 +249,8 @@ int cmd_export(int argc, char **argv)
         return rc;
     if (!q.file)
         return lw_cli_usage("export", "needs -o FILE");
+    if (q.format == UNSET)
+        q.format = ends_in(q.file, ".csv") ? CSV : ends_in(q.file, ".goal") ? GOAL : CHROME;
     q.run = n_operands == 1 ? argv[1] : "last";
     bool plan = n_operands == 1 && is_plan_file(q.run, &err);
     return lw_cli_end("export", plan ? export_plan(&q, &err) : export_run(&q, &err), &err);

@@ -78,7 +78,8 @@ static enum lw_status make(struct session *m, struct lw_err *err)
     if (m->output)
         s = lw_workload_write(&w, m->output, err);
     if (s == LW_OK && m->kernels)
-        s = traces_model_print_kernels(&w, m->format, err);
+        s = traces_model_print_kernels(&w, m->source.framework.name ? &m->source.choice : NULL,
+                                       m->format, err);
     else if (s == LW_OK && !is_stdout(m->output))
         s = traces_model_print(&w, m->source.framework.name ? &m->source.choice : NULL, m->output,
                                m->format, err);

@@ -140,6 +140,16 @@ char *lw_format_bytes(char *buf, int64_t bytes)
     return buf;
 }
 
+char *lw_exact_bytes(char *buf, int64_t bytes)
+{
+    char about[32];
+
+    if (bytes > -1024 && bytes < 1024)
+        return lw_format_bytes(buf, bytes);
+    snprintf(buf, 64, "%s (%lld B)", lw_format_bytes(about, bytes), (long long)bytes);
+    return buf;
+}
+
 static char *format_time(char *buf, double ps)
 {
     static const struct unit show[] = {{"s", 1e12}, {"ms", 1e9}, {"us", 1e6}, {"ns", 1e3}};

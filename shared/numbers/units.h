@@ -45,5 +45,6 @@ static inline const char *lw_plural(int64_t n)
 /* For people: "25.00 MiB", "1.234 ms". buf must hold 32 bytes; returns buf.
  * lw_format_ns shows times beyond the 106 days of lw_ps too. */
 char *lw_format_bytes(char *buf, int64_t bytes);
+char *lw_exact_bytes(char *buf, int64_t bytes); /* "25.00 MiB (26214400 B)"; room for 64 bytes */
 char *lw_format_ps(char *buf, lw_ps t);
 char *lw_format_ns(char *buf, lw_ns t);

@@ -346,9 +346,9 @@ enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err);
  * alike. */
 enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct lw_err *err);
 
-/* The first decision in which two plans differ ("strategy: --bucket-cap is '1048576' in the first
- * plan, '26214400' in the second"); "" when they decide the same. Decisions are compared in the
- * order of the canonical bytes. times: of plans that decide the same, how many ops take another
+/* The first decision in which two plans differ ("strategy: --bucket-cap is none in the first plan,
+ * 25.00 MiB (26214400 B) in the second"); "" when they decide the same. Decisions are compared in
+ * the order of the canonical bytes. times: of plans that decide the same, how many ops take another
  * time and the first of them; "" when none does. */
 struct lw_plan_difference {
     char decision[512], times[512];

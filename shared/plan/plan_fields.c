@@ -207,41 +207,77 @@ static void name_row(const struct diff *d, char *name, size_t room)
         snprintf(name, room, "%s %" PRId64, t->row, d->row);
 }
 
-static bool words_differ(const struct diff *d, const char *what, const char *a, const char *b)
+static void put_difference(const struct diff *d, const char *what, const char *a, const char *b)
 {
     char row[200];
 
+    name_row(d, row, sizeof row);
+    snprintf(d->text, d->room, "%s: %s is %s in the first plan, %s in the second", row, what, a, b);
+}
+
+static const char *quoted(const char *text, char buf[256])
+{
+    snprintf(buf, 256, "'%.250s'", text);
+    return buf;
+}
+
+static bool words_differ(const struct diff *d, const char *what, const char *a, const char *b)
+{
+    char x[256], y[256];
+
     if (strcmp(a, b) == 0)
         return false;
-    name_row(d, row, sizeof row);
-    snprintf(d->text, d->room, "%s: %s is '%s' in the first plan, '%s' in the second", row, what, a,
-             b);
+    put_difference(d, what, quoted(a, x), quoted(b, y));
+    return true;
+}
+
+/* The field that a number is of says how it is shown; without one it is a plain number. */
+static const char *shown(const struct lw_plan_field *f, int64_t v, char buf[256])
+{
+    if (f->word && f->word((int)v))
+        return quoted(f->word((int)v), buf);
+    if (f->least == -1 && v == -1)
+        return "none";
+    if (f->is_bytes)
+        return lw_exact_bytes(buf, v);
+    snprintf(buf, 256, "%" PRId64, v);
+    return buf;
+}
+
+static bool numbers_of_field_differ(const struct diff *d, const struct lw_plan_field *f, int64_t a,
+                                    int64_t b)
+{
+    char x[256], y[256];
+
+    if (a == b)
+        return false;
+    put_difference(d, f->name, shown(f, a, x), shown(f, b, y));
     return true;
 }
 
 static bool numbers_differ(const struct diff *d, const char *what, const char *(*word)(int),
                            int64_t a, int64_t b)
 {
-    char row[200];
+    return numbers_of_field_differ(d, &(struct lw_plan_field){.name = what, .word = word}, a, b);
+}
 
-    if (a == b)
-        return false;
-    if (word && word((int)a) && word((int)b))
-        return words_differ(d, what, word((int)a), word((int)b));
-    name_row(d, row, sizeof row);
-    snprintf(d->text, d->room, "%s: %s is %" PRId64 " in the first plan, %" PRId64 " in the second",
-             row, what, a, b);
-    return true;
+static bool bytes_differ(const struct diff *d, const char *what, int64_t a, int64_t b)
+{
+    return numbers_of_field_differ(
+        d, &(struct lw_plan_field){.name = what, .is_bytes = true}, a, b);
 }
 
 static bool strategies_differ(const struct diff *d)
 {
     for (int i = 0; i < lw_strategy_n_options(); i++) {
-        char x[64], y[64], what[80];
+        char x[256], y[256], what[80];
         snprintf(what, sizeof what, "--%s", lw_strategy_option(i)->name);
-        if (words_differ(d, what, lw_strategy_get(d->a->strategy, i, x),
-                         lw_strategy_get(d->b->strategy, i, y)))
-            return true;
+        if (strcmp(lw_strategy_get(d->a->strategy, i, x), lw_strategy_get(d->b->strategy, i, y)) ==
+            0)
+            continue;
+        put_difference(d, what, lw_strategy_shown(d->a->strategy, i, x),
+                       lw_strategy_shown(d->b->strategy, i, y));
+        return true;
     }
     return false;
 }
@@ -294,8 +330,8 @@ static bool works_differ(const struct diff *d, const struct lw_op *x, const stru
         return false;
     const struct lw_whole_work *a = &d->works[0].v[d->works[0].of[x - d->a->ops]],
                                *b = &d->works[1].v[d->works[1].of[y - d->b->ops]];
-    return numbers_differ(d, "activations kept", NULL, d->a->works[x->work].keeps_bytes,
-                          d->b->works[y->work].keeps_bytes) ||
+    return bytes_differ(d, "activations kept", d->a->works[x->work].keeps_bytes,
+                        d->b->works[y->work].keeps_bytes) ||
            numbers_differ(d, "flops of the whole", NULL, a->flops, b->flops) ||
            numbers_differ(d, "number of products of the whole", NULL, a->n_products,
                           b->n_products) ||
@@ -314,8 +350,7 @@ static bool fields_differ(const struct diff *d, const struct lw_plan_field *f, c
     case LW_PF_LIST: return lists_differ(d, f, x, y);
     case LW_PF_SLOTS: return slots_differ(d, f->name, row, other);
     case LW_PF_WORK: return works_differ(d, row, other);
-    default:
-        return numbers_differ(d, f->name, f->word, lw_field_number(f, x), lw_field_number(f, y));
+    default: return numbers_of_field_differ(d, f, lw_field_number(f, x), lw_field_number(f, y));
     }
 }
 

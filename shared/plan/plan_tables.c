@@ -26,6 +26,7 @@ static const char *reducer_word(int k)
 #define FROM(low) TO(low, INT64_MAX)
 #define INDEX(n) .ranged = true, .refers = P(n)
 #define INDEX_OR_NONE(n) INDEX(n), .least = -1, .absent = -1
+#define BYTES FROM(0), .is_bytes = true
 #define FROM_0_OR_NONE FROM(-1), .absent = -1
 #define WORDS(words, n) .word = words, TO(0, (n) - 1)
 #define DTYPE WORDS(lw_dtype_word, LW_N_DTYPES)
@@ -55,11 +56,11 @@ static fields role_of_fields[] = {
     INT("stage", .key = "", INDEX(n_stages)), {0},
 }, role_fields[] = {
     NAME(role, name), N(role, stage, INDEX(n_stages), MUST),
-    NAMED("parameter bytes", role, static_bytes[LW_MEM_PARAMS], .key = "params_bytes", FROM(0)),
-    NAMED("gradient bytes", role, static_bytes[LW_MEM_GRADS], .key = "grads_bytes", FROM(0)),
+    NAMED("parameter bytes", role, static_bytes[LW_MEM_PARAMS], .key = "params_bytes", BYTES),
+    NAMED("gradient bytes", role, static_bytes[LW_MEM_GRADS], .key = "grads_bytes", BYTES),
     NAMED("optimizer bytes", role, static_bytes[LW_MEM_OPTIMIZER], .key = "optimizer_bytes",
-          FROM(0)),
-    NAMED("bucket bytes", role, static_bytes[LW_MEM_BUCKETS], .key = "buckets_bytes", FROM(0)),
+          BYTES),
+    NAMED("bucket bytes", role, static_bytes[LW_MEM_BUCKETS], .key = "buckets_bytes", BYTES),
     {0},
 }, stream_fields[] = {
     NAME(stream, name),
@@ -97,8 +98,8 @@ static fields role_of_fields[] = {
     {0},
 }, bucket_fields[] = {
     N(bucket, set, INDEX(n_sets), .derived = true), N(bucket, dtype, DTYPE),
-    N(bucket, bytes, FROM(0), MUST),
-    NAMED("limit", bucket, limit_bytes, .key = "limit_bytes", FROM(0)),
+    N(bucket, bytes, BYTES, MUST),
+    NAMED("limit", bucket, limit_bytes, .key = "limit_bytes", BYTES),
     ITEMS("number of gradients", SLOTS, bucket, first_slot, slots, .key = "params",
           INDEX(n_params), .derived = true),
     {0},
@@ -122,7 +123,7 @@ static fields role_of_fields[] = {
     N(op, kind, WORDS(lw_op_word, LW_N_OP_KINDS), MUST, .place = -6), N(op, dtype, DTYPE),
     N(op, stream, INDEX(n_streams), MUST, .place = -4),
     NAMED("communicator class", op, comm, .key = "comm", INDEX_OR_NONE(n_comms)),
-    N(op, call, FROM_0_OR_NONE), N(op, bytes, FROM(0)), N(op, peer, INDEX_OR_NONE(n_ranks)),
+    N(op, call, FROM_0_OR_NONE), N(op, bytes, BYTES), N(op, peer, INDEX_OR_NONE(n_ranks)),
     NAMED("operand row", op, operand, .key = "operand", INDEX_OR_NONE(n_operand_rows)),
     N(op, module, INDEX_OR_NONE(n_modules)), N(op, stage, INDEX_OR_NONE(n_stages)),
     NAMED("micro-batch", op, micro_batch, .key = "micro_batch", FROM_0_OR_NONE),
@@ -139,7 +140,7 @@ static fields role_of_fields[] = {
 }, operand_first_fields[] = {
     INT("first operand", .derived = true), {0},
 }, operand_fields[] = {
-    N(operand, bytes, FROM(0)), N(operand, offset, FROM(0)),
+    N(operand, bytes, BYTES), N(operand, offset, BYTES),
     N(operand, peer, INDEX_OR_NONE(n_ranks)), {0},
 }, pass_fields[] = {
     INT("variant", .key = "", INDEX(n_variants)), {0},

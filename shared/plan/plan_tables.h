@@ -37,6 +37,7 @@ struct lw_plan_field {
     size_t refers;    /* a row of the table with this count: most is the last */
     bool earlier;     /* refers to a row before its own */
     bool ascending;   /* above that of the row before */
+    bool is_bytes;
     /* In plan files. */
     bool derived;     /* not there: it follows from where rows lie, or files_plan.c writes it */
     bool must;        /* always there; else it is left out where it is `absent` */

@@ -433,6 +433,22 @@ const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
     return "";
 }
 
+const char *lw_strategy_shown(const struct lw_strategy *s, int option, char buf[256])
+{
+    const struct option *o = &options[option];
+    bool number = o->kind == INT || o->kind == INT_OR_0 || o->kind == SIZE;
+    const void *field = (const char *)s + o->at;
+    char text[64];
+    const char *value = lw_strategy_get(s, option, text);
+
+    if (!*value || (number && *(const int64_t *)field < 0))
+        return "none";
+    if (o->kind == SIZE)
+        return lw_exact_bytes(buf, *(const int64_t *)field);
+    snprintf(buf, 256, number ? "%s" : "'%.250s'", value);
+    return buf;
+}
+
 int lw_strategy_n_options(void)
 {
     return N_OPTIONS;

@@ -104,6 +104,8 @@ enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const ch
                                struct lw_err *err);
 /* The text of a field as lw_strategy_set takes it; buf holds 64 bytes. */
 const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf);
+/* For people: "'exact'", "25.00 MiB (26214400 B)", "none". */
+const char *lw_strategy_shown(const struct lw_strategy *s, int option, char buf[256]);
 
 /* The user chose this field: it was set by its name, or differs from the default. */
 bool lw_strategy_given(const struct lw_strategy *s, int option);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "shared/text/wrap.h"
+
 struct row {
     const char *module;
     int32_t n_modules, kernel;
@@ -16,13 +18,14 @@ struct row {
 };
 
 #define AT(field) offsetof(struct row, field)
+/* Names and shapes align right: such columns are never cut. */
 static const struct lw_column columns[] = {
-    {"module", "module", LW_COLUMN_STRING, AT(module)},
+    {"module", ">module", LW_COLUMN_STRING, AT(module)},
     {"n_modules", ">n", LW_COLUMN_INT32, AT(n_modules)},
     {"kernel", NULL, LW_COLUMN_INT32, AT(kernel)},
     {"kind", "kind", LW_COLUMN_WORD, AT(kind), .word = lw_kernel_kind_word},
     {"split", "split", LW_COLUMN_WORD, AT(split), .word = lw_kernel_split_word},
-    {"shape", "whole shape", LW_COLUMN_CHARS, AT(shape)},
+    {"shape", ">whole shape", LW_COLUMN_CHARS, AT(shape)},
     {"bound", "forward bound by", LW_COLUMN_WORD, AT(bound), .word = lw_bound_word},
     {"forward_ns", ">forward", LW_COLUMN_NS, AT(forward)},
     {"input_ns", ">input", LW_COLUMN_NS, AT(input)},
@@ -96,8 +99,28 @@ static bool is_first(const struct lw_workload *w, const struct lw_module *m)
     return true;
 }
 
-enum lw_status traces_model_print_kernels(const struct lw_workload *w, enum lw_format format,
-                                          struct lw_err *err)
+static int of_group(int64_t n)
+{
+    return n > 0 ? (int)n : 1;
+}
+
+/* What the times are of. */
+static void put_head(const struct lw_workload *w, const struct lw_framework_choice *framework)
+{
+    const struct lw_made_for *m = &w->from.made_for;
+
+    lw_printf_paragraph(stdout, "%s, %s%s, a rank of --tp %d --cp %d --ep %d; n modules have the "
+                                "kernel, shapes are whole", w->name,
+                        w->from.device[0] ? "on " : "without a device: no times",
+                        w->from.device, of_group(m->tp), of_group(m->cp), of_group(m->ep));
+    if (framework)
+        lw_framework_choice_print(framework, stdout);
+    fputc('\n', stdout);
+}
+
+enum lw_status traces_model_print_kernels(const struct lw_workload *w,
+                                          const struct lw_framework_choice *framework,
+                                          enum lw_format format, struct lw_err *err)
 {
     struct row *rows;
     int32_t n = 0;
@@ -106,6 +129,8 @@ enum lw_status traces_model_print_kernels(const struct lw_workload *w, enum lw_f
     for (int32_t i = 0; i < w->n_modules; i++)
         for (int32_t k = 0; k < w->modules[i].n_kernels && is_first(w, &w->modules[i]); k++)
             rows[n++] = row_of(w, &w->modules[i], k);
+    if (format == LW_FORMAT_TEXT)
+        put_head(w, framework);
     enum lw_status s =
         lw_records_print(&LW_RECORDS("kernels", columns, rows, n), format, stdout, err);
     lw_free(rows);

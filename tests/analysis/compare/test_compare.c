@@ -147,8 +147,8 @@ TEST_WITH(different_plans_are_joined_by_launch_place_and_say_so, runs_open, fixt
     compare("1", "2", &c);
     assert_int_equal(c.joined, LW_JOINED_BUCKET);
     assert_non_null(strstr(c.note, "the plans differ"));
-    assert_string_equal(c.difference, "strategy: --bucket-cap is '1024' in the first plan, '8192' "
-                                      "in the second");
+    assert_string_equal(c.difference, "strategy: --bucket-cap is 1.00 KiB (1024 B) in the "
+                                      "first plan, 8.00 KiB (8192 B) in the second");
     assert_int_equal(c.n_buckets, 1);
     assert_both(c.buckets[0].time[LW_BUCKET_FINISH], 312, 362); /* 212 + 150 */
     assert_int_equal(c.n_ops, 0);
@@ -192,8 +192,8 @@ TEST_WITH(plans_with_the_same_ops_are_joined_by_what_they_are_about, runs_open, 
     assert_false(c.same_decisions);
     assert_int_equal(c.joined, LW_JOINED_OP);
     assert_string_equal(c.note, "the plans differ, but have the same ops one by one");
-    assert_string_equal(c.difference, "strategy: --bucket-cap is '1024' in the first plan, '2048' "
-                                      "in the second");
+    assert_string_equal(c.difference, "strategy: --bucket-cap is 1.00 KiB (1024 B) in the "
+                                      "first plan, 2.00 KiB (2048 B) in the second");
     assert_string_equal(c.ops[0].name, "all_reduce, transfer of bucket 1");
     assert_both(c.ops[0].time, 100, 149);
     assert_both(c.ops[1].time, 100, 140);

@@ -71,7 +71,8 @@ TEST(the_first_decision_that_differs_is_named)
 
     tiny_init(&t);
     struct lw_plan a = build(&t, 1200), b = build(&t, 800);
-    assert_diff(&a, &b, "strategy: --bucket-cap is '1200' in the first plan, '800' in the second");
+    assert_diff(&a, &b, "strategy: --bucket-cap is 1.17 KiB (1200 B) in the first plan, "
+                "800 B in the second");
     b.strategy->bucket_cap_bytes = 1200;
     /* 800: c.weight 1200 | b.bias 8 + b.weight 800 | a.weight 400 */
     assert_diff(&a, &b,
@@ -82,7 +83,8 @@ TEST(the_first_decision_that_differs_is_named)
     t.params[B_WEIGHT].numel = 201;
     b = build(&t, 1200);
     assert_diff(&a, &b,
-                "role 0 'data': parameter bytes is 2408 in the first plan, 2412 in the second");
+                "role 0 'data': parameter bytes is 2.35 KiB (2408 B) in the first plan, "
+                "2.36 KiB (2412 B) in the second");
     lw_plan_free(&b);
 
     tiny_init(&t);

@@ -57,6 +57,11 @@ TEST(what_is_written_holds_what_the_plan_says)
     expect("export --db r.db --format chakra -o x", 0, "wrote x.0.et to x.1.et and x.groups.json");
     expect("inspect x.1.et", 0, "Chakra execution trace, schema 0.0.4");
     has(shell("cat x.groups.json", NULL), "#0\": [");
+    /* the form follows the name */
+    lapwing("export --db r.db -o x.csv", NULL);
+    shell("head -1 x.csv | grep -q '^step,pass,rank,op,'", NULL);
+    expect("export --db r.db -o y.goal", 0, "LogGOPSim");
+    expect("export --db r.db --format chrome -o z.csv", 0, "ui.perfetto.dev");
     expect("export --db r.db --format goal -o -", 0,
            "// lapwing: L=0 o=0 g=0 G=0 O=0 S=1000000 unit=ps");
     /* the files say their ranks: their names do not matter */

@@ -31,6 +31,16 @@ TEST_WITH(kernels_of_experts_have_their_rows, fixture_open, fixture_close)
     assert_non_null(strstr(out, "gemm,column,\"8x1024,28672,4096\","));
 }
 
+/* What the times are of stands above the table, and no name or shape is cut. */
+TEST_WITH(text_names_device_framework_and_groups, fixture_open, fixture_close)
+{
+    const char *out = lapwingf("model gpt2 --device dgx-a100 --tp 4 --kernels");
+
+    assert_non_null(strstr(out, "gpt2, on A100-SXM4-80GB, a rank of --tp 4 --cp 1 --ep 1"));
+    assert_non_null(strstr(out, "\nframework "));
+    assert_null(strstr(out, "\xe2\x80\xa6"));
+}
+
 /* A module without kernels has a place among them all the same: the next module's. */
 TEST_WITH(a_module_without_kernels_hides_no_other, fixture_open, fixture_close)
 {
@@ -45,7 +55,7 @@ TEST_WITH(a_module_without_kernels_hides_no_other, fixture_open, fixture_close)
     fflush(stdout);
     int was = dup(STDOUT_FILENO);
     assert_non_null(freopen(fixture_path("out"), "w", stdout));
-    enum lw_status st = traces_model_print_kernels(&w, LW_FORMAT_CSV, &err);
+    enum lw_status st = traces_model_print_kernels(&w, NULL, LW_FORMAT_CSV, &err);
     fflush(stdout);
     dup2(was, STDOUT_FILENO);
     close(was);
