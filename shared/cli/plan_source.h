@@ -50,6 +50,7 @@ struct lw_plan_source {
     bool takes_timeless;
     bool silent;                  /* nothing is said on standard error */
     int64_t ranks;                /* --ranks; 0 = not given */
+    int64_t max_ops;              /* --max-ops; 0 = the default */
     struct lw_strategy given;     /* values of the options alone */
     const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
     int n_given;                  /* strategy options on the command line */

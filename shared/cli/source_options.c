@@ -9,6 +9,7 @@
 
 #include "shared/cli/model_source.h"
 #include "shared/files/files.h"
+#include "shared/lower/plan_size.h"
 #include "shared/text/wrap.h"
 
 /* A size of a few bytes without a unit is one that lacks its unit. */
@@ -96,6 +97,9 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          0},
         {"ranks", 0, LW_OPT_INT, &s->ranks, "N",
          "all of them: dp * pp * tp * cp; --dp follows where it is not given", 1, INT32_MAX},
+        {"max-ops", 0, LW_OPT_INT, &s->max_ops, "N",
+         "refuse a plan of a workload that could have more ops than this (40000000)", 1,
+         LW_PLAN_OPS_MOST},
         {"device", 0, LW_OPT_STRING, &s->device, "KIND",
          "compute the times of the workload or replay for this device: a known system, a device "
          "kind, or a cluster file"},
@@ -193,6 +197,7 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
         LW_TRY(lw_strategy_read(s->strategy_file, &s->strings, out, err));
     for (int i = 0; i < s->n_given; i++)
         LW_TRY(lw_strategy_set(out, s->names[i], s->values[i], err));
+    out->max_ops = s->max_ops;
     enum lw_status status = settle_accumulation(out, err);
     return s->strategy_file && s->n_given == 0 ? lw_err_context(err, status, "%s", s->strategy_file)
                                                : status;

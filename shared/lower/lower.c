@@ -4,10 +4,9 @@
 
 #include "shared/lower/compat.h"
 #include "shared/lower/lower_steps.h"
+#include "shared/lower/plan_size.h"
 #include "shared/lower_part/unit_names.h"
 #include "shared/schedule/schedule.h"
-
-enum { MAX_OPS = INT32_MAX / 4 };
 
 static bool accepts(const struct lw_strategy *s, enum lw_bucket_takes what)
 {
@@ -345,31 +344,6 @@ static enum lw_status check_heads(const struct lw_workload *w, const struct lw_s
                    (long long)s->tp, (long long)n);
 }
 
-static enum lw_status check_size(const struct lw_workload *w, const struct lw_strategy *s,
-                                 struct lw_err *err)
-{
-    int64_t calls = 1;
-
-    for (int32_t m = 0; s->tp > 1 && m < w->n_modules; m++)
-        calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
-    /* forward, both halves of backward, what is recomputed, and as many sums */
-    calls *= s->sequence_parallel ? 3 : 1;
-    calls *= s->tp_overlap == LW_TP_OVERLAP_PIECES ? LW_TENSOR_PIECES : 1;
-    /* of each step of a ring, forward, again and backward: two messages and an op */
-    int64_t exchange = s->cp == 1 ? 0 : s->cp_comm == LW_CP_P2P ? 9 * s->cp + 6 : 6;
-    int64_t ops = (exchange + (s->ep > 1 ? 8 : 0)) * (int64_t)w->n_modules +
-                  (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
-                  6 * (int64_t)w->n_params + 16;
-
-    if (w->n_modules < 1)
-        return lw_fail(err, LW_EINVAL, "workload '%s' has no modules", w->name);
-    if (ops > MAX_OPS / s->micro_batches)
-        return lw_fail(err, LW_EINVAL, "--micro-batches %lld of %d modules and %d parameters: the "
-                                       "plan could hold more than %d ops",
-                       (long long)s->micro_batches, w->n_modules, w->n_params, MAX_OPS);
-    return LW_OK;
-}
-
 /* The strategy with all that it leaves open, when it fits the workload. */
 static enum lw_status resolve(const struct lw_workload *w, const struct lw_strategy *given,
                               struct lw_strategy *s, struct lw_err *err)
@@ -390,7 +364,7 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
     LW_TRY(check_root(w, s, err));
     LW_TRY(check_sequences(w, s, err));
     LW_TRY(check_heads(w, s, err));
-    LW_TRY(check_size(w, s, err));
+    LW_TRY(lw_plan_size_check(w, s, err));
     if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));
     return LW_OK;

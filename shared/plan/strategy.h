@@ -92,6 +92,8 @@ struct lw_strategy {
     bool weigh_transfers;          /* a stage's time includes what crosses its ends */
     bool count_forward;            /* optimal buckets: the end of the next forward counts (DeAR) */
     const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */
+    int64_t max_ops;               /* larger plans are refused (shared/lower/plan_size.h); 0 = the
+                                    * default. No decision: neither in files nor in the hash */
     uint64_t given;                /* bit i: option i of the table was set by lw_strategy_set */
 };
 
