@@ -17,8 +17,8 @@
  *   the median error of fp8 is 13 to 16 % in place of 5 to 8 (products with a small n, and a large
  *   m and k, are up to 3 times too fast).
  *
- * Attention. Tiles of 64 queries of one head (Blackwell 128) over all keys that the mask leaves. The
- * width is that of the kernels' forms, each with a speed of its own; widths of 72 are slower on
+ * Attention. Tiles of 64 queries of one head (Blackwell 128) over all keys that the mask leaves.
+ * The width is that of the kernels' forms, each with a speed of its own; widths of 72 are slower on
  * Blackwell. Loading and storing is not hidden, and what frameworks do beside (rotary embedding,
  * writing the cache) is in the measured time: memory is a share of the bandwidth below one.
  *
