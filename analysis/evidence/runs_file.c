@@ -320,8 +320,12 @@ static enum lw_status check_cell(struct lw_runs *r, int32_t row, int k, struct l
         return LW_OK;
     if (cells[k].is_number && isnan(number(text)))
         return fault(r, row, r->at[k], err,
-                     "found '%.40s', expected a number above 0 without a unit, or an empty cell "
-                     "where nothing was measured",
+                     "found '%.40s', expected a number above 0 without an exponent or a unit, or "
+                     "an empty cell where nothing was measured",
+                     text);
+    if (k == LW_RUN_MFU && number(text) > 100)
+        return fault(r, row, r->at[k], err,
+                     "found '%.40s', expected at most 100: no device exceeds its peak",
                      text);
     for (const char *const *w = cells[k].words; w; w++) {
         if (!*w) {

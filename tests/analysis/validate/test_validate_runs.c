@@ -242,6 +242,8 @@ TEST(each_fault_has_its_line_and_column)
         {LLAMA ",,,,,,,400,,,,,,,", "tflops_device", "needs its definition in column 'flops'"},
         {LLAMA ",,,,,,,,,40,,,,,", "mfu_pct", "needs its definition in column 'flops'"},
         {LLAMA ",,,,,1.2,,,model,,,,,,", "flops", "found 'model' without a FLOP rate"},
+        {LLAMA ",,,,,,,,model,140,,,,,", "mfu_pct", "found '140', expected at most 100"},
+        {LLAMA ",,,,,1e300,,,,,,,,,", "step_s", "without an exponent or a unit"},
         {LLAMA ",,,,,,,400,model,,989,,,,", "mfu_peak_tflops", "found '989' without mfu_pct"},
         {LLAMA ",,,,,,,400,causal,,,,,,", "flops", "unknown value 'causal'"},
         {LLAMA ",,,,crash,,,,,,,,,,", "outcome", "unknown value 'crash'"},
