@@ -65,8 +65,9 @@ TEST(diff_names_the_decision_and_exits_3)
            {"diff a.json b.json", 3,
             "strategy: --bucket-cap is none in the first plan, 25.00 MiB (26214400 B) in the "
             "second"},
-           {"-w w.json --dp 2 --zero 1 -o c.json", 0},
-           {"diff a.json c.json", 3, "strategy: --zero is 0 in the first plan, 1 in the second"},
+           {"-w w.json --dp 2 --micro-batches 2 -o c.json", 0},
+           {"diff a.json c.json", 3,
+            "strategy: --micro-batches is 1 in the first plan, 2 in the second"},
            {"diff a.json b.json --format json", 3, "\"same\": false"},
            {"diff a.json", 2, "diff takes two plan files, got 1"});
 }
