@@ -3,9 +3,11 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "analysis/store/run_name.h"
+#include "shared/framework/framework.h"
 
 /* A run as it is listed: beside its figures what only a person reads. */
 struct listed {
@@ -14,6 +16,7 @@ struct listed {
     char interval[32]; /* "-6/+66 %" of the step */
     const char *fits; /* "yes", "no", "" */
     const char *label; /* what tells it from the others */
+    const char *framework; /* or "recorded" */
 };
 
 #define AT(field) offsetof(struct listed, field)
@@ -31,7 +34,7 @@ static const struct lw_column columns[] = {
     {"p90_ns", NULL, LW_COLUMN_PS, AT(run.p90), .lacking = ""},
     {"interval_of", NULL, LW_COLUMN_TEXT, AT(run.interval_of)},
     {"exposed_comm_ns", ">exposed", LW_COLUMN_PS, AT(run.exposed_comm), .lacking = "-"},
-    {NULL, "framework", LW_COLUMN_TEXT, AT(run.framework), 20, .lacking = "-"},
+    {NULL, "framework", LW_COLUMN_TEXT, AT(framework), 20, .lacking = "-"},
     {"n_buckets", NULL, LW_COLUMN_INT32, AT(run.n_buckets)},
     {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(run.bucket_cap_bytes)},
     {"workload", NULL, LW_COLUMN_TEXT, AT(run.workload_name)},
@@ -84,6 +87,16 @@ static void put_failures(FILE *f, const struct lw_run *runs, int32_t n)
                     lw_run_status_name(runs[i].status), runs[i].message);
 }
 
+/* The times and the memory of a recording are of no framework here. */
+static const char *framework_text(const struct lw_run *r)
+{
+    static const char made[] = "lapwing model ";
+    const char *from = r->workload_from ? r->workload_from : "";
+    bool recorded = *from && strncmp(from, made, sizeof made - 1) != 0;
+
+    return recorded && strcmp(r->framework, LW_IDEAL_FRAMEWORK) == 0 ? "recorded" : r->framework;
+}
+
 static void interval_text(const struct lw_run *r, char *buf, size_t size)
 {
     double step = (double)r->step;
@@ -131,6 +144,7 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
         struct listed *x = &rows[i];
         time_t at = (time_t)r->started_at;
         x->run = *r;
+        x->framework = framework_text(r);
         x->run.name = r->named ? r->name : names[i];
         x->label = labels[i];
         any |= r->p90 > 0;

@@ -198,3 +198,17 @@ TEST_WITH(the_name_is_outside_the_hash, fixture_open, fixture_close)
     expect("plan diff p.json old.json", 0, "the plans decide the same");
     expect("sim old.json -c dgx-a100 --no-db", 0, "framework ideal: the plan file names none");
 }
+
+/* Recorded times are of no framework that Lapwing knows, whatever options were given. */
+TEST_WITH(runs_say_that_times_are_recorded, fixture_open, fixture_close)
+{
+    lapwing("import $P/tests/fuzz/corpus/kineto/cpu_ddp.json -o r.json", NULL);
+    lapwing("sim -w r.json --dp 2 --framework torch-ddp --as-recorded -c host --db r.db", NULL);
+    lapwing("sim " GPU " --dp 2 --framework ideal --db r.db -c dgx-a100", NULL);
+    const char *list = lapwing("runs --db r.db", NULL);
+    const char *first = strstr(list, "\n  1  sim   ok");
+
+    assert_non_null(first);
+    assert_non_null(strstr(first, "  recorded "));
+    assert_null(strstr(strstr(first, "\n  2  sim"), "recorded"));
+}
