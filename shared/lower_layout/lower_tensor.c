@@ -10,8 +10,8 @@
  *
  * With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2) the whole part
  * is divided too, and so is what a module passes on. With context parallelism every time and
- * every activation is divided by cp, parameters are not. lower_tensor_ops.c places the group's
- * collectives among a module's ops. */
+ * every activation is divided by cp, parameters are not. lower_part/ places the group's collectives
+ * among a module's ops. */
 #include <inttypes.h>
 
 #include "shared/lower_layout/lowering.h"

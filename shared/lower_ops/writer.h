@@ -134,6 +134,15 @@ int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t modu
 /* Tokens to the experts of a module that has some, or back; nothing without expert parallelism. */
 void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
                      int32_t input);
+/* lower_module.c: a module's steps, with its works from `work` on; `input`: the op that brings what
+ * it takes, -1 = none. Those of a backward that is written stretch by stretch have no work. */
+void lw_write_module(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                     enum lw_op_kind kind, struct lw_steps steps, int32_t work, int32_t input);
+/* A forward that is cut where it first uses what is gathered ahead. */
+void lw_write_cut_module(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                         struct lw_steps steps, int32_t work, int32_t input);
+void lw_write_exchange(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                       struct lw_steps steps, int32_t input);
 /* Sequence parallelism: saved inputs are gathered again beside the next compute. */
 void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module);
 /* The all-gather of the parts of a pipeline message that the tensor ranks received; returns the

@@ -102,13 +102,15 @@ lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps
 
 lw_ps lw_part_op_start(const struct lw_part *d, int32_t module, int32_t k)
 {
+    const struct lw_steps steps = d->work.forward_steps[module];
     lw_ps length = d->w->modules[module].forward_ps;
-    struct lw_share s;
 
-    if (k >= lw_tensor_part_of(d, module).n_all)
-        return length;
-    s = lw_tensor_share(d, module, k);
-    return s.of > 0 ? (lw_ps)((__int128)length * s.from / s.of) : 0;
+    for (int32_t i = 0, n = 0; i < steps.n; i++) {
+        struct lw_share s = steps.v[i].share;
+        if (steps.v[i].kind == LW_STEP_WORK && n++ == k)
+            return s.of > 0 ? (lw_ps)((__int128)length * s.from / s.of) : 0;
+    }
+    return length;
 }
 
 enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err)

@@ -145,26 +145,25 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-/* A work of a module in n parts, equal ones (0: as one) unless it is a forward, with its products
- * by phase; returns the number of the first. The first takes the activations that the work takes,
- * the last gives back what it gives back. */
+/* A work of a module, one for each op of its steps, with its products; returns the number of the
+ * first. The first takes the activations that the work takes, the last gives back what it gives
+ * back. */
 static int32_t add_parts(const struct lw_part *d, struct lw_builder *b, const struct lw_work *w,
-                         int32_t n, int32_t module, enum lw_product_phase phase)
+                         struct lw_steps steps, int32_t module, enum lw_product_phase phase)
 {
-    int32_t first = -1;
+    int32_t first = -1, holder = w->keeps_bytes < 0 ? lw_steps_works(steps) - 1 : 0, n = 0;
 
-    n = n > 1 ? n : 1;
-    int32_t holder = w->keeps_bytes < 0 ? n - 1 : 0;
-    for (int32_t i = 0; i < n; i++) {
-        struct lw_share s = phase == LW_PRODUCTS_FORWARD ? lw_tensor_share(d, module, i)
-                                                         : (struct lw_share){i, i + 1, n};
+    for (int32_t i = 0; i < steps.n; i++) {
+        struct lw_share s = steps.v[i].share;
+        if (steps.v[i].kind != LW_STEP_WORK)
+            continue;
         int32_t at = lw_builder_work(
             b, &(struct lw_work){share(w->ps, s.from, s.to, s.of),
                                  share(w->flops, s.from, s.to, s.of),
                                  share(w->bytes, s.from, s.to, s.of),
-                                 i == holder ? w->keeps_bytes : 0, 0, 0});
+                                 n == holder ? w->keeps_bytes : 0, 0, 0});
         lw_part_add_products(d, b, module, 1u << phase, s);
-        first = i == 0 ? at : first;
+        first = n++ == 0 ? at : first;
     }
     return first;
 }
@@ -245,11 +244,10 @@ static int64_t given_back_early(const struct lw_part *d, int32_t module)
 static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)
 {
     const struct lw_module *x = &d->w->modules[m];
-    struct lw_tensor_part t = lw_tensor_part_of(d, m);
 
     return add_parts(
         d, b, &(struct lw_work){x->forward_ps, x->forward_flops, x->forward_bytes, keeps, 0, 0},
-        t.n_all, m, LW_PRODUCTS_FORWARD);
+        d->work.forward_steps[m], m, LW_PRODUCTS_FORWARD);
 }
 
 /* A forward whose buffers are gathered ahead, cut also where it first uses one: the first one of a
@@ -258,7 +256,7 @@ static int32_t add_cut_forward(const struct lw_part *d, struct lw_builder *b, in
                                int64_t keeps)
 {
     const struct lw_module *x = &d->w->modules[m];
-    int32_t first = -1, n_all = lw_tensor_part_of(d, m).n_all;
+    int32_t first = -1, n_all = lw_steps_works(d->work.forward_steps[m]);
     lw_ps end = x->forward_ps;
 
     for (int32_t k = 0; k < n_all; k++) {
@@ -323,11 +321,11 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
         d->work.input[m] =
             add_parts(d, b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
                                               x->forward_bytes, early, 0, 0},
-                      lw_tensor_calls(d, m, true), m, LW_PRODUCTS_INPUT);
+                      d->work.input_steps[m], m, LW_PRODUCTS_INPUT);
         d->work.weight[m] =
             add_parts(d, b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
                                               x->forward_bytes, given_back(d, m) - early, 0, 0},
-                      0, m, LW_PRODUCTS_WEIGHT);
+                      d->work.weight_steps[m], m, LW_PRODUCTS_WEIGHT);
     }
     return list_ready(d, err);
 }
@@ -377,7 +375,7 @@ void lw_part_add_sets(struct lw_part *d, struct lw_builder *b)
 enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err)
 {
     LW_TRY(lw_backward_cut(d->w, &d->back, err));
-    LW_TRY(lw_tensor_cut(d, err));
+    LW_TRY(lw_part_make_steps(d, err));
     LW_TRY(list_gradients(d, err));
     LW_TRY(lw_part_assign_shards(d, err));
     LW_TRY(lw_part_assign_buckets(d, err));

@@ -6,17 +6,13 @@
 #include "shared/bucket/ready_order.h"
 #include "shared/bucket/bucket.h"
 #include "shared/bucket/policy.h"
+#include "shared/lower_part/module_steps.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/sparse.h"
 #include "shared/shard/shard_oss.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
-
-/* The range [from, to) of something of length `of`. */
-struct lw_share {
-    int64_t from, to, of;
-};
 
 /* One part of the model: consecutive modules that live on one pipeline stage (all of them without a
  * pipeline), with the decisions of data parallelism about their gradients. Numbers of modules and
@@ -80,15 +76,17 @@ struct lw_part_shards {
  * said otherwise. */
 struct lw_part_work {
     bool tells_kept;             /* every module tells the activations that it keeps */
-    uint8_t *marks;              /* enum lw_tensor_mark, after stretch i those from first_mark[i] */
-    int32_t *first_mark;         /* [stretches + 1]; NULL = no tensor group and no ring */
-    int32_t *forward;            /* the first op of the forward (struct lw_tensor_part) */
+    struct lw_steps *forward_steps, *input_steps, *weight_steps; /* halves: of split backwards */
+    const struct lw_step *steps; /* of a whole backward */
+    int32_t *first_step;         /* before stretch i from [2 i] on, after it from [2 i + 1] on;
+                                  * NULL = none */
+    int32_t *forward;            /* the first op of the forward */
     int32_t *cut;                /* the same of a forward that is cut where it first uses a buffer
                                   * that is gathered ahead; -1 = none. NULL: nothing is */
     int32_t *again;              /* what recomputation does before the backward; -1 = none */
     int32_t *stretch;            /* by stretch */
     bool splits;                 /* some backwards run in halves: what follows is filled */
-    int32_t *input, *weight;     /* input: the first of lw_tensor_calls (or 1) */
+    int32_t *input, *weight;     /* input: the first one */
     int32_t *ready;              /* gradients, in ready order within a module: */
     int32_t *first_ready;        /* [n_modules + 1] into ready */
 };
@@ -162,22 +160,6 @@ static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
  * leaves out modules that drop nothing, such as a head outside the blocks. */
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
 
-/* lower_tensor_ops.c: sums over the tensor group in a module's forward or backward; gathers, which
- * undo the sums of the other direction. */
-int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward);
-int32_t lw_tensor_gathers(const struct lw_part *d, int32_t module, bool backward);
-
-/* The ops of each of n equal parts of a module's forward: n_column pieces (0 or LW_TENSOR_PIECES)
- * that wait for pieces of a gather, one op, n_row pieces that each have a piece of the sum. Of a
- * module with a ring, the first part lasts at least until its attention ends, the others are equal;
- * in place of its one op there is one before the attention, one for each step, and one after it. */
-struct lw_tensor_part {
-    int32_t n, n_column, n_row, n_ops, n_all; /* n_all: of all parts */
-};
-struct lw_tensor_part lw_tensor_part_of(const struct lw_part *d, int32_t module);
-/* Op k of all n_all as a share of the module's forward. */
-struct lw_share lw_tensor_share(const struct lw_part *d, int32_t module, int32_t k);
-
 /* lower_ring.c: the attention of a module that keys and values pass by in steps (--cp-comm-type
  * p2p), in picoseconds of its forward and of its backward. */
 struct lw_ring {
@@ -194,15 +176,6 @@ int32_t lw_ring_backward_step(const struct lw_ring *r, lw_ps at);
 /* Messages of a direction, and the bytes of that of step k. */
 int32_t lw_ring_messages(const struct lw_ring *r, bool backward);
 int64_t lw_ring_bytes(const struct lw_ring *r, bool backward, int32_t k);
-
-/* The backward's gathers, one for each of its sums, are in LW_TENSOR_PIECES. */
-bool lw_tensor_gathers_in_pieces(const struct lw_part *d, int32_t module);
-
-/* What is after a stretch: a sum begins, the next op waits for it; the next op waits for the next
- * piece of the gather before; a step of a ring begins or ends. */
-enum lw_tensor_mark { LW_TENSOR_SUM, LW_TENSOR_SUMMED, LW_TENSOR_GATHERED, LW_TENSOR_STEP };
-/* Cut the part's stretches at its marks. */
-enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
 
 /* Make all decisions about a part: w, s, cost, stage, members and maps are set, the rest is zero.
  * What was made by a call that fails is freed by lw_part_free, as always. */
@@ -242,7 +215,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
 int32_t lw_part_temporary_unit(const struct lw_part *d, int32_t param);
 /* lower_param_gather.c: with --overlap-param-gather, once the units are there. */
 enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err);
-/* A forward that is cut: when op k of all (lw_tensor_share) begins, from the module's start; where
+/* A forward that is cut: when op k of its steps begins, from the module's start; where
  * a piece of it that begins at `at` ends: at `stop`, or at the next first use of a buffer. */
 lw_ps lw_part_op_start(const struct lw_part *d, int32_t module, int32_t k);
 lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps stop);

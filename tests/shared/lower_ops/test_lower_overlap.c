@@ -1,4 +1,4 @@
-/* Tensor collectives beside products: shared/lower_part/lower_tensor_ops.c,
+/* Tensor collectives beside products: shared/lower_part/measured_steps.c,
  * docs/design/lower_overlap.md. */
 #include "tests/lib/unit.h"
 
