@@ -8,12 +8,6 @@
 
 /* What one rank of the groups does of a kernel: the one place that divides by a group. */
 
-struct lw_kernel_groups {
-    int64_t tp, cp, ep;    /* 0 = 1 */
-    bool sequence_parallel;
-    bool whole_experts;    /* a tensor group shares experts, and does not split each */
-};
-
 /* One launch, or a few alike, of one phase. */
 struct lw_kernel_work {
     enum lw_product_phase phase;

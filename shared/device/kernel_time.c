@@ -159,6 +159,14 @@ static void note_time(struct timer *t, enum lw_product_phase phase, struct lw_bo
     t->times.bound[phase] = x.bound;
 }
 
+static void count_products(struct timer *t, const struct lw_kernel_work *work)
+{
+    const struct lw_product *const of[] = {&work->product, &work->second};
+
+    for (int i = 0; i < 2; i++)
+        t->times.n_products[work->phase] += lw_product_check(of[i], 0, NULL) == LW_OK;
+}
+
 static void add_work(void *ctx, const struct lw_kernel_work *work)
 {
     struct timer *t = ctx;
@@ -172,6 +180,7 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
     add(&t->of->whole[work->phase], work->whole ? time : 0);
     add(&t->of->bound[work->phase != LW_PRODUCTS_FORWARD][x.bound], time / ranks);
     note_time(t, work->phase, (struct lw_bounded){time / ranks, x.bound});
+    count_products(t, work);
     if (work->phase == LW_PRODUCTS_FORWARD)
         add_forward(t, work, time);
     else
@@ -262,6 +271,16 @@ static void take_all_ranks(struct lw_module *m, int64_t ranks)
 
 /* --- all of them ------------------------------------------------------------------------------ */
 
+static void keep_times(struct lw_workload *w, struct timer *t, int32_t k, bool first)
+{
+    if (!w->kernel_times)
+        return;
+    for (int f = 0; f < LW_N_PRODUCT_PHASES && !first; f++)
+        t->times.before[f] =
+            lw_add_sat(w->kernel_times[k - 1].before[f], w->kernel_times[k - 1].ps[f]);
+    w->kernel_times[k] = t->times;
+}
+
 /* sums[n_modules], seen[n_kernels]: the module that has them, and one, by first kernel; zeroed. */
 static void sum_modules(struct lw_workload *w, struct timer *t, struct sums *sums, lw_ps *before,
                         int32_t *seen)
@@ -277,8 +296,7 @@ static void sum_modules(struct lw_workload *w, struct timer *t, struct sums *sum
             t->k = &w->kernels[k];
             t->before = &before[k];
             add_kernel(t);
-            if (w->kernel_times)
-                w->kernel_times[k] = t->times;
+            keep_times(w, t, k, k == m->first_kernel);
         }
         if (m->n_kernels > 0)
             seen[m->first_kernel] = i + 1;
@@ -392,6 +410,7 @@ enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
     if (w->grad_kernel)
         set_order(w, ready);
     time_step(w, &t);
+    w->timed_for = *groups;
     lw_arena_free(&scratch);
     return LW_OK;
 }

@@ -282,8 +282,10 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
         old_length[i] = lw_module_backward(&w->modules[i]);
         scale_module(&w->modules[i], &ratio[i]);
     }
-    if (s == LW_OK)
+    if (s == LW_OK) {
+        w->kernel_times = NULL;
         lw_workload_move_ready(w, old_length);
+    }
     if (s == LW_OK) {
         w->optimizer_ps = scaled(w->optimizer_ps, here.bytes / there.bytes);
         w->gradients_ps = scaled(w->gradients_ps, here.bytes / there.bytes);

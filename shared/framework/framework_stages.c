@@ -127,6 +127,8 @@ static void sleep_in(struct lw_module *m, const struct lw_strategy *s, lw_ps for
     m->whole_forward_ps += forward * ranks;
     m->backward_input_ps += backward * ranks;
     m->whole_input_ps += backward * ranks;
+    m->bound_ps[0][LW_BOUND_HOST] += forward;
+    m->bound_ps[1][LW_BOUND_HOST] += backward;
 }
 
 enum { HEADERS = 2 };

@@ -147,6 +147,47 @@ static void move_ready(const struct lw_workload *w, struct lw_workload *x)
     }
 }
 
+/* --- kernels ---------------------------------------------------------------------------------- */
+
+static int64_t at_least_1(int64_t n)
+{
+    return n > 1 ? n : 1;
+}
+
+/* Kernels were timed, for a rank of the strategy's groups. */
+static bool has_kernel_times(const struct lw_workload *w, const struct lw_strategy *s)
+{
+    const struct lw_kernel_groups *g = &w->timed_for;
+
+    return w->n_kernels > 0 && w->kernel_times && w->from.device && w->from.device[0] &&
+           at_least_1(g->tp) == s->tp && at_least_1(g->cp) == s->cp &&
+           at_least_1(g->ep) == s->ep &&
+           (s->tp == 1 || g->sequence_parallel == s->sequence_parallel);
+}
+
+/* In place of the times of all ranks, divided: what one rank takes. */
+static enum lw_status take_kernel_times(struct lw_lowering *l, struct lw_workload *x,
+                                        struct lw_err *err)
+{
+    lw_ps *begin;
+
+    LW_TAKE(&l->arena, begin, x->n_modules, err); /* of a module's backward */
+    for (int32_t m = x->n_modules - 1; m >= 0; m--) {
+        if (lw_has_kernels(x, &x->modules[m]))
+            lw_kernel_module_times(x, &x->modules[m]);
+        if (m > 0)
+            begin[m - 1] = begin[m] + lw_module_backward(&x->modules[m]);
+    }
+    move_ready(l->given, x);
+    for (int32_t i = 0; i < x->n_params && x->grad_kernel; i++) {
+        struct lw_param *p = &x->params[i];
+        const struct lw_module *m = &x->modules[p->module];
+        if (lw_has_kernels(x, m) && p->ready_ps >= 0)
+            p->ready_ps = begin[p->module] + lw_kernel_ready(x, l->s, m, x->grad_kernel[i]);
+    }
+    return LW_OK;
+}
+
 /* --- ring attention --------------------------------------------------------------------------- */
 
 /* No gradient of a parameter is made in attention: one that the workload says to be ready inside a
@@ -284,7 +325,11 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     LW_TRY(shrink_params(w, l->tp, x->params, err));
     if (l->ep > 1)
         LW_TRY(divide_experts(x->params, w->n_params, l->ep, err));
-    move_ready(w, x);
+    x->by_kernels = has_kernel_times(w, l->s);
+    if (x->by_kernels)
+        LW_TRY(take_kernel_times(l, x, err));
+    else
+        move_ready(w, x);
     hold_ready(l->s, x);
     LW_TRY(check_ring(l, x, err));
     l->w = x;

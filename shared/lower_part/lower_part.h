@@ -160,6 +160,13 @@ static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
  * leaves out modules that drop nothing, such as a head outside the blocks. */
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
 
+/* kernel_steps.c: whether a module is cut where its kernels end; what one rank takes for it, from
+ * its kernels; when its backward has made the gradients of a kernel's weights. */
+bool lw_has_kernels(const struct lw_workload *w, const struct lw_module *m);
+void lw_kernel_module_times(const struct lw_workload *w, struct lw_module *m);
+lw_ps lw_kernel_ready(const struct lw_workload *w, const struct lw_strategy *of,
+                      const struct lw_module *m, int32_t kernel);
+
 /* lower_ring.c: the attention of a module that keys and values pass by in steps (--cp-comm-type
  * p2p), in picoseconds of its forward and of its backward. */
 struct lw_ring {

@@ -36,6 +36,10 @@ void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t
 
     if (!lw_products_fit(d->w, d->s))
         return;
+    if (lw_has_kernels(d->w, w.m)) {
+        lw_kernel_products(d, b, module, phases, s);
+        return;
+    }
     for (int32_t i = next(&w); i >= 0; i = next(&w))
         total += lw_product_flops(&d->w->products[i]);
     for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)

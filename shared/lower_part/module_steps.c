@@ -30,6 +30,31 @@ static bool has_groups(const struct lw_part *d)
     return d->s->tp > 1 || d->s->cp > 1 || d->s->ep > 1;
 }
 
+static bool has_kernels(const struct lw_part *d, int32_t module)
+{
+    return lw_has_kernels(d->w, &d->w->modules[module]);
+}
+
+static void forward_of(const struct lw_part *d, int32_t module, struct lw_step_list *l)
+{
+    (has_kernels(d, module) ? lw_kernel_forward : lw_measured_forward)(d, module, l);
+}
+
+static void input_of(const struct lw_part *d, int32_t module, struct lw_step_list *l)
+{
+    (has_kernels(d, module) ? lw_kernel_input : lw_measured_input)(d, module, l);
+}
+
+static void weight_of(const struct lw_part *d, int32_t module, struct lw_step_list *l)
+{
+    (has_kernels(d, module) ? lw_kernel_weight : lw_measured_weight)(d, module, l);
+}
+
+static void marks_of(const struct lw_part *d, int32_t module, struct lw_step_list *l)
+{
+    (has_kernels(d, module) ? lw_kernel_marks : lw_measured_marks)(d, module, l);
+}
+
 static enum lw_status keep(struct lw_part *d, const struct lw_step_list *l, struct lw_steps *out,
                            struct lw_err *err)
 {
@@ -67,7 +92,7 @@ static enum lw_status make_all(struct lw_part *d, make_fn *make, struct lw_steps
 struct cutter {
     struct lw_part *d;
     struct lw_step_list marks; /* of the module at hand */
-    int32_t done;              /* of them are placed */
+    int32_t n_before, done;    /* of them are before its first op, are placed */
     struct lw_step_list steps; /* of all */
     struct lw_stretch *out;
     int32_t *first;            /* into steps: [2 * n] before a stretch, [2 * n + 1] after it */
@@ -76,9 +101,9 @@ struct cutter {
     bool away, no_memory; /* away: gradients of tokens are with the experts */
 };
 
-static void place(struct cutter *c)
+static void place(struct cutter *c, int32_t mark)
 {
-    struct lw_step step = c->marks.v[c->done++];
+    struct lw_step step = c->marks.v[mark];
 
     if (step.kind != LW_STEP_RING) /* it cuts; the ring's own times say which step begins */
         lw_step_add(&c->steps, step);
@@ -108,7 +133,7 @@ static void close_stretch(struct cutter *c, bool last)
 {
     const struct lw_part *d = c->d;
 
-    if (c->no_memory || c->n == 0)
+    if (c->no_memory || c->n == 0 || has_kernels(d, c->out[c->n - 1].module))
         return;
     const struct lw_module *m = &d->w->modules[c->out[c->n - 1].module];
     bring_back(c, c->first[2 * c->n - 1], last);
@@ -126,8 +151,10 @@ static void put(struct cutter *c, struct lw_stretch s, bool first)
     if (!first)
         close_stretch(c, false);
     c->first[2 * c->n] = c->steps.n;
-    if (first)
+    if (first && !has_kernels(c->d, s.module))
         lw_measured_enter(c->d, s.module, &c->steps);
+    for (int32_t i = 0; first && i < c->n_before; i++)
+        place(c, i);
     c->away = c->away || first;
     c->out[c->n++] = s;
     c->first[2 * c->n - 1] = c->steps.n;
@@ -149,11 +176,11 @@ static void cut_stretch(struct cutter *c, const struct lw_stretch *s, lw_ps wind
             rest.start = when;
         }
         if (inside || (!any && when == rest.start && when > s->start))
-            place(c);
+            place(c, c->done++);
     }
     put(c, rest, first);
     while (c->done < held)
-        place(c);
+        place(c, c->done++);
 }
 
 static void cut_all(struct cutter *c)
@@ -167,8 +194,12 @@ static void cut_all(struct cutter *c)
         bool last = i + 1 == back->n_stretches || s[1].module != s->module;
         if (first) {
             window = s->start;
-            c->marks.n = c->done = 0;
-            lw_measured_marks(c->d, s->module, &c->marks);
+            c->marks.n = c->n_before = 0;
+            marks_of(c->d, s->module, &c->marks);
+            while (has_kernels(c->d, s->module) && c->n_before < c->marks.n &&
+                   c->marks.v[c->n_before].share.from == 0)
+                c->n_before++;
+            c->done = c->n_before;
         }
         if (!c->marks.no_memory)
             cut_stretch(c, s, window, first, last);
@@ -199,12 +230,12 @@ enum lw_status lw_part_make_steps(struct lw_part *d, struct lw_err *err)
 {
     struct lw_step_list l = {0};
     struct cutter c = {.d = d};
-    enum lw_status s = make_all(d, lw_measured_forward, &d->work.forward_steps, &l, err);
+    enum lw_status s = make_all(d, forward_of, &d->work.forward_steps, &l, err);
 
     if (s == LW_OK && d->work.splits)
-        s = make_all(d, lw_measured_input, &d->work.input_steps, &l, err);
+        s = make_all(d, input_of, &d->work.input_steps, &l, err);
     if (s == LW_OK && d->work.splits)
-        s = make_all(d, lw_measured_weight, &d->work.weight_steps, &l, err);
+        s = make_all(d, weight_of, &d->work.weight_steps, &l, err);
     lw_free(l.v);
     if (s != LW_OK || !has_groups(d) || d->back.n_stretches == 0)
         return s;

@@ -6,7 +6,8 @@
 #include "shared/base/err.h"
 
 /* What a rank does of a module in one direction: ops that have shares of its time, and what it
- * exchanges between them. measured_steps.c makes them, lower_ops/lower_module.c writes them. */
+ * exchanges between them. measured_steps.c makes those of modules without kernels, kernel_steps.c
+ * those of modules with kernels; lower_ops/lower_module.c writes them. */
 
 struct lw_part;
 
@@ -63,6 +64,16 @@ void lw_measured_input(const struct lw_part *d, int32_t module, struct lw_step_l
 void lw_measured_weight(const struct lw_part *d, int32_t module, struct lw_step_list *l);
 void lw_measured_enter(const struct lw_part *d, int32_t module, struct lw_step_list *l);
 void lw_measured_marks(const struct lw_part *d, int32_t module, struct lw_step_list *l);
+
+/* kernel_steps.c: the same of a module with kernels; marks at 0 are those before the first op. Its
+ * products of these phases that are in the share belong to the work added last. */
+struct lw_builder;
+void lw_kernel_forward(const struct lw_part *d, int32_t module, struct lw_step_list *l);
+void lw_kernel_input(const struct lw_part *d, int32_t module, struct lw_step_list *l);
+void lw_kernel_weight(const struct lw_part *d, int32_t module, struct lw_step_list *l);
+void lw_kernel_marks(const struct lw_part *d, int32_t module, struct lw_step_list *l);
+void lw_kernel_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
+                        unsigned phases, struct lw_share share);
 
 /* module_steps.c: the steps of all modules of a part; its stretches are cut at the marks. */
 enum lw_status lw_part_make_steps(struct lw_part *d, struct lw_err *err);

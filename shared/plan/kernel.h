@@ -81,8 +81,17 @@ enum lw_bound { LW_BOUND_COMPUTE, LW_BOUND_MEMORY, LW_BOUND_LAUNCH, LW_BOUND_HOS
 /* What one rank takes for a kernel by phase, without the host's limit, and what bounds most of it.
  */
 struct lw_kernel_times {
-    lw_ps ps[LW_N_PRODUCT_PHASES];
+    lw_ps ps[LW_N_PRODUCT_PHASES], before[LW_N_PRODUCT_PHASES]; /* before: the module's kernels
+                                                                 * that come before it */
     enum lw_bound bound[LW_N_PRODUCT_PHASES];
+    int32_t n_products[LW_N_PRODUCT_PHASES]; /* in the lists of its module */
+};
+
+/* The groups whose ranks share a kernel. */
+struct lw_kernel_groups {
+    int64_t tp, cp, ep;    /* 0 = 1 */
+    bool sequence_parallel;
+    bool whole_experts;    /* a tensor group shares experts, and does not split each */
 };
 
 /* For tables: "gemm", "column", "memory"; NULL beyond the last. */

@@ -171,7 +171,11 @@ struct lw_workload {
     /* Of a model as it was made; no file holds them (shared/device/kernel_time.h). */
     int32_t n_kernels;
     struct lw_kernel *kernels;
-    struct lw_kernel_times *kernel_times; /* of each, as they were timed last */
+    struct lw_kernel_times *kernel_times; /* of each, as they were timed last; NULL: not kept, or
+                                           * the times of modules have changed since */
+    struct lw_kernel_groups timed_for;    /* of a rank of these groups */
+    bool by_kernels; /* a plan's own copy: times of modules with kernels are of one rank, from
+                      * kernel_times */
     int32_t *grad_kernel;      /* by parameter: which of its module's kernels completes its gradient
                                 * when its backward ends */
     struct lw_step_traffic step_traffic;

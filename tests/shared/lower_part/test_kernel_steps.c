@@ -1,0 +1,202 @@
+/* Modules with kernels: shared/lower_part/kernel_steps.c. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/plan/op.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/plans/plan_words.h"
+#include "tests/lib/traces/model_help.h"
+
+enum { ROOM = 4096 };
+
+/* Two blocks for a rank of the groups; 64 bytes a token. */
+static const struct traces_model_shape small = {
+    .batch = 1, .layers = 2, .hidden = 16, .heads = 4, .ffn = 32, .seq = 32, .vocab = 32,
+    .dtype = "f32", .optimizer = "adam", .attention = "flash"};
+
+/* Ops of a module of the last pass: letter, of collectives '/' and bytes, of works ':' and the
+ * number of the list where they end: `ends` (NULL: none). */
+static const char *ops_of(const struct lw_plan *p, int32_t module, const lw_ps *ends, int32_t n,
+                          char *text)
+{
+    struct lw_program g = lw_plan_program(p, p->n_variants - 1, 0);
+    size_t at = 0;
+    lw_ps now = 0;
+
+    text[0] = '\0';
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        int32_t k = 0;
+        if (o->module != module || (o->comm < 0 && o->kind != LW_OP_FORWARD && ends))
+            continue;
+        at += (size_t)snprintf(text + at, ROOM - at, "%s%s", at > 0 ? " " : "",
+                               lw_op_letter(o->kind));
+        now += o->comm < 0 ? lw_plan_work_ps(p, o) : 0;
+        while (k < n && ends && ends[k] != now)
+            k++;
+        if (o->comm >= 0)
+            at += (size_t)snprintf(text + at, ROOM - at, "/%lld", (long long)o->bytes);
+        else if (ends)
+            at += (size_t)snprintf(text + at, ROOM - at, ":%d", k);
+    }
+    return text;
+}
+
+static void expect(const struct lw_workload *w, const char *words, const char *ops)
+{
+    char text[ROOM];
+    struct lw_plan p = plan_of_words(w, words);
+
+    assert_string_equal(ops_of(&p, 1, NULL, 0, text), ops);
+    lw_plan_free(&p);
+}
+
+static struct traces_model_shape of_groups(int64_t tp, int64_t cp, int64_t ep, bool sequence)
+{
+    struct traces_model_shape s = small;
+
+    s.tensor = tp;
+    s.context = cp;
+    s.expert_ranks = ep;
+    s.sequence_parallel = sequence;
+    return s;
+}
+
+/* norm | queries, keys, values, rotation, attention, projection | residual, norm | gate and up,
+ * SiLU and product, down | residual. In backward the residual takes no time. */
+MODEL_TEST(collectives_stand_at_the_kernels_that_need_them)
+{
+    struct lw_workload plain = model_kept("llama-7b", NULL, of_groups(2, 0, 0, false));
+    struct lw_workload w = model_kept("llama-7b", NULL, of_groups(2, 0, 0, true));
+
+    expect(&plain, "tp 2", "F AR/2048 F AR/2048 F B B B AR/2048 B B B B B AR/2048 B");
+    expect(&w, "tp 2 sequence-parallel on",
+           "F AG/2048 F RS/2048 F AG/2048 F RS/2048 F "
+           "AG/2048 B B AG/2048 B B RS/2048 B AG/2048 B B AG/2048 B B B RS/2048 B");
+}
+
+/* The end of each op of the forward is that of a kernel: none divides a kernel's time. */
+MODEL_TEST(ops_end_where_kernels_end)
+{
+    struct lw_workload w = model_kept("llama-7b", NULL, of_groups(2, 0, 0, true));
+    const struct lw_module *m = &w.modules[1];
+    char text[ROOM], want[ROOM] = "";
+    lw_ps ends[64], now = 0;
+    int32_t n = 0;
+    size_t at = 0;
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++) {
+        ends[n++] = now += w.kernel_times[k].ps[LW_PRODUCTS_FORWARD];
+        const struct lw_kernel *next = &w.kernels[k + 1];
+        bool last = n == m->n_kernels;
+        if (w.kernels[k].summed > 0 || last || next->gathered > 0)
+            at += (size_t)snprintf(want + at, ROOM - at, "%sF:%d", at > 0 ? " " : "", n - 1);
+        if (w.kernels[k].summed > 0)
+            at += (size_t)snprintf(want + at, ROOM - at, " RS/2048");
+        else if (!last && next->gathered > 0)
+            at += (size_t)snprintf(want + at, ROOM - at, " AG/2048");
+    }
+    struct lw_plan p = plan_of_words(&w, "tp 2 sequence-parallel on");
+    ops_of(&p, 1, ends, n, text);
+    text[strlen(want)] = '\0'; /* collectives of the backward follow */
+    assert_string_equal(text, want);
+    lw_plan_free(&p);
+}
+
+/* Without a division: a rank's works are its kernels. */
+MODEL_TEST(a_rank_takes_what_its_kernels_take)
+{
+    struct lw_workload w = model_kept("llama-7b", NULL, of_groups(4, 2, 0, true));
+    struct lw_plan p = plan_of_words(&w, "tp 4 cp 2 sequence-parallel on");
+    lw_ps ps = 0, want = 0;
+
+    for (int32_t m = 0; m < w.n_modules; m++)
+        for (int32_t k = 0; k < w.modules[m].n_kernels; k++)
+            for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)
+                want += w.kernel_times[w.modules[m].first_kernel + k].ps[f];
+    struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 0);
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        ps += p.ops[i].work >= 0 && p.ops[i].module >= 0 ? lw_plan_work_ps(&p, &p.ops[i]) : 0;
+    assert_int_equal(ps, want);
+    lw_plan_free(&p);
+}
+
+/* Keys and values beside attention, tokens beside the experts. */
+MODEL_TEST(other_groups_find_their_kernels)
+{
+    struct traces_model_shape s = of_groups(0, 2, 2, false);
+    struct lw_workload w;
+
+    w = model_kept("llama-7b", NULL, of_groups(0, 2, 0, false));
+    expect(&w, "cp 2", "F AG/4096 F B B B B B AG/4096 B RS/4096 B B B B");
+    s.experts = 4;
+    s.topk = 2;
+    s.expert_ffn = 8;
+    s.context = 0;
+    w = model_kept("llama-7b", NULL, s);
+    expect(&w, "dp 2 ep 2", "F AA/4096 F AA/4096 F B AA/4096 B B B AA/4096 B B B B B B B");
+}
+
+/* Memory, products and launches cost other shares: order alone decides. */
+MODEL_TEST(a_strategy_has_one_hash_on_all_devices)
+{
+    static const char *const words[] = {
+        "tp 2", "tp 2 sequence-parallel on", "tp 2 sequence-parallel on tp-overlap backward",
+        "tp 2 sequence-parallel on tp-overlap pieces", "tp 2 dp 2 zero 1 recompute full",
+        "tp 2 sequence-parallel on pp 2 micro-batches 4 schedule zb-h1 partition uniform"};
+    struct lw_device d = model_device();
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        bool sequence = strstr(words[i], "sequence-parallel") != NULL;
+        char hash[33] = "";
+        for (int k = 0; k < 6; k++) {
+            d.peak_flops[LW_F32].value = k % 2 ? 1e9 : 1e13;
+            d.memory_bytes_per_s.value = k % 3 == 0 ? 1e8 : k % 3 == 1 ? 3e9 : 7e10;
+            struct lw_workload w = model_kept("llama-7b", &d, of_groups(2, 0, 0, sequence));
+            struct lw_plan p = plan_of_words(&w, words[i]);
+            if (k > 0)
+                assert_string_equal(p.hash, hash);
+            memcpy(hash, p.hash, sizeof hash);
+            lw_plan_free(&p);
+        }
+    }
+}
+
+/* For other groups than the strategy's nothing is known of a rank's kernels: the module's times are
+ * divided, and collectives are at equal distances. */
+MODEL_TEST(kernels_of_other_groups_are_not_used)
+{
+    struct lw_workload w = model_kept("llama-7b", NULL, small);
+
+    expect(&w, "tp 2", "F AR/2048 F AR/2048 B B B B AR/2048 B B B B B B AR/2048");
+}
+
+/* On threads, every message compared, weights equal to one rank's bit by bit. */
+static void expect_verified(struct traces_model_shape s, const char *words)
+{
+    const char *const list[] = {words};
+    struct lw_workload w = model_kept("llama-7b", NULL, s);
+
+    exec_expect_verified(&w, list, 1);
+}
+
+MODEL_TEST(all_of_it_runs_and_is_verified)
+{
+    struct traces_model_shape experts = of_groups(2, 0, 2, true);
+
+    expect_verified(of_groups(2, 0, 0, false), "tp 2 tp-overlap pieces");
+    expect_verified(of_groups(2, 0, 0, true),
+                    "dp 2 tp 2 zero 3 sequence-parallel on tp-overlap pieces");
+    expect_verified(of_groups(2, 0, 0, true),
+                    "tp 2 pp 2 micro-batches 3 sequence-parallel on tp-overlap backward "
+                    "recompute full");
+    expect_verified(of_groups(2, 2, 0, true),
+                    "cp 2 tp 2 sequence-parallel on pp 2 micro-batches 4 schedule zb-h1");
+    expect_verified(of_groups(2, 4, 0, false), "cp 4 tp 2 cp-comm-type p2p recompute full");
+    experts.experts = 4;
+    experts.topk = 2;
+    experts.expert_ffn = 8;
+    expect_verified(experts, "dp 2 ep 2 tp 2 sequence-parallel on tp-overlap pieces");
+}
