@@ -12,21 +12,23 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[w-ar | w-ddp | 3d | streams | queue | cost | plan | plan-3d | store | dispatch | "
-                "by-hand | overlap | import FILE] "
+    .synopsis = "[w-ar | w-ddp | 3d | data-ranks | streams | pipeline | queue | cost | plan | "
+                "plan-3d | units | optimal | store | dispatch | by-hand | overlap | import FILE] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about =
         "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
-        "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), a "
-        "pipeline with messages on their own streams (streams), the event queue alone "
+        "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), on 8 "
+        "pipeline ranks (data-ranks), a pipeline with messages on their own streams (streams), "
+        "one with a stage a rank and 1,024 micro-batches (pipeline), the event queue alone "
         "(queue: hold model, --ranks events pending); queries of NCCL's cost model (cost); "
-        "planning (plan: build, check and hash one "
-        "of --params parameters; plan-3d: that of 3d); how fast spans are stored (store); what the "
-        "executor takes for an op without work (dispatch) and beyond the same calls by hand "
-        "(by-hand), and how much of all-reduces it hides (overlap); and how fast a trace, "
-        "repeated to --size bytes of JSON in memory, is imported on one core, plain and gzipped, "
-        "in processor time (import FILE). Without a name, a table of all but that. Times are of "
-        "this machine; simulated times are the same everywhere.",
+        "planning (plan: build, check and hash one of --params parameters; plan-3d: that of 3d; "
+        "units: 100,000 modules with --zero 3; optimal: 30,000 parameters with --bucket-policy "
+        "optimal); how fast spans are stored (store); what the executor takes for an op without "
+        "work (dispatch) and beyond the same calls by hand (by-hand), and how much of all-reduces "
+        "it hides (overlap); and how fast a trace, repeated to --size bytes of JSON in memory, is "
+        "imported on one core, plain and gzipped, in processor time (import FILE). Without a "
+        "name, a table of all but that, with the limits that some are to keep on an idle core. "
+        "Times are of this machine; simulated times are the same everywhere.",
     .max_operands = 2,
 };
 
@@ -37,8 +39,9 @@ static int check(const struct bench_choice *c, enum lw_format format)
     if (c->name && !bench_knows(c->name))
         return lw_cli_usage(
             "bench",
-            "unknown benchmark '%s'; expected one of w-ar, w-ddp, 3d, streams, queue, cost, plan, "
-            "plan-3d, store, dispatch, by-hand, overlap, import",
+            "unknown benchmark '%s'; expected one of w-ar, w-ddp, 3d, data-ranks, streams, "
+            "pipeline, queue, cost, plan, plan-3d, units, optimal, store, dispatch, by-hand, "
+            "overlap, import",
             c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))
@@ -56,7 +59,7 @@ int cmd_bench(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
         {"ranks", 0, LW_OPT_INT, &c.ranks, "N",
-         "ranks, or events pending (4096; 3d 16384, streams 512)", 1, 1 << 24},
+         "ranks, or events pending (4096; 3d 16384, streams and pipeline 512)", 1, 1 << 24},
         {"params", 0, LW_OPT_INT, &c.params, "N", "plan: parameters (1000000)", 1, 100000000},
         {"method", 0, LW_OPT_STRING, &c.method, "events|recurrence|collective",
          "how it is simulated (w-ar, w-ddp: recurrence; 3d, streams: collective)"},

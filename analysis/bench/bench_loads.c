@@ -109,9 +109,10 @@ static enum lw_status run_streams(const struct bench_choice *c, struct bench_res
 
 enum { TP = 8, PP = 16 };
 
-/* GPT-3 of 175 G parameters on tp 8, pp 16 and as many data ranks as there are. */
-static enum lw_status plan_3d(int64_t ranks, const struct lw_cluster *cluster, struct lw_plan *plan,
-                              struct lw_err *err)
+/* GPT-3 of 175 G parameters on tp 8, pp stages and as many data ranks as there are. */
+static enum lw_status plan_gpt(int64_t ranks, int64_t pp, int64_t micro_batches,
+                               const struct lw_cluster *cluster, struct lw_plan *plan,
+                               struct lw_err *err)
 {
     struct traces_model_shape shape = {0};
     struct lw_strategy s = lw_strategy_default();
@@ -119,17 +120,64 @@ static enum lw_status plan_3d(int64_t ranks, const struct lw_cluster *cluster, s
     struct lw_workload w = {0};
 
     s.tp = TP;
-    s.pp = PP;
-    s.dp = ranks / (TP * PP);
-    s.micro_batches = 64;
+    s.pp = pp;
+    s.dp = ranks / (TP * pp);
+    s.micro_batches = micro_batches;
     s.schedule = LW_SCHEDULE_1F1B;
     s.zero = 1;
-    if (ranks % (TP * PP) != 0)
-        return lw_fail(err, LW_EINVAL, "3d has 8 tensor and 16 pipeline ranks: found --ranks "
-                                       "%lld, allowed: a multiple of 128", (long long)ranks);
+    if (ranks % (TP * pp) != 0)
+        return lw_fail(err, LW_EINVAL, "it has %d tensor and %lld pipeline ranks: found --ranks "
+                                       "%lld, allowed: a multiple of %lld", TP, (long long)pp,
+                       (long long)ranks, (long long)(TP * pp));
     LW_TRY(traces_model_build("gpt-175b", &shape, &cluster->device, &w, err));
     enum lw_status status = lw_plan_build(&w, &s, &cost, plan, err);
     lw_workload_free(&w);
+    return status;
+}
+
+static enum lw_status plan_3d(int64_t ranks, const struct lw_cluster *cluster, struct lw_plan *plan,
+                              struct lw_err *err)
+{
+    return plan_gpt(ranks, PP, 64, cluster, plan, err);
+}
+
+/* The same on half of the stages: ranks differ in their number of data ranks alone. */
+static enum lw_status run_data_ranks(const struct bench_choice *c, struct bench_result *r,
+                                     struct lw_err *err)
+{
+    struct lw_plan plan = {0};
+    struct lw_cluster cluster = {0};
+
+    LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
+    enum lw_status status = plan_gpt(r->ranks, PP / 2, 32, &cluster, &plan, err);
+    if (status == LW_OK)
+        status = simulate(c, &plan, &cluster, 1, r, err);
+    lw_plan_free(&plan);
+    lw_cluster_free(&cluster);
+    return status;
+}
+
+/* One layer a stage, 1,024 micro-batches. */
+static enum lw_status run_long_pipeline(const struct bench_choice *c, struct bench_result *r,
+                                        struct lw_err *err)
+{
+    struct traces_model_shape shape = {.layers = r->ranks, .width = 64};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_workload w = {0};
+    struct lw_plan plan = {0};
+    struct lw_cluster cluster = {0};
+
+    s.pp = r->ranks;
+    s.micro_batches = 1024;
+    LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
+    enum lw_status status = traces_model_build("mlp", &shape, &cluster.device, &w, err);
+    if (status == LW_OK)
+        status = lw_plan_build(&w, &s, NULL, &plan, err);
+    if (status == LW_OK)
+        status = simulate(c, &plan, &cluster, 1, r, err);
+    lw_workload_free(&w);
+    lw_plan_free(&plan);
+    lw_cluster_free(&cluster);
     return status;
 }
 
@@ -159,7 +207,7 @@ static enum lw_status run_planning(const struct bench_choice *c, struct bench_re
     struct lw_plan plan = {0};
 
     s.dp = r->ranks;
-    LW_TRY(sim_bench_workload((int32_t)c->params, &w, err));
+    LW_TRY(sim_bench_workload((int32_t)c->params, BENCH_PARAMS_PER_MODULE, &w, err));
     double began = lw_now_s();
     enum lw_status status = lw_plan_build(&w, &s, NULL, &plan, err);
     r->wall_s = lw_now_s() - began;
@@ -167,6 +215,52 @@ static enum lw_status run_planning(const struct bench_choice *c, struct bench_re
     lw_plan_free(&plan);
     lw_workload_free(&w);
     return status;
+}
+
+/* A plan of n parameters, `each` of them in a module; events = its ops. */
+static enum lw_status plan_many(struct bench_result *r, const struct lw_strategy *s, int32_t n,
+                                int32_t each, struct lw_err *err)
+{
+    struct lw_workload w = {0};
+    struct lw_cluster cluster = {0};
+    struct lw_plan plan = {0};
+
+    LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
+    struct lw_cost cost = lw_sim_cost(&cluster);
+    enum lw_status status = sim_bench_workload(n, each, &w, err);
+    double began = lw_now_s();
+    if (status == LW_OK)
+        status = lw_plan_build(&w, s, &cost, &plan, err);
+    r->wall_s = lw_now_s() - began;
+    r->n_events = plan.n_ops;
+    lw_plan_free(&plan);
+    lw_workload_free(&w);
+    lw_cluster_free(&cluster);
+    return status;
+}
+
+/* 100,000 modules of one parameter in equal shares. */
+static enum lw_status run_units(const struct bench_choice *c, struct bench_result *r,
+                                struct lw_err *err)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    (void)c;
+    s.dp = r->ranks;
+    s.zero = 3;
+    return plan_many(r, &s, 100000, 1, err);
+}
+
+/* Buckets of 30,000 parameters chosen by time. */
+static enum lw_status run_optimal(const struct bench_choice *c, struct bench_result *r,
+                                  struct lw_err *err)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    (void)c;
+    s.dp = r->ranks;
+    s.bucket_policy = LW_BUCKET_OPTIMAL;
+    return plan_many(r, &s, 30000, BENCH_PARAMS_PER_MODULE, err);
 }
 
 /* The plan of 3d, its workload made as well; events = its ops. */
@@ -293,11 +387,15 @@ static const struct load {
     {"w-ar", "recurrence", 4096, true, run_w_ar},
     {"w-ddp", "recurrence", 4096, true, run_w_ddp},
     {"3d", "collective", 16384, true, run_3d},
+    {"data-ranks", "collective", 4096, true, run_data_ranks},
+    {"pipeline", "collective", 512, true, run_long_pipeline},
     {"streams", "collective", 512, true, run_streams},
     {"queue", "hold", 4096, false, run_queue},
     {"cost", "nccl", 128, false, run_cost},
     {"plan", "c10d-2", 4096, false, run_planning},
     {"plan-3d", "build+check", 16384, false, run_planning_3d},
+    {"units", "zero 3", 64, false, run_units},
+    {"optimal", "optimal", 64, false, run_optimal},
     {"store", "spans", 4096, false, run_store},
 };
 
@@ -326,8 +424,11 @@ enum lw_status bench_run(const struct bench_choice *c, struct bench_result *r, s
     if (!l)
         return lw_fail(err, LW_EINVAL, "unknown benchmark '%s'", c->name);
     struct bench_result x = {.name = l->name, .ranks = c->ranks > 0 ? c->ranks : l->ranks,
-                             .method = l->rings && c->method ? c->method : l->method};
+                             .method = l->rings && c->method ? c->method : l->method,
+                             .limit_s = -1, .limit_bytes = -1};
+    double began = lw_now_s();
     LW_TRY(l->run(c, &x, err));
+    x.whole_s = lw_now_s() - began;
     x.peak_rss_bytes = peak_rss();
     *r = x;
     return LW_OK;

@@ -19,6 +19,9 @@ struct bench_result {
     const char *name, *method;
     int64_t ranks, n_simulated, simulated_ps, n_events, n_messages, peak_rss_bytes;
     double wall_s, rate; /* rate: millions of events per second, set where it is printed */
+    double whole_s;      /* with what is made for it: of a prediction, the plan */
+    double limit_s;      /* of whole_s; and of peak_rss_bytes; -1 = none is set */
+    int64_t limit_bytes;
 };
 
 /* Is there such a load, and does it simulate (and have methods, jitter, skew and folding)? */

@@ -150,9 +150,7 @@ enum lw_status sim_bench_cluster(int32_t n, struct lw_cluster *c, struct lw_err 
     return LW_OK;
 }
 
-enum { PARAMS_PER_MODULE = 8 };
-
-static void fill_workload(struct lw_workload *w)
+static void fill_workload(struct lw_workload *w, int32_t each)
 {
     for (int32_t m = 0; m < w->n_modules; m++)
         w->modules[m] = (struct lw_module){.name = "module", .forward_ps = LW_PS_PER_US,
@@ -162,14 +160,15 @@ static void fill_workload(struct lw_workload *w)
                                            .output_bytes = -1, .kept_bytes = {-1, -1, -1}};
     for (int32_t i = 0; i < w->n_params; i++)
         w->params[i] = (struct lw_param){.name = "layer.weight", .numel = 64, .dtype = LW_F32,
-                                         .module = i / PARAMS_PER_MODULE, .tied = -1,
+                                         .module = i / each, .tied = -1,
                                          .trainable = true, .used = true, .ready_ps = -1};
 }
 
-enum lw_status sim_bench_workload(int32_t n_params, struct lw_workload *w, struct lw_err *err)
+enum lw_status sim_bench_workload(int32_t n_params, int32_t each, struct lw_workload *w,
+                                  struct lw_err *err)
 {
     struct lw_workload x = {.name = "bench", .n_params = n_params,
-                            .n_modules = (n_params - 1) / PARAMS_PER_MODULE + 1,
+                            .n_modules = (n_params - 1) / each + 1,
                             .optimizer_ps = LW_PS_PER_MS};
 
     x.from.rank = x.from.step = -1;
@@ -180,7 +179,7 @@ enum lw_status sim_bench_workload(int32_t n_params, struct lw_workload *w, struc
         lw_workload_free(&x);
         return lw_fail_nomem(err);
     }
-    fill_workload(&x);
+    fill_workload(&x, each);
     *w = x;
     return LW_OK;
 }

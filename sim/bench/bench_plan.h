@@ -20,7 +20,9 @@ enum lw_status sim_bench_plan(enum sim_bench which, int32_t n_ranks, struct lw_p
 /* n devices in one node, links of 50e9 B/s and 500 ns. */
 enum lw_status sim_bench_cluster(int32_t n, struct lw_cluster *c, struct lw_err *err);
 
-/* A model of n_params f32 parameters of 64 elements, eight to a module of 1 us forward and 2 us
- * backward, in registration order and without recorded ready times: what planning at size is
+/* A model of n_params f32 parameters of 64 elements, `each` of them in a module of 1 us forward and
+ * 2 us backward, in registration order and without recorded ready times: what planning at size is
  * measured on. */
-enum lw_status sim_bench_workload(int32_t n_params, struct lw_workload *w, struct lw_err *err);
+enum { BENCH_PARAMS_PER_MODULE = 8 };
+enum lw_status sim_bench_workload(int32_t n_params, int32_t each, struct lw_workload *w,
+                                  struct lw_err *err);

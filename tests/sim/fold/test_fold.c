@@ -330,7 +330,9 @@ TEST(lowered_strategies_are_the_same_folded_and_not)
     if (lw_cluster_find("dgx-a100", &dgx, &err) != LW_OK ||
         traces_model_build("gpt-125m", &shape, &dgx.device, &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    for (int i = 0; i < 150; i++) {
+    const int tries = unit_cases(150, 1000); /* of which about two thirds can be planned */
+
+    for (int i = 0; i < tries; i++) {
         struct lw_plan plan;
         struct lw_cluster c;
         struct lw_timeline t;
@@ -353,7 +355,7 @@ TEST(lowered_strategies_are_the_same_folded_and_not)
     }
     printf("%d plans, %d of pipelines; %lld of %lld ranks were simulated\n", n_planned, n_pipelines,
            (long long)n_simulated, (long long)n_ranks);
-    assert_true(n_planned > 50 && n_pipelines > 25);
+    assert_true(n_planned > tries / 2 && n_pipelines > tries / 6);
     assert_true(n_simulated < n_ranks * 4 / 5);
     lw_workload_free(&w);
     lw_cluster_free(&dgx);
