@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "analysis/compare/compare_by.h"
 #include "analysis/compare/compare_print.h"
 #include "analysis/compare/compare_side.h"
 #include "shared/cli/cli.h"
@@ -14,6 +15,7 @@ struct request {
     enum lw_format format;
     double tolerance; /* < 0: none */
     bool all;         /* buckets */
+    const char *by;   /* NULL: none */
 };
 
 static enum lw_status judge_pct(double e, double tolerance, struct lw_err *err)
@@ -109,6 +111,27 @@ static enum lw_status compare_pairs(const struct request *r, struct lw_err *err)
     return st;
 }
 
+static enum lw_status compare_by(const struct request *r, char **names, int n_names,
+                                 struct lw_err *err)
+{
+    struct lw_store *store = NULL;
+    struct lw_arena arena = {0};
+    struct lw_run *runs;
+    enum lw_by by;
+    int32_t n;
+
+    enum lw_status st = lw_by_parse(r->by, &by, err);
+    if (st == LW_OK)
+        st = lw_store_open(r->db, LW_STORE_READ, &store, err);
+    if (st == LW_OK)
+        st = lw_store_select_runs(store, names, n_names, &arena, &runs, &n, err);
+    if (st == LW_OK)
+        st = lw_err_context(err, lw_compare_by(runs, n, by, r->format, stdout, err), "%s", r->db);
+    lw_store_close(store);
+    lw_arena_free(&arena);
+    return st;
+}
+
 int cmd_compare(int argc, char **argv)
 {
     struct request r = {.db = "lapwing.db", .tolerance = -1};
@@ -117,6 +140,8 @@ int cmd_compare(int argc, char **argv)
          "exit with status 3 if the steps differ by more than this percentage of the measured "
          "one", 0, 1000000},
         {"all", 0, LW_OPT_FLAG, &r.all, NULL, "print every bucket (the ten that differ most)"},
+        {"by", 0, LW_OPT_STRING, &r.by, "framework|cluster|strategy",
+         "runs (all without operands) that differ only in this, against each other"},
         LW_OPTION_DB(&r.db),
         LW_OPTION_FORMAT(&r.format),
         {0},
@@ -127,16 +152,23 @@ int cmd_compare(int argc, char **argv)
         "execution the simulation is the prediction; else the first. Three and more runs (a "
         "prediction, its execution, a recording): step and parts beside each other, each against "
         "the first. RUN is a number or 'last'. "
+        "With --by: runs that differ only in their framework, cluster or strategy, in groups. "
         "Without runs: every execution beside the last prediction of its plan.",
-        0, LW_SIDES_MOST};
+        0, -1};
     struct lw_err err = {0};
     int n_operands, rc;
 
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
+    if (r.by && r.tolerance >= 0)
+        return lw_cli_usage("compare", "--tolerance judges two runs: leave out --by");
+    if (!r.by && n_operands > LW_SIDES_MOST)
+        return lw_cli_usage("compare", "found %d runs, expected at most %d; --by takes any number",
+                            n_operands, LW_SIDES_MOST);
     if (n_operands == 1)
         return lw_cli_usage("compare", "needs two runs, or none for all pairs");
-    enum lw_status st = n_operands > 2    ? compare_sides(&r, argv + 1, n_operands, &err)
+    enum lw_status st = r.by             ? compare_by(&r, argv + 1, n_operands, &err)
+                        : n_operands > 2    ? compare_sides(&r, argv + 1, n_operands, &err)
                         : n_operands == 2 ? compare_two(&r, argv + 1, &err)
                                           : compare_pairs(&r, &err);
     return lw_cli_end("compare", st, &err);

@@ -170,6 +170,39 @@ static const char *next_word(const char **p, char buf[WORD_BYTES])
     return n > 0 ? buf : NULL;
 }
 
+const char *lw_command_words(const char *command)
+{
+    char word[WORD_BYTES];
+
+    next_word(&command, word);
+    return command;
+}
+
+bool lw_command_next(const char **p, struct lw_command_word *w)
+{
+    char word[WORD_BYTES];
+
+    *w = (struct lw_command_word){.hidden = false};
+    if (!next_word(p, word))
+        return false;
+    size_t dashes = strspn(word, "-");
+    char *given = dashes > 0 ? strchr(word, '=') : NULL;
+    if (given)
+        *given = '\0';
+    snprintf(dashes > 0 ? w->name : w->value, WORD_BYTES, "%s", word + dashes);
+    if (dashes == 0)
+        return true;
+    const struct word *k = find_word(w->name);
+    w->hidden = k && k->hidden;
+    if (given)
+        snprintf(w->value, sizeof w->value, "%s", given + 1);
+    else if (!(k && k->flag) && (*p)[strspn(*p, " ")] != '-')
+        next_word(p, w->value);
+    if (!w->value[0])
+        strcpy(w->value, "on");
+    return true;
+}
+
 /* What is left of a command: files that it names, how many, the values of -w and -c. */
 struct operands {
     char first[WORD_BYTES], workload[WORD_BYTES], cluster[WORD_BYTES];

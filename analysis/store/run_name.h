@@ -1,6 +1,17 @@
 #pragma once
 
+#include <stdbool.h>
+
 #include "analysis/store/store.h"
+
+/* The words of a run's command, one option or operand a time. */
+struct lw_command_word {
+    char name[256];  /* without dashes; "" = an operand */
+    char value[256]; /* "on" of a flag */
+    bool hidden;     /* it changes no figure, or the run tells it otherwise */
+};
+const char *lw_command_words(const char *command); /* after the subcommand */
+bool lw_command_next(const char **p, struct lw_command_word *w);
 
 /* How much of what is known of each run its text holds. */
 enum lw_run_words {

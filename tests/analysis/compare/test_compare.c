@@ -421,6 +421,23 @@ TEST_WITH(pipelines_are_joined_across_machines, fixture_open, fixture_close)
            {"1 7", 0, "", .lacks = "decided by times"});
 }
 
+/* Groups of runs that differ in one thing; the last of equal runs counts. */
+TEST_WITH(runs_are_grouped_by_what_differs, runs_open, fixture_close)
+{
+    shell("for f in ideal torch-ddp ideal; do for c in dgx-a100 dgx-h100; do $L sim -w gpt2 "
+          "--batch 1 -c $c --dp 2 --framework $f --db g.db -q >log; done; done; "
+          "$L sim -w gpt2 --batch 1 -c dgx-a100 --dp 4 --framework ideal --db g.db -q >log", NULL);
+    EXPECT("compare --db g.db",
+           {"--by framework", 0, "torch-ddp    3 ", {"ideal        5 ", "3 runs beside them"}},
+           {"--by cluster", 0, "dgx-h100    4 ", {"dgx-a100    3 "}},
+           {"--by strategy", 0, "all  dp 4        7 ", {"all  dp 2        5 "}, "dgx-h100"},
+           {"--by framework 1 2", 1, "no two of 2 runs differ only in their framework"},
+           {"--by colour", 2, "expected one of framework, cluster, strategy"},
+           {"--by cluster --tolerance 3", 2, "leave out --by"});
+    expect("compare --by strategy 5 7 --db g.db --format json", 0,
+           "\"strategy\": \"dp 4\", \"run\": 7");
+}
+
 /* A step that trains fewer samples is shorter and no gain: 2 samples (1 a rank) against 8. */
 TEST_WITH(steps_of_other_sample_counts_compare_by_sample, runs_open, fixture_close)
 {
