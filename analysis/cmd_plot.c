@@ -57,6 +57,8 @@ static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
     if (n_names > 0 && (cluster || p->validation))
         return lw_fail(err, LW_EUSAGE, "'%s' %s draws no runs", lw_plot_name(p->kind),
                        cluster ? "of a cluster" : "of a validation");
+    if (p->x && p->kind != LW_PLOT_SWEEP)
+        return lw_fail(err, LW_EUSAGE, "--x is for 'sweep'");
     LW_TRY(lw_op_parse(s->op, &p->op, err));
     LW_TRY(lw_plot_terminal_of(s->file, &p->terminal, err));
     p->step = (int32_t)s->step;
@@ -104,6 +106,9 @@ int cmd_plot(int argc, char **argv)
         {"width", 0, LW_OPT_INT, &s.width, "N",
          "pixels (600 or more show all texts), with -o - characters", 20, 20000},
         {"height", 0, LW_OPT_INT, &s.height, "N", "pixels, with -o - characters", 10, 20000},
+        {"x", 0, LW_OPT_STRING, &s.plot.x, "NAMES",
+         "sweep: the option of the axis, as dp, batch, ranks (bucket-cap, else that with most "
+         "values)"},
         LW_OPTION_DB(&s.db),
         {0},
     };

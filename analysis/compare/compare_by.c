@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "analysis/compare/run_words.h"
 #include "analysis/compare/step_work.h"
-#include "analysis/store/run_name.h"
 #include "shared/base/nearest.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
@@ -37,9 +37,10 @@ struct row {
     double unit_ns, change_pct;
 };
 
-static bool is_compared(enum lw_by by, const char *name)
+static bool is_compared(const void *ctx, const char *name)
 {
     static const char *const cluster[] = {"c", "cluster", "node-gbps", NULL};
+    enum lw_by by = *(const enum lw_by *)ctx;
 
     if (by == LW_BY_FRAMEWORK)
         return strcmp(name, "framework") == 0;
@@ -49,33 +50,13 @@ static bool is_compared(enum lw_by by, const char *name)
     return by == LW_BY_STRATEGY && lw_strategy_find(name) >= 0;
 }
 
-/* "dp 8" into the rest, or into the value. */
-static enum lw_status append(struct lw_arena *a, const char **to, const char *name,
-                             const char *value, struct lw_err *err)
-{
-    LW_PRINT(a, *to, err, "%s%s%s%s%s", *to, **to ? ", " : "", name, *name && *value ? " " : "",
-             value);
-    return LW_OK;
-}
-
 static enum lw_status divide(struct row *r, enum lw_by by, struct lw_arena *a, struct lw_err *err)
 {
-    struct lw_command_word w;
-    const char *p = lw_command_words(r->run->command);
+    struct lw_divided d;
 
-    r->rest = lw_run_kind_name(r->run->kind);
-    r->value = "";
-    LW_TRY(append(a, &r->rest, "", r->run->backend, err));
-    while (lw_command_next(&p, &w)) {
-        bool compared = is_compared(by, w.name);
-        if (w.hidden && !compared && strcmp(w.name, "c") != 0 && strcmp(w.name, "cluster") != 0 &&
-            strcmp(w.name, "framework") != 0 && strcmp(w.name, "w") != 0 &&
-            strcmp(w.name, "workload") != 0)
-            continue;
-        bool bare = strcmp(w.name, "w") == 0 || strcmp(w.name, "workload") == 0 ||
-                    strcmp(w.name, "c") == 0 || strcmp(w.name, "cluster") == 0;
-        LW_TRY(append(a, compared ? &r->value : &r->rest, bare ? "" : w.name, w.value, err));
-    }
+    LW_TRY(lw_run_divide(r->run, is_compared, &by, by == LW_BY_STRATEGY, a, &d, err));
+    r->rest = d.rest;
+    r->value = d.value;
     if (by == LW_BY_FRAMEWORK)
         r->value = r->run->framework[0] ? r->run->framework : "none";
     else if (by == LW_BY_CLUSTER && r->run->cluster_name[0])
@@ -104,38 +85,6 @@ static int32_t make_groups(struct row *rows, int32_t n)
         n_groups += alike > 1;
     }
     return n_groups;
-}
-
-/* Is the k-th part of text ("sim, gpt2, dp 8") in all groups' rests? */
-static bool shared_by_all(const struct row *rows, int32_t n, const char *part, size_t len)
-{
-    for (int32_t i = 0; i < n; i++) {
-        bool found = false;
-        for (const char *p = rows[i].rest; p && !found; p = strstr(p, ", ") ? strstr(p, ", ") + 2
-                                                                            : NULL)
-            found = strncmp(p, part, len) == 0 && (p[len] == ',' || !p[len]);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
-/* What differs between groups; "all" where there is one. */
-static enum lw_status shorten(const struct row *rows, int32_t n, int32_t i, struct lw_arena *a,
-                              const char **out, struct lw_err *err)
-{
-    char part[256];
-
-    *out = "";
-    for (const char *p = rows[i].rest; p && *p;) {
-        const char *end = strstr(p, ", ");
-        size_t len = end ? (size_t)(end - p) : strlen(p);
-        snprintf(part, sizeof part, "%.*s", (int)len, p);
-        if (!shared_by_all(rows, n, p, len))
-            LW_TRY(append(a, out, "", part, err));
-        p = end ? end + 2 : NULL;
-    }
-    return LW_OK;
 }
 
 LW_COMPARATOR(by_group, struct row, a->group, b->group, a->id, b->id)
@@ -186,7 +135,7 @@ static enum lw_status compare(const struct lw_run *runs, int32_t n, enum lw_by b
 {
     struct row *rows;
     const struct lw_run **all;
-    const char **rest;
+    const char **rest, *differs;
     int32_t k = 0;
 
     LW_TAKE(a, rows, n, err);
@@ -207,10 +156,12 @@ static enum lw_status compare(const struct lw_run *runs, int32_t n, enum lw_by b
     lw_sort(rows, k, by_group);
     for (int32_t i = 0; i < k; i++) {
         all[i] = rows[i].run;
-        LW_TRY(shorten(rows, k, i, a, &rest[i], err));
+        rest[i] = rows[i].rest;
     }
-    for (int32_t i = 0; i < k; i++)
-        rows[i].rest = rest[i];
+    for (int32_t i = 0; i < k; i++) {
+        LW_TRY(lw_rest_short(rest, k, i, a, &differs, err));
+        rows[i].rest = differs;
+    }
     struct lw_step_work work = lw_step_work_of(all, k);
     find_changes(rows, k, &work);
     LW_TRY(print(rows, k, by, &work, format, f, err));

@@ -16,7 +16,7 @@
     row(TIMELINE, timeline)   /* one step of each run: streams of every rank over time */ \
     row(OVERLAP, overlap)     /* per run: compute, exposed and hidden communication, idle */ \
     row(PREDICTED, predicted) /* predicted against measured step, one point a pair */ \
-    row(SWEEP, sweep)         /* step over bucket cap */ \
+    row(SWEEP, sweep)         /* step over an option, a line for each set of all others */ \
     row(MEMORY, memory)       /* memory of a rank over one step, by category */ \
     row(ROOFLINE, roofline)   /* bus bandwidth of a collective over its size, on a cluster */ \
     row(GEMM, gemm)           /* rate of matrix products over their size, on a device */
@@ -42,6 +42,7 @@ struct lw_plot {
     int32_t n_ranks, n_nodes;         /* roofline: of one group; 0 = several that the cluster has */
     const char *validation, *family;  /* predicted: JSON of `lapwing validate`, and of it what;
                                        * NULL: runs, the first family */
+    const char *x;             /* sweep: the option; NULL = chosen */
     int32_t step;              /* timeline, memory: -1 = the one nearest the median */
     int32_t max_ranks;         /* timeline: groups of ranks that differ */
     int32_t width, height;     /* pixels or characters; 0 = as the picture needs */

@@ -1,8 +1,10 @@
-/* Step over bucket cap, predicted and measured. */
+/* Step over an option: of bucket caps of one prediction and its measurement with the default and
+ * the best, of any other as lines (plot_lines.c). */
 #include <math.h>
 #include <string.h>
 
 #include "analysis/compare/compare.h"
+#include "analysis/draw/plot_lines.h"
 #include "analysis/draw/plot_style.h"
 #include "shared/numbers/interval_text.h"
 
@@ -215,8 +217,8 @@ static void put_best(FILE *f, const struct series *v, struct plot_unit u, struct
                 (unsigned)colour, v->name);
 }
 
-static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                                 struct lw_err *err)
+static enum lw_status draw_caps(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                struct lw_err *err)
 {
     struct plot_unit unit = plot_unit_for(plot_longest_step(p));
     struct series predicted = {.name = "predicted", .sim = true, .low = -1};
@@ -253,9 +255,21 @@ static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FI
     return LW_OK;
 }
 
+static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                 struct lw_err *err)
+{
+    struct plot_lines l;
+
+    LW_TRY(plot_lines_find(p->runs, p->n_runs, p->x, lw_store_file(s), &l, err));
+    enum lw_status status = plot_lines_are_caps(&l) ? draw_caps(s, p, f, err)
+                                                    : plot_lines_draw(p, &l, f, err);
+    plot_lines_free(&l);
+    return status;
+}
+
 const struct plot_kind plot_kind_sweep = {
     .name = "sweep",
-    .about = "step over bucket cap",
-    .needs = "two runs with a --bucket-cap",
+    .about = "step over an option (--x)",
+    .needs = "two runs that differ only in it",
     .script = draw_sweep,
 };

@@ -613,8 +613,10 @@ TEST_WITH(a_sweep_marks_the_best_cap, runs_open, fixture_close)
 }
 
 /* A line would connect steps of two clusters, and pass between two at one cap. */
-TEST_WITH(a_sweep_of_two_clusters_has_no_line, runs_open, fixture_close)
+TEST_WITH(a_sweep_of_two_clusters_has_two_lines, runs_open, fixture_close)
 {
+    struct lw_err err = {0};
+
     runs_store(&runs_predicted);
     runs_store(&runs_one_bucket);
     char *text = script_of(LW_PLOT_SWEEP);
@@ -622,9 +624,40 @@ TEST_WITH(a_sweep_of_two_clusters_has_no_line, runs_open, fixture_close)
     has(text, "$measured using 1:2 smooth unique with lines");
     test_free(text);
     runs_sql("UPDATE run SET cluster_hash = 'another' WHERE id = 2");
-    text = script_of(LW_PLOT_SWEEP);
-    has(text, "$predicted using 1:2 with points");
-    test_free(text);
+    struct scene s = open_scene(LW_PLOT_SWEEP);
+    assert_int_equal(lw_plot_script(s.store, &s.plot, stderr, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "no two of 2 runs differ only in --bucket-cap"));
+    close_scene(&s);
+}
+
+/* Lines over the option with most values; where runs have several, over caps; a run that lacks
+ * memory is marked, and is not the best. */
+TEST_WITH(a_sweep_has_a_line_for_each_of_all_else, runs_open, fixture_close)
+{
+    shell("$L sim -w gpt2 --batch 1 -c dgx-a100,dgx-h100 --dp 2,4,8 --zero 0,1 --db l.db -q >log",
+          NULL);
+    EXPECT("plot sweep --db l.db -o dp.gp", {"--force", 0, "wrote dp.gp"},
+           {"--x zero --force", 0, "wrote dp.gp"}, {"--x none", 1, "--none; --x names another"},
+           {"--x cluster --force", 0, "wrote dp.gp"});
+    expect("plot overlap --x dp --db l.db -o o.gp", 2, "--x is for 'sweep'");
+    expect("plot sweep --db l.db -o lines.gp", 0, "");
+    char *text = fixture_get(fixture_path("lines.gp"));
+    has(text, "set xlabel 'dp'");
+    has(text, "set ylabel 'ns a token'"); /* a step of more ranks trains more */
+    has(text, "title 'dgx-a100, zero 0'");
+    has(text, "title 'dgx-h100, zero 1'");
+    has(text, "title 'best: run ");
+    assert_non_null(strstr(text, "$line3 << EOD\n2 "));
+    assert_null(strstr(text, "$line4"));
+    assert_null(strstr(text, "does not fit"));
+    free(text);
+    shell("mv l.db lapwing.db", NULL);
+    runs_sql("UPDATE metric SET value = 0 WHERE name = 'fits' AND run >= 9");
+    shell("mv lapwing.db l.db", NULL);
+    expect("plot sweep --db l.db -o lacks.gp", 0, "");
+    text = fixture_get(fixture_path("lacks.gp"));
+    has(text, "title 'does not fit'");
+    free(text);
 }
 
 /* A default cap that is less than 1 % slower is kept, as `lapwing recommend` does. */

@@ -1,0 +1,420 @@
+/* Lines of runs over an option. The value of an option of the strategy is that of the plan; of any
+ * other that of the run's command. Two runs are of one line where their commands are equal in all
+ * else, or their plans, on one cluster. */
+#include "analysis/draw/plot_lines.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/compare/run_words.h"
+#include "analysis/compare/step_work.h"
+#include "analysis/draw/plot_style.h"
+#include "analysis/store/run_name.h"
+#include "shared/base/sort.h"
+#include "shared/numbers/order.h"
+#include "shared/plan/strategy.h"
+
+static const char cap[] = "bucket-cap";
+
+static bool is_option(const void *ctx, const char *name)
+{
+    const char *option = ctx;
+    bool workload = strcmp(option, "workload") == 0, cluster = strcmp(option, "cluster") == 0;
+
+    return strcmp(name, option) == 0 || (workload && strcmp(name, "w") == 0) ||
+           (cluster && strcmp(name, "c") == 0);
+}
+
+/* Where the value of "name=value" begins among the lines; NULL: there is none. */
+static const char *of_plan(const char *lines, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = lines; *p; p += strcspn(p, "\n"), p += *p == '\n')
+        if (strncmp(p, name, n) == 0 && p[n] == '=')
+            return p + n + 1;
+    return NULL;
+}
+
+static bool line_without(const char *line, const char *name)
+{
+    size_t n = strlen(name);
+
+    return strncmp(line, name, n) != 0 || line[n] != '=';
+}
+
+/* Do two plans differ at most in the option? */
+static bool same_plan_but(const struct lw_run *a, const struct lw_run *b, const char *option)
+{
+    const char *p = a->options, *q = b->options;
+
+    if (!*p || !*q)
+        return false;
+    while (*p && *q) {
+        size_t np = strcspn(p, "\n"), nq = strcspn(q, "\n");
+        if (line_without(p, option) && (np != nq || strncmp(p, q, np) != 0))
+            return false;
+        p += np + (p[np] == '\n');
+        q += nq + (q[nq] == '\n');
+    }
+    return !*p && !*q;
+}
+
+static bool of_one_line(const struct lw_run *a, const struct lw_run *b, const char *rest_a,
+                        const char *rest_b, const char *option)
+{
+    bool cluster = strcmp(a->cluster_hash, b->cluster_hash) == 0;
+
+    if ((a->kind == LW_RUN_SIM) != (b->kind == LW_RUN_SIM))
+        return false;
+    if (strcmp(rest_a, rest_b) == 0 &&
+        (cluster || strcmp(option, "cluster") == 0 || strcmp(option, "node-gbps") == 0) &&
+        (a->n_ranks == b->n_ranks || strcmp(option, cap) != 0))
+        return true;
+    return cluster && strcmp(a->workload_hash, b->workload_hash) == 0 &&
+           strcmp(a->framework, b->framework) == 0 && same_plan_but(a, b, option);
+}
+
+static double number(const char *text)
+{
+    struct lw_err unused;
+    int64_t bytes;
+    char *end;
+    double x = strtod(text, &end);
+
+    if (end != text && !*end)
+        return x;
+    return lw_parse_size(text, &bytes, &unused) == LW_OK ? (double)bytes : NAN;
+}
+
+/* --- the option ------------------------------------------------------------------------------- */
+
+/* How many values an option has among the runs; 0: not all are numbers. */
+static enum lw_status count_values(const struct lw_run *runs, int32_t n, struct lw_arena *a,
+                                   const char *option, int32_t *out, struct lw_err *err)
+{
+    const char **seen;
+    bool numbers = true;
+    int32_t k = 0;
+
+    LW_TAKE(a, seen, n, err);
+    for (int32_t i = 0; i < n; i++) {
+        struct lw_divided d;
+        int32_t j = 0;
+        if (runs[i].step < 0)
+            continue;
+        LW_TRY(lw_run_divide(&runs[i], is_option, option, false, a, &d, err));
+        if (!*d.value)
+            continue;
+        numbers &= !isnan(number(d.value));
+        while (j < k && strcmp(seen[j], d.value) != 0)
+            j++;
+        if (j == k)
+            seen[k++] = d.value;
+    }
+    *out = numbers ? k : 0;
+    return LW_OK;
+}
+
+static bool has_several_caps(const struct lw_run *runs, int32_t n)
+{
+    int64_t first = -1;
+
+    for (int32_t i = 0; i < n; i++) {
+        int64_t c = runs[i].step >= 0 ? runs[i].bucket_cap_bytes : -1;
+        if (c > 0 && first > 0 && c != first)
+            return true;
+        first = c > 0 ? c : first;
+    }
+    return false;
+}
+
+static enum lw_status choose_option(const struct lw_run *runs, int32_t n, struct lw_arena *a,
+                                    const char **out, struct lw_err *err)
+{
+    int32_t most = 1, values;
+
+    *out = cap;
+    for (int32_t i = 0; i < n && !has_several_caps(runs, n); i++) {
+        struct lw_command_word w;
+        const char *p = lw_command_words(runs[i].command);
+        while (lw_command_next(&p, &w)) {
+            if (!w.name[0] || (w.hidden && strcmp(w.name, "ranks") != 0) ||
+                strcmp(*out, w.name) == 0)
+                continue;
+            LW_TRY(count_values(runs, n, a, w.name, &values, err));
+            if (values <= most)
+                continue;
+            most = values;
+            if (!(*out = lw_arena_strdup(a, w.name)))
+                return lw_fail_nomem(err);
+        }
+    }
+    return LW_OK;
+}
+
+/* --- the lines -------------------------------------------------------------------------------- */
+
+static enum lw_status value_of(struct plot_lines *l, const struct lw_run *r,
+                               const char *in_command, const char **out, struct lw_err *err)
+{
+    const char *line = lw_strategy_find(l->option) >= 0 ? of_plan(r->options, l->option) : NULL;
+
+    *out = in_command;
+    if (strcmp(l->option, cap) == 0 && r->bucket_cap_bytes <= 0)
+        *out = "";
+    else if (line && !(*out = lw_arena_strndup(&l->arena, line, strcspn(line, "\n"))))
+        return lw_fail_nomem(err);
+    return LW_OK;
+}
+
+static double x_of(const struct plot_lines *l, const struct plot_point *v)
+{
+    return strcmp(l->option, cap) == 0 ? (double)v->run->bucket_cap_bytes : number(v->value);
+}
+
+static enum lw_status join(struct plot_lines *l, const char **rest, struct lw_err *err)
+{
+    const char **first;
+
+    LW_TAKE(&l->arena, first, l->n, err);
+    for (int32_t i = 0; i < l->n; i++) {
+        struct plot_point *v = &l->points[i];
+        int32_t other = -1;
+        for (int32_t j = 0; j < l->n && v->line < 0; j++)
+            if (j != i && strcmp(l->points[j].value, v->value) != 0 &&
+                of_one_line(v->run, l->points[j].run, rest[i], rest[j], l->option))
+                other = other < 0 || l->points[j].line >= 0 ? j : other;
+        if (v->line < 0 && other >= 0)
+            v->line = l->points[other].line >= 0 ? l->points[other].line : l->n_lines;
+        if (v->line == l->n_lines) {
+            first[l->n_lines++] = rest[i];
+            l->points[other].line = v->line;
+        }
+    }
+    LW_TAKE(&l->arena, l->names, l->n_lines, err);
+    for (int32_t i = 0; i < l->n_lines; i++)
+        LW_TRY(lw_rest_short(first, l->n_lines, i, &l->arena, &l->names[i], err));
+    return LW_OK;
+}
+
+static enum lw_status find(const struct lw_run *runs, int32_t n, const char *option,
+                           struct plot_lines *l, struct lw_err *err)
+{
+    const char **rest;
+
+    LW_TAKE(&l->arena, l->points, n, err);
+    LW_TAKE(&l->arena, rest, n, err);
+    if (!option)
+        LW_TRY(choose_option(runs, n, &l->arena, &l->option, err));
+    for (int32_t i = 0; i < n; i++) {
+        struct plot_point *v = &l->points[l->n];
+        struct lw_divided d;
+        if (runs[i].step < 0)
+            continue;
+        LW_TRY(lw_run_divide(&runs[i], is_option, l->option, false, &l->arena, &d, err));
+        *v = (struct plot_point){.run = &runs[i], .line = -1};
+        LW_TRY(value_of(l, &runs[i], d.value, &v->value, err));
+        v->x = x_of(l, v);
+        rest[l->n] = d.rest;
+        l->n += *v->value != '\0';
+    }
+    return join(l, rest, err);
+}
+
+/* Of each kind of run one line, or one point alone. */
+bool plot_lines_are_caps(const struct plot_lines *l)
+{
+    const struct plot_point *first[2] = {NULL, NULL};
+
+    for (int32_t i = 0; i < l->n; i++) {
+        const struct plot_point *v = &l->points[i], **f = &first[v->run->kind == LW_RUN_SIM];
+        if (*f && ((*f)->line < 0 || (*f)->line != v->line))
+            return false;
+        *f = *f ? *f : v;
+    }
+    return strcmp(l->option, cap) == 0;
+}
+
+static enum lw_status check(const struct plot_lines *l, const char *file, struct lw_err *err)
+{
+    if (l->n < 2)
+        return lw_fail_at(err, LW_EINVAL, file, 0,
+                          "a sweep needs two or more runs with a step and a --%s; --x names "
+                          "another option", l->option);
+    if (l->n_lines == 0 && !plot_lines_are_caps(l))
+        return lw_fail_at(err, LW_EINVAL, file, 0,
+                          "no two of %d runs differ only in --%s, so nothing is a line; name runs, "
+                          "or another option with --x", l->n, l->option);
+    return l->n_lines <= PLOT_LINES_MOST
+               ? LW_OK
+               : lw_fail_at(err, LW_EINVAL, file, 0,
+                            "%d lines over --%s, expected at most %d: name the runs to draw",
+                            l->n_lines, l->option, PLOT_LINES_MOST);
+}
+
+enum lw_status plot_lines_find(const struct lw_run *runs, int32_t n, const char *option,
+                               const char *file, struct plot_lines *out, struct lw_err *err)
+{
+    struct plot_lines l = {.option = option};
+    enum lw_status status = find(runs, n, option, &l, err);
+
+    if (status == LW_OK)
+        status = check(&l, file, err);
+    LW_GIVE(status, out, l, plot_lines_free(&l));
+}
+
+void plot_lines_free(struct plot_lines *l)
+{
+    lw_arena_free(&l->arena);
+    *l = (struct plot_lines){.option = NULL};
+}
+
+/* --- the picture ------------------------------------------------------------------------------ */
+
+static const int32_t colours[] = {PLOT_BACKWARD, PLOT_COMM_ODD, PLOT_MEASURED, PLOT_OPTIMIZER,
+                                  PLOT_COMM_EVEN, PLOT_FORWARD};
+enum { N_COLOURS = sizeof colours / sizeof *colours };
+static const int shapes[] = {5, 7, 9, 11, 13, 4, 6, 8, 10, 12, 1, 3};
+
+struct axis {
+    bool numbers, log;
+    const char **words; /* of values that are no numbers, in the order of the runs */
+    int32_t n_words;
+};
+
+static enum lw_status make_axis(struct plot_lines *l, struct axis *a, struct lw_err *err)
+{
+    double low = INFINITY, high = 0;
+
+    *a = (struct axis){.numbers = true};
+    LW_TAKE(&l->arena, a->words, l->n, err);
+    for (int32_t i = 0; i < l->n; i++) {
+        const struct plot_point *v = &l->points[i];
+        int32_t k = 0;
+        if (v->line < 0)
+            continue;
+        a->numbers &= !isnan(v->x);
+        low = fmin(low, v->x);
+        high = fmax(high, v->x);
+        while (k < a->n_words && strcmp(a->words[k], v->value) != 0)
+            k++;
+        if (k == a->n_words)
+            a->words[a->n_words++] = v->value;
+    }
+    a->log = a->numbers && low > 0 && high >= 4 * low;
+    return LW_OK;
+}
+
+static double place(const struct axis *a, const struct plot_point *v)
+{
+    int32_t k = 0;
+
+    if (a->numbers)
+        return v->x;
+    while (strcmp(a->words[k], v->value) != 0)
+        k++;
+    return k;
+}
+
+static void put_axis(const struct plot_lines *l, const struct axis *a, FILE *f)
+{
+    if (a->log)
+        fputs("set logscale x 2\n", f);
+    fprintf(f, "set xtics (");
+    for (int32_t k = 0; k < a->n_words; k++) {
+        struct plot_point v = {.value = a->words[k], .x = number(a->words[k])};
+        char text[32];
+        int64_t bytes = (int64_t)v.x;
+        bool size = strcmp(l->option, cap) == 0;
+        plot_tic(f, k == 0, size ? lw_format_bytes(text, bytes) : v.value, place(a, &v));
+    }
+    fputs(")\nset offsets graph 0.05, graph 0.05, graph 0.1, graph 0.02\n", f);
+}
+
+LW_COMPARATOR(by_line, struct plot_point, a->line, b->line, a->x, b->x)
+
+static double y_of(const struct plot_point *v, const struct lw_step_work *w, double unit)
+{
+    return w->unit ? (double)v->run->step * 1e-3 / lw_step_units(w, v->run)
+                   : (double)v->run->step / unit;
+}
+
+static const struct plot_point *best_of(const struct plot_lines *l, const struct lw_step_work *w)
+{
+    const struct plot_point *best = NULL;
+
+    for (int32_t i = 0; i < l->n; i++) {
+        const struct plot_point *v = &l->points[i];
+        if (v->line >= 0 && v->run->fits != 0 && (!best || y_of(v, w, 1) < y_of(best, w, 1)))
+            best = v;
+    }
+    return best;
+}
+
+static void put_data(const struct plot_lines *l, const struct axis *a,
+                     const struct lw_step_work *w, double unit, FILE *f)
+{
+    for (int32_t line = 0; line < l->n_lines; line++) {
+        fprintf(f, "$line%d << EOD\n", line);
+        for (int32_t i = 0; i < l->n; i++)
+            if (l->points[i].line == line)
+                fprintf(f, "%.10g %.6g %d\n", place(a, &l->points[i]),
+                        y_of(&l->points[i], w, unit), l->points[i].run->fits == 0);
+        fputs("EOD\n", f);
+    }
+}
+
+static bool any_lacks(const struct plot_lines *l)
+{
+    for (int32_t i = 0; i < l->n; i++)
+        if (l->points[i].line >= 0 && l->points[i].run->fits == 0)
+            return true;
+    return false;
+}
+
+enum lw_status plot_lines_draw(const struct lw_plot *p, const struct plot_lines *given, FILE *f,
+                               struct lw_err *err)
+{
+    struct plot_lines l = *given;
+    struct plot_unit unit = plot_unit_for(plot_longest_step(p));
+    const struct lw_run **runs;
+    struct axis axis;
+    int32_t n = 0;
+    char title[160];
+
+    LW_TAKE(&l.arena, runs, l.n, err);
+    for (int32_t i = 0; i < l.n; i++)
+        if (l.points[i].line >= 0)
+            runs[n++] = l.points[i].run;
+    struct lw_step_work work = lw_step_work_of(runs, n);
+    LW_TRY(make_axis(&l, &axis, err));
+    lw_sort(l.points, l.n, by_line);
+    snprintf(title, sizeof title, "%s over --%.60s: %d runs",
+             work.unit ? work.unit[0] == 't' ? "Time of a token" : "Time of a sample" : "Step",
+             l.option, n);
+    plot_begin(p, f, 1000, 640, title, NULL, 0);
+    put_data(&l, &axis, &work, unit.ps, f);
+    put_axis(&l, &axis, f);
+    fprintf(f, "set xlabel '%s'\nset ylabel '%s%s%s'\n", l.option, work.unit ? "ns a " : "step [",
+            work.unit ? work.unit : unit.name, work.unit ? "" : "]");
+    fputs("set key outside top right spacing 1.5\nset samples 2\nset yrange [0:*]\nplot \\\n", f);
+    for (int32_t line = 0; line < l.n_lines; line++) {
+        fprintf(f, "%s  $line%d using 1:2 with linespoints pointtype %d pointsize 1.3 linewidth 2 "
+                   "dashtype %d linecolor rgb '#%06x' title ", line ? ", \\\n" : "", line,
+                shapes[line], line / N_COLOURS + 1, (unsigned)colours[line % N_COLOURS]);
+        plot_text(f, l.names[line][0] ? l.names[line] : "step");
+    }
+    for (int32_t line = 0; line < l.n_lines && any_lacks(&l); line++)
+        fprintf(f, ", \\\n  $line%d using 1:($3 > 0 ? $2 : NaN) with points pointtype 2 pointsize "
+                   "2.6 linewidth 2.5 linecolor rgb '#000000' %s", line,
+                line ? "notitle" : "title 'does not fit'");
+    const struct plot_point *best = best_of(&l, &work);
+    if (best)
+        fprintf(f, ", \\\n  '+' using (%.10g):(%.6g) every ::0::0 with points pointtype 6 "
+                   "pointsize 3.2 linewidth 2 linecolor rgb '#000000' title 'best: run %lld'",
+                place(&axis, best), y_of(best, &work, unit.ps), (long long)best->run->id);
+    fputs("\n", f);
+    return LW_OK;
+}
