@@ -5,6 +5,7 @@
 
 #include "analysis/draw/html_page.h"
 #include "analysis/draw/plot_style.h"
+#include "analysis/draw/slivers.h"
 #include "shared/base/shown_text.h"
 
 enum { WIDTH = 1120, LEFT = 130, RIGHT = 20, ROW = 34, BAR = 24, AXIS = 40 };
@@ -87,6 +88,35 @@ static void put_bar_text(FILE *f, const struct picture *pic, const struct pictur
     fputs("</text>", f);
 }
 
+struct strips {
+    FILE *f;
+    const struct picture *pic;
+};
+
+static void put_strip(void *ctx, int32_t row, lw_ps start, lw_ps end, int32_t colour)
+{
+    const struct strips *s = ctx;
+    char time[32];
+
+    fprintf(s->f, "<g><title>exposed communication: %s</title>", lw_format_ps(time, end - start));
+    put_rect(s->f, s->pic, start, end, y_of(s->pic->rows[row].y) + BAR / 2.0 + 1, 4, colour);
+    fputs("</g>\n", s->f);
+}
+
+/* Those thinner than half a pixel in as many as they add up to. */
+static void put_exposed(FILE *f, const struct picture *pic)
+{
+    struct strips s = {f, pic};
+    struct slivers thin = {.pixel = pic->most / (2 * WIDTH) + 1, .emit = put_strip, .ctx = &s};
+    struct picture_strip x;
+
+    for (int64_t i = 0; i < pic->n_strips;) {
+        i = picture_join_strips(pic, i, pic->most / (64 * WIDTH), &x);
+        slivers_add(&thin, x.row, x.start, x.end, PLOT_EXPOSED);
+    }
+    slivers_end(&thin);
+}
+
 static void put_bars(FILE *f, const struct picture *pic)
 {
     struct picture_bar b;
@@ -103,15 +133,7 @@ static void put_bars(FILE *f, const struct picture *pic)
         put_bar_text(f, pic, &b);
         fputs("</g>\n", f);
     }
-    struct picture_strip x;
-    for (int64_t i = 0; i < pic->n_strips;) {
-        char time[32];
-        i = picture_join_strips(pic, i, pic->most / (2 * WIDTH), &x);
-        fprintf(f, "<g><title>exposed communication: %s</title>", lw_format_ps(time, x.covered));
-        put_rect(f, pic, x.start, x.end, y_of(pic->rows[x.row].y) + BAR / 2.0 + 1, 4,
-                 PLOT_EXPOSED);
-        fputs("</g>\n", f);
-    }
+    put_exposed(f, pic);
 }
 
 /* A label ends beside the bars and is squeezed where it is too long. */

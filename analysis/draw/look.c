@@ -4,6 +4,8 @@
  * darkest, forward in the middle, weight gradients lightest. */
 #include "analysis/draw/look.h"
 
+#include <string.h>
+
 #include "analysis/draw/plot_style.h"
 #include "traces/trace/kernel_class.h"
 
@@ -15,6 +17,7 @@ static const struct {
     [LOOK_BACKWARD] = {"backward", PLOT_BACKWARD, 0x3F97CC},
     [LOOK_BACKWARD_INPUT] = {"backward of inputs", PLOT_BACKWARD, 0x3F97CC},
     [LOOK_BACKWARD_WEIGHT] = {"backward of weights", 0xC9E8B5, 0xE3F4D9},
+    [LOOK_RECOMPUTE] = {"recomputation", 0xA3905A, 0xA3905A},
     [LOOK_OPTIMIZER] = {"optimizer", PLOT_OPTIMIZER, PLOT_OPTIMIZER},
     [LOOK_ARITHMETIC] = {"kernels bound by arithmetic", PLOT_BACKWARD, PLOT_BACKWARD},
     [LOOK_MEMORY] = {"kernels bound by memory", PLOT_FORWARD, PLOT_FORWARD},
@@ -31,6 +34,8 @@ static const struct {
 
 static enum picture_look kernel_look(const char *kernel)
 {
+    if (strcmp(kernel, "recompute") == 0) /* shared/lower_ops/lower_writer.c */
+        return LOOK_RECOMPUTE;
     switch (lw_kernel_class_of(NULL, kernel)) {
     case LW_KERNEL_COMPUTE:
         return LOOK_ARITHMETIC;

@@ -12,6 +12,7 @@ enum picture_look {
     LOOK_BACKWARD,
     LOOK_BACKWARD_INPUT,
     LOOK_BACKWARD_WEIGHT,
+    LOOK_RECOMPUTE, /* a forward that backward needs again */
     LOOK_OPTIMIZER,
     LOOK_ARITHMETIC, /* recorded kernels, by traces/trace/kernel_class.h */
     LOOK_MEMORY,
@@ -27,7 +28,7 @@ enum picture_look {
     N_LOOKS,
 };
 
-/* kernel: the name of a recorded kernel; "" = unknown. */
+/* kernel: the name of the op: of a recorded kernel, or "recompute"; "" = unknown. */
 enum picture_look look_of(enum lw_op_kind kind, int32_t bucket, const char *kernel);
 const char *look_name(enum picture_look look); /* "sums of gradients" */
 int32_t look_colour(enum picture_look look, bool odd);

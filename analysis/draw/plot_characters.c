@@ -1,17 +1,18 @@
 /* A timeline for the terminal: a line of characters per stream, a letter per kind of work, the last
- * digit of its bucket per collective, '.' while it waits for the last rank, and under communication
- * a line of '!' where it is exposed. A character represents the longest of
- * what falls into it, so nothing that happened is left out. */
+ * digit of its bucket per collective, '.' while it waits for the last rank. A character is what
+ * takes most of its time. Under communication is a
+ * line of where it is exposed: '!' for half of the character's time and more, ':' for a tenth, '.'
+ * for less. */
 #include <string.h>
 
 #include "analysis/draw/step_bars.h"
 #include "analysis/draw/plot_style.h"
 
-enum { LABEL = 18 };
+enum { LABEL = 18, LETTERS = 128 };
 
 struct canvas {
     char *cells;
-    lw_ps *filled; /* time that the character in a cell represents */
+    lw_ps *filled; /* [LETTERS][columns]: time of each character in a cell */
     int columns;
     double per_cell;
 };
@@ -23,10 +24,31 @@ static void fill(struct canvas *c, lw_ps start, lw_ps end, char what)
         lw_ps part = (end < to ? end : to) - (start > from ? start : from);
         if (from >= end)
             break;
-        if (part > c->filled[i]) {
-            c->filled[i] = part;
+        if (part <= 0)
+            continue;
+        c->filled[what * c->columns + i] += part;
+        if (c->cells[i] == ' ' || c->filled[what * c->columns + i] >
+                                      c->filled[c->cells[i] * c->columns + i])
             c->cells[i] = what;
-        }
+    }
+}
+
+/* Parts of strips in a cell add up. */
+static void add(struct canvas *c, lw_ps start, lw_ps end)
+{
+    for (int i = (int)((double)start / c->per_cell); i < c->columns; i++) {
+        lw_ps from = (lw_ps)(i * c->per_cell), to = (lw_ps)((i + 1) * c->per_cell);
+        if (from >= end)
+            break;
+        c->filled[i] += (end < to ? end : to) - (start > from ? start : from);
+    }
+}
+
+static void show_shares(struct canvas *c)
+{
+    for (int i = 0; i < c->columns; i++) {
+        double share = (double)c->filled[i] / c->per_cell;
+        c->cells[i] = share >= 0.5 ? '!' : share >= 0.1 ? ':' : share > 0 ? '.' : ' ';
     }
 }
 
@@ -34,13 +56,13 @@ static char letter(const struct picture_bar *b)
 {
     if (b->comm && b->bucket >= 0)
         return (char)('0' + b->bucket % 10);
-    return lw_op_letter((enum lw_op_kind)b->kind)[0];
+    return picture_letter(b);
 }
 
 static void clear(struct canvas *c)
 {
     memset(c->cells, ' ', (size_t)c->columns);
-    memset(c->filled, 0, (size_t)c->columns * sizeof *c->filled);
+    memset(c->filled, 0, LETTERS * (size_t)c->columns * sizeof *c->filled);
 }
 
 static void put_line(const struct canvas *c, FILE *f, const char *label)
@@ -68,9 +90,10 @@ static void put_row(struct canvas *c, const struct picture *pic, int32_t row, FI
     clear(c);
     for (int64_t i = 0; i < pic->n_strips; i++)
         if (pic->strips[i].row == row) {
-            fill(c, pic->strips[i].start, pic->strips[i].end, '!');
+            add(c, pic->strips[i].start, pic->strips[i].end);
             exposed = true;
         }
+    show_shares(c);
     if (exposed)
         put_line(c, f, "exposed");
 }
@@ -87,13 +110,15 @@ static void put_heading(const struct canvas *c, FILE *f, const char *run, lw_ps 
 /* What the letters mean, of those that are there. */
 static void put_legend(const struct picture *pic, FILE *f)
 {
-    bool shown[LW_N_OP_KINDS] = {false}, buckets = false, waits = false, first = true;
+    bool shown[LW_N_OP_KINDS] = {false}, buckets = false, waits = false, again = false,
+         first = true;
 
     for (int64_t i = 0; i < pic->n_bars; i++) {
         const struct picture_bar *b = &pic->bars[i];
         waits |= b->comm && b->all_in > b->start;
         buckets |= b->comm && b->bucket >= 0;
-        shown[b->kind] |= !b->comm || b->bucket < 0;
+        shown[b->kind] |= (!b->comm || b->bucket < 0) && b->look != LOOK_RECOMPUTE;
+        again |= b->look == LOOK_RECOMPUTE;
     }
     for (int k = 0; k < LW_N_OP_KINDS; k++)
         if (shown[k]) {
@@ -101,8 +126,8 @@ static void put_legend(const struct picture *pic, FILE *f)
             fprintf(f, "%s%c %s", first ? "" : ", ", lw_op_letter((enum lw_op_kind)k)[0], name);
             first = false;
         }
-    fprintf(f, "%s%s%s\n", buckets ? ", digits buckets" : "",
-            waits ? ", . waiting for the last rank" : "", pic->n_strips > 0 ? ", ! exposed" : "");
+    fprintf(f, "%s%s%s%s\n", again ? ", r recompute" : "", buckets ? ", digits buckets" : "",
+            waits ? ", . waiting for the last rank" : "", pic->n_strips > 0 ? ", exposed: ! half, : a tenth, . less" : "");
 }
 
 static void put_rows(struct canvas *c, const struct picture *pic, const struct plot_names *names,
@@ -145,7 +170,7 @@ enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE
     }
     c.per_cell = (double)(pic.most > 0 ? pic.most : 1) / c.columns;
     c.cells = lw_alloc((size_t)c.columns);
-    c.filled = lw_calloc((size_t)c.columns, sizeof *c.filled);
+    c.filled = lw_calloc(LETTERS * (size_t)c.columns, sizeof *c.filled);
     st = c.cells && c.filled ? LW_OK : lw_fail_nomem(err);
     if (st == LW_OK)
         put_rows(&c, &pic, &names, f);

@@ -3,10 +3,12 @@
  * last member has arrived and moves data from there on; a thin line leads from the moment its data
  * was ready.
  *
- * Bars of one row and kind that follow each other without a visible gap are drawn as one, so the
- * size of a picture depends on its width and not on the number of ops. */
+ * Bars of one row and kind that follow each other without a gap are drawn as one, and those thinner
+ * than a pixel in as many pixels as they add up to (slivers.h), so the size of a picture depends on
+ * its width and not on the number of ops, and its areas are to scale. */
 #include <string.h>
 
+#include "analysis/draw/slivers.h"
 #include "analysis/draw/step_bars.h"
 #include "analysis/draw/plot_style.h"
 
@@ -30,27 +32,40 @@ static lw_ps pixel(const struct sheet *s)
     return s->pic->most / (s->width - s->left - RIGHT) + 1;
 }
 
-/* A pixel wide at least: thinner ones would be all but invisible. */
 static void put_box(const struct sheet *s, lw_ps x0, lw_ps x1, double y0, double y1, int32_t colour)
 {
-    x1 = x1 - x0 < pixel(s) ? x0 + pixel(s) : x1;
     fprintf(s->f, "%.6g %.6g %.3f %.3f %d\n", (double)x0 / s->unit.ps, (double)x1 / s->unit.ps, y0,
             y1, (int)colour);
 }
 
-static void put_bars(const struct sheet *s)
+/* Bars with no visible gap between them are one: a gap counts from here on. */
+static lw_ps gap(const struct sheet *s)
 {
+    return pixel(s) / 32;
+}
+
+static void put_bar(void *ctx, int32_t row, lw_ps start, lw_ps end, int32_t colour)
+{
+    const struct sheet *s = ctx;
+    double y = s->pic->rows[row].y;
+
+    put_box(s, start, end, y - 0.36, y + 0.36, colour);
+}
+
+static void put_bars(struct sheet *s)
+{
+    struct slivers thin = {.pixel = pixel(s), .emit = put_bar, .ctx = s};
     struct picture_bar b;
 
     fputs("$bars << EOD\n", s->f);
     for (int64_t i = 0; i < s->pic->n_bars;) {
-        i = picture_join(s->pic, i, pixel(s) / 2, &b);
-        double y = s->pic->rows[b.row].y;
+        i = picture_join(s->pic, i, gap(s), &b);
         lw_ps moves = b.comm && b.all_in > b.start ? b.all_in : b.start;
         if (moves > b.start)
-            put_box(s, b.start, moves, y - 0.36, y + 0.36, PLOT_WAIT);
-        put_box(s, moves, b.end, y - 0.36, y + 0.36, picture_colour(&b));
+            slivers_add(&thin, b.row, b.start, moves, PLOT_WAIT);
+        slivers_add(&thin, b.row, moves, b.end, picture_colour(&b));
     }
+    slivers_end(&thin);
     fputs("EOD\n", s->f);
 }
 
@@ -97,16 +112,25 @@ static int64_t put_labels(const struct sheet *s)
     return n;
 }
 
-static void put_exposed(const struct sheet *s)
+static void put_strip(void *ctx, int32_t row, lw_ps start, lw_ps end, int32_t colour)
 {
+    const struct sheet *s = ctx;
+    double y = s->pic->rows[row].y;
+
+    put_box(s, start, end, y - 0.5, y - 0.38, colour);
+}
+
+static void put_exposed(struct sheet *s)
+{
+    struct slivers thin = {.pixel = pixel(s), .emit = put_strip, .ctx = s};
     struct picture_strip x;
 
     fputs("$exposed << EOD\n", s->f);
     for (int64_t i = 0; i < s->pic->n_strips;) {
-        i = picture_join_strips(s->pic, i, pixel(s) / 2, &x);
-        double y = s->pic->rows[x.row].y;
-        put_box(s, x.start, x.end, y - 0.5, y - 0.38, PLOT_EXPOSED);
+        i = picture_join_strips(s->pic, i, gap(s), &x);
+        slivers_add(&thin, x.row, x.start, x.end, PLOT_EXPOSED);
     }
+    slivers_end(&thin);
     fputs("EOD\n", s->f);
 }
 

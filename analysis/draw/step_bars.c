@@ -67,6 +67,16 @@ static enum lw_status read_bar(struct lw_sql *q, struct equal_bar *b, struct lw_
     return LW_OK;
 }
 
+static const char *work_name(const struct picture_bar *b)
+{
+    return b->look == LOOK_RECOMPUTE ? "recompute" : lw_op_name((enum lw_op_kind)b->kind);
+}
+
+char picture_letter(const struct picture_bar *b)
+{
+    return b->look == LOOK_RECOMPUTE ? 'r' : lw_op_letter((enum lw_op_kind)b->kind)[0];
+}
+
 const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT])
 {
     char size[32];
@@ -76,9 +86,9 @@ const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT])
     else if (b->bucket >= 0 && b->comm)
         snprintf(buf, PICTURE_TEXT, "bucket %d, %s", b->bucket, lw_format_bytes(size, b->bytes));
     else if (b->micro_batch >= 0)
-        snprintf(buf, PICTURE_TEXT, "%s %d", lw_op_name((enum lw_op_kind)b->kind), b->micro_batch);
+        snprintf(buf, PICTURE_TEXT, "%s %d", work_name(b), b->micro_batch);
     else
-        snprintf(buf, PICTURE_TEXT, "%s", lw_op_name((enum lw_op_kind)b->kind));
+        snprintf(buf, PICTURE_TEXT, "%s", work_name(b));
     return buf;
 }
 
@@ -90,8 +100,7 @@ const char *picture_text(const struct picture_bar *b, int64_t n, char buf[PICTUR
     if (b->comm && b->bucket >= 0 && b->n_ops == 1)
         snprintf(buf, PICTURE_TEXT, "b%d", b->bucket);
     else if (b->work && b->micro_batch >= 0) {
-        snprintf(buf, PICTURE_TEXT, "%s%d", lw_op_letter((enum lw_op_kind)b->kind),
-                 b->micro_batch);
+        snprintf(buf, PICTURE_TEXT, "%c%d", picture_letter(b), b->micro_batch);
         if ((int64_t)strlen(buf) > n)
             snprintf(buf, PICTURE_TEXT, "%d", b->micro_batch);
     }

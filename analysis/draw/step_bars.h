@@ -86,6 +86,7 @@ bool picture_text_place(const struct picture_bar *b, lw_ps *from, lw_ps *to);
 
 /* "bucket 3, 1.00 MiB", "forward 2", "12 ops"; returns buf. */
 const char *picture_name(const struct picture_bar *b, char buf[PICTURE_TEXT]);
+char picture_letter(const struct picture_bar *b); /* of its kind: 'F', of recomputation 'r' */
 /* The longest text for a bar that has at most n characters: its name, "F2", "2"; or "". */
 const char *picture_text(const struct picture_bar *b, int64_t n, char buf[PICTURE_TEXT]);
 int32_t picture_colour(const struct picture_bar *b);

@@ -248,6 +248,7 @@ TEST(kernels_of_a_replay_have_the_colour_of_their_class)
     assert_int_equal(look_of(LW_OP_KERNEL, -1, "ampere_sgemm_128x64_nn"), LOOK_ARITHMETIC);
     assert_int_equal(look_of(LW_OP_KERNEL, -1, "void cub::DeviceScanKernel<>"), LOOK_MEMORY);
     assert_int_equal(look_of(LW_OP_KERNEL, -1, ""), LOOK_KERNEL);
+    assert_int_equal(look_of(LW_OP_KERNEL, -1, "recompute"), LOOK_RECOMPUTE);
     assert_int_equal(look_of(LW_OP_ALL_GATHER, 3, ""), LOOK_WEIGHTS);
     assert_int_equal(look_of(LW_OP_REDUCE_SCATTER, 3, ""), LOOK_GRADIENTS);
     assert_int_equal(look_of(LW_OP_ALL_REDUCE, -1, ""), LOOK_COLLECTIVE);
@@ -273,7 +274,8 @@ static void assert_greys_differ(const int32_t *colours, int n)
 TEST(looks_that_share_a_row_differ_in_grey)
 {
     static const enum picture_look compute[] = {
-        LOOK_FORWARD, LOOK_BACKWARD, LOOK_BACKWARD_WEIGHT, LOOK_OPTIMIZER, LOOK_COPY, LOOK_HOST};
+        LOOK_FORWARD, LOOK_BACKWARD, LOOK_BACKWARD_WEIGHT, LOOK_RECOMPUTE, LOOK_OPTIMIZER, LOOK_COPY,
+        LOOK_HOST};
     static const enum picture_look others[] = {
         LOOK_OPTIMIZER, LOOK_COPY, LOOK_HOST, LOOK_GRADIENTS, LOOK_WEIGHTS, LOOK_MESSAGE,
         LOOK_COLLECTIVE, LOOK_WAIT, LOOK_EXPOSED};
@@ -879,7 +881,7 @@ TEST_WITH(characters_show_streams_buckets_and_exposure, runs_open, fixture_close
     has(text, "rank 0\n           compute |FFFFFFFFFFBBBBBBBBBBBBBBBBBBBB           OO\n");
     has(text, "              comm |                    .0000000000"
               "11111111111\n");
-    has(text, "           exposed |                             !!!!!!!!!!!!!\n");
+    has(text, "           exposed |                             :!!!!!!!!!!!.\n");
     close_scene(&s);
 }
 
