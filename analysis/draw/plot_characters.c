@@ -127,7 +127,8 @@ static void put_legend(const struct picture *pic, FILE *f)
             first = false;
         }
     fprintf(f, "%s%s%s%s\n", again ? ", r recompute" : "", buckets ? ", digits buckets" : "",
-            waits ? ", . waiting for the last rank" : "", pic->n_strips > 0 ? ", exposed: ! half, : a tenth, . less" : "");
+            waits ? ", . waiting for the last rank" : "",
+            pic->n_strips > 0 ? ", exposed: ! half, : a tenth, . less" : "");
 }
 
 static void put_rows(struct canvas *c, const struct picture *pic, const struct plot_names *names,

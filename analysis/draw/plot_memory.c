@@ -128,12 +128,38 @@ static bool find_cluster(const struct lw_run *run, struct lw_cluster *c)
            lw_cluster_hash(c, hash, &unused) == LW_OK && strcmp(hash, run->cluster_hash) == 0;
 }
 
+/* What the framework, its allocator and the driver take beside the tensors, above their peak; 0:
+ * not known. */
+static double framework_part(const struct lw_run *run, const struct view *v)
+{
+    double most = (double)run->memory_bytes / v->byte, peak = (double)v->peak / v->byte;
+
+    return run->memory_bytes > 0 && most > peak ? most - peak : 0;
+}
+
+/* All that a device holds at the peak, as a line above the areas. Returns its height. */
+static double put_framework(const struct lw_run *run, const struct view *v, const char *unit)
+{
+    double part = framework_part(run, v), peak = (double)v->peak / v->byte, y = peak + part;
+    bool right = v->peak_at - v->from > v->length / 2;
+
+    if (part <= 0)
+        return peak;
+    fprintf(v->f, "set arrow 3 from graph 0,first %.6g to graph 1,first %.6g nohead front "
+                  "linewidth 1.5 linecolor rgb '#%06x'\n", y, y, (unsigned)PLOT_OTHER);
+    fprintf(v->f, "set label 3 'with %.3g %s of the framework, its allocator and the driver: %.4g "
+                  "%s%s' at graph %s,first %.6g %s offset 0,0.6 front\n", part, unit, y, unit,
+            run->fits == 0 ? ", does not fit" : "", right ? "0.01" : "0.99", y,
+            right ? "left" : "right");
+    return y;
+}
+
 /* The device's memory as a line, or as a note where the line would make all else low. Returns what
  * the axis has to hold. */
 static double put_device(const struct lw_run *run, const struct view *v, const char *unit)
 {
     struct lw_cluster c;
-    double peak = (double)v->peak / v->byte, top = peak;
+    double peak = put_framework(run, v, unit), top = peak;
 
     if (find_cluster(run, &c) && lw_figure_is_set(c.device.memory_bytes)) {
         double has = c.device.memory_bytes.value / v->byte;

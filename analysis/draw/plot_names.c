@@ -31,7 +31,8 @@ static const char *make_title(struct lw_arena *a, const struct lw_run *runs, int
     for (int32_t i = 1; i < n; i++)
         one_workload &= strcmp(runs[i].workload_name, runs[0].workload_name) == 0;
     if (n == 1)
-        snprintf(text, sizeof text, "%s: %s", what, runs[0].name);
+        snprintf(text, sizeof text, "%s%s: %s", what, runs[0].fits == 0 ? " (does not fit)" : "",
+                 runs[0].name);
     else
         snprintf(text, sizeof text, "%s: %d %s%sruns%s%s", what, n, alike ? kind_of(runs) : "",
                  alike ? " " : "", one_workload ? " of " : "",
@@ -45,9 +46,10 @@ static const char *make_label(struct lw_arena *a, const struct lw_run *r, bool a
     char text[640];
     const char *detail = r->named ? r->name : differs;
 
-    snprintf(text, sizeof text, "run %lld%s%s%s%s%s%s%s%s%s", (long long)r->id, alike ? "" : ", ",
-             alike ? "" : kind_of(r), detail[0] ? ": " : "", detail, r->backend[0] ? ", on " : "",
-             r->backend, r->honesty[0] ? " (" : "", r->honesty, r->honesty[0] ? ")" : "");
+    snprintf(text, sizeof text, "run %lld%s%s%s%s%s%s%s%s%s%s", (long long)r->id,
+             r->fits == 0 ? ", does not fit" : "", alike ? "" : ", ", alike ? "" : kind_of(r),
+             detail[0] ? ": " : "", detail, r->backend[0] ? ", on " : "", r->backend,
+             r->honesty[0] ? " (" : "", r->honesty, r->honesty[0] ? ")" : "");
     return lw_arena_strdup(a, text);
 }
 

@@ -86,17 +86,16 @@ char *plot_cut(char *buf, size_t size, const char *text, int n)
     return buf;
 }
 
-char *plot_cut_middle(char *buf, size_t size, const char *text, int n)
+char *plot_cut_parts(char *buf, size_t size, const char *text, int n)
 {
-    int skip = n_characters(text) - n / 2;
-
-    plot_cut(buf, size, text, n - n / 2);
-    if (skip <= n - n / 2)
-        return plot_cut(buf, size, text, n);
-    for (; skip > 0; skip--)
-        lw_utf8_next(&text);
-    size_t at = strlen(buf);
-    plot_cut(buf + at, size - at, text, n / 2);
+    plot_cut(buf, size, text, n);
+    if (n_characters(text) <= n)
+        return buf;
+    for (char *p = buf + strlen(buf); p > buf; p--)
+        if (p[0] == ',' && (p[1] == ' ' || (unsigned char)p[1] == 0xe2)) { /* or the ellipsis */
+            p[lw_utf8_encode(0x2026, p + 1) + 1] = '\0';
+            break;
+        }
     return buf;
 }
 

@@ -42,8 +42,8 @@ void plot_tic(FILE *f, bool first, const char *label, double at);
 int plot_text_px(const char *text, int points);
 /* The text, cut at a character with an ellipsis so that it has at most n of them; returns buf. */
 char *plot_cut(char *buf, size_t size, const char *text, int n);
-/* The same with the ellipsis in the middle. */
-char *plot_cut_middle(char *buf, size_t size, const char *text, int n);
+/* The same of "zero 3, dp 8, batch 2": whole parts, as many as fit. */
+char *plot_cut_parts(char *buf, size_t size, const char *text, int n);
 
 /* An entry of a legend: one colour, or two that take turns (-1: one). */
 struct plot_key {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/compare/compare.h"
+#include "analysis/compare/step_work.h"
 #include "analysis/draw/plot_labels.h"
 #include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
@@ -20,6 +21,7 @@ enum { N_PARTS = 5, BAR_PX = 46 };
 /* The period of the rank with the longest one, cut so that the pieces add up to it. */
 struct totals {
     lw_ps part[N_PARTS]; /* of part_style */
+    lw_ps p10, p90;      /* of the step; -1 = none */
 };
 
 static const struct plot_key part_style[N_PARTS] = {
@@ -43,7 +45,31 @@ static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, st
     if (hidden < 0)
         hidden = p.figure[LW_FIGURE_COMM_BUSY] - p.figure[LW_FIGURE_EXPOSED_COMM];
     *t = (struct totals){{busy - hidden, hidden, p.figure[LW_FIGURE_EXPOSED_COMM] - wait, wait,
-                          p.figure[LW_FIGURE_IDLE]}};
+                          p.figure[LW_FIGURE_IDLE]}, r->p10, r->p90};
+    return LW_OK;
+}
+
+/* Of one token or sample, where the runs' steps train different numbers. */
+static enum lw_status scale_totals(const struct lw_plot *p, struct totals *t,
+                                   const char **unit, struct lw_err *err)
+{
+    const struct lw_run **runs;
+
+    LW_NEW(runs, (size_t)p->n_runs + 1, err);
+    for (int32_t i = 0; i < p->n_runs; i++)
+        runs[i] = &p->runs[i];
+    struct lw_step_work work = lw_step_work_of(runs, p->n_runs);
+    lw_free(runs);
+    *unit = work.unit;
+    for (int32_t i = 0; i < p->n_runs && work.unit; i++) {
+        double units = lw_step_units(&work, &p->runs[i]);
+        for (int k = 0; k < N_PARTS; k++)
+            t[i].part[k] = (lw_ps)((double)t[i].part[k] / units + 0.5);
+        if (t[i].p90 > 0) {
+            t[i].p10 = (lw_ps)((double)t[i].p10 / units + 0.5);
+            t[i].p90 = (lw_ps)((double)t[i].p90 / units + 0.5);
+        }
+    }
     return LW_OK;
 }
 
@@ -88,8 +114,8 @@ static lw_ps period_of(const struct totals *t)
  * ends of intervals, of those that are not twice as far. */
 enum { DWARFS = 8 };
 
-static enum lw_status find_axis(const struct lw_run *runs, const struct totals *t, int32_t n,
-                                lw_ps *axis, struct lw_err *err)
+static enum lw_status find_axis(const struct totals *t, int32_t n, lw_ps *axis,
+                                struct lw_err *err)
 {
     lw_ps *periods, most = 1;
 
@@ -104,8 +130,8 @@ static enum lw_status find_axis(const struct lw_run *runs, const struct totals *
             most = period_of(&t[i]);
     lw_ps longest = most; /* else the order of the runs would count */
     for (int32_t i = 0; i < n; i++)
-        if (runs[i].p90 > most && runs[i].p90 / 2 <= longest)
-            most = runs[i].p90;
+        if (t[i].p90 > most && t[i].p90 / 2 <= longest)
+            most = t[i].p90;
     *axis = most + most / 33;
     return LW_OK;
 }
@@ -159,7 +185,7 @@ static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double u
                     -row + 0.34, (int)part_style[i].colour);
 }
 
-/* The labels of the runs take the room that the longest needs, at most a third. */
+/* The labels of the runs take the room that the longest needs, at most half. */
 static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *names, FILE *f,
                              int width, double most)
 {
@@ -170,7 +196,7 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
         int label = plot_text_px(names->runs[i], 10);
         px = label > px ? label : px;
     }
-    px = px + 24 < width / 3 ? px + 24 : width / 3;
+    px = px + 24 < width / 2 ? px + 24 : width / 2;
     if (p->terminal == LW_TERMINAL_DUMB)
         fputs("set lmargin 30\n", f);
     else
@@ -179,7 +205,7 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
     fputs("set ytics (", f);
     for (int32_t i = 0; i < p->n_runs; i++) {
         int room = p->terminal == LW_TERMINAL_DUMB ? 28 : (px - 24) / 7;
-        plot_tic(f, i == 0, plot_cut_middle(cut, sizeof cut, names->runs[i], room), -i);
+        plot_tic(f, i == 0, plot_cut_parts(cut, sizeof cut, names->runs[i], room), -i);
     }
     fputs(")\nset grid noytics\n", f);
 }
@@ -198,20 +224,23 @@ static int keys_of(const struct totals *t, int32_t n, struct plot_key keys[N_PAR
     return n_keys;
 }
 
-/* Where measured runs would end. */
-static bool put_interval(FILE *f, const struct lw_run *r, int32_t row, double unit, lw_ps axis)
+/* Where measured runs would end: below the bar, whose numbers it would strike through. */
+#define UNDER 0.42
+static bool put_interval(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps axis)
 {
-    if (r->p90 <= 0 || r->p10 >= axis)
+    double y = -row - UNDER;
+
+    if (t->p90 <= 0 || t->p10 >= axis)
         return false;
-    fprintf(f, "set arrow from %.6g,%d to %.6g,%d %s size graph 0.004,90 front linewidth 1.6 "
+    fprintf(f, "set arrow from %.6g,%.2f to %.6g,%.2f %s size graph 0.004,90 front linewidth 1.6 "
                "linecolor rgb '#202020'\n",
-            (double)r->p10 / unit, (int)-row, (double)(r->p90 < axis ? r->p90 : axis) / unit,
-            (int)-row, r->p90 < axis ? "heads" : "backhead");
+            (double)t->p10 / unit, y, (double)(t->p90 < axis ? t->p90 : axis) / unit, y,
+            t->p90 < axis ? "heads" : "backhead");
     return true;
 }
 
 static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
-                        const struct totals *t, lw_ps axis, FILE *f)
+                        const struct totals *t, const char *per, lw_ps axis, FILE *f)
 {
     struct plot_key keys[N_PARTS];
     int width = plot_width(p, 1200), n_keys = keys_of(t, p->n_runs, keys);
@@ -224,13 +253,13 @@ static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
         for (int32_t i = 0; i < p->n_runs; i++)
             put_part_numbers(f, &t[i], i, unit.ps, axis, axis / (width / 2 / 45));
     for (int32_t i = 0; i < p->n_runs; i++)
-        any |= put_interval(f, &p->runs[i], i, unit.ps, axis);
+        any |= put_interval(f, &t[i], i, unit.ps, axis);
     fputs("$parts << EOD\n", f);
     for (int32_t i = 0; i < p->n_runs; i++)
         put_part_bars(f, &t[i], i, unit.ps, axis);
-    fprintf(f, "EOD\nset xlabel 'time of the rank with the longest period [%s]%s'\n"
-               "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", unit.name,
-            any ? "; |-| p10-p90 of the predicted step" : "", (double)axis / unit.ps,
+    fprintf(f, "EOD\nset xlabel 'time%s%s, of the rank with the longest period [%s]%s'\n"
+               "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", per ? " of a " : "", per ? per : "",
+            unit.name, any ? "; |-| p10-p90 of the predicted step" : "", (double)axis / unit.ps,
             -p->n_runs + 0.4);
     put_overlap_rows(p, names, f, width, (double)axis / unit.ps);
     fputs("plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
@@ -245,16 +274,21 @@ static enum lw_status draw_overlap(struct lw_store *s, const struct lw_plot *p, 
     struct totals *t = lw_calloc((size_t)p->n_runs + 1, sizeof *t);
     struct plot_names names = {.title = NULL};
     enum lw_status st = t ? LW_OK : lw_fail_nomem(err);
+    const char *unit = NULL;
+    char what[48];
     lw_ps axis;
 
     for (int32_t i = 0; i < p->n_runs && st == LW_OK; i++)
         st = read_totals(s, &p->runs[i], &t[i], err);
     if (st == LW_OK)
-        st = plot_names_make(p->runs, p->n_runs, "What a step is made of", &names, err);
+        st = scale_totals(p, t, &unit, err);
+    snprintf(what, sizeof what, "What a %s is made of", unit ? unit : "step");
     if (st == LW_OK)
-        st = find_axis(p->runs, t, p->n_runs, &axis, err);
+        st = plot_names_make(p->runs, p->n_runs, what, &names, err);
     if (st == LW_OK)
-        put_overlap(p, &names, t, axis, f);
+        st = find_axis(t, p->n_runs, &axis, err);
+    if (st == LW_OK)
+        put_overlap(p, &names, t, unit, axis, f);
     plot_names_free(&names);
     lw_free(t);
     return st;

@@ -274,8 +274,8 @@ static void assert_greys_differ(const int32_t *colours, int n)
 TEST(looks_that_share_a_row_differ_in_grey)
 {
     static const enum picture_look compute[] = {
-        LOOK_FORWARD, LOOK_BACKWARD, LOOK_BACKWARD_WEIGHT, LOOK_RECOMPUTE, LOOK_OPTIMIZER, LOOK_COPY,
-        LOOK_HOST};
+        LOOK_FORWARD, LOOK_BACKWARD, LOOK_BACKWARD_WEIGHT, LOOK_RECOMPUTE, LOOK_OPTIMIZER,
+        LOOK_COPY, LOOK_HOST};
     static const enum picture_look others[] = {
         LOOK_OPTIMIZER, LOOK_COPY, LOOK_HOST, LOOK_GRADIENTS, LOOK_WEIGHTS, LOOK_MESSAGE,
         LOOK_COLLECTIVE, LOOK_WAIT, LOOK_EXPOSED};
@@ -560,8 +560,8 @@ TEST_WITH(a_long_interval_is_cut_in_any_order_of_runs, runs_open, fixture_close)
     }
 }
 
-/* Of a long name both ends are kept; the run comes first, and all take a third of the width. */
-TEST_WITH(names_of_an_overlap_take_a_third, runs_open, fixture_close)
+/* A long name ends after a whole part; all take half of the width at most. */
+TEST_WITH(names_of_an_overlap_take_half, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     runs_store(&runs_predicted);
@@ -571,8 +571,33 @@ TEST_WITH(names_of_an_overlap_take_a_third, runs_open, fixture_close)
     has(text, "What a step is made of: 2 predicted runs");
     test_free(text);
     text = script_at(LW_PLOT_OVERLAP, 600);
-    has(text, "set lmargin at screen 0.3333\n");
-    has(text, "set ytics ('run 1: a nam\xe2\x80\xa6" "ixels, cap 1' 0, ");
+    has(text, "set lmargin at screen 0.5000\n");
+    has(text, "set ytics ('run 1: a name too long for 600 pixels,\xe2\x80\xa6' 0, ");
+    test_free(text);
+    runs_sql("UPDATE run SET name = 'zero 3, dp 8, micro-batches 16, batch 2, seq ' || id");
+    text = script_at(LW_PLOT_OVERLAP, 600);
+    has(text, "set ytics ('run 1: zero 3, dp 8, micro-batches 16,\xe2\x80\xa6' 0, ");
+    has(text, "time, of the rank with the longest period");
+    test_free(text);
+}
+
+/* Steps of other batches are drawn by token; the interval is under the bar, and a run that lacks
+ * memory is marked. */
+TEST_WITH(an_overlap_of_two_batches_is_by_token, runs_open, fixture_close)
+{
+    shell("$L sim -w gpt2 --batch 1,2 --seq 1000 -c dgx-a100 --dp 2 -q --db lapwing.db >log", NULL);
+    /* 2,000 tokens of a step take 2 ms and nothing else: 1,000 ns each */
+    runs_sql("UPDATE metric SET value = 2000000000 WHERE name = 'compute_busy_ps' AND run = 1");
+    runs_sql("UPDATE metric SET value = 0 WHERE name IN ('exposed_copy_ps', 'comm_busy_ps', "
+             "'exposed_comm_ps', 'idle_ps', 'hidden_transfer_ps') AND run = 1");
+    runs_sql("UPDATE metric SET value = 0 WHERE name = 'fits' AND run = 2");
+    runs_sql("UPDATE run SET step_p10_ps = 1900000000, step_p90_ps = 2100000000 WHERE id = 1");
+    char *text = script_of(LW_PLOT_OVERLAP);
+    has(text, "What a token is made of: 2 predicted runs");
+    has(text, "time of a token, of the rank with the longest period");
+    has(text, "'run 2, does not fit: ");
+    has(text, "$parts << EOD\n0 1000 -0.340 0.340 ");
+    has(text, "set arrow from 950,-0.42 to 1050,-0.42 heads");
     test_free(text);
 }
 
