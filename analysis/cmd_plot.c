@@ -83,7 +83,7 @@ int cmd_plot(int argc, char **argv)
                         .max_ranks = 8, .page = 1, .n_pages = 1};
     const struct lw_opt options[] = {
         {"output", 'o', LW_OPT_STRING, &s.file, "FILE",
-         ".png, .svg, .gp (gnuplot script), or - for characters (KIND.png)"},
+         ".png, .svg, .pdf, .gp (gnuplot script), or - for characters (KIND.png)"},
         LW_OPTION_FORCE,
         {"step", 0, LW_OPT_INT, &s.step, "N",
          "timeline, memory: this step (the one nearest the median)", 0, 0},

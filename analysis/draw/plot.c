@@ -72,19 +72,20 @@ enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, s
 enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err)
 {
     const char *dot = strrchr(file, '.');
-    static const char *const ends[] = {".png", ".svg", NULL, ".gp"};
+    static const char *const ends[] = {".png", ".svg", NULL, ".gp", ".pdf"};
 
     if (strcmp(file, "-") == 0) {
         *t = LW_TERMINAL_DUMB;
         return LW_OK;
     }
-    for (int i = 0; dot && i < 4; i++)
+    for (int i = 0; dot && i < 5; i++)
         if (ends[i] && strcmp(dot, ends[i]) == 0) {
             *t = (enum lw_plot_terminal)i;
             return LW_OK;
         }
     return lw_fail(err, LW_EINVAL,
-                   "'%s': the output must end in .png, .svg or .gp (the gnuplot script), or be '-'",
+                   "'%s': the output must end in .png, .svg, .pdf or .gp (the gnuplot script), or be "
+                   "'-'",
                    file);
 }
 
@@ -216,6 +217,29 @@ static enum lw_status copy_file(FILE *from, FILE *to, struct lw_err *err)
     return ferror(from) ? lw_fail(err, LW_EIO, "cannot read the picture back") : LW_OK;
 }
 
+/* Without the time of day, so that a redrawn picture has the same bytes; the length stays, as a PDF
+ * holds the places of its objects. */
+static enum lw_status copy_pdf(FILE *from, FILE *to, struct lw_err *err)
+{
+    static const char date[] = "/CreationDate (D:", epoch[] = "19700101000000";
+    size_t seen = 0, put = sizeof epoch - 1;
+    int c;
+
+    rewind(from);
+    while ((c = fgetc(from)) != EOF) {
+        bool digit = c >= '0' && c <= '9';
+        if (put < sizeof epoch - 1 && digit)
+            c = epoch[put++];
+        seen = c == date[seen] ? seen + 1 : c == date[0];
+        if (seen == sizeof date - 1) {
+            seen = 0;
+            put = 0;
+        }
+        fputc(c, to);
+    }
+    return ferror(from) ? lw_fail(err, LW_EIO, "cannot read the picture back") : LW_OK;
+}
+
 /* By way of a file of its own. */
 static enum lw_status run_and_copy(FILE *script, FILE *to, enum lw_plot_terminal terminal,
                                    struct lw_err *err)
@@ -225,7 +249,9 @@ static enum lw_status run_and_copy(FILE *script, FILE *to, enum lw_plot_terminal
     LW_TRY(temporary(&drawn, err));
     enum lw_status st = run_script(script, drawn, err);
     if (st == LW_OK)
-        st = terminal == LW_TERMINAL_SVG ? copy_svg(drawn, to, err) : copy_file(drawn, to, err);
+        st = terminal == LW_TERMINAL_SVG   ? copy_svg(drawn, to, err)
+             : terminal == LW_TERMINAL_PDF ? copy_pdf(drawn, to, err)
+                                           : copy_file(drawn, to, err);
     fclose(drawn);
     return st;
 }
@@ -246,6 +272,7 @@ static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *
 
 static const char *const output_kinds[] = {[LW_TERMINAL_PNG] = "PNG", [LW_TERMINAL_SVG] = "SVG",
                                            [LW_TERMINAL_SCRIPT] = "gnuplot",
+                                           [LW_TERMINAL_PDF] = "PDF",
                                            [LW_TERMINAL_DUMB] = "characters"};
 
 enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const char *file,

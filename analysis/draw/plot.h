@@ -24,7 +24,8 @@
 
 enum lw_plot_kind { LW_PLOTS(LW_ROW_PLOT_ID) LW_N_PLOTS };
 
-enum lw_plot_terminal { LW_TERMINAL_PNG, LW_TERMINAL_SVG, LW_TERMINAL_DUMB, LW_TERMINAL_SCRIPT };
+enum lw_plot_terminal { LW_TERMINAL_PNG, LW_TERMINAL_SVG, LW_TERMINAL_DUMB, LW_TERMINAL_SCRIPT,
+                        LW_TERMINAL_PDF };
 
 const char *lw_plot_name(enum lw_plot_kind k);
 /* Every kind with what it shows and which runs it needs, for the help; returns buf. */
@@ -56,7 +57,7 @@ enum lw_plot_source lw_plot_source_of(enum lw_plot_kind k);
  * LW_EINVAL: no such page. */
 enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, struct lw_err *err);
 
-/* The terminal that goes with an output name: .png, .svg, .gp (the script itself), "-"
+/* The terminal that goes with an output name: .png, .svg, .pdf, .gp (the script itself), "-"
  * (characters). LW_EINVAL names what is allowed. */
 enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err);
 

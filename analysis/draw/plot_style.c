@@ -118,6 +118,10 @@ static void terminal(const struct lw_plot *p, FILE *f, int width, int height)
         fprintf(f, "set terminal svg size %d,%d noenhanced font 'Sans,13' background '#ffffff'\n",
                 width, height);
         break;
+    case LW_TERMINAL_PDF: /* 96 pixels an inch, as of SVG */
+        fprintf(f, "set terminal pdfcairo size %.3fin,%.3fin noenhanced font 'Sans,%d' "
+                   "fontscale 0.75\n", width / 96.0, height / 96.0, POINTS);
+        break;
     case LW_TERMINAL_DUMB:
         fprintf(f, "set terminal dumb size %d,%d noenhanced\n", plot_width(p, 100),
                 height_of(p, 30));

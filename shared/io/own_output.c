@@ -29,7 +29,8 @@ struct form {
 static const struct form json = {"}", ",\n  \"content_hash\": \"", "\"\n}\n"},
                          markup = {"", "<!-- content_hash ", " -->\n"},
                          script = {"", "# content_hash ", "\n"},
-                         slashes = {"", "// content_hash ", "\n"}, none = {NULL, "", ""},
+                         slashes = {"", "// content_hash ", "\n"},
+                         percent = {"", "% content_hash ", "\n"}, none = {NULL, "", ""},
                          png = {"", "", ""}; /* chunks: make_end */
 
 static const struct {
@@ -39,6 +40,7 @@ static const struct {
     {"trace events", "{", "\"distributedInfo\": {\"backend\": \"lapwing\"", &json},
     {"PNG", "\x89PNG\r\n", "", &png},
     {"SVG", "<?xml", "nuplot", &markup},
+    {"PDF", "%PDF-", "", &percent},
     {"gnuplot", "# drawn by gnuplot", "", &script},
     {"report", "<!DOCTYPE html>", "apwing", &markup},
     {"spans", "step,pass,rank,op,", "", &none},

@@ -776,7 +776,7 @@ TEST(the_output_name_chooses_the_terminal)
     assert_int_equal(lw_plot_terminal_of("x.gp", &t, &err), LW_OK);
     assert_int_equal(t, LW_TERMINAL_SCRIPT);
     assert_int_equal(lw_plot_terminal_of("x.jpg", &t, &err), LW_EINVAL);
-    has(err.msg, ".png, .svg or .gp");
+    has(err.msg, ".png, .svg, .pdf or .gp");
 }
 
 static bool have_gnuplot(void)
@@ -824,6 +824,23 @@ TEST_WITH(gnuplot_draws_every_kind_without_complaint, runs_open, fixture_close)
         draw((enum lw_plot_kind)k, file, head, 5);
         assert_memory_equal(head, "<?xml", 5);
     }
+}
+
+/* A PDF of the same picture has the same bytes at any time of day, and is replaced without --force;
+ * one that was edited is not. */
+TEST_WITH(a_pdf_is_lapwing_s_own, runs_open, fixture_close)
+{
+    int rc;
+
+    if (!have_gnuplot())
+        skip();
+    shell("$L sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 -q --db p.db >log", NULL);
+    shell("$L plot overlap --db p.db -o o.pdf && cp o.pdf first.pdf && sleep 1 && "
+          "$L plot overlap --db p.db -o o.pdf && cmp o.pdf first.pdf && head -c 5 o.pdf | "
+          "grep -q %PDF- && grep -qa 'D:19700101000000' o.pdf", &rc);
+    assert_int_equal(rc, 0);
+    shell("echo x >>o.pdf", NULL);
+    expect("plot overlap --db p.db -o o.pdf", 1, "--force");
 }
 
 /* XML allows "]]>" in no text and no reference to character 0: a name with both, in every kind that
