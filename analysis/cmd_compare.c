@@ -18,17 +18,23 @@ struct request {
     const char *by;   /* NULL: none */
 };
 
-static enum lw_status judge_pct(double e, double tolerance, struct lw_err *err)
+/* load: of a step that was measured under load, the share of other programs in percent; else 0. */
+static enum lw_status judge_pct(double e, double tolerance, double load, struct lw_err *err)
 {
     if (tolerance < 0 || (!isnan(e) && fabs(e) <= tolerance))
         return LW_OK;
+    if (load > 0)
+        return lw_fail(err, LW_ELOAD,
+                       "measured under load: repeat; other programs took %.1f %% of the "
+                       "processors, and the step is %+.2f %% off, beyond the tolerance of %g %%",
+                       load, e, tolerance);
     return lw_fail(err, LW_ENO, "the step is %+.2f %% off, beyond the tolerance of %g %%", e,
                    tolerance);
 }
 
-static enum lw_status judge(struct lw_both step, double tolerance, struct lw_err *err)
+static double load_of(const struct lw_run *a, const struct lw_run *b)
 {
-    return judge_pct(lw_both_error_pct(step), tolerance, err);
+    return lw_run_under_load(b) ? b->others_pct : lw_run_under_load(a) ? a->others_pct : 0;
 }
 
 static enum lw_status compare_two(const struct request *r, char **names, struct lw_err *err)
@@ -45,7 +51,7 @@ static enum lw_status compare_two(const struct request *r, char **names, struct 
     struct lw_per_unit u = lw_comparison_per_unit(&c);
     enum lw_status verdict =
         judge_pct(u.unit ? lw_per_unit_pct(u, c.step) : lw_both_error_pct(c.step), r->tolerance,
-                  err);
+                  load_of(&c.predicted, &c.measured), err);
     if (r->format == LW_FORMAT_JSON)
         lw_comparison_json(&c, r->tolerance, verdict == LW_OK, stdout);
     else
@@ -70,7 +76,8 @@ static enum lw_status compare_sides(const struct request *r, char **names, int n
         st = lw_sides_print(&x, r->format, stdout, err);
     for (int32_t i = 1; st == LW_OK && i < x.n; i++)
         st = lw_err_context(
-            err, judge_pct(lw_sides_pct(&x, i, -1), r->tolerance, err),
+            err, judge_pct(lw_sides_pct(&x, i, -1), r->tolerance,
+                           load_of(&x.run[0], &x.run[i]), err),
             "runs %lld and %lld", (long long)x.run[0].id, (long long)x.run[i].id);
     lw_sides_free(&x);
     return st;
@@ -84,7 +91,9 @@ static enum lw_status judge_pairs(const struct request *r, const struct lw_run *
         const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
         if (p)
             LW_TRY(lw_err_context(
-                err, judge((struct lw_both){p->step, runs[i].step}, r->tolerance, err),
+                err,
+                judge_pct(lw_both_error_pct((struct lw_both){p->step, runs[i].step}), r->tolerance,
+                          load_of(p, &runs[i]), err),
                 "runs %lld and %lld", (long long)p->id, (long long)runs[i].id));
     }
     return LW_OK;

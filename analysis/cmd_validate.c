@@ -89,6 +89,11 @@ static enum lw_status report(struct lw_validation *v, enum lw_format format, str
                        v->n_cases, v->n_cases == 1 ? " is" : "s are");
     if (v->n_refusals > 0)
         return refused(v, err);
+    if (v->n_misses > 0 && v->n_loaded > 0)
+        return lw_fail(err, LW_ELOAD,
+                       "measured under load: repeat; beside %d of %d runs other programs took more "
+                       "than 5 %% of the processors, and %d bar%s missed", v->n_loaded, v->n_cases,
+                       v->n_misses, lw_plural(v->n_misses));
     if (v->n_misses > 0)
         return lw_fail(err, LW_ENO, "%d bar%s missed; first: %s %.2f %%, allowed %g %%: %s",
                        v->n_misses, lw_plural(v->n_misses), v->misses[0].bar,

@@ -304,8 +304,28 @@ static void put_verdict_per_unit(const struct lw_comparison *c, struct lw_per_un
                             best < 0 ? "shorter" : "longer");
 }
 
+/* A step beside other programs is too long by an unknown part: neither prediction nor change. */
+static bool put_load(const struct lw_comparison *c, FILE *f)
+{
+    const struct lw_run *both[] = {&c->predicted, &c->measured};
+    bool any = false;
+
+    for (int i = 0; i < 2; i++)
+        if (lw_run_under_load(both[i])) {
+            lw_printf_paragraph(f,
+                                "%srun %lld was measured under load: other programs took %.1f %% "
+                                "of the processors, so its step says nothing about %s; repeat it",
+                                any ? "" : "\n", (long long)both[i]->id, both[i]->others_pct,
+                                c->of_one_kind ? "the other run" : "the prediction");
+            any = true;
+        }
+    return any;
+}
+
 static void put_verdict(const struct lw_comparison *c, FILE *f)
 {
+    if (put_load(c, f))
+        return;
     if (lw_comparison_per_unit(c).unit) {
         put_verdict_per_unit(c, lw_comparison_per_unit(c), f);
         return;
@@ -473,7 +493,8 @@ static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw
              m->n_buckets, LW_MS(p->step), LW_MS(m->step));
     lw_table_cell(t, "%+.1f", lw_both_error_pct((struct lw_both){p->step, m->step}));
     LW_CELLS(t, LW_MS(p->exposed_comm), LW_MS(m->exposed_comm));
-    lw_table_cell(t, "%s%s%s", m->backend, m->honesty[0] ? ", " : "", m->honesty);
+    lw_table_cell(t, "%s%s%s%s", lw_run_under_load(m) ? "under load: " : "", m->backend,
+                  m->honesty[0] ? ", " : "", m->honesty);
     LW_CELLS(t, p->framework && *p->framework ? p->framework : "-");
 }
 
@@ -496,6 +517,12 @@ enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FIL
     if (st == LW_OK && !csv && n_measured == 0)
         fputs("no run is measured: lapwing exec stores one of a plan, lapwing sim its prediction\n",
               f);
+    for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
+        if (lw_run_under_load(&runs[i]) && lw_prediction_of(runs, n, &runs[i]))
+            lw_printf_paragraph(f,
+                                "run %lld was measured under load (%.1f %% of the processors): its "
+                                "error is not the model's; repeat it", (long long)runs[i].id,
+                                runs[i].others_pct);
     for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
         if (lw_run_is_measured(&runs[i]) && !lw_prediction_of(runs, n, &runs[i]))
             fprintf(f, "run %lld has no prediction: store one of its plan with lapwing sim\n",
@@ -552,7 +579,9 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
     LW_JSON(o, "p10_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p10)),
             "p90_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p90)),
             "interval_of", text_or_null(r->interval_of),
-            "samples", lw_known(r->samples), "label", c->label[side]);
+            "samples", lw_known(r->samples), "others_pct",
+            lw_decimals_if(!isnan(r->others_pct), r->others_pct, 2), "under_load",
+            lw_run_under_load(r), "label", c->label[side]);
     lw_jsonout_end(o);
 }
 
@@ -647,7 +676,7 @@ static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct
             "framework", text_or_null(p->framework),
             "framework_hash", text_or_null(p->framework_hash),
             "bucket_cap_bytes", m->bucket_cap_bytes, "n_buckets", m->n_buckets,
-            "backend", m->backend, "honesty", m->honesty);
+            "backend", m->backend, "honesty", m->honesty, "under_load", lw_run_under_load(m));
     struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
     LW_JSON(o, "p10_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p10)),
             "p90_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p90)));

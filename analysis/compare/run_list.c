@@ -57,6 +57,7 @@ static const struct lw_column columns[] = {
     {"fits", NULL, LW_COLUMN_TEXT, AT(fits)},
     {"price_per_device_hour", NULL, LW_COLUMN_REAL, AT(run.price_per_device_hour), 6,
      .lacking = ""},
+    {"others_pct", NULL, LW_COLUMN_REAL, AT(run.others_pct), 2, .lacking = ""},
     {"cost_per_trillion_tokens", NULL, LW_COLUMN_REAL, AT(run.cost_per_trillion_tokens), 2,
      .lacking = ""},
     {NULL, "started (UTC)", LW_COLUMN_CHARS, AT(started)},

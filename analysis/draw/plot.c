@@ -84,8 +84,8 @@ enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, s
             return LW_OK;
         }
     return lw_fail(err, LW_EINVAL,
-                   "'%s': the output must end in .png, .svg, .pdf or .gp (the gnuplot script), or be "
-                   "'-'",
+                   "'%s': the output must end in .png, .svg, .pdf or .gp (the gnuplot script), or "
+                   "be '-'",
                    file);
 }
 

@@ -88,13 +88,34 @@ static void open_found(const struct page *p, const char *element, const struct l
 
 /* --- runs ------------------------------------------------------------------------------------- */
 
+static void number_cell(FILE *f, double x, int digits)
+{
+    if (x >= 0)
+        fprintf(f, "<td>%.*f</td>", digits, x);
+    else
+        fputs("<td>-</td>", f);
+}
+
+/* Rates, memory and price of a prediction. */
+static void put_yield(FILE *f, const struct lw_run *r)
+{
+    number_cell(f, r->overlap_pct, 1);
+    number_cell(f, r->tokens_per_s, 0);
+    number_cell(f, r->mfu_pct, 1);
+    number_cell(f, r->memory_bytes < 0 ? NAN : (double)r->memory_bytes / 1073741824, 1);
+    cell(f, r->fits < 0 ? "-" : r->fits ? "yes" : "no");
+    number_cell(f, r->cost_per_trillion_tokens, 0);
+}
+
 static void put_list(const struct page *p)
 {
     fputs("<h2>Runs</h2>\n<p><label>Find runs: <input type=\"search\" id=\"search\" "
           "placeholder=\"zero 2, measured, ...\"></label></p>\n"
           "<div class=\"wide\"><table>\n<tr><th>run</th><th class=\"t\">kind</th>"
           "<th class=\"t\">which</th><th class=\"t\">framework</th><th>step<br>ms</th>"
-          "<th>exposed<br>ms</th></tr>\n", p->f);
+          "<th>exposed<br>ms</th><th>overlap<br>%</th><th>tokens/s</th><th>MFU<br>%</th>"
+          "<th>memory<br>GiB</th><th class=\"t\">fits</th><th>cost per<br>1T tokens</th></tr>\n",
+          p->f);
     for (int32_t i = 0; i < p->n; i++) {
         const struct lw_run *r = &p->runs[i];
         open_found(p, "tr", r, NULL);
@@ -105,6 +126,7 @@ static void put_list(const struct page *p)
         cell(p->f, r->framework && *r->framework ? r->framework : "-");
         step_cell(p->f, r);
         ms_cell(p->f, r->exposed_comm);
+        put_yield(p->f, r);
         fputs("</tr>\n", p->f);
     }
     fputs("</table></div>\n", p->f);
@@ -126,7 +148,8 @@ static void put_pair_row(const struct page *page, const struct lw_run *p, const 
     pct_cell(f, (struct lw_both){p->step, m->step});
     ms_cell(f, p->exposed_comm);
     ms_cell(f, m->exposed_comm);
-    snprintf(engine, sizeof engine, "%s%s%s", m->backend, m->honesty[0] ? ", " : "", m->honesty);
+    snprintf(engine, sizeof engine, "%s%s%s%s", m->backend, m->honesty[0] ? ", " : "", m->honesty,
+             lw_run_under_load(m) ? ", under load" : "");
     cell(f, engine);
     fputs("</tr>\n", f);
 }
@@ -141,7 +164,7 @@ static void put_pairs(const struct page *page)
 {
     double sum = 0, worst = 0;
     FILE *f = page->f;
-    int k = 0;
+    int k = 0, k_judged = 0, n_loaded = 0;
 
     fputs("<h2>Predicted against measured</h2>\n", f);
     for (int32_t i = 0; i < page->n; i++) {
@@ -155,7 +178,12 @@ static void put_pairs(const struct page *page)
                   "<th>error</th><th>predicted exposed<br>ms</th><th>measured exposed<br>ms</th>"
                   "<th class=\"t\">measured on</th></tr>\n", f);
         put_pair_row(page, p, m);
+        if (lw_run_under_load(m)) {
+            n_loaded++;
+            continue;
+        }
         double e = fabs(lw_both_error_pct((struct lw_both){p->step, m->step}));
+        k_judged++;
         sum += e;
         worst = e > worst ? e : worst;
     }
@@ -167,7 +195,12 @@ static void put_pairs(const struct page *page)
                "most. A step is the median over measured steps of the time from the last end of "
                "the step before on any rank to its own; exposed is communication that runs while "
                "the rank with the longest period neither computes nor copies.</p>\n",
-            k, k == 1 ? "pair" : "pairs", sum / k, worst);
+            k_judged, k_judged == 1 ? "pair" : "pairs", k_judged > 0 ? sum / k_judged : 0, worst);
+    if (n_loaded > 0)
+        fprintf(f, "<p>%d of the executions %s measured under load: other programs took more than "
+                   "5 %% of the processors, so %s in no mean. Repeat %s.</p>\n", n_loaded,
+                n_loaded == 1 ? "was" : "were", n_loaded == 1 ? "it is" : "they are",
+                n_loaded == 1 ? "it" : "them");
 }
 
 /* --- one pair --------------------------------------------------------------------------------- */

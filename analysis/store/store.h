@@ -143,7 +143,12 @@ struct lw_run {
     int32_t fits;                /* 1, 0, or -1 = not known */
     lw_ps p10, p90;              /* the interval of a predicted step; -1 = none */
     const char *interval_of;     /* the runs that it comes from */
+    double others_pct; /* of the processors, that other programs took during it; NAN = not known */
 };
+
+/* From this share on a measurement says nothing about a prediction. */
+#define LW_LOADED_PCT 5.0
+bool lw_run_under_load(const struct lw_run *r);
 
 enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_run **runs,
                              int32_t *n, struct lw_err *err);

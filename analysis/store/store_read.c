@@ -67,6 +67,7 @@ static const struct {
     {METRIC("memory_bytes"), MEASURE, AT(memory_bytes)},
     {METRIC("device_memory_bytes"), MEASURE, AT(device_memory_bytes)},
     {METRIC("fits"), KNOWN32, AT(fits)},
+    {METRIC("others_pct"), REAL, AT(others_pct)},
     {"step_p10_ps", MEASURE, AT(p10)},
     {"step_p90_ps", MEASURE, AT(p90)},
     {"interval_of", TEXT, AT(interval_of)},
@@ -111,6 +112,11 @@ static enum lw_status name_run(struct lw_arena *a, struct lw_run *r, struct lw_e
     LW_TRY(lw_run_texts(r, 1, LW_RUN_NAMES, a, &text, err));
     r->name = text[0];
     return LW_OK;
+}
+
+bool lw_run_under_load(const struct lw_run *r)
+{
+    return r->kind == LW_RUN_EXEC && r->others_pct > LW_LOADED_PCT;
 }
 
 /* What measured runs, and those of older versions, have only by its parts. */
@@ -252,7 +258,10 @@ enum lw_status lw_store_past_errors(struct lw_store *s, const struct lw_cluster 
                         " FROM comparison"
                         " JOIN run AS p ON p.id = comparison.predicted AND p.kind = 'sim'"
                         " JOIN run AS m ON m.id = comparison.measured AND m.kind = 'exec'"
-                        " WHERE comparison.cluster_hash = ?1 AND comparison.predicted ="
+                        " WHERE comparison.cluster_hash = ?1 AND NOT EXISTS"
+                        "  (SELECT 1 FROM metric WHERE metric.run = m.id AND name = 'others_pct'"
+                        "   AND step = -1 AND rank = -1 AND value > 5.0)" /* LW_LOADED_PCT */
+                        " AND comparison.predicted ="
                         "  (SELECT max(c.predicted) FROM comparison AS c"
                         "   JOIN run AS r ON r.id = c.predicted AND r.kind = 'sim'"
                         "   WHERE c.measured = comparison.measured AND c.cluster_hash = ?1)",

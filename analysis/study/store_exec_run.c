@@ -60,6 +60,8 @@ static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run
     LW_TRY(lw_store_metric_int(db, run, "n_compared_steps", -1, -1, x->n_compared_steps, err));
     LW_TRY(lw_store_metric_int(db, run, "n_checked_bytes", -1, -1, x->n_checked_bytes, err));
     LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
+    if (x->others_share >= 0)
+        LW_TRY(lw_store_metric_real(db, run, "others_pct", -1, -1, 100 * x->others_share, err));
     LW_TRY(store_places(db, run, x, err));
     LW_TRY(store_states(db, run, x, err));
     LW_TRY(lw_store_finish_run(db, run, summary->n_steps > 0 ? summary : NULL,

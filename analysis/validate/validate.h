@@ -118,6 +118,7 @@ struct lw_validation {
     const struct lw_progress *progress; /* of the files; borrowed; NULL = silent */
     int32_t n_files, n_done; /* of them */
     bool interrupted;        /* a signal ended it: cases are missing */
+    int32_t n_loaded;        /* cases that were measured under load: misses blame no model */
     double tolerance_pct;    /* of runs: bar of each family's mean errors; 0 = none */
     int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses, n_skips, n_refusals;
     struct lw_family *families;

@@ -217,6 +217,11 @@ static enum lw_status store(const struct here *h, const struct case_run *c, stru
                           &(bool){false}, err);
 }
 
+static bool is_loaded(const struct case_run *c)
+{
+    return 100 * c->result.others_share > LW_LOADED_PCT;
+}
+
 static void remark(const struct case_run *c, char *text, size_t room)
 {
     const struct lw_exec_result *x = &c->result;
@@ -224,7 +229,8 @@ static void remark(const struct case_run *c, char *text, size_t room)
 
     *text = '\0';
     if (x->others_share > DISTURBED)
-        used = (size_t)snprintf(text, room, "other programs took %.0f %% of the processors",
+        used = (size_t)snprintf(text, room, "%sother programs took %.0f %% of the processors",
+                                is_loaded(c) ? "measured under load: " : "",
                                 100 * x->others_share);
     if (x->over > c->measured.step / 50 && used < room)
         snprintf(text + used, room - used,
@@ -245,6 +251,7 @@ static enum lw_status add_case(const struct here *h, const struct row *row, int3
                         .series = scored ? series : -1,
                         .predicted = (double)lw_ps_to_ns(c->expected.step),
                         .measured = (double)lw_ps_to_ns(c->measured.step), .remark = about};
+    h->v->n_loaded += is_loaded(c);
     return lw_validation_case(h->v, &k, err);
 }
 

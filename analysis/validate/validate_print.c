@@ -138,7 +138,7 @@ static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct 
         const struct lw_miss *m = &v->misses[i];
         lw_printf_paragraph(f, "missed: %s: %s %.2f %%, allowed %g %%: %s",
                             v->families[m->family].name, m->bar, m->value_pct, m->allowed_pct,
-                            m->reason);
+                            v->n_loaded > 0 ? "measured under load, repeat" : m->reason);
     }
     if (v->interrupted)
         fputs("interrupted: the cases above are those that were done\n", f);

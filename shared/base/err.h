@@ -18,6 +18,7 @@ enum lw_status {
     LW_ENO = -9,      /* it ran, and the answer is no (beyond tolerance, verification missed) */
     LW_EUSAGE = -10,  /* wrong usage, as the command line alone shows: an option or operand that is
                        * missing, or beside another one that excludes it */
+    LW_ELOAD = -11,   /* it ran beside other programs, and is no answer: measure again */
 };
 
 /* One error: filled by the first function that knows which it is, forwarded by the rest.

@@ -37,6 +37,8 @@ static int exit_of(enum lw_status s)
         return LW_EXIT_NO;
     case LW_EUSAGE:
         return LW_EXIT_USAGE;
+    case LW_ELOAD:
+        return LW_EXIT_LOAD;
     default:
         return LW_EXIT_COULD_NOT;
     }

@@ -17,6 +17,7 @@ enum lw_exit {
     LW_EXIT_COULD_NOT = 1, /* bad input, no memory, no file, a run that failed */
     LW_EXIT_USAGE = 2,
     LW_EXIT_NO = 3,        /* it ran, and the answer is no */
+    LW_EXIT_LOAD = 4,      /* it was measured beside other programs, and is no answer */
 };
 
 enum lw_opt_kind {

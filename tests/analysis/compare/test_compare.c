@@ -421,6 +421,33 @@ TEST_WITH(pipelines_are_joined_across_machines, fixture_open, fixture_close)
            {"1 7", 0, "", .lacks = "decided by times"});
 }
 
+/* A step beside other programs is no evidence: it is marked, the prediction is not blamed, and a
+ * missed tolerance is status 4. At 5 % and below all is as usual. */
+TEST_WITH(a_step_under_load_judges_nothing, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured); /* 432 us predicted, 512 measured: -15.6 % */
+    EXPECT("compare 1 2",
+           {"", 0, "the prediction is 80.000 us too short", .lacks = "under load"},
+           {"--tolerance 5", 3, "beyond the tolerance of 5 %"});
+    runs_sql("INSERT INTO metric VALUES (2, 'others_pct', -1, -1, 5.0)");
+    expect("compare 1 2 --tolerance 5", 3, "beyond the tolerance of 5 %");
+    runs_sql("UPDATE metric SET value = 40.0 WHERE name = 'others_pct'");
+    EXPECT("compare 1 2",
+           {"", 0, "run 2 was measured under load: other programs took 40.0 % of the processors",
+            .lacks = "too short"},
+           {"--tolerance 20", 0, "under load"},
+           {"--tolerance 5", 4, "measured under load: repeat; other programs took 40.0 %"},
+           {"--format json", 0, "\"others_pct\": 40.00, \"under_load\": true"});
+    EXPECT("compare", {"", 0, "under load: ", {"its error is not the model's"}},
+           {"--tolerance 5", 4, "measured under load: repeat"});
+    expect("compare 1 2 1 --tolerance 5", 4, "runs 1 and 2: measured under load");
+    expect("report -o r.html", 0, "");
+    char *page = fixture_get(fixture_path("r.html"));
+    assert_non_null(strstr(page, "1 of the executions was measured under load"));
+    free(page);
+}
+
 /* Groups of runs that differ in one thing; the last of equal runs counts. */
 TEST_WITH(runs_are_grouped_by_what_differs, runs_open, fixture_close)
 {
