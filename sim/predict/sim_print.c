@@ -90,7 +90,7 @@ static const struct lw_column bucket_columns[] = {
     {"ready_ns", ">ready", LW_COLUMN_PS, AT(ready)},
     {"launch_ns", ">launch", LW_COLUMN_PS, AT(launch)},
     {"start_ns", ">start", LW_COLUMN_PS, AT(start)},
-    {"all_in_ns", ">moves", LW_COLUMN_PS, AT(all_in)},
+    {"all_in_ns", ">all ranks in", LW_COLUMN_PS, AT(all_in)},
     {"end_ns", ">end", LW_COLUMN_PS, AT(end)},
 };
 
@@ -104,7 +104,7 @@ static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *
     r.most = all ? 0 : SHOWN;
     r.largest = AT(length);
     lw_printf_paragraph(
-        f, "\nbuckets, from the start of the step (last rank; moves: all members are in)");
+        f, "\nbuckets, from the start of the step (of the last rank)");
     LW_TRY(lw_records_text(&r, f, 2, err));
     if (!all && l->n > SHOWN)
         fprintf(f, "  the %d that take longest of %lld; --all prints every one\n", SHOWN,
