@@ -35,13 +35,15 @@ static const struct {
     {"gb300", "gb300"},       {"l40s", "l40s"},         {"rtx_pro_6000_server", "rtx-pro-6000"},
 };
 
-enum kind { PRODUCTS, ATTENTION, COLLECTIVES, N_KINDS };
+enum kind { PRODUCTS, ATTENTION, EXPERTS, COLLECTIVES, N_KINDS };
 
 static const struct {
     const char *word, *titles;
 } kinds[N_KINDS] = {
     {"gemm", "device dtype m n k latency_ms min_ms"},
     {"attention", "device causal dtype batch seq heads kv_heads head_dim latency_ms"},
+    {"experts", "device dtype num_tokens hidden inter topk experts tp ep distribution latency_ms "
+                "min_ms"},
     {"collective", "device op dtype nranks size_bytes time_us"},
 };
 
@@ -242,6 +244,53 @@ static enum lw_status attention(const struct table *t, int32_t i, const struct l
     return LW_OK;
 }
 
+/* One product of all experts, m rows each. */
+static lw_ps grouped(const struct table *t, const struct lw_cluster *c, const struct lw_burst *b,
+                     struct lw_product p, int o)
+{
+    if (!t->q->sustained)
+        return b ? lw_burst_product(&c->device, b, &p, (enum lw_operands)o).time : 0;
+    p.grouped = true;
+    p.fp8 = o == LW_OPERANDS_FP8 || o == LW_OPERANDS_FP8_BLOCK;
+    bool can = o != LW_OPERANDS_NVFP4 && lw_device_by_shape(&c->device, LW_BF16) &&
+               (!p.fp8 || !lw_device_lacks_8bit(&c->device, LW_BF16));
+    return can ? lw_product_time(&c->device, &p) : 0;
+}
+
+/* The gated experts of one rank with an even load: a product to 2 inter / tp columns, the gate
+ * between, a product back, and tokens moved to their experts and added up. No figure is fitted on
+ * these; in a burst an expert's tiles are those of a product. Other loads are not timed. */
+static enum lw_status experts(const struct table *t, int32_t i, const struct lw_cluster *c,
+                              struct row *r, struct lw_err *err)
+{
+    static const char *const titles[] = {"num_tokens", "hidden", "inter", "topk", "experts", "tp",
+                                         "ep"};
+    enum { TOKENS, HIDDEN, INTER, TOPK, N_EXPERTS, TP, EP, N };
+    const struct lw_burst *b = lw_burst_of(c->device.kind);
+    int o = lw_operands_parse(r->dtype);
+    int64_t v[N];
+
+    for (int k = 0; k < N; k++)
+        LW_TRY(lw_rows_int(&t->rows, i, titles[k], 1, LARGEST, &v[k], err));
+    LW_TRY(time_of(t, i, o == LW_OPERANDS_BF16 ? "latency_ms" : "min_ms", 1e-3, r, err));
+    int64_t inter = (v[INTER] + v[TP] - 1) / v[TP], rows = v[TOKENS] * v[TOPK] / v[EP];
+    int64_t here = (v[N_EXPERTS] + v[EP] - 1) / v[EP], used = rows < here ? rows : here;
+    snprintf(r->shape, sizeof r->shape, "%" PRId64 " tokens, %" PRId64 " of %" PRId64 ", %" PRId64
+             " x %" PRId64, v[TOKENS], v[TOPK], here, v[HIDDEN], inter);
+    if (o < 0 || used < 1 || strcmp(lw_rows_cell(&t->rows, i, "distribution"), "balanced") != 0)
+        return LW_OK;
+    const struct lw_product to = {.batch = used, .m = (rows + used - 1) / used, .n = 2 * inter,
+                                  .k = v[HIDDEN], .dtype = LW_BF16, .out_size = 2};
+    const struct lw_product back = {.batch = used, .m = to.m, .n = v[HIDDEN], .k = inter,
+                                    .dtype = LW_BF16, .out_size = 2};
+    lw_ps a = grouped(t, c, b, to, o), z = grouped(t, c, b, back, o);
+    int64_t gate = 6 * rows * inter, move = 4 * (rows + v[TOKENS]) * v[HIDDEN];
+    if (a > 0 && z > 0)
+        r->predicted = a + z + lw_traffic_time(&c->device, gate) +
+                       2 * lw_traffic_time(&c->device, move / 2);
+    return LW_OK;
+}
+
 /* By operation, ranks and size, as the shapes of kernels. */
 static bool is_fitted(enum lw_op_kind op, int64_t n_ranks, int64_t bytes)
 {
@@ -321,6 +370,7 @@ static enum lw_status predict(struct table *t, struct lw_err *err)
         }
         LW_TRY(t->kind == PRODUCTS    ? product(t, i, c, r, err)
                : t->kind == ATTENTION ? attention(t, i, c, r, err)
+               : t->kind == EXPERTS   ? experts(t, i, c, r, err)
                                       : collective(t, i, c, r, err));
         r->group = group_of(t, c, r, kinds[t->kind].word);
         if (r->measured <= 0 || r->predicted <= 0 || r->group < 0) {

@@ -5,8 +5,8 @@
 #include "shared/plan/reducer_kind.h"
 
 /* `lapwing cost --measured FILE` of a table of measured kernels: products (m, n, k), attention
- * (seq, heads, head_dim) or collectives of one node (nranks, size_bytes), each row with its device.
- * Prints the error per device and type. */
+ * (seq, heads, head_dim), experts (num_tokens, topk, experts) or collectives of one node (nranks,
+ * size_bytes), each row with its device. Prints the error per device and type. */
 struct lw_kernel_question {
     const char *file, *where;
     const char *cluster; /* NULL: that of the row's device */

@@ -30,6 +30,13 @@ TEST_WITH(errors_are_per_device_and_type, fixture_open, fixture_close)
                 "device,causal,dtype,batch,seq,heads,kv_heads,head_dim,latency_ms\n"
                 "gb200,1,bf16,4,4096,32,8,128,1\n");
     expect("cost --measured a.csv", 0, "attention  bf16");
+    fixture_put(fixture_path("e.csv"),
+                "device,dtype,num_tokens,hidden,inter,topk,experts,tp,ep,distribution,latency_ms,"
+                "min_ms\n"
+                "h200_sxm,bf16,4096,4096,1536,8,128,1,4,balanced,1,1\n"
+                "h200_sxm,bf16,4096,4096,1536,8,128,1,4,power_law_1.2,1,1\n");
+    EXPECT("cost --measured e.csv", {"", 0, "experts  bf16"}, {"", 0, "1 that the model does not"},
+           {"--sustained --format csv", 0, "\"4096 tokens, 8 of 32, 4096 x 1536\""});
     fixture_put(fixture_path("n.csv"),
                 "device,op,dtype,nranks,size_bytes,time_us\n"
                 "h200_sxm,all_reduce,half,8,1024,20\n");
