@@ -1,5 +1,7 @@
 /* lapwing cost: what communication costs on a cluster, and which model says so. */
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "analysis/kernel_bench/kernel_costs.h"
 #include "analysis/netbench/measured_costs.h"
@@ -180,9 +182,20 @@ int cmd_cost(int argc, char **argv)
     if (refused)
         return lw_cli_usage("cost", "%s", refused);
     enum lw_status status = take_words(&r, &err);
-    if (status == LW_OK && r.measured && lw_kernel_table_is(r.measured)) {
+    bool kernels = status == LW_OK && r.measured && lw_kernel_table_is(r.measured);
+    if (kernels && (r.op || r.ranks || r.nodes))
+        status = lw_fail(&err, LW_EINVAL, "--measured %s is a table of devices with their sizes: "
+                                          "leave out --op, --ranks and --nodes", r.measured);
+    bool other = r.measured && !kernels && (r.burst || r.sustained);
+    if (status == LW_OK && other &&
+        (strcmp(r.measured, "-") == 0 || access(r.measured, R_OK) == 0))
+        status = lw_fail(&err, LW_EINVAL, "--measured %s is of collectives, whose time depends on "
+                                          "no clock of products: leave out --%s", r.measured,
+                         r.burst ? "burst" : "sustained");
+    if (kernels && status == LW_OK) {
         const struct lw_kernel_question q = {.file = r.measured, .where = r.where,
                                              .cluster = r.cluster, .sustained = r.sustained,
+                                             .clock = r.burst || r.sustained,
                                              .algorithm = r.query.algorithm,
                                              .format = r.format};
         return lw_cli_end("cost", lw_kernel_costs_print(&q, &err), &err);

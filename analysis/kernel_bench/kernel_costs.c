@@ -372,8 +372,9 @@ static enum lw_status predict(struct table *t, struct lw_err *err)
                : t->kind == ATTENTION ? attention(t, i, c, r, err)
                : t->kind == EXPERTS   ? experts(t, i, c, r, err)
                                       : collective(t, i, c, r, err));
-        r->group = group_of(t, c, r, kinds[t->kind].word);
-        if (r->measured <= 0 || r->predicted <= 0 || r->group < 0) {
+        bool timed = r->measured > 0 && r->predicted > 0;
+        r->group = timed ? group_of(t, c, r, kinds[t->kind].word) : -1;
+        if (r->group < 0) {
             t->n_skipped++;
             continue;
         }
@@ -443,8 +444,25 @@ static enum lw_status put(const struct table *t, struct lw_err *err)
     return LW_OK;
 }
 
+/* Options that the kind of table does not take. */
+static enum lw_status check(const struct table *t, struct lw_err *err)
+{
+    const struct lw_kernel_question *q = t->q;
+
+    if (t->kind != COLLECTIVES && q->algorithm != LW_REDUCER_AUTO)
+        return lw_fail(err, LW_EINVAL, "--measured %s is of kernels (%s), which have no collective "
+                                       "algorithm: leave out --algorithm", q->file,
+                       kinds[t->kind].word);
+    if (t->kind == COLLECTIVES && q->clock)
+        return lw_fail(err, LW_EINVAL, "--measured %s is of collectives, whose time depends on no "
+                                       "clock of products: leave out --%s", q->file,
+                       q->sustained ? "sustained" : "burst");
+    return LW_OK;
+}
+
 static enum lw_status compare(struct table *t, struct lw_err *err)
 {
+    LW_TRY(check(t, err));
     t->row = lw_calloc((size_t)t->rows.n_rows + 1, sizeof *t->row);
     if (!t->row)
         return lw_fail_nomem(err);

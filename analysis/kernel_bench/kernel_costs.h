@@ -11,6 +11,7 @@ struct lw_kernel_question {
     const char *file, *where;
     const char *cluster; /* NULL: that of the row's device */
     bool sustained;      /* not in a burst */
+    bool clock;          /* either was requested */
     enum lw_reducer_kind algorithm; /* of collectives */
     enum lw_format format;
 };

@@ -24,6 +24,8 @@ TEST_WITH(errors_are_per_device_and_type, fixture_open, fixture_close)
            {"--where device=b200_sxm --format json", 0, "\"n_rows\": 1,"},
            {"-c nd-h100-v5", 0, "nd-h100-v5"},
            {"--sustained", 0, "at the sustained clock"},
+           {"--ranks 8", 1, "leave out --op, --ranks and --nodes"},
+           {"--algorithm ring", 1, "leave out --algorithm"},
            {"--where gpu=x", 1, "--where: no column 'gpu'"},
            {"--where device=tpu_v5", 1, "no row can be timed (1 of devices"});
     fixture_put(fixture_path("a.csv"),
@@ -40,7 +42,11 @@ TEST_WITH(errors_are_per_device_and_type, fixture_open, fixture_close)
     fixture_put(fixture_path("n.csv"),
                 "device,op,dtype,nranks,size_bytes,time_us\n"
                 "h200_sxm,all_reduce,half,8,1024,20\n");
-    expect("cost --measured n.csv", 0, "collective  half");
+    EXPECT("cost --measured n.csv", {"", 0, "collective  half"},
+           {"--sustained", 1, "leave out --sustained"},
+           {"--algorithm nccl+cal", 0, "collective  half"});
+    fixture_put(fixture_path("t.csv"), "op,nranks,nnodes,size_bytes,time_us\nall_reduce,8,1,8,9\n");
+    expect("cost -c dgx-h100 --measured t.csv --burst", 1, "leave out --burst");
 }
 
 TEST_WITH(a_product_in_a_burst_has_types_of_4_and_8_bits, fixture_open, fixture_close)
