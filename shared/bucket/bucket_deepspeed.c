@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "shared/bucket/bucket_fill.h"
 #include "shared/bucket/policy.h"
 #include "shared/numbers/checked.h"
 
@@ -22,10 +23,8 @@ struct kind { /* of gradients that may share a bucket, and the bucket that takes
 struct filling {
     const struct lw_bucket_task *t;
     struct kind *kinds;   /* [n_kinds] */
-    int32_t *bucket_of;   /* [n_grads] by place in the ready order */
-    int32_t *last, *size; /* [buckets] place of its last gradient; how many it has */
-    int64_t *limit_bytes; /* [buckets] */
-    int32_t n_kinds, n_buckets;
+    int32_t n_kinds;
+    struct lw_bucket_fill f;
     int64_t next_cap;     /* bytes that would take a gradient into the bucket it went after */
 };
 
@@ -53,53 +52,24 @@ static void fill(struct filling *f)
             f->next_cap = takes < f->next_cap ? takes : f->next_cap;
         }
         if (k->bucket < 0 || overflows) {
-            k->bucket = f->n_buckets++;
+            k->bucket = lw_bucket_fill_open(&f->f, k->limit * lw_dtype_size(k->dtype));
             k->held = 0;
-            f->limit_bytes[k->bucket] = k->limit * lw_dtype_size(k->dtype);
         }
-        f->bucket_of[i] = k->bucket;
-        f->last[k->bucket] = i;
-        f->size[k->bucket]++;
+        lw_bucket_fill_put(&f->f, i, k->bucket);
         k->held += g->numel;
     }
-}
-
-/* The buckets in the order in which they are complete. */
-static void list(const struct filling *f, struct lw_bucketing *b)
-{
-    int32_t *at = f->last; /* by bucket: the place of its next item */
-
-    for (int32_t i = 0; i < f->t->n_grads; i++) {
-        int32_t k = f->bucket_of[i];
-        if (f->last[k] != i)
-            continue;
-        b->limit_bytes[b->n_buckets] = f->limit_bytes[k];
-        b->first[b->n_buckets + 1] = b->first[b->n_buckets] + f->size[k];
-        f->size[k] = b->n_buckets++; /* from here on its number in this order */
-    }
-    for (int32_t k = 0; k < f->n_buckets; k++)
-        at[k] = b->first[f->size[k]];
-    for (int32_t i = 0; i < f->t->n_grads; i++)
-        b->items[at[f->bucket_of[i]]++] = f->t->order[i];
-    b->n_items = f->t->n_grads;
 }
 
 static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
                                 struct lw_err *err)
 {
     struct filling f = {.t = t, .next_cap = LW_BUCKET_NO_LIMIT};
-    struct lw_bucketing b = {0};
 
     LW_TAKE(t->room, f.kinds, t->n_grads, err);
-    LW_TAKE(t->room, f.bucket_of, t->n_grads, err);
-    LW_TAKE(t->room, f.last, t->n_grads, err);
-    LW_TAKE(t->room, f.size, t->n_grads, err);
-    LW_TAKE(t->room, f.limit_bytes, t->n_grads, err);
+    LW_TRY(lw_bucket_fill_begin(&f.f, t->order, t->n_grads, t->room, err));
     fill(&f);
-    LW_TRY(lw_bucketing_room(&b, t->n_grads, t->n_grads, err));
-    list(&f, &b);
-    b.next_cap = f.next_cap;
-    out->buckets = b;
+    LW_TRY(lw_bucket_fill_list(&f.f, &out->buckets, err));
+    out->buckets.next_cap = f.next_cap;
     snprintf(out->why, sizeof out->why,
              "ready order, a bucket goes before the gradient that would take it beyond %" PRId64
              " elements%s", f.kinds[0].limit, f.n_kinds > 1 ? ", one open bucket per kind" : "");

@@ -46,6 +46,7 @@ struct lw_bucket_task {
     const struct lw_backward *back; /* when they become ready */
     int32_t n_members, n_nodes;     /* ranks that reduce, and the nodes they live on */
     int32_t fewest;                 /* of them on the node that has the fewest */
+    bool first_part;                /* of the model: the first chunk of the first stage */
     const struct lw_cost *cost;     /* NULL: no cluster was given */
     const struct lw_oss *oss;       /* owners of whole parameters; NULL but for oss-greedy */
     const struct lw_shard_param *as_given; /* what the sharded optimizer was given, and of which */

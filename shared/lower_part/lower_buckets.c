@@ -29,7 +29,8 @@ static enum lw_status ask_policy(struct lw_part *d, const struct lw_bucket_polic
     const struct lw_bucket_task task = {
         .s = d->s, .w = d->w, .grads = d->grads, .n_grads = d->n_grads, .param_of = d->param_of,
         .grad_of = d->grad_of, .order = d->order, .back = &d->back, .n_members = d->n_members,
-        .n_nodes = d->n_nodes, .fewest = d->fewest, .cost = d->cost, .oss = d->shards.oss,
+        .n_nodes = d->n_nodes, .fewest = d->fewest,
+        .first_part = d->first_module == 0, .cost = d->cost, .oss = d->shards.oss,
         .as_given = d->shards.as_given, .given_param = d->shards.param_of, .room = &d->scratch};
     struct lw_bucket_answer answer = {.arena = &d->arena};
 

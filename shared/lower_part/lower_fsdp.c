@@ -34,6 +34,7 @@
 
 #include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
+#include "shared/bucket/bucket_megatron.h"
 #include "shared/lower_part/lower_part.h"
 #include "shared/lower_part/unit_names.h"
 #include "shared/numbers/order.h"
@@ -297,13 +298,16 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
     struct lw_part_shards *h = &d->shards;
     const struct lw_param *first = &d->w->params[params[0]];
     struct lw_part_buffer *f = &h->buffers[h->n_buffers++];
-    int64_t elements = 0, at = 0, room;
+    int64_t elements = 0, end = 0, at = 0, room;
     int32_t n_members = lw_part_members(d, first->expert);
 
     LW_TRY(check_unit(d, params, n, err));
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++) {
         elements += d->w->params[params[i]].numel;
-    room = padded(elements, first->dtype, grads, n_members);
+        end = lw_megatron_start(d->s, end) + d->w->params[params[i]].numel;
+    }
+    end = lw_megatron_end(d->s, end, n_members);
+    room = padded(end, first->dtype, grads, n_members);
     if (d->s->shard_policy == LW_SHARD_ROWS)
         LW_TRY(by_rows(d, params, n, n_members, &room, err));
     *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
@@ -315,6 +319,7 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
     }
     h->padding += f->elements - elements;
     for (int32_t i = 0; i < n; i++) {
+        at = lw_megatron_start(d->s, at);
         h->items[h->n_items] = params[i];
         h->offset[h->n_items++] = at;
         f->n_items++;

@@ -4,6 +4,8 @@
  * Invariants: a gradient is reduced when its parameter is trainable, not ignored and the first of a
  * tied set in the part; each is in one bucket of every set. */
 #include "shared/lower_part/lower_part.h"
+
+#include "shared/bucket/bucket_megatron.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 
@@ -103,6 +105,7 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
         int64_t at = 0;
         for (int32_t i = k->first[n]; i < k->first[n + 1]; i++) {
             int32_t param = k->items[i];
+            at = lw_megatron_start(d->s, at);
             lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, param), at});
             at += d->w->params[param].numel;
         }

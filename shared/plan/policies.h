@@ -33,7 +33,10 @@
     row(OPTIMAL, optimal, "optimal", \
         "the runs of the ready order that end first by the cluster's cost (exact)") \
     row(DEEPSPEED, deepspeed, "deepspeed", \
-        "DeepSpeed: ready order, a bucket goes before the gradient that would overflow it")
+        "DeepSpeed: ready order, a bucket goes before the gradient that would overflow it") \
+    row(MEGATRON, megatron, "megatron", \
+        "Megatron-LM: reverse registration, a bucket closes once it has max(40e6, 1e6 ranks) " \
+        "elements")
 
 #define LW_SHARD_POLICIES(row) \
     row(OSS_GREEDY, oss_greedy, "oss-greedy", \

@@ -171,6 +171,8 @@ static const struct {
     {"dp 2 compat picotron grad-dtype f16", false},
     {"dp 2 bucket-policy deepspeed", true},
     {"dp 2 pp 2 micro-batches 2 bucket-policy deepspeed", true},
+    {"dp 2 bucket-policy megatron", true},
+    {"dp 2 zero 1 bucket-policy megatron", true},
     {"dp 2 zero 1", true},
     {"dp 4 zero 1 zero-group 2", true},
     {"dp 2 zero 1 overlap-param-gather on", true},

@@ -54,6 +54,12 @@ static const char *const plans[] = {
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4 schedule zbv" AHEAD,
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4 schedule dualpipe" AHEAD,
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4 schedule gpipe no-sync 1" AHEAD,
+    "dp 2 zero 1 bucket-policy megatron bucket-cap 100" AHEAD,
+    "dp 3 zero 1 bucket-policy megatron bucket-cap 100 micro-batches 2 clip 1" AHEAD,
+    "dp 3 zero 1 bucket-policy megatron bucket-cap 100 grad-dtype f32",
+    "dp 3 zero 2 bucket-policy megatron bucket-cap 100 micro-batches 2",
+    "dp 3 bucket-policy megatron bucket-cap 100 no-sync 1",
+    "dp 2 pp 2 bucket-policy megatron bucket-cap 100 micro-batches 4 zero 1" AHEAD,
 };
 
 TEST(runs_equal_one_rank)

@@ -121,11 +121,11 @@ static void draw_gathering(struct prng *r, struct lw_strategy *s)
 static void draw_buckets_of_shares(struct prng *r, struct lw_strategy *s)
 {
     static const enum lw_bucket_policy_id cut[] = {LW_BUCKET_DEEPSPEED, LW_BUCKET_SINGLE,
-                                                LW_BUCKET_PER_TENSOR};
+                                                   LW_BUCKET_PER_TENSOR, LW_BUCKET_MEGATRON};
 
     s->bucket_policy =
-        s->shard_policy == LW_SHARD_PER_TENSOR ? LW_BUCKET_PER_TENSOR : cut[prng_in(r, 0, 2)];
-    if (s->bucket_policy != LW_BUCKET_DEEPSPEED)
+        s->shard_policy == LW_SHARD_PER_TENSOR ? LW_BUCKET_PER_TENSOR : cut[prng_in(r, 0, 3)];
+    if (s->bucket_policy != LW_BUCKET_DEEPSPEED && s->bucket_policy != LW_BUCKET_MEGATRON)
         s->bucket_cap_bytes = -1;
 }
 
