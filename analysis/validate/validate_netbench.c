@@ -329,9 +329,11 @@ static enum lw_status add_table(const struct netbench_table *t, struct lw_valida
     f->base_bar = "calibrated";
     LW_TRY(add_cases(t, v, raw, false, err));
     LW_TRY(add_cases(t, v, calibrated, true, err));
+    char about[96]; /* of its own: a note about the table alone is that of its errors */
+    snprintf(about, sizeof about, "%.60s, p10 to p90", t->name);
     snprintf(text, sizeof text, "%s: %d of %d rows between p10 and p90 of the other fabrics",
              t->name, n_inside(t), t->n);
-    LW_TRY(lw_validation_note(v, calibrated, t->name, text, err));
+    LW_TRY(lw_validation_note(v, calibrated, about, text, err));
     if (t->host_us > 0) {
         snprintf(text, sizeof text,
                  "%s: %g us are added to every time, raw and calibrated: its source times the "

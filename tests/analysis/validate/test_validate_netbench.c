@@ -137,6 +137,7 @@ TEST_WITH(a_table_over_the_bar_is_marked_beside_those_within_it, fixture_open, f
     const char *far = strstr(out, "\n  far: raw"), *near = strstr(out, "\n  near: raw");
     assert_non_null(far);
     assert_non_null(near);
+    assert_non_null(strstr(out, "near: 1 of 1 rows between p10 and p90"));
     const char *mark = strstr(far, "(over the");
     assert_true(mark && mark < strchr(far + 1, ';'));
     mark = strstr(near, "(over the");
