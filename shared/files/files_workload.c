@@ -132,6 +132,7 @@ const struct lw_field lw_model_dims_fields[] = {
     LW_F_INT64("batch", AT(batch), 0),
     LW_F_BOOL("fp8", AT(fp8), false),
     LW_F_BOOL("experts", AT(experts), false),
+    LW_F_INT64("workspace_bytes", AT(workspace), 0),
     {0},
 };
 #undef AT
@@ -166,7 +167,9 @@ static const struct lw_field model_fields[] = {
     SIZE(expert_every), SIZE(mtp_layers),
     FLAG(plain_ffn), FLAG(qk_norm), FLAG(qkv_bias), FLAG(expert_bias), FLAG(expert_whole),
     FLAG(tied), FLAG(alibi),
-    FLAG(embedding_norm), FLAG(no_bias),
+    FLAG(embedding_norm), FLAG(no_bias), SIZE(positions),
+    FLAG(layer_norm), FLAG(biases), FLAG(dropout), FLAG(fused_loss), FLAG(deterministic),
+    FLAG(expert_serial), FLAG(expert_gathered), SIZE(head_waits), FLAG(f32_softmax),
     {0},
 };
 #undef FLAG

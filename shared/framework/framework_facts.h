@@ -21,6 +21,9 @@
     row(kept_projections, "", FLAG, "selective recomputation keeps queries, keys and values") \
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \
+    row(kept_loss_in_place, "", FLAG, "the loss's steps change one f32 copy of the scores") \
+    row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \
+    row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \
     row(attention_speed, "", POSITIVE, "attention, against the device's best known kernel") \
     row(attention_speed_hopper, "", POSITIVE, "the same on H100 and H200") \
@@ -43,6 +46,12 @@
     row(step_copy, "", FLAG, "a kernel after the optimizer's copies masters to parameters")
 
 #define LW_FRAMEWORK_MEMORY(row, time) \
+    row(blas_workspaces, "", COUNT, "workspaces of cuBLAS that torch holds, one a handle") \
+    row(te_workspace, "", FLAG, "TransformerEngine's workspace of cuBLAS") \
+    row(te_streams, "", COUNT, "such workspaces more for grouped products of experts") \
+    row(te_overlap, "", COUNT, "such workspaces more for products that overlap collectives") \
+    row(mask_in_batch, "", FLAG, "a batch has a mask of all pairs of positions") \
+    row(gather_buffer, "", FLAG, "what a group gathers of all tokens goes to a buffer that stays") \
     row(reserved, "", FACTOR, "memory that the allocator reserves, against tensors alive") \
     row(whole_inputs, "", COUNT, "sequence parallelism: whole inputs held by a backward") \
     row(fp8_params, "", FLAG, "weights of blocks are 8 bits beside 8-bit products") \
@@ -54,6 +63,7 @@
     row(state_bytes, "B", COUNT, "of an element, optimizer state without a master") \
     row(bucket, "elements", COUNT, "buffers of reduced gradients below ZeRO-3") \
     row(buckets_alone, "", FLAG, "such buffers also on one data-parallel rank") \
+    row(buckets_in_place, "", FLAG, "buckets of gradients are parts of the gradients' buffer") \
     row(applied_gradients, "", FLAG, "gradients are applied where they are made") \
     row(keeps_outputs, "", FLAG, "a stage keeps what it sent until the micro-batch's backward") \
     row(stage_buffers, "per stage", COUNT, "buffers of inputs and weights on all but the last") \

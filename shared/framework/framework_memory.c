@@ -117,8 +117,10 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         if (state > 0 && !sums)
             bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * state;
         bytes[LW_MEM_GRADS] *= lw_fact(f->applied_gradients) ? 0 : 1;
+        bytes[LW_MEM_BUCKETS] *= lw_fact(f->buckets_in_place) ? 0 : 1;
         bytes[LW_MEM_BUCKETS] += reduced && !sums && is_flat(&r) ? bucket : 0;
         bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
+        bytes[LW_MEM_WORKSPACES] = dims->workspace;
         bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
         for (int32_t k = 0; dims->fp8 && lw_fact(f->fp8_params) && k < plan->n_params; k++)
             if (plan->params[k].stage == plan->roles[i].stage && is_product(&r, &plan->params[k]))

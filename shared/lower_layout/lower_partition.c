@@ -91,6 +91,27 @@ static enum lw_status explicit(const struct task *t, struct lw_partitioning *out
     return lw_partition_explicit(begins, t->n, n_parts, 1, out, err);
 }
 
+/* Blocks for further tokens are on the last stage, with the head. */
+static enum lw_status megatron(const struct task *t, struct lw_partitioning *out,
+                               struct lw_err *err)
+{
+    const struct lw_strategy *s = t->l->s;
+    int64_t layers = t->l->w->dims.layers;
+    int32_t n_blocks = layers > 0 && layers <= t->n - 2 ? (int32_t)layers : t->n - 2;
+
+    if (t->n < 3)
+        return lw_fail(err, LW_EINVAL,
+                       "--partition megatron: workload '%s' has %d modules, expected an embedding, "
+                       "blocks and a head; choose --partition exact",
+                       t->l->w->name, t->n);
+    return lw_partition_megatron(
+        &(struct lw_megatron_stages){
+            .n_items = t->n, .n_blocks = n_blocks, .n_stages = t->n_parts / t->n_chunks,
+            .n_chunks = t->n_chunks, .first = s->first_layers, .last = s->last_layers,
+            .count_embedding = s->count_embedding, .count_loss = s->count_loss},
+        out, err);
+}
+
 /* PipeDream's planner on a chain of modules, one machine a stage, transfers not weighed. */
 static enum lw_status pipedream(const struct task *t, struct lw_partitioning *out,
                                 struct lw_err *err)

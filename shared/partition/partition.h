@@ -57,6 +57,17 @@ enum lw_status lw_partition_explicit(const int32_t *begins, int32_t n_items, int
                                      int32_t n_chunks, struct lw_partitioning *out,
                                      struct lw_err *err);
 
+/* Megatron-LM's: an embedding, n_blocks blocks, and what belongs to the last part. Of a stage all
+ * chunks are alike; first, last: blocks of these stages, 0 = as many as the others; or embedding
+ * and loss count as blocks. LW_EINVAL: what does not divide, or contradicts. */
+struct lw_megatron_stages {
+    int32_t n_items, n_blocks, n_stages, n_chunks;
+    int64_t first, last;
+    bool count_embedding, count_loss;
+};
+enum lw_status lw_partition_megatron(const struct lw_megatron_stages *m,
+                                     struct lw_partitioning *out, struct lw_err *err);
+
 /* Heaviest and lightest part's sum of weights, parts of all chunks alike; 0, 0 without parts. */
 void lw_partition_extremes(const struct lw_partitioning *p, const int64_t *weights,
                            int64_t *heaviest, int64_t *lightest);

@@ -9,4 +9,5 @@ struct lw_model_dims {
     int64_t batch; /* samples of one micro-batch */
     bool fp8;      /* its products take 8-bit operands */
     bool experts;  /* of a plan: its model has some */
+    int64_t workspace; /* bytes that libraries hold on a device for their kernels */
 };

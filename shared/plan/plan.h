@@ -200,7 +200,10 @@ struct lw_variant {
     bool ends_step;            /* the optimizer runs in it */
 };
 
-enum lw_mem { LW_MEM_PARAMS, LW_MEM_GRADS, LW_MEM_OPTIMIZER, LW_MEM_BUCKETS, LW_N_MEM };
+/* Workspaces of libraries are no decision: lw_framework_hold adds them. */
+enum lw_mem {
+    LW_MEM_PARAMS, LW_MEM_GRADS, LW_MEM_OPTIMIZER, LW_MEM_BUCKETS, LW_MEM_WORKSPACES, LW_N_MEM
+};
 
 struct lw_role {
     const char *name;

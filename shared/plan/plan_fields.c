@@ -163,7 +163,7 @@ enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct 
     lw_hash_string(h, p->framework ? p->framework : "");
     lw_hash_string(h, p->framework_hash ? p->framework_hash : "");
     lw_hash_ints(h, (int64_t[]){p->dims.layers, p->dims.hidden, p->dims.ffn, p->dims.vocab,
-                                p->dims.seq, p->dims.batch, p->dims.fp8}, 7);
+                                p->dims.seq, p->dims.batch, p->dims.fp8, p->dims.workspace}, 8);
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_work *w = p->ops[i].work >= 0 ? &p->works[p->ops[i].work] : &none;
         lw_hash_ints(h, (int64_t[]){lw_plan_work_ps(p, &p->ops[i]), w->flops, w->bytes}, 3);

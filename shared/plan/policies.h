@@ -64,7 +64,9 @@
     row(EXPLICIT, explicit, "explicit", \
         "as given") \
     row(EXACT, exact, "exact", \
-        "the slowest part is as fast as can be by forward, backward and recomputed time")
+        "the slowest part is as fast as can be by forward, backward and recomputed time") \
+    row(MEGATRON, megatron, "megatron", \
+        "equal numbers of blocks, the embedding before the first, the head after the last")
 
 #define LW_SCHEDULES(row) \
     row(GPIPE, gpipe, "gpipe", \

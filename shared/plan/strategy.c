@@ -96,6 +96,13 @@ static const struct option {
            "leading modules (embedding) on the first stage, for --partition exact (0)"),
     COUNT("pin-last", pin_last, 0, INT32_MAX,
            "trailing modules (head) on the last stage, for --partition exact (0)"),
+    COUNT("first-layers", first_layers, 0, INT32_MAX,
+          "blocks of the first stage, for --partition megatron (0: as many as of the others)"),
+    COUNT("last-layers", last_layers, 0, INT32_MAX,
+          "blocks of the last stage, for --partition megatron (0: as many as of the others)"),
+    ON_OFF("count-embedding", count_embedding,
+           "--partition megatron: the embedding counts as a block (off)"),
+    ON_OFF("count-loss", count_loss, "--partition megatron: the head counts as a block (off)"),
     ON_OFF("weigh-transfers", weigh_transfers,
            "--partition exact: a stage's time includes the transfers at its ends by the cluster's "
            "cost (off)"),

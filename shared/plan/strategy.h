@@ -89,6 +89,8 @@ struct lw_strategy {
     bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */
     int64_t stage_bytes;           /* --partition exact: memory of a stage; -1 = no limit */
     int64_t pin_first, pin_last;   /* modules that stay on the first and on the last stage */
+    int64_t first_layers, last_layers; /* blocks of these stages, MEGATRON; 0: as the others */
+    bool count_embedding, count_loss;  /* as blocks, under MEGATRON */
     bool weigh_transfers;          /* a stage's time includes what crosses its ends */
     bool count_forward;            /* optimal buckets: the end of the next forward counts (DeAR) */
     const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */

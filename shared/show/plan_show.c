@@ -11,7 +11,8 @@
 #include "shared/text/records.h"
 #include "shared/text/wrap.h"
 
-static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
+static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets",
+                                                "workspaces"};
 
 /* The variant whose launches are shown for a set: the last that uses it, or any for weights and
  * copies. */

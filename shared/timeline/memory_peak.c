@@ -7,7 +7,8 @@
 const char *lw_memory_name(enum lw_memory m)
 {
     static const char *const names[] = {"parameters",     "gradients",   "optimizer", "buckets",
-                                        "gathered_units", "activations", "messages"};
+                                        "gathered_units", "activations", "messages",
+                                        "workspaces"};
     return names[m];
 }
 
@@ -20,6 +21,7 @@ void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[
     bytes[LW_MEMORY_GRADIENTS] = role->grads_come ? 0 : fixed[LW_MEM_GRADS];
     bytes[LW_MEMORY_OPTIMIZER] = fixed[LW_MEM_OPTIMIZER];
     bytes[LW_MEMORY_BUCKETS] = fixed[LW_MEM_BUCKETS];
+    bytes[LW_MEMORY_WORKSPACES] = fixed[LW_MEM_WORKSPACES];
     bytes[LW_MEMORY_GATHERED] = bytes[LW_MEMORY_ACTIVATIONS] = 0;
 }
 

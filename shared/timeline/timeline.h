@@ -68,7 +68,7 @@ struct lw_measure {
 
 /* Step k takes E_k - E_(k-1), where E_k is the latest end over ranks of steps 0 to k, and E_(-1)
  * the start of the run: the steps add up to the run. */
-/* What memory is for. Workspaces and what a framework itself takes are not counted. */
+/* What memory is for. The device's context and code, which no tensor is, are not counted. */
 enum lw_memory {
     LW_MEMORY_PARAMETERS,
     LW_MEMORY_GRADIENTS,
@@ -77,6 +77,7 @@ enum lw_memory {
     LW_MEMORY_GATHERED, /* weights gathered for the modules that use them */
     LW_MEMORY_ACTIVATIONS,
     LW_MEMORY_MESSAGES, /* between stages, that wait to be sent or to be used */
+    LW_MEMORY_WORKSPACES, /* of libraries' kernels */
     LW_N_MEMORY,
 };
 

@@ -13,6 +13,7 @@ import csv
 import os
 import sys
 
+import megatron
 from fields import Row
 from measured import MEASURED, measure
 from options import express
@@ -81,11 +82,15 @@ def convert_run(name, table, run, cells, number, place):
            "source": cells.get("source") or table["source"]}
     devices = 0
     try:
-        row = Row(table, run, cells, place)
-        check_table(table, run, cells)
-        out.update(express(row))
-        devices = row.gpus
-        out["assumed"] = "; ".join(row.assumed)
+        if table.get("arguments") == "megatron":
+            options, devices = megatron.express(cells)
+            out.update(options)
+        else:
+            row = Row(table, run, cells, place)
+            check_table(table, run, cells)
+            out.update(express(row))
+            devices = row.gpus
+            out["assumed"] = "; ".join(row.assumed)
     except Cannot as e:
         out["why"] = str(e)
         out["note"] = out["note"] or cells.get("model", "")

@@ -2,6 +2,7 @@
  * See docs/design/frameworks.md. */
 #include "traces/models/model_framework.h"
 
+#include <string.h>
 #include <strings.h>
 
 #include "shared/framework/framework.h"
@@ -29,7 +30,9 @@ static unsigned kept_of(const struct lw_framework *f, bool adapters)
            (adapters ? bit(f->kept_gate_8bit, TRACES_KEPT_GATE_8BIT) : 0) |
            bit(f->kept_projections, TRACES_KEPT_PROJECTIONS) |
            bit(f->kept_alternate, TRACES_KEPT_ALTERNATE) |
-           bit(f->kept_chunked_loss, TRACES_KEPT_CHUNKED_LOSS);
+           bit(f->kept_chunked_loss, TRACES_KEPT_CHUNKED_LOSS) |
+           bit(f->kept_loss_in_place, TRACES_KEPT_LOSS_IN_PLACE) |
+           bit(f->kept_unweighted, TRACES_KEPT_UNWEIGHTED);
 }
 
 /* One rank's gradients are their own mean. */
@@ -41,10 +44,64 @@ static unsigned step_of(const struct lw_framework *f, bool reduced)
            bit(f->step_copy, TRACES_STEP_COPY);
 }
 
+static bool is_one_of(const struct lw_device *d, const char *const *starts)
+{
+    for (; d->kind && *starts; starts++)
+        if (strncasecmp(d->kind, *starts, strlen(*starts)) == 0)
+            return true;
+    return false;
+}
+
 static bool is_hopper(const struct lw_device *d)
 {
-    return d->kind &&
-           (strncasecmp(d->kind, "H100", 4) == 0 || strncasecmp(d->kind, "H200", 4) == 0);
+    static const char *const kinds[] = {"H100", "H200", "H800", "H20", "GH200", NULL};
+
+    return is_one_of(d, kinds);
+}
+
+static bool is_blackwell(const struct lw_device *d)
+{
+    static const char *const kinds[] = {"B200", "B300", "GB200", "GB300", NULL};
+
+    return is_one_of(d, kinds);
+}
+
+static bool is_older(const struct lw_device *d)
+{
+    static const char *const kinds[] = {"A10", "A30", "A40", "A100", "A800", "L4", "V100", NULL};
+
+    return is_one_of(d, kinds);
+}
+
+/* torch holds a workspace for each handle of cuBLAS: 32 MiB on Hopper, elsewhere 2 of 4 MiB and 8
+ * of 16 KiB (pytorch/pytorch, aten/src/ATen/cuda/CublasHandlePool.cpp, chosenWorkspaceSize). Sums
+ * in a fixed order ask for 8 of 4 MiB (CUBLAS_WORKSPACE_CONFIG=:4096:8). TransformerEngine's is of
+ * 32 MiB and 1 KiB from Hopper on, before of 4 MiB (NVIDIA/TransformerEngine@d0067d0d,
+ * transformer_engine/pytorch/cpp_extensions/gemm.py, get_cublas_workspace_size_bytes). */
+static void take_workspaces(const struct lw_framework *f, const struct lw_strategy *s,
+                            const struct lw_device *d, struct traces_model_shape *shape)
+{
+    const int64_t KiB = 1024, MiB = 1024 * KiB;
+    int64_t blas = shape->deterministic || is_hopper(d) ? 32 * MiB : 2 * 4 * MiB + 8 * 16 * KiB;
+    int64_t engine = is_older(d) ? 4 * MiB : 32 * MiB + KiB;
+    bool overlaps = s->tp > 1 && s->tp_overlap == LW_TP_OVERLAP_PIECES;
+
+    if (!is_hopper(d) && !is_blackwell(d) && !is_older(d))
+        return;
+    shape->workspace =
+        (int64_t)lw_fact_value(f->blas_workspaces, 0) * blas +
+        (int64_t)(lw_fact_value(f->te_workspace, 0) +
+                  (overlaps ? lw_fact_value(f->te_overlap, 0) : 0)) * engine;
+    shape->stream_workspace = (int64_t)lw_fact_value(f->te_streams, 0) * engine;
+}
+
+/* TransformerEngine prefers cuDNN's attention from Hopper on, which takes any order of tokens;
+ * before, and where cuDNN has no backward in a fixed order with dropout (Blackwell), FlashAttention
+ * (NVIDIA/TransformerEngine@d0067d0d, pytorch/attention/dot_product_attention/utils.py,
+ * get_attention_backend). */
+static bool calls_flash(const struct lw_device *d, bool fixed)
+{
+    return !is_hopper(d) && !(is_blackwell(d) && !fixed);
 }
 
 void traces_model_take_framework(const struct lw_framework *f, const struct lw_strategy *s,
@@ -55,6 +112,11 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
 
     shape->unfused = unfused_of(f);
     shape->kept = kept_of(f, shape->lora > 0);
+    if (lw_fact(f->kept_layouts) && calls_flash(d, shape->deterministic))
+        shape->kept |= TRACES_KEPT_LAYOUTS;
+    take_workspaces(f, s, d, shape);
+    shape->gather_buffer = lw_fact(f->gather_buffer);
+    shape->mask_in_batch = lw_fact(f->mask_in_batch);
     shape->step = step_of(f, s->dp * s->cp > 1);
     shape->fused_sums = lw_fact(f->fused_sums) && f32;
     shape->grad_item = f32 ? lw_dtype_size(LW_F32) : 0;

@@ -30,7 +30,9 @@ static const struct {
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width), SAME(experts), SAME(topk),
     SAME(expert_ffn), SAME(shared_ffn), SAME(dense_layers), SAME(expert_every), SAME(mtp_layers),
     SAME(plain_ffn), SAME(qk_norm), SAME(qkv_bias), SAME(expert_bias), SAME(tied), SAME(alibi),
-    SAME(embedding_norm), SAME(no_bias), SAME(lora), SAME(expert_whole),
+    SAME(embedding_norm), SAME(no_bias), SAME(lora), SAME(expert_whole), SAME(positions),
+    SAME(layer_norm), SAME(biases), SAME(dropout), SAME(fused_loss), SAME(deterministic),
+    SAME(expert_serial), SAME(expert_gathered), SAME(head_waits), SAME(f32_softmax),
 };
 
 /* A file's absent text is "". */

@@ -76,7 +76,8 @@ static const struct {
     {AT(vocab), "vocab", true},      {AT(experts), "experts", false},
     {AT(topk), "topk", false},       {AT(expert_ffn), "expert-ffn", false},
     {AT(shared_ffn), "shared-ffn", false}, {AT(dense_layers), "dense-layers", false},
-    {AT(mtp_layers), "mtp-layers", false}, {AT(head_width), NULL, false},
+    {AT(mtp_layers), "mtp-layers", false}, {AT(head_width), "head-width", false},
+    {AT(positions), "positions", false},
     {AT(window), NULL, false},       {AT(q_lora), NULL, false},
     {AT(kv_lora), NULL, false},      {AT(rope_width), NULL, false},
     {AT(v_width), NULL, false},      {AT(expert_every), NULL, false},
@@ -84,7 +85,9 @@ static const struct {
 
 static const size_t flags[] = {
     AT(plain_ffn), AT(tied), AT(qk_norm), AT(qkv_bias),
-    AT(expert_bias), AT(alibi), AT(embedding_norm), AT(no_bias),
+    AT(expert_bias), AT(alibi), AT(embedding_norm), AT(no_bias), AT(layer_norm), AT(biases),
+    AT(dropout), AT(fused_loss), AT(deterministic), AT(expert_serial), AT(expert_gathered),
+    AT(f32_softmax),
 };
 
 static const struct {
@@ -112,6 +115,15 @@ static const struct {
     {"mtp-layers", OF_FAMILY(mtp_layers)},
     {"tied", OF_FAMILY(tied)},
     {"lora", OF_FAMILY(lora)},
+    {"head-width", OF_FAMILY(head_width)},
+    {"positions", OF_FAMILY(positions)},
+    {"serial-experts", OF_EXPERTS(expert_serial)},
+    {"gathered-experts", OF_EXPERTS(expert_gathered)},
+    {"plain-ffn", OF_FAMILY(plain_ffn)},
+    {"layer-norm", OF_FAMILY(layer_norm)},
+    {"qk-norm", OF_FAMILY(qk_norm)},
+    {"biases", OF_FAMILY(biases)},
+    {"dropout", OF_FAMILY(dropout)},
 };
 #undef OF_EXPERTS
 #undef OF_FAMILY
@@ -126,7 +138,10 @@ static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
 
 static bool takes_llama_option(const struct traces_model *m, const char *option)
 {
-    return m->build == llama_build || (m->defaults.tied && strcmp(option, "tied") == 0);
+    bool table = m->defaults.vocab > 0 && !m->defaults.alibi; /* gpt, bert */
+
+    return m->build == llama_build || (m->defaults.tied && strcmp(option, "tied") == 0) ||
+           (table && strcmp(option, "positions") == 0);
 }
 
 /* An option that the model would ignore is refused. */

@@ -36,6 +36,9 @@ enum traces_kept {
     TRACES_KEPT_ALTERNATE = 8,   /* llama: selective recomputation keeps the results of every second
                                   * product of a block, of attention, and the block's input */
     TRACES_KEPT_CHUNKED_LOSS = 16, /* the loss in pieces: scores of the parameters' type alone */
+    TRACES_KEPT_LOSS_IN_PLACE = 32, /* the loss's steps change one f32 copy of the scores */
+    TRACES_KEPT_UNWEIGHTED = 128, /* an expert's activation before and after its weight */
+    TRACES_KEPT_LAYOUTS = 64, /* a fused kernel's result is kept in its layout and the next's */
 };
 
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the
@@ -53,7 +56,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t seq, vocab;     /* gpt, bert, llama */
     int64_t pad_vocab;      /* the vocabulary is padded to whole multiples of this for each rank of
                              * a tensor group; 0: it is not */
-    int64_t positions;      /* rows of a position table: found from seq, no option */
+    int64_t positions;      /* rows of a position table; 0: gpt: found from seq; llama: none */
     int64_t head_width;     /* llama: of every head; 0 = hidden / heads */
     int64_t window;         /* llama: tokens that every second block attends to; 0 = all */
     /* Latent attention (llama): kv_lora > 0. Queries and keys are head_width + rope_width wide. */
@@ -90,6 +93,19 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool alibi;             /* gpt: scores take the distance of tokens; no position table */
     bool embedding_norm;    /* gpt: a norm after the embedding (BLOOM) */
     bool no_bias;           /* gpt: neither products nor norms have biases (MPT) */
+    bool layer_norm;        /* llama: norms have a bias */
+    bool biases;            /* llama: products of blocks have biases, experts' too */
+    bool dropout;           /* llama: of scores, embedding, and after each half of a block */
+    bool fused_loss;        /* the loss's steps are compiled, and none changes its operand */
+    bool deterministic;     /* kernels that give the same bits in every run */
+    int64_t workspace;      /* bytes that libraries hold on a device for kernels */
+    int64_t stream_workspace; /* the same, for grouped products of experts */
+    bool gather_buffer;     /* what a tensor or expert group gathers has a buffer that stays */
+    bool expert_serial;     /* experts are products of their own, one after the other */
+    bool expert_gathered;   /* expert ranks gather all tokens, and exchange no copies */
+    int64_t head_waits;     /* micro-batches whose gradient of the head's weights waits */
+    bool mask_in_batch;     /* a batch has a mask of all pairs of positions, a byte each */
+    bool f32_softmax;       /* stored scores: the softmax's result is kept in f32 too */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
     const char *attention;  /* "full": scores are stored; "flash": they are not */
     const char *optimizer;  /* "sgd", "momentum", "adam" */

@@ -419,8 +419,9 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
 {
     if (s->hidden == 0)
         return (struct lw_model_dims){0};
-    return (struct lw_model_dims){s->layers, s->hidden, s->ffn, s->vocab,
-                                  s->seq,    s->batch,  s->fp8};
+    return (struct lw_model_dims){.layers = s->layers, .hidden = s->hidden, .ffn = s->ffn,
+                                  .vocab = s->vocab, .seq = s->seq, .batch = s->batch,
+                                  .fp8 = s->fp8, .workspace = s->workspace};
 }
 
 enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,

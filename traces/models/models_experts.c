@@ -121,13 +121,18 @@ static void add_weights(struct transformer *t, int32_t kernel, int64_t rows, int
     p->trainable = t->b.shape.lora == 0;
 }
 
-/* SiLU and the product: of every copy. */
+/* SiLU and the product, or an activation: of every copy. */
 static void gate(struct transformer *t, int64_t copies)
 {
     int64_t tokens = t->tokens;
 
     t->tokens = copies;
-    transformer_gate(t, t->b.shape.expert_ffn);
+    if (t->b.shape.plain_ffn)
+        transformer_activation(t, t->b.shape.expert_ffn);
+    else
+        transformer_gate(t, t->b.shape.expert_ffn);
+    if (t->b.shape.plain_ffn && (t->b.shape.kept & TRACES_KEPT_UNWEIGHTED))
+        transformer_keep(t, t->b.item * copies * t->b.shape.expert_ffn, false);
     t->tokens = tokens;
 }
 
@@ -139,10 +144,16 @@ static bool gathers_copies(const struct transformer *t)
     return !t->b.shape.expert_whole && t->b.shape.sequence_parallel;
 }
 
+/* Of an expert: columns of the products before the activation. */
+static int64_t inner(const struct traces_model_shape *s)
+{
+    return (s->plain_ffn ? 1 : 2) * s->expert_ffn;
+}
+
 static void add_routed(struct transformer *t, int32_t i)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    int64_t h = t->hidden, f = s->expert_ffn, copies = copies_of(t);
+    int64_t h = t->hidden, f = s->expert_ffn, wide = inner(s), copies = copies_of(t);
 
     bool gathers = gathers_copies(t);
     if (!s->expert_whole && !s->sequence_parallel) /* one sum of routed and shared experts */
@@ -151,7 +162,7 @@ static void add_routed(struct transformer *t, int32_t i)
     permute(t);
     sort(t, LW_TOKENS_SENT_BEFORE);
     traces_builder_gathers(&t->b, gathers ? t->b.item * copies * h : 0);
-    int32_t up = transformer_grouped(t, h, 2 * f, true, LW_TP_COLUMN);
+    int32_t up = transformer_grouped(t, h, wide, !s->plain_ffn, LW_TP_COLUMN);
     gate(t, copies);
     int32_t down = transformer_grouped(t, f, h, false, LW_TP_ROW);
     traces_builder_sums(&t->b, gathers ? t->b.item * copies * h : 0);
@@ -159,11 +170,12 @@ static void add_routed(struct transformer *t, int32_t i)
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
     add_weights(t, router, s->experts, h, LW_TP_REPLICATED, false, i, "gate.weight");
-    add_weights(t, up, s->experts, 2 * f * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
+    add_weights(t, up, s->experts, wide * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
     add_weights(t, down, s->experts, f * h, LW_TP_ROW, true, i, "experts.down_proj");
-    if (s->expert_bias) {
+    if (s->expert_bias)
         add_weights(t, router, s->experts, 1, LW_TP_REPLICATED, false, i, "gate.bias");
-        add_weights(t, up, s->experts, 2 * f, LW_TP_COLUMN, true, i, "experts.gate_up_proj_bias");
+    if (s->expert_bias || s->biases) {
+        add_weights(t, up, s->experts, wide, LW_TP_COLUMN, true, i, "experts.gate_up_proj_bias");
         add_weights(t, down, s->experts, h, LW_TP_REPLICATED, true, i, "experts.down_proj_bias");
     }
 }
@@ -173,16 +185,22 @@ static void add_shared(struct transformer *t, int32_t i)
     int64_t h = t->hidden, f = t->b.shape.shared_ffn;
 
     bool own = gathers_copies(t) || t->b.shape.expert_whole; /* its own gather and sum */
+    bool gated = !t->b.shape.plain_ffn;
+
     if (own)
         transformer_gathers(t);
-    int32_t gate = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
+    int32_t gate = gated ? transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
-    transformer_gate(t, f);
+    if (gated)
+        transformer_gate(t, f);
+    else
+        transformer_activation(t, f);
     int32_t down = transformer_linear(t, t->tokens, f, h, LW_TP_ROW);
     if (own)
         transformer_sums(t);
     transformer_residual(t);
-    add_weights(t, gate, f, h, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");
+    if (gated)
+        add_weights(t, gate, f, h, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");
     add_weights(t, up, f, h, LW_TP_COLUMN, false, i, "shared_experts.up_proj.weight");
     add_weights(t, down, h, f, LW_TP_ROW, false, i, "shared_experts.down_proj.weight");
 }
@@ -190,7 +208,7 @@ static void add_shared(struct transformer *t, int32_t i)
 void transformer_experts(struct transformer *t, int32_t block)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    int64_t biases = s->expert_bias ? 2 * s->expert_ffn + t->hidden : 0;
+    int64_t biases = s->expert_bias || s->biases ? inner(s) + t->hidden : 0;
 
     add_routed(t, block);
     if (s->shared_ffn > 0)
@@ -198,7 +216,8 @@ void transformer_experts(struct transformer *t, int32_t block)
     if (!s->expert_whole && !s->sequence_parallel)
         transformer_sums(t);
     traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * t->hidden;
-    t->b.w.idle_numel += (s->experts - s->topk) * (3 * s->expert_ffn * t->hidden + biases);
+    t->b.w.idle_numel += (s->experts - s->topk) *
+                       ((inner(s) + s->expert_ffn) * t->hidden + biases);
 }
 
 #define MIXTRAL "Jiang et al., arXiv 2401.04088, table 1; huggingface.co/mistralai, config.json"

@@ -20,6 +20,13 @@ static void add_param(struct transformer *t, int32_t kernel, int64_t rows, int64
         ->trainable = t->b.shape.lora == 0;
 }
 
+static void add_bias_of(struct transformer *t, int32_t kernel, int64_t numel,
+                        enum lw_tp_split split, int32_t block, const char *name)
+{
+    traces_builder_param(&t->b, kernel, numel, 1, split, "model.layers.%d.%s.bias", block, name)
+        ->trainable = t->b.shape.lora == 0;
+}
+
 /* Adapters of rank r beside a product: in x r and r x out (Hu et al., arXiv 2106.09685). */
 static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_tp_split split,
                         int32_t block, const char *name)
@@ -47,14 +54,6 @@ static void add_norm(struct transformer *t, int64_t width, bool whole, int32_t b
     add_param(t, transformer_norm_of(t, width, whole), width, 1, LW_TP_REPLICATED, block, name);
 }
 
-static void add_bias(struct transformer *t, int32_t kernel, int64_t numel, enum lw_tp_split split,
-                     int32_t block, const char *name)
-{
-    traces_builder_param(&t->b, kernel, numel, 1, split, "model.layers.%d.self_attn.%s.bias", block,
-                         name)
-        ->trainable = t->b.shape.lora == 0;
-}
-
 /* Queries, keys and values of as many widths as heads have. */
 static void add_projections(struct transformer *t, int32_t i)
 {
@@ -69,17 +68,18 @@ static void add_projections(struct transformer *t, int32_t i)
     add_param(t, q, q_width, h, LW_TP_COLUMN, i, "self_attn.q_proj");
     add_param(t, k, k_width, h, LW_TP_COLUMN, i, "self_attn.k_proj");
     add_param(t, v, v_width, h, LW_TP_COLUMN, i, "self_attn.v_proj");
-    if (s->qkv_bias || s->expert_bias) {
-        add_bias(t, q, q_width, LW_TP_COLUMN, i, "q_proj");
-        add_bias(t, k, k_width, LW_TP_COLUMN, i, "k_proj");
-        add_bias(t, v, v_width, LW_TP_COLUMN, i, "v_proj");
+    if (s->qkv_bias || s->expert_bias || s->biases) {
+        add_bias_of(t, q, q_width, LW_TP_COLUMN, i, "self_attn.q_proj");
+        add_bias_of(t, k, k_width, LW_TP_COLUMN, i, "self_attn.k_proj");
+        add_bias_of(t, v, v_width, LW_TP_COLUMN, i, "self_attn.v_proj");
     }
     if (s->qk_norm) {
         int32_t norm = transformer_norm_of(t, q_width + k_width, false);
         add_param(t, norm, t->qk_width, 1, LW_TP_REPLICATED, i, "self_attn.q_norm");
         add_param(t, norm, t->qk_width, 1, LW_TP_REPLICATED, i, "self_attn.k_norm");
     }
-    transformer_rotation(t, q_width + k_width);
+    if (s->positions == 0)
+        transformer_rotation(t, q_width + k_width);
 }
 
 /* Latent attention: queries, and keys with values, come from narrow vectors; a part of every key is
@@ -132,10 +132,10 @@ static void add_attention(struct transformer *t, int32_t i)
     add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");
     transformer_sums(t); /* of both: the adapter's parts add up as the product's do */
     add_param(t, o, h, width, LW_TP_ROW, i, "self_attn.o_proj");
-    if (s->expert_bias) {
-        add_bias(t, o, h, LW_TP_REPLICATED, i, "o_proj");
-        add_bias(t, o, t->heads, LW_TP_COLUMN, i, "sinks");
-    }
+    if (s->expert_bias || s->biases)
+        add_bias_of(t, o, h, LW_TP_REPLICATED, i, "self_attn.o_proj");
+    if (s->expert_bias)
+        add_bias_of(t, o, t->heads, LW_TP_COLUMN, i, "self_attn.sinks");
     transformer_residual(t);
 }
 
@@ -157,6 +157,12 @@ static void add_pair(struct transformer *t, int32_t i)
         add_param(t, gate, ffn, h, LW_TP_COLUMN, i, "mlp.gate_proj");
     add_param(t, up, ffn, h, LW_TP_COLUMN, i, "mlp.up_proj");
     add_param(t, down, h, ffn, LW_TP_ROW, i, "mlp.down_proj");
+    if (!t->b.shape.biases)
+        return;
+    if (gated)
+        add_bias_of(t, gate, ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
+    add_bias_of(t, up, ffn, LW_TP_COLUMN, i, "mlp.up_proj");
+    add_bias_of(t, down, h, LW_TP_REPLICATED, i, "mlp.down_proj");
 }
 
 bool llama_has_experts(const struct traces_model_shape *s, int64_t block)
@@ -180,6 +186,26 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_end_block(t);
     add_param(t, norm_1, t->hidden, 1, LW_TP_REPLICATED, i, "input_layernorm");
     add_param(t, norm_2, t->hidden, 1, LW_TP_REPLICATED, i, "post_attention_layernorm");
+    if (!t->b.shape.layer_norm)
+        return;
+    add_bias_of(t, norm_1, t->hidden, LW_TP_REPLICATED, i, "input_layernorm");
+    add_bias_of(t, norm_2, t->hidden, LW_TP_REPLICATED, i, "post_attention_layernorm");
+}
+
+/* A learned table, whose rows are added, and dropout. */
+static void add_positions(struct transformer *t)
+{
+    int64_t n = t->b.shape.positions, x = t->b.item * t->tokens * t->hidden;
+    int64_t mask = t->dropout ? t->tokens * t->hidden : 0;
+
+    if (n > 0 || t->dropout) {
+        int32_t kernel = TRACES_TRAFFIC(&t->b, 3 * x + mask, 0, 2 * x + mask);
+        if (n > 0)
+            traces_builder_param(&t->b, kernel, n, t->hidden, LW_TP_REPLICATED,
+                                 "model.embed_positions.weight")
+                ->trainable = t->b.shape.lora == 0;
+    }
+    transformer_keep(t, mask, true);
 }
 
 static void add_embedding(struct transformer *t)
@@ -190,6 +216,7 @@ static void add_embedding(struct transformer *t)
     int32_t kernel = transformer_lookup(t, vocab);
     traces_builder_param(&t->b, kernel, vocab, t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight")
         ->trainable = t->b.shape.lora == 0;
+    add_positions(t);
     transformer_keep(t, 8 * t->tokens, true);
     transformer_end_plain(t, LW_TP_VOCAB, x);
 }
@@ -202,6 +229,9 @@ static void add_head(struct transformer *t)
     int32_t norm = transformer_norm(t);
     traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "model.norm.weight")
         ->trainable = t->b.shape.lora == 0;
+    if (t->b.shape.layer_norm)
+        traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "model.norm.bias")
+            ->trainable = t->b.shape.lora == 0;
     transformer_keep(t, x, true);
     transformer_gathers(t);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
@@ -249,8 +279,9 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
     LW_TRY(transformer_experts_check(&s, err));
     LW_TRY(transformer_init(&t, m, &s, device, err));
     t.causal = true;
+    t.dropout = s.dropout;
     traces_builder_room(&t.b, s.layers + s.mtp_layers + 2,
-                        PARAMS_PER_BLOCK * (s.layers + s.mtp_layers) + 3, 1);
+                        PARAMS_PER_BLOCK * (s.layers + s.mtp_layers) + 5, 1);
     add_embedding(&t);
     for (int32_t i = 0; i < s.layers; i++)
         add_block(&t, i);

@@ -82,7 +82,8 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
 
     s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
     s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
-    s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
+    if (m->build != llama_build && s.positions == 0)
+        s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
     LW_TRY(check_sizes(&s, err));
     int64_t width = s.head_width > 0 ? s.head_width : s.hidden / s.heads;
     *t = (struct transformer){
@@ -287,7 +288,10 @@ static void full_attention(struct transformer *t)
         TRACES_TRAFFIC(&t->b, 2 * scores + n_scores, 2 * scores + n_scores, 0,
                        .split = LW_SPLIT_GROUP, .again = true);
     one_product(t, scores, false);
-    keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
+    if (t->b.shape.f32_softmax) /* its cast is the operand of the next product, or of dropout */
+        keep(t, LW_RECOMPUTE_NONE, (4 + t->b.item) * n_scores + (t->dropout ? n_scores : 0), false);
+    else
+        keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
 }
 
 static void flash_attention(struct transformer *t)
@@ -300,6 +304,8 @@ static void flash_attention(struct transformer *t)
                   .qk_width = t->qk_width, .v_width = t->v_width, .causal = t->causal);
     t->b.again = again;
     transformer_keep(t, 4 * t->tokens * t->heads, false);
+    if (has_kept(t, TRACES_KEPT_LAYOUTS))
+        transformer_keep(t, t->b.item * results(t), false);
 }
 
 void transformer_attention(struct transformer *t)
@@ -393,6 +399,43 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows)
     return kernel;
 }
 
+/* Bytes of a score at the loss's most. In place: the scores and one f32 copy, which each step
+ * changes; in the backward its cast to their gradient in place of them
+ * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/tensor_parallel/cross_entropy.py). Compiled, a step
+ * cannot change its operand: its f32 result is there beside it
+ * (megatron/core/fusions/fused_cross_entropy.py). */
+static int64_t loss_bytes(const struct transformer *t)
+{
+    int64_t copy = t->b.item < 4 ? t->b.item : 0;
+
+    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS))
+        return t->b.item;
+    if (has_kept(t, TRACES_KEPT_LOSS_IN_PLACE))
+        return copy + (t->b.shape.fused_loss ? 8 : 4);
+    return is_unfused(t, TRACES_UNFUSED_LOSS) ? t->b.item + 8 : 4;
+}
+
+/* Ranks that a plan divides by what is whole on each. */
+static int64_t ranks_of_group(const struct transformer *t)
+{
+    return t->b.shape.sequence_parallel && t->b.shape.tensor > 1 ? t->b.shape.tensor : 1;
+}
+
+/* Of each micro-batch whose gradient of the head's weights waits: the gradient of its scores, and
+ * the head's input; and the gradient of the weights, which stays where no hook of autograd takes it
+ * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/tensor_parallel/layers.py and core/utils.py,
+ * drain_embedding_wgrad_compute). */
+static void keep_waiting(struct transformer *t, int64_t scores, int64_t vocab)
+{
+    int64_t n = t->b.shape.head_waits, item = t->b.item;
+
+    if (n == 0)
+        return;
+    transformer_keep(t, n * item * scores, false);
+    transformer_keep(t, n * item * t->tokens * t->hidden, true);
+    transformer_keep(t, transformer_of_samples(t, item * vocab * t->hidden), false);
+}
+
 /* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
  * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
  * are the backward's product and its cast. The scores themselves and their f32 copy are there when
@@ -402,9 +445,11 @@ void transformer_loss(struct transformer *t, int64_t vocab)
 {
     int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
 
-    transformer_keep(t, (has_kept(t, TRACES_KEPT_CHUNKED_LOSS) ? t->b.item : 4) * scores, false);
+    transformer_keep(t, loss_bytes(t) * scores, false);
+    keep_waiting(t, scores, vocab);
+    if (t->b.shape.mask_in_batch)
+        transformer_keep(t, t->batch * t->seq * t->seq * ranks_of_group(t), true);
     if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
-        transformer_keep(t, (t->b.item + 4) * scores, false);
         forward += 4 + 8 + 8 + 4 + 8;
         backward += 8;
     }
@@ -504,6 +549,24 @@ void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_
     m->tp_split = split;
 }
 
+/* Of all tokens that a rank's tensor group, or its group of experts, has. */
+static void add_buffers(struct transformer *t)
+{
+    struct traces_model_shape *s = &t->b.shape;
+    int64_t tokens = t->tokens / (s->context > 1 ? s->context : 1);
+    int64_t ranks = s->expert_ranks > 1 ? s->expert_ranks : 1;
+    bool gathers = s->sequence_parallel && s->tensor > 1;
+
+    if (s->experts > 0 && s->expert_gathered)
+        gathers = gathers || ranks > 1;
+    else
+        ranks = 1;
+    if (s->gather_buffer && gathers)
+        s->workspace += t->b.item * tokens * ranks * t->hidden;
+    if (s->experts > 0 && !s->expert_serial)
+        s->workspace += s->stream_workspace;
+}
+
 enum lw_status transformer_finish(struct transformer *t, const struct traces_model *m,
                                   struct lw_workload *w, struct lw_err *err)
 {
@@ -521,6 +584,7 @@ enum lw_status transformer_finish(struct transformer *t, const struct traces_mod
     traces_builder_note(&t->b,
                         "kept activations: Korthikanti et al., arXiv 2205.05198, section 4.1, "
                         "without sequence parallelism");
+    add_buffers(t);
     snprintf(producer, sizeof producer, "lapwing model %s", m->name);
     t->b.w.sample_tokens = m->defaults.seq > 0 ? t->seq : 0; /* patches are not tokens */
     t->b.w.heads = t->heads;

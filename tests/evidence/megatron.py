@@ -1,0 +1,281 @@
+"""Arguments of Megatron-LM -> the options of `lapwing sim`, one rule each.
+
+The titles of the table are names of arguments without dashes; an empty cell is an argument that
+is not given. Defaults are those of megatron/training/arguments.py and
+megatron/core/transformer/transformer_config.py (NVIDIA/Megatron-LM@d98e8a64). An argument that
+changes what a device holds and has no option is refused by name.
+"""
+import re
+
+from words import Cannot
+
+CLUSTERS = {"A100": "dgx-a100", "H100": "dgx-h100", "GB200": "gb200"}
+BERT_VOCAB = 28996  # cased words, where no size is derived
+
+# Arguments that nothing here expresses, the cells that ask for something, and what it is.
+REFUSED = [
+    ("family", ("t5",), "a model of an encoder and a decoder is not modelled"),
+    ("family", ("hybrid", "nemotron"), "a hybrid of attention and state spaces is not modelled"),
+    ("family", ("multimodal-llava", "mimo"), "a model of images and text is not modelled"),
+    ("use-megatron-fsdp", ("true",), "use-megatron-fsdp is not modelled"),
+    ("fine-grained-activation-offloading", ("true",), "offload to the host is not modelled"),
+    ("cuda-graph-impl", None, "cuda-graph-impl: pools of captured graphs are not modelled"),
+    ("recompute-modules", None, "recompute-modules is not modelled"),
+    ("overlap-moe-expert-parallel-comm", ("true",),
+     "overlap-moe-expert-parallel-comm: two micro-batches at once are not modelled"),
+]
+OTHER_REFUSED = [
+    ("export-kd", "a teacher beside the model is not modelled"),
+]
+
+
+class Arguments:
+    def __init__(self, cells):
+        self.cells = cells
+
+    def text(self, name, default=""):
+        return self.cells.get(name, "") or default
+
+    def number(self, name, default=0):
+        cell = self.text(name)
+        return int(float(cell)) if cell else default
+
+    def on(self, name):
+        return self.text(name) == "true"
+
+    def other(self, name):
+        """Of the arguments without a title: "name=value", a space between each."""
+        for word in self.text("other_args").split():
+            key, _, value = word.partition("=")
+            if key == name:
+                return value
+        return ""
+
+
+def check(a):
+    if a.text("recompute-granularity") and a.text("recompute-num-layers"):
+        raise Cannot("recompute-num-layers is not modelled")
+    for name, words, why in REFUSED:
+        cell = a.text(name)
+        if cell and (words is None or cell in words):
+            raise Cannot(why)
+    for name, why in OTHER_REFUSED:
+        if name in a.text("other_args"):
+            raise Cannot(why)
+    if not a.text("gpu"):
+        raise Cannot("the device is not given")
+    if a.number("n_gpus") == 0:
+        raise Cannot("the number of devices is not given")
+    if not a.text("padded_vocab_derived") and a.text("family") != "bert":
+        raise Cannot("the size of the vocabulary is not known")
+
+
+def dtype_of(a):
+    return "bf16" if a.on("bf16") else "f16" if a.on("fp16") else "f32"
+
+
+def has_dropout(a):
+    rates = [float(a.text(x, "0.1")) for x in ("attention-dropout", "hidden-dropout")]
+    if (rates[0] > 0) != (rates[1] > 0):
+        raise Cannot("dropout of attention alone, or of the rest alone, is not modelled")
+    return rates[0] > 0
+
+
+def ffn_of(a):
+    hidden = a.number("hidden-size")
+    gated = int(4 * hidden * 2 / 3 / 64) * 64 if a.on("swiglu") else 4 * hidden
+    return a.number("ffn-hidden-size", gated)
+
+
+def attention_of(a):
+    return "full" if a.text("transformer-impl") == "local" or \
+        a.text("attention-backend") in ("unfused", "local") else "flash"
+
+
+def put_experts(a, put):
+    experts = a.number("num-experts")
+    if not experts:
+        return
+    put("experts", experts)
+    put("topk", a.number("moe-router-topk", 2))
+    put("expert-ffn", a.number("moe-ffn-hidden-size", ffn_of(a)))
+    put("shared-ffn", a.number("moe-shared-expert-intermediate-size") or "")
+    put("serial-experts", "" if a.on("moe-grouped-gemm") else "yes")
+    gathered = a.text("moe-token-dispatcher-type", "allgather") == "allgather"
+    put("gathered-experts", "yes" if gathered else "")
+    freq = a.text("moe-layer-freq")
+    if freq:
+        dense, _, rest = freq.strip("()").partition("+")
+        put("dense-layers", int(dense.replace("[0]*", "")))
+
+
+def put_decoder(a, put):
+    hidden, heads = a.number("hidden-size"), a.number("num-attention-heads")
+    put("model", "decoder")
+    put("kv-heads", a.number("num-query-groups", heads) or heads)
+    width = a.number("kv-channels")
+    put("head-width", width if width and width != hidden // heads else "")
+    put("ffn", ffn_of(a))
+    put("vocab", a.number("padded_vocab_derived"))
+    position = a.text("position-embedding-type", "learned_absolute")
+    if position == "learned_absolute":
+        put("positions", a.number("max-position-embeddings"))
+    elif position != "rope":
+        raise Cannot("position-embedding-type " + position + " is not modelled")
+    if a.on("multi-latent-attention"):
+        raise Cannot("latent attention of other sizes than a known model's")
+    put("tied", "" if a.on("untie-embeddings-and-output-weights") else "yes")
+    put("layer-norm", "" if a.text("normalization") == "RMSNorm" else "yes")
+    put("plain-ffn", "" if a.on("swiglu") else "yes")
+    put("biases", "" if a.on("disable-bias-linear") else "yes")
+    put("qk-norm", "yes" if a.on("qk-layernorm") else "")
+    put("dropout", "yes" if has_dropout(a) else "")
+    put_experts(a, put)
+    put("mtp-layers", a.number("mtp-num-layers") or "")
+
+
+def put_model(a, put):
+    if a.text("family") == "bert":
+        put("model", "bert-large")
+        put("vocab", BERT_VOCAB)
+        put("tied", "yes")
+    else:
+        put_decoder(a, put)
+    put("layers", a.number("num-layers"))
+    put("hidden", a.number("hidden-size"))
+    put("heads", a.number("num-attention-heads"))
+    put("seq", a.number("seq-length"))
+    put("dtype", dtype_of(a))
+    put("fp8", "yes" if a.text("fp8-format") else "")
+    put("attention", attention_of(a))
+    put("f32-softmax", "yes" if a.other("no-masked-softmax-fusion") == "True" and
+        attention_of(a) == "full" else "")
+    put("fused-loss", "yes" if a.on("cross-entropy-loss-fusion") else "")
+    put("deterministic", "yes" if a.on("deterministic-mode") else "")
+    put("batch", a.number("micro-batch-size"))
+    if a.text("optimizer", "adam") != "adam":
+        raise Cannot("the optimizer (" + a.text("optimizer") + ") is not modelled")
+
+
+def chunks_of(a, pp):
+    layers, own = a.number("num-layers"), a.number("num-layers-per-virtual-pipeline-stage")
+    ends = a.on("account-for-embedding-in-pipeline-split") + \
+        a.on("account-for-loss-in-pipeline-split")
+    if pp > 1 and own:
+        return (layers + ends) // pp // own
+    return a.number("num-virtual-stages-per-pipeline-rank", 1) if pp > 1 else 1
+
+
+def layout_of(text):
+    """Parts of "Et*3|(tt|)*6mL" in order: embedding, layers, layers of further tokens, loss."""
+    while "(" in text:
+        head, _, rest = text.rpartition("(")
+        inner, _, tail = rest.partition(")")
+        times = re.match(r"\*(\d+)", tail)
+        n = int(times.group(1)) if times else 1
+        text = head + inner * n + tail[times.end() if times else 0:]
+    return re.sub(r"(.)\*(\d+)", lambda x: x.group(1) * int(x.group(2)), text).split("|")
+
+
+def put_layout(a, pp, put):
+    parts = layout_of(a.text("pipeline-model-parallel-layout"))
+    if len(parts) % pp != 0:
+        raise Cannot("the layout's parts do not divide into stages")
+    starts = [0]
+    for part in parts[:-1]:
+        starts.append(starts[-1] + len(part))
+    if any(x >= y for x, y in zip(starts, starts[1:])) or not parts[-1]:
+        raise Cannot("the layout has an empty part")
+    put("partition", "explicit")
+    put("partition-list", ",".join(str(s) for s in starts))
+    return len(parts) // pp
+
+
+def put_partition(a, pp, put):
+    """Chunks of a stage."""
+    if a.text("pipeline-model-parallel-layout") and pp > 1:
+        return put_layout(a, pp, put)
+    ends = [("first-layers", a.number("decoder-first-pipeline-num-layers") or ""),
+            ("last-layers", a.number("decoder-last-pipeline-num-layers") or ""),
+            ("count-embedding", "on" if a.on("account-for-embedding-in-pipeline-split") else ""),
+            ("count-loss", "on" if a.on("account-for-loss-in-pipeline-split") else "")]
+    if pp > 1 and a.text("family") != "bert":
+        put("partition", "megatron")
+        for option, value in ends:
+            put(option, value)
+    return chunks_of(a, pp)
+
+
+def put_experts_groups(a, tp, ranks, put):
+    """Experts are split over the tensor group unless expert-tensor-parallel-size says otherwise;
+    ep is then of data and context ranks alone, as in a plan."""
+    ep, etp = a.number("expert-model-parallel-size", 1), a.number("expert-tensor-parallel-size", tp)
+    if not a.number("num-experts"):
+        return
+    if etp not in (1, tp):
+        raise Cannot("the expert tensor group has a size other than 1 or tp")
+    if etp < tp:
+        if ep % tp != 0:
+            raise Cannot("expert ranks are not a multiple of the tensor group")
+        ep //= tp
+        put("whole-experts", "yes")
+    if ranks % ep != 0:
+        raise Cannot("expert ranks do not divide data and context ranks")
+    put("ep", ep if ep > 1 else "")
+
+
+def head_waits_of(a, pp, micro_batches):
+    """Micro-batches before the last whose gradients of the head's weights wait: at most the limit,
+    0 = all (megatron/core/tensor_parallel/layers.py)."""
+    if pp == 1 or a.other("defer-embedding-wgrad-compute") != "True":
+        return ""
+    limit = int(a.other("wgrad-deferral-limit") or 0)
+    return min(limit or micro_batches, micro_batches - 1) or ""
+
+
+def put_strategy(a, put):
+    tp, pp = (a.number(x + "-model-parallel-size", 1) for x in ("tensor", "pipeline"))
+    cp, gpus = a.number("context-parallel-size", 1), a.number("n_gpus")
+    dp = gpus // (tp * pp * cp)
+    if dp * tp * pp * cp != gpus:
+        raise Cannot("devices are not a multiple of tp * pp * cp")
+    samples = a.number("micro-batch-size") * dp
+    if a.number("global-batch-size") % samples != 0:
+        raise Cannot("the global batch does not divide into micro-batches")
+    chunks = put_partition(a, pp, put)
+    for option, n in (("dp", dp), ("pp", pp), ("tp", tp), ("cp", cp), ("chunks", chunks)):
+        put(option, n if n != 1 else "")
+    put("micro-batches", a.number("global-batch-size") // samples)
+    put("head-waits", head_waits_of(a, pp, a.number("global-batch-size") // samples))
+    put("schedule", "interleaved-1f1b" if chunks > 1 else "")
+    put_experts_groups(a, tp, dp * cp, put)
+    if tp > 1:
+        put("sequence-parallel", "on" if a.on("sequence-parallel") else "off")
+        put("tp-overlap", "pieces" if a.on("tp-comm-overlap") else "")
+    copies = a.number("num-distributed-optimizer-instances", 1)
+    group = dp * cp // copies  # ranks that have the optimizer's state together
+    zero = 1 if a.on("use-distributed-optimizer") and (group > 1 or dp * cp == 1) else 0
+    put("zero", zero)
+    put("zero-group", group if zero and 1 < group < dp * cp else "")
+    put("overlap", "" if a.on("overlap-grad-reduce") else "off")
+    put("overlap-param-gather", "on" if zero and a.on("overlap-param-gather") else "")
+    put("recompute", a.text("recompute-granularity"))
+    put("grad-dtype", "f32" if a.on("bf16") and not a.on("grad-reduce-in-bf16") or
+        a.on("accumulate-allreduce-grads-in-fp32") else "param")
+
+
+def express(cells):
+    """The options of `lapwing sim` by title, and the number of devices."""
+    options, a = {}, Arguments(cells)
+
+    def put(option, value):
+        if value != "":
+            options[option] = value
+
+    check(a)
+    put_model(a, put)
+    put("cluster", CLUSTERS[a.text("gpu")])
+    put("framework", "megatron-lm-local" if a.text("transformer-impl") == "local"
+        else "megatron-lm")
+    put_strategy(a, put)
+    return options, a.number("n_gpus")

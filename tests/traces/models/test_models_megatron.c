@@ -1,0 +1,192 @@
+/* What Megatron-LM keeps and holds: closed forms of bytes. */
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "shared/framework/framework.h"
+#include "shared/plan/strategy.h"
+#include "traces/models/model_workload.h"
+
+enum { LAYERS = 2, HIDDEN = 512, HEADS = 8, FFN = 2048, SEQ = 1024, BATCH = 4, VOCAB = 50304 };
+enum { TOKENS = BATCH * SEQ, BLOCK = 1, HEAD = LAYERS + 1, SCORES = HEADS * SEQ };
+static const int64_t MiB = 1 << 20, KiB = 1 << 10;
+
+/* GPT of Megatron's defaults. */
+static struct lw_model_request gpt(void)
+{
+    return (struct lw_model_request){
+        .name = "decoder", .layers = LAYERS, .hidden = HIDDEN, .heads = HEADS, .ffn = FFN,
+        .seq = SEQ, .batch = BATCH, .vocab = VOCAB, .positions = SEQ, .plain_ffn = true,
+        .layer_norm = true, .biases = true, .dropout = true, .tied = true, .dtype = "bf16",
+        .attention = "full"};
+}
+
+/* Each option a word: "tp=2". */
+static struct lw_workload made(const struct lw_model_request *r, const char *device,
+                               const char *words)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_framework f;
+    struct lw_cluster c;
+    struct lw_workload w;
+    struct lw_err err;
+    char cut[100];
+
+    snprintf(cut, sizeof cut, "%s", words);
+    for (char *rest = cut, *o; (o = strtok_r(rest, " ", &rest));) {
+        char *value = strchr(o, '=');
+        *value++ = '\0';
+        assert_ok(lw_strategy_set(&s, o, value, &err), err);
+    }
+    assert_ok(lw_framework_find("megatron-lm", &f, &err), err);
+    assert_ok(lw_cluster_find(device, &c, &err), err);
+    struct lw_model_target target = {.strategy = &s, .cluster = &c, .framework = &f};
+    assert_ok(traces_model_workload(r, &target, &w, &err), err);
+    lw_cluster_free(&c);
+    lw_framework_free(&f);
+    return w;
+}
+
+static int64_t kept(const struct lw_model_request *r, const char *device, int32_t module)
+{
+    struct lw_workload w = made(r, device, "dp=8");
+    int64_t bytes = w.modules[module].kept_bytes[LW_RECOMPUTE_NONE];
+
+    lw_workload_free(&w);
+    return bytes;
+}
+
+static int64_t workspace(const struct lw_model_request *r, const char *device, const char *words)
+{
+    struct lw_workload w = made(r, device, words);
+    int64_t bytes = w.dims.workspace;
+
+    lw_workload_free(&w);
+    return bytes;
+}
+
+/* 34 s b h and 5 a s s b; softmax in f32 keeps 4 bytes of a score in place of 2, and its cast. */
+TEST(a_block_of_gpt_keeps_what_korthikanti_counts)
+{
+    struct lw_model_request r = gpt();
+    int64_t all = (int64_t)TOKENS * (34 * HIDDEN + 5 * SCORES);
+
+    assert_int_equal(kept(&r, "dgx-h100", BLOCK), all);
+    r.f32_softmax = true;
+    assert_int_equal(kept(&r, "dgx-h100", BLOCK), all + (int64_t)TOKENS * 2 * SCORES);
+}
+
+TEST(without_dropout_no_masks_are_kept)
+{
+    struct lw_model_request r = gpt();
+
+    r.dropout = false;
+    assert_int_equal(kept(&r, "dgx-h100", BLOCK), (int64_t)TOKENS * (32 * HIDDEN + 2 * SCORES));
+}
+
+/* FlashAttention's result is there in two orders, cuDNN's in one: cuDNN from Hopper on, but not in
+ * a fixed order on Blackwell. */
+TEST(fused_attention_s_result_is_kept_as_the_kernel_of_the_device_leaves_it)
+{
+    static const struct {
+        const char *device;
+        bool deterministic, twice;
+    } cases[] = {{"dgx-a100", false, true}, {"dgx-h100", true, false}, {"dgx-h100", false, false},
+                 {"gb200", true, true},     {"gb200", false, false}};
+    int64_t once = (int64_t)TOKENS * (34 * HIDDEN + 4 * HEADS), more = (int64_t)TOKENS * 2 * HIDDEN;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_model_request r = gpt();
+        r.attention = "flash";
+        r.deterministic = cases[i].deterministic;
+        assert_int_equal(kept(&r, cases[i].device, BLOCK), once + (cases[i].twice ? more : 0));
+    }
+}
+
+/* The norm's input and output; of a score 2 bytes and an f32 copy, compiled two copies; the batch's
+ * mask of all pairs. Waiting micro-batches have their scores' gradients and inputs. */
+TEST(the_loss_holds_scores_and_their_copy)
+{
+    struct lw_model_request r = gpt();
+    int64_t scores = (int64_t)TOKENS * VOCAB, mask = (int64_t)BATCH * SEQ * SEQ;
+    int64_t all = 4 * TOKENS * HIDDEN + 6 * scores + mask;
+
+    assert_int_equal(kept(&r, "dgx-h100", HEAD), all);
+    r.fused_loss = true;
+    assert_int_equal(kept(&r, "dgx-h100", HEAD), all + 4 * scores);
+    r.fused_loss = false;
+    r.head_waits = 2;
+    assert_int_equal(kept(&r, "dgx-h100", HEAD),
+                     all + 2 * 2 * (scores + TOKENS * HIDDEN) + 2 * VOCAB * HIDDEN);
+    r = gpt();
+    r.dtype = "f32";
+    assert_int_equal(kept(&r, "dgx-h100", HEAD), 8 * TOKENS * HIDDEN + 4 * scores + mask);
+}
+
+/* Of two handles of cuBLAS, and TransformerEngine's. */
+TEST(workspaces_are_those_of_the_device)
+{
+    static const struct {
+        const char *device;
+        bool deterministic;
+        int64_t kib;
+    } cases[] = {{"dgx-a100", true, 68 * 1024}, {"dgx-a100", false, 16640 + 4 * 1024},
+                 {"dgx-h100", true, 96 * 1024 + 1}, {"dgx-h100", false, 96 * 1024 + 1},
+                 {"gb200", true, 96 * 1024 + 1}, {"gb200", false, 16640 + 32 * 1024 + 1},
+                 {"mi300x", false, 0}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_model_request r = gpt();
+        r.deterministic = cases[i].deterministic;
+        assert_int_equal(workspace(&r, cases[i].device, "dp=8"), cases[i].kib * KiB);
+    }
+}
+
+/* Three more for products in pieces; the head's gathered input; four more for grouped products; all
+ * tokens of a group of experts. */
+TEST(groups_add_workspaces_and_buffers)
+{
+    struct lw_model_request r = gpt();
+    int64_t own = 96 * MiB + KiB, engine = 32 * MiB + KiB, tokens = (int64_t)TOKENS * HIDDEN * 2;
+
+    assert_int_equal(workspace(&r, "dgx-h100", "tp=2"), own);
+    assert_int_equal(workspace(&r, "dgx-h100", "tp=2 sequence-parallel=on"), own + tokens);
+    assert_int_equal(workspace(&r, "dgx-h100", "tp=2 tp-overlap=pieces"), own + 3 * engine);
+    r.experts = 8;
+    r.topk = 2;
+    r.expert_ffn = FFN;
+    assert_int_equal(workspace(&r, "dgx-h100", "dp=4 ep=4"), own + 4 * engine);
+    r.expert_serial = true;
+    assert_int_equal(workspace(&r, "dgx-h100", "dp=4 ep=4"), own);
+    r.expert_gathered = true;
+    assert_int_equal(workspace(&r, "dgx-h100", "dp=4 ep=4"), own + 4 * tokens);
+}
+
+/* A token goes to two experts: input of the first product, its result, the activation before and
+ * after the token's weight. */
+TEST(plain_experts_keep_their_activation_twice)
+{
+    struct lw_model_request r = gpt();
+    int64_t dense = kept(&r, "dgx-h100", BLOCK), scores = 2 * 4 * TOKENS * 8;
+
+    r.experts = 8;
+    r.topk = 2;
+    r.expert_ffn = FFN;
+    assert_int_equal(kept(&r, "dgx-h100", BLOCK) - dense,
+                     (int64_t)TOKENS * (2 * (2 * HIDDEN + 6 * FFN) - 4 * FFN) + scores);
+}
+
+/* Parameters of Megatron's GPT: 12 h h + 13 h of a block, both tables, the last norm. */
+TEST(a_decoder_of_options_has_gpt_s_parameters)
+{
+    struct lw_model_request r = gpt();
+    struct lw_workload w = made(&r, "dgx-h100", "dp=8");
+    int64_t n = 0;
+
+    for (int32_t i = 0; i < w.n_params; i++)
+        n += w.params[i].tied < 0 ? w.params[i].numel : 0;
+    assert_int_equal(n, LAYERS * (12 * HIDDEN * HIDDEN + 13 * HIDDEN) + (VOCAB + SEQ) * HIDDEN +
+                            2 * HIDDEN);
+    lw_workload_free(&w);
+}
