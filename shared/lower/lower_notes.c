@@ -277,6 +277,18 @@ static void note_tied(const struct lw_lowering *l)
                         l->w->params[l->tied[s].first].name, l->tied[s].n_copies);
 }
 
+/* Selective recomputation repeats no work and frees no byte. */
+static bool selects_nothing(const struct lw_workload *w)
+{
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const int64_t *kept = w->modules[m].kept_bytes;
+        if (w->modules[m].selective_ps > 0 ||
+            kept[LW_RECOMPUTE_SELECTIVE] != kept[LW_RECOMPUTE_NONE])
+            return false;
+    }
+    return true;
+}
+
 static void note_tensor(const struct lw_lowering *l)
 {
     static const char *const overlaps[LW_N_TP_OVERLAPS] = {
@@ -322,7 +334,11 @@ static void note_tensor(const struct lw_lowering *l)
         lw_builder_note(l->b,
                         "recomputation: each module's forward again, before its backward; not of "
                         "modules that keep as much either way");
-    if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
+    if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && selects_nothing(l->w))
+        lw_builder_note(l->b, LW_ASSUMPTION
+                        "--recompute selective changes nothing: what it would compute again is not "
+                        "kept (fused attention keeps no scores); --recompute full saves memory");
+    else if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
         lw_builder_note(l->b,
                         "recomputation: what the workload names of a module's forward again, in "
                         "front of its backward");

@@ -396,17 +396,26 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     return LW_OK;
 }
 
-/* The k-th note that says what was assumed, of the workload, or of a plan that was read; NULL = no
- * more. */
+static bool is_of(const struct lw_workload *w, const char *note)
+{
+    for (int32_t i = 0; w && i < w->n_notes; i++)
+        if (strcmp(w->notes[i], note) == 0)
+            return true;
+    return false;
+}
+
+/* The k-th note that says what was assumed, of the workload, then of the plan; NULL = no more. */
 static const char *assumption(const struct lw_sim_report *r, int32_t k)
 {
     const struct lw_workload *w = r->workload;
-    const char *const *notes = w ? w->notes : r->plan->notes;
-    const int32_t n = w ? w->n_notes : r->plan->n_notes;
+    const int32_t own = w ? w->n_notes : 0;
 
-    for (int32_t i = 0; i < n; i++)
-        if (strncmp(notes[i], LW_ASSUMPTION, strlen(LW_ASSUMPTION)) == 0 && k-- == 0)
-            return notes[i] + strlen(LW_ASSUMPTION);
+    for (int32_t i = 0; i < own + r->plan->n_notes; i++) {
+        const char *note = i < own ? w->notes[i] : r->plan->notes[i - own];
+        if (strncmp(note, LW_ASSUMPTION, strlen(LW_ASSUMPTION)) == 0 &&
+            (i < own || !is_of(w, note)) && k-- == 0)
+            return note + strlen(LW_ASSUMPTION);
+    }
     return NULL;
 }
 
