@@ -3,7 +3,8 @@
 The titles of the table are names of arguments without dashes; an empty cell is an argument that
 is not given. Defaults are those of megatron/training/arguments.py and
 megatron/core/transformer/transformer_config.py (NVIDIA/Megatron-LM@d98e8a64). An argument that
-changes what a device holds and has no option is refused by name.
+changes what a device holds and has no option is refused by name. Arguments without a rule change
+no byte that a device holds: cp-comm-type, averages among collectives, the learning rate, logging.
 """
 import re
 
@@ -20,7 +21,9 @@ REFUSED = [
     ("use-megatron-fsdp", ("true",), "use-megatron-fsdp is not modelled"),
     ("fine-grained-activation-offloading", ("true",), "offload to the host is not modelled"),
     ("cuda-graph-impl", None, "cuda-graph-impl: pools of captured graphs are not modelled"),
-    ("recompute-modules", None, "recompute-modules is not modelled"),
+    ("main-params-dtype", ("bf16", "fp16", "fp8"), "main-params-dtype is not modelled"),
+    ("exp-avg-dtype", ("bf16", "fp16", "fp8"), "exp-avg-dtype is not modelled"),
+    ("exp-avg-sq-dtype", ("bf16", "fp16", "fp8"), "exp-avg-sq-dtype is not modelled"),
     ("overlap-moe-expert-parallel-comm", ("true",),
      "overlap-moe-expert-parallel-comm: two micro-batches at once are not modelled"),
 ]
@@ -53,8 +56,6 @@ class Arguments:
 
 
 def check(a):
-    if a.text("recompute-granularity") and a.text("recompute-num-layers"):
-        raise Cannot("recompute-num-layers is not modelled")
     for name, words, why in REFUSED:
         cell = a.text(name)
         if cell and (words is None or cell in words):
@@ -103,10 +104,10 @@ def put_experts(a, put):
     put("serial-experts", "" if a.on("moe-grouped-gemm") else "yes")
     gathered = a.text("moe-token-dispatcher-type", "allgather") == "allgather"
     put("gathered-experts", "yes" if gathered else "")
-    freq = a.text("moe-layer-freq")
-    if freq:
-        dense, _, rest = freq.strip("()").partition("+")
-        put("dense-layers", int(dense.replace("[0]*", "")))
+    freq = re.fullmatch(r"\(?(?:\[0\]\*(\d+)\+)?\[1\]\*\d+\)?|1?", a.text("moe-layer-freq"))
+    if not freq:
+        raise Cannot("moe-layer-freq of another pattern than dense blocks first is not modelled")
+    put("dense-layers", freq.group(1) or "")
 
 
 def put_decoder(a, put):
@@ -233,6 +234,22 @@ def head_waits_of(a, pp, micro_batches):
     return min(limit or micro_batches, micro_batches - 1) or ""
 
 
+def put_recompute(a, chunks, put):
+    """Uniform: each group of N blocks keeps its input; block: the first N blocks of a stage."""
+    granularity, method = a.text("recompute-granularity"), a.text("recompute-method")
+    n = a.number("recompute-num-layers", 1)
+    if granularity == "selective":
+        if a.text("recompute-modules", "core_attn").strip("[]") != "core_attn":
+            raise Cannot("recompute-modules is not modelled")
+        put("recompute", "selective")
+    elif granularity == "full":
+        if (method == "uniform" and n > 1) or (method == "block" and chunks > 1):
+            raise Cannot("recompute-method " + method + " of several layers or chunks is not "
+                         "modelled")
+        put("recompute", "full")
+        put("recompute-layers", n if method == "block" else "")
+
+
 def put_strategy(a, put):
     tp, pp = (a.number(x + "-model-parallel-size", 1) for x in ("tensor", "pipeline"))
     cp, gpus = a.number("context-parallel-size", 1), a.number("n_gpus")
@@ -259,8 +276,9 @@ def put_strategy(a, put):
     put("zero-group", group if zero and 1 < group < dp * cp else "")
     put("overlap", "" if a.on("overlap-grad-reduce") else "off")
     put("overlap-param-gather", "on" if zero and a.on("overlap-param-gather") else "")
-    put("recompute", a.text("recompute-granularity"))
-    put("grad-dtype", "f32" if a.on("bf16") and not a.on("grad-reduce-in-bf16") or
+    put_recompute(a, chunks, put)
+    halves = a.on("grad-reduce-in-bf16") or a.text("main-grads-dtype") == "bf16"
+    put("grad-dtype", "f32" if a.on("bf16") and not halves or
         a.on("accumulate-allreduce-grads-in-fp32") else "param")
 
 
