@@ -318,6 +318,40 @@ int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t pa
     return n;
 }
 
+/* Of each part: until its gradients are reduced, on the rank that has the most. */
+static enum lw_status count_backwards(struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_grid *g = &l->grid;
+    int64_t *n;
+
+    LW_TAKE(&l->arena, n, l->n_parts, err);
+    for (int32_t r = 0; r < l->pp; r++) {
+        memset(n, 0, (size_t)l->n_parts * sizeof *n);
+        for (int32_t i = g->first[r]; i < g->first[r + 1]; i++)
+            n[g->actions[i].stage] += g->actions[i].kind == LW_OP_BACKWARD ||
+                                      g->actions[i].kind == LW_OP_BACKWARD_WEIGHT;
+        for (int32_t q = 0; q < l->n_parts; q++) {
+            int64_t all = n[q] * (l->s->no_sync + 1);
+            l->parts[q].n_backwards =
+                all > l->parts[q].n_backwards ? all : l->parts[q].n_backwards;
+        }
+    }
+    return LW_OK;
+}
+
+/* The stage of each part, and its place among the parts there. */
+static enum lw_status place_parts(struct lw_lowering *l, struct lw_err *err)
+{
+    int32_t *n;
+
+    LW_TAKE(&l->arena, n, l->n_parts, err);
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        l->parts[q].stage = stage_of_part(l, q);
+        l->parts[q].place = n[l->parts[q].stage]++;
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,
                                struct lw_err *err)
 {
@@ -332,18 +366,18 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         s = refuse_halves(l, err);
     if (s == LW_OK)
         s = check_boundaries(l, err);
+    if (s == LW_OK)
+        s = place_parts(l, err);
+    if (s == LW_OK)
+        s = count_backwards(l, err);
+    bool halves = runs_halves(&l->grid);
     for (int32_t q = 0; s == LW_OK && q < l->n_parts; q++) {
         struct lw_part *d = &l->parts[q];
         d->s = l->s;
         d->cost = cost;
-        d->work.splits = runs_halves(&l->grid);
-        d->stage = stage_of_part(l, q);
+        d->work.splits = halves;
         d->n_members = l->s->zero_group > 0 ? (int32_t)l->s->zero_group : lw_n_copies(l);
         d->n_expert_members = d->n_members / l->ep;
-        for (int32_t r = 0; r < l->pp; r++) {
-            int64_t n = lw_lower_backwards(l, r, q) * (l->s->no_sync + 1);
-            d->n_backwards = n > d->n_backwards ? n : d->n_backwards;
-        }
         s = count_nodes(l, cost, d, err);
         if (s == LW_OK)
             s = lw_part_decide(d, err);

@@ -88,9 +88,11 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
 static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
 {
     int64_t n_reduced = 2L + k->l->n_tied, n_weights = 0;
-    int64_t n_values = 2L * k->l->grid.n_stages * k->l->grid.n_micro_batches;
 
-    LW_TAKE(room, k->parts, k->l->n_parts, err);
+    for (int32_t i = 0; i < k->l->n_parts; i++)
+        k->n_places += k->l->parts[i].stage == k->stage;
+    int64_t n_values = 2L * k->n_places * k->l->grid.n_micro_batches;
+    LW_TAKE(room, k->parts, k->n_places, err);
     LW_TAKE(room, k->made, n_values, err);
     LW_TAKE(room, k->got, n_values, err);
     LW_TAKE(room, k->sent, n_values, err);

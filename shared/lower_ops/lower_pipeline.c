@@ -6,6 +6,8 @@
  * first forward and the first backward of a micro-batch on the rank. */
 #include <string.h>
 
+#include <assert.h>
+
 #include "shared/lower_ops/writer.h"
 
 /* got[] of a receive from rank p that is posted when its turn comes: NOT_POSTED - p. */
@@ -13,7 +15,10 @@ enum { NOT_POSTED = -2 };
 
 int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb)
 {
-    return (backward * k->l->grid.n_stages + stage) * k->l->grid.n_micro_batches + mb;
+    const struct lw_part *d = &k->l->parts[stage];
+
+    assert(d->stage == k->stage);
+    return (backward * k->n_places + d->place) * k->l->grid.n_micro_batches + mb;
 }
 
 static struct lw_writer_part *part_of(const struct lw_writer *k, int32_t stage)
@@ -78,11 +83,13 @@ static int32_t kernels_of(enum lw_optimizer o)
 static void write_accumulation(struct lw_writer *k, struct lw_writer_part *x)
 {
     const struct lw_workload *w = k->l->w;
-    int64_t here = 0, all = lw_workload_numel(w, true);
     bool adds = x->has_gradients || !k->pass->ends_step;
 
     x->has_gradients = true;
-    if (!k->l->s->accumulate_pass || !adds || w->optimizer == LW_OPTIMIZER_UNKNOWN || all == 0)
+    if (!k->l->s->accumulate_pass || !adds || w->optimizer == LW_OPTIMIZER_UNKNOWN)
+        return;
+    int64_t here = 0, all = lw_workload_numel(w, true);
+    if (all == 0)
         return;
     for (int32_t i = 0; i < x->d->w->n_params; i++)
         here += lw_param_has_gradient(&x->d->w->params[i]) ? x->d->w->params[i].numel : 0;

@@ -67,16 +67,16 @@ struct lw_writer {
     const struct lw_pass *pass;
     int32_t role, stage;
     struct lw_writer_part *parts;  /* [n_parts] those of the role */
-    int32_t n_parts;
+    int32_t n_parts, n_places;     /* so far; in all */
     struct lw_tied_use *tied;      /* where gradients come and go */
     int32_t *module_tied;          /* [modules of the model] the first of its tied uses; -1 = none.
                                     * NULL: nothing is tied */
     int32_t micro_batch;
-    int32_t *made;                 /* [2 * grid stages * micro-batches] op after which the output of
+    int32_t *made;                 /* [2 * n_places * micro-batches] op after which the output of
                                     * a forward, of a backward is there; -1 = not here */
     int32_t *got;                  /* the same for what a forward, a backward takes; below -1: not
                                     * asked for yet (lower_pipeline.c) */
-    int32_t *sent, n_sent;         /* [2 * grid stages * micro-batches] sends since compute waited
+    int32_t *sent, n_sent;         /* [2 * n_places * micro-batches] sends since compute waited
                                     * for sends last */
     bool turned;                   /* the action before was a backward */
     bool *gap_written;             /* [2 * micro-batches] host gap before forward, before

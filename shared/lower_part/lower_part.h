@@ -96,7 +96,7 @@ struct lw_part {
     const struct lw_strategy *s;
     const struct lw_cost *cost;  /* NULL = none was handed in */
     struct lw_arena arena;
-    int32_t stage;               /* of the plan */
+    int32_t stage, place;        /* of the plan; among the parts of that stage */
     int32_t n_members;           /* the size of its data groups: ranks that hold a copy, or of
                                   * --zero-group */
     int32_t n_expert_members;    /* the same of experts: n_members / ep */
