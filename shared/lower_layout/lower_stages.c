@@ -78,8 +78,10 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
     struct lw_workload *sub = lw_arena_alloc(&l->arena, 1, sizeof *sub);
     struct lw_param *params = lw_arena_alloc(&l->arena, n_params, sizeof *params);
     int32_t *map = lw_arena_alloc(&l->arena, n_params, sizeof *map);
+    bool kernels = w->by_kernels && w->grad_kernel;
+    int32_t *kernel = kernels ? lw_arena_alloc(&l->arena, n_params, sizeof *kernel) : NULL;
 
-    if (!sub || !params || !map) {
+    if (!sub || !params || !map || (kernels && !kernel)) {
         lw_fail_nomem(err);
         return NULL;
     }
@@ -90,6 +92,7 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
                                 .products_tp = w->products_tp, .products_cp = w->products_cp,
                                 .kernels = w->kernels, .n_kernels = w->n_kernels,
                                 .kernel_times = w->kernel_times, .by_kernels = w->by_kernels};
+    sub->grad_kernel = kernel;
     l->parts[q].w = sub;
     l->parts[q].first_module = r.begin;
     l->parts[q].param_in_model = map;
@@ -149,6 +152,8 @@ static enum lw_status take_params(struct split *k, int32_t q, struct lw_range r,
         p->tied = holder == i ? -1 : k->local[holder];
         p->ready_ps = p->ready_ps < 0 ? -1 : p->ready_ps > before ? p->ready_ps - before : 0;
         ((int32_t *)l->parts[q].param_in_model)[sub->n_params] = i;
+        if (sub->grad_kernel)
+            sub->grad_kernel[sub->n_params] = w->grad_kernel[i];
         k->local[i] = sub->n_params++;
     }
     return LW_OK;

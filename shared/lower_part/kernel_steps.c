@@ -138,6 +138,13 @@ lw_ps lw_kernel_ready(const struct lw_workload *w, const struct lw_strategy *of,
     return moment(&s, taken_by_weights(&s, of, kernel), BACKWARD);
 }
 
+lw_ps lw_kernel_start(const struct lw_workload *w, const struct lw_module *m, int32_t kernel)
+{
+    const struct spans s = spans_of(w, m);
+
+    return forward_at(&s, kernel);
+}
+
 void lw_kernel_module_times(const struct lw_workload *w, struct lw_module *m)
 {
     const struct spans s = spans_of(w, m);

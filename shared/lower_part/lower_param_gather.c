@@ -6,10 +6,10 @@
  * those of its own parameters and of those that these are tied to. When they are gathered:
  * shared/lower_ops/lower_gathers_ahead.c.
  *
- * When, in a module of several layers: a layer's forward begins as long after the module's as its
- * gradients are ready before the end of the module's backward, each against its own length. Where
- * the workload does not say when gradients are ready, all are used from the start. The first use of
- * a module is its start.
+ * When, in a module of several layers: where the parameter's kernel begins. Without kernels a layer
+ * begins as long after the module as its gradients are ready before the end of the
+ * module's backward, each against its own length; where the workload does not say when gradients
+ * are ready, all are used from the start. The first use of a module is its start.
  *
  * Source: NVIDIA/Megatron-LM@00119989 megatron/core/distributed/distributed_data_parallel.py,
  * next_param_gather_bucket_group; enable_forward_pre_hook: a hook on every module that has
@@ -46,6 +46,18 @@ static int32_t list_uses(const struct lw_part *d, struct use *uses)
     return n;
 }
 
+/* When the forward of the module begins with a parameter whose gradient is ready `rest` before the
+ * end of a backward of such a length. A gradient of another module's has no kernel here. */
+static lw_ps start_of(const struct lw_part *d, int32_t param, const struct lw_module *m,
+                      lw_ps rest, lw_ps length)
+{
+    const struct lw_workload *w = d->w;
+
+    if (lw_has_kernels(w, m) && w->grad_kernel && &w->modules[w->params[param].module] == m)
+        return lw_kernel_start(w, m, w->grad_kernel[param]);
+    return (lw_ps)((__int128)m->forward_ps * rest / length);
+}
+
 /* at[n_params]: when the forward of a parameter's module first uses it; the backward's windows are
  * mirrored. */
 static void find_starts(const struct lw_part *d, lw_ps *at)
@@ -60,8 +72,7 @@ static void find_starts(const struct lw_part *d, lw_ps *at)
         lw_ps last = back->stretches[end - 1].end, length = last - s->start;
         for (; s < &back->stretches[end]; s++)
             for (int32_t r = s->first_ready; length > 0 && r < s->first_ready + s->n_ready; r++)
-                at[back->ready[r]] =
-                    (lw_ps)((__int128)m->forward_ps * (last - s->end) / length);
+                at[back->ready[r]] = start_of(d, back->ready[r], m, last - s->end, length);
     }
 }
 

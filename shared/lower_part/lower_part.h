@@ -166,6 +166,8 @@ bool lw_has_kernels(const struct lw_workload *w, const struct lw_module *m);
 void lw_kernel_module_times(const struct lw_workload *w, struct lw_module *m);
 lw_ps lw_kernel_ready(const struct lw_workload *w, const struct lw_strategy *of,
                       const struct lw_module *m, int32_t kernel);
+/* When its forward begins with a kernel. */
+lw_ps lw_kernel_start(const struct lw_workload *w, const struct lw_module *m, int32_t kernel);
 
 /* lower_ring.c: the attention of a module that keys and values pass by in steps (--cp-comm-type
  * p2p), in picoseconds of its forward and of its backward. */

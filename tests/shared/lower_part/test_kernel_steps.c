@@ -145,6 +145,7 @@ MODEL_TEST(a_strategy_has_one_hash_on_all_devices)
     static const char *const words[] = {
         "tp 2", "tp 2 sequence-parallel on", "tp 2 sequence-parallel on tp-overlap backward",
         "tp 2 sequence-parallel on tp-overlap pieces", "tp 2 dp 2 zero 1 recompute full",
+        "tp 2 dp 2 zero 1 bucket-cap 1000 overlap-param-gather on",
         "tp 2 sequence-parallel on pp 2 micro-batches 4 schedule zb-h1 partition uniform"};
     struct lw_device d = model_device();
 
