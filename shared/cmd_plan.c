@@ -34,7 +34,8 @@ static void difference_json(const struct lw_plan *a, const struct lw_plan *b,
     lw_jsonout_object(&o, NULL);
     lw_jsonout_bool(&o, "same", !d->decision[0]);
     LW_JSON(&o, "first_difference", d->decision[0] ? d->decision : NULL, "times_differ",
-            d->times[0] ? d->times : NULL, "first_plan_hash", a->hash, "second_plan_hash", b->hash,
+            d->times[0] ? d->times : NULL, "activations_differ",
+            d->bytes[0] ? d->bytes : NULL, "first_plan_hash", a->hash, "second_plan_hash", b->hash,
             "first_device", a->device, "second_device", b->device, "first_framework", a->framework,
             "second_framework", b->framework);
     lw_jsonout_bool(&o, "yields_differ", !yields_equal(&a->yield, &b->yield));
@@ -82,6 +83,8 @@ static void difference_text(const struct lw_plan *a, const struct lw_plan *b,
     printf("the plans decide the same (%s)\n", a->hash);
     if (d->times[0])
         printf("times differ: %s\n", d->times);
+    if (d->bytes[0])
+        lw_printf_paragraph(stdout, "activations differ: %s", d->bytes);
     say_origin("times are of", a->device, b->device);
     say_origin("made with framework", a->framework, b->framework);
     say_yield(&a->yield, &b->yield);

@@ -352,9 +352,9 @@ enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct 
 /* The first decision in which two plans differ ("strategy: --bucket-cap is none in the first plan,
  * 25.00 MiB (26214400 B) in the second"); "" when they decide the same. Decisions are compared in
  * the order of the canonical bytes. times: of plans that decide the same, how many ops take another
- * time and the first of them; "" when none does. */
+ * time and the first of them; "" when none does. bytes: the same of the bytes of activations. */
 struct lw_plan_difference {
-    char decision[512], times[512];
+    char decision[512], times[512], bytes[512];
     bool of_strategy; /* the decision is an option */
 };
 enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,

@@ -58,6 +58,15 @@ struct canon {
     struct lw_whole_works works;
 };
 
+/* Activations: 1 an op takes some, -1 it frees them. How many bytes depends on the kernels that a
+ * device's libraries choose (traces/models/model_framework.c, calls_flash). */
+static int takes(const struct lw_plan *p, const struct lw_op *op)
+{
+    int64_t bytes = p->works[op->work].keeps_bytes;
+
+    return (bytes > 0) - (bytes < 0);
+}
+
 static void feed_work(const struct canon *c, const struct lw_op *op)
 {
     enum lw_work_source source = lw_work_source_of(c->p, op);
@@ -67,7 +76,7 @@ static void feed_work(const struct canon *c, const struct lw_op *op)
         return;
     const struct lw_whole_work *w = &c->works.v[c->works.of[op - c->p->ops]];
     lw_hash_ints(c->h, (int64_t[]){w->flops, w->n_products, (int64_t)w->products,
-                                   c->p->works[op->work].keeps_bytes}, 4);
+                                   takes(c->p, op)}, 4);
 }
 
 static void feed_other(const struct canon *c, const struct lw_plan_field *f, const char *row)
@@ -261,12 +270,6 @@ static bool numbers_differ(const struct diff *d, const char *what, const char *(
     return numbers_of_field_differ(d, &(struct lw_plan_field){.name = what, .word = word}, a, b);
 }
 
-static bool bytes_differ(const struct diff *d, const char *what, int64_t a, int64_t b)
-{
-    return numbers_of_field_differ(
-        d, &(struct lw_plan_field){.name = what, .is_bytes = true}, a, b);
-}
-
 static bool strategies_differ(const struct diff *d)
 {
     for (int i = 0; i < lw_strategy_n_options(); i++) {
@@ -320,6 +323,11 @@ static bool slots_differ(const struct diff *d, const char *number, const struct 
     return false;
 }
 
+static const char *takes_word(int k)
+{
+    return k > 0 ? "taken" : k < 0 ? "freed" : "none";
+}
+
 static bool works_differ(const struct diff *d, const struct lw_op *x, const struct lw_op *y)
 {
     enum lw_work_source from = lw_work_source_of(d->a, x), to = lw_work_source_of(d->b, y);
@@ -330,8 +338,7 @@ static bool works_differ(const struct diff *d, const struct lw_op *x, const stru
         return false;
     const struct lw_whole_work *a = &d->works[0].v[d->works[0].of[x - d->a->ops]],
                                *b = &d->works[1].v[d->works[1].of[y - d->b->ops]];
-    return bytes_differ(d, "activations kept", d->a->works[x->work].keeps_bytes,
-                        d->b->works[y->work].keeps_bytes) ||
+    return numbers_differ(d, "activations", takes_word, takes(d->a, x), takes(d->b, y)) ||
            numbers_differ(d, "flops of the whole", NULL, a->flops, b->flops) ||
            numbers_differ(d, "number of products of the whole", NULL, a->n_products,
                           b->n_products) ||
@@ -390,7 +397,30 @@ static const char *time_text(lw_ps t, char *buf)
     return t < 0 ? "unknown" : lw_format_ps(buf, t);
 }
 
+static int64_t kept_bytes(const struct lw_plan *p, int32_t op)
+{
+    return p->ops[op].work < 0 ? 0 : p->works[p->ops[op].work].keeps_bytes;
+}
+
 /* Of plans with equal decisions: their ops are the same one by one. */
+static void find_bytes(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room)
+{
+    char op[LW_OP_TEXT], x[256], y[256];
+    int32_t n = 0, first = -1;
+
+    for (int32_t i = 0; i < a->n_ops; i++)
+        if (kept_bytes(a, i) != kept_bytes(b, i)) {
+            first = n == 0 ? i : first;
+            n++;
+        }
+    *text = '\0';
+    if (n > 0)
+        snprintf(text, room, "%d of %d ops take or free other bytes of activations, the first of "
+                             "them %s: %s in the first plan, %s in the second",
+                 n, a->n_ops, lw_plan_op_text(a, first, op),
+                 lw_exact_bytes(x, kept_bytes(a, first)), lw_exact_bytes(y, kept_bytes(b, first)));
+}
+
 static void find_times(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room)
 {
     char op[LW_OP_TEXT], x[32], y[32];
@@ -415,13 +445,15 @@ enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
 {
     struct diff d = {.a = a, .b = b, .text = out->decision, .room = sizeof out->decision};
 
-    out->decision[0] = out->times[0] = '\0';
+    out->decision[0] = out->times[0] = out->bytes[0] = '\0';
     LW_TRY(lw_whole_works_of(a, &d.works[0], err));
     enum lw_status s = lw_whole_works_of(b, &d.works[1], err);
     if (s == LW_OK) {
         find_decision(&d, &out->of_strategy);
-        if (!out->decision[0])
+        if (!out->decision[0]) {
             find_times(a, b, out->times, sizeof out->times);
+            find_bytes(a, b, out->bytes, sizeof out->bytes);
+        }
     }
     lw_whole_works_free(&d.works[1]);
     lw_whole_works_free(&d.works[0]);
