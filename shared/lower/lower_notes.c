@@ -361,7 +361,7 @@ static void note_times(const struct lw_lowering *l)
         lw_builder_from_times(l->b, "--bucket-policy optimal");
     if (reduces && s->launch_order == LW_LAUNCH_COMPLETION)
         lw_builder_from_times(l->b, "--launch-order completion-order");
-    if ((l->tp > 1 || l->cp > 1) && l->parts[0].back.n_ready > 0)
+    if ((l->tp > 1 || l->cp > 1) && l->parts[0].back.n_ready > 0 && !l->w->by_kernels)
         lw_builder_from_times(l->b, "where gradients are complete between a module's collectives");
 }
 

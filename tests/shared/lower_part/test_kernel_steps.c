@@ -159,6 +159,7 @@ MODEL_TEST(a_strategy_has_one_hash_on_all_devices)
             struct lw_plan p = plan_of_words(&w, words[i]);
             if (k > 0)
                 assert_string_equal(p.hash, hash);
+            assert_int_equal(p.n_from_times, 0);
             memcpy(hash, p.hash, sizeof hash);
             lw_plan_free(&p);
         }
