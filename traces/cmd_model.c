@@ -11,7 +11,7 @@
 #include "traces/models/model_print.h"
 #include "traces/models/model_workload.h"
 
-enum { N_OWN = 12 };
+enum { N_OWN = 13 };
 
 struct session {
     struct lw_model_request model;
@@ -71,6 +71,7 @@ static enum lw_status make(struct session *m, struct lw_err *err)
 {
     struct lw_workload w;
 
+    LW_TRY(lw_strategy_check(&m->strategy, err));
     enum lw_status s = m->device ? build_on(m, &w, err) : build_here(m, &w, err);
 
     if (s != LW_OK)
@@ -107,6 +108,9 @@ int cmd_model(int argc, char **argv)
          "times for tensor groups of N: each rank's shapes (1); as --tp of the plan", 1, 4096},
         {"ep", 0, LW_OPT_INT, &s.strategy.ep, "N",
          "times for N ranks that share the experts (1); as --ep of the plan", 1, 65536},
+        {"etp", 0, LW_OPT_INT, &s.strategy.etp, "N",
+         "ranks of a tensor group that split each expert: as --tp (default), or 1: they share the "
+         "experts; as --etp of the plan", 1, 4096},
         {"cp", 0, LW_OPT_INT, &s.strategy.cp, "N", "ranks that share each sequence (1)", 1, 4096},
         {"sequence-parallel", 0, LW_OPT_FLAG, &s.strategy.sequence_parallel, NULL,
          "split norms and residuals over the tensor group too"},

@@ -40,10 +40,15 @@ bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other)
 
 bool exec_ranks_share(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other)
 {
-    int64_t ep = p->params[param].expert ? p->strategy->ep : 1;
+    const struct lw_strategy *s = p->strategy;
+    const int32_t *a = p->coord + 3L * rank, *b = p->coord + 3L * other;
 
-    return exec_ranks_agree(p, rank, other) &&
-           (ep <= 1 || p->coord[3L * rank] % ep == p->coord[3L * other] % ep);
+    if (!p->params[param].expert || s->ep <= 1)
+        return exec_ranks_agree(p, rank, other);
+    return p->roles[p->role_of[rank]].stage == p->roles[p->role_of[other]].stage &&
+           (a[2] == b[2] || lw_strategy_folds_experts(s)) &&
+           lw_strategy_expert_number(s, a[0], a[2]) % s->ep ==
+               lw_strategy_expert_number(s, b[0], b[2]) % s->ep;
 }
 
 int32_t exec_param_root(const struct lw_plan *p, int32_t param)

@@ -108,7 +108,9 @@ static enum lw_status check_spread(const struct shard_check *k, int32_t op, int3
 {
     const struct lw_plan *p = k->p;
     const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
-    const struct lw_group *data = group_for(p, LW_COMM_DATA, rank);
+    bool expert = b->n_slots > 0 && p->params[p->slots[b->first_slot]].expert;
+    const struct lw_group *data =
+        group_for(p, expert ? LW_COMM_EXPERT_DATA : LW_COMM_DATA, rank);
     bool share = k->reduced_as[p->ops[op].bucket] == LW_OP_REDUCE_SCATTER && data;
     int64_t bytes = share ? b->bytes / data->n_members : b->bytes;
     int64_t offset = share ? bytes * lw_plan_member(p, data, rank) : 0;

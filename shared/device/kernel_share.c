@@ -53,7 +53,9 @@ struct share {
 
 static int64_t expert_ranks(const struct share *s)
 {
-    return at_least_1(s->g->ep) * (s->g->whole_experts ? s->tp : 1);
+    bool beside = s->g->whole_experts && !s->g->folded_experts;
+
+    return at_least_1(s->g->ep) * (beside ? s->tp : 1);
 }
 
 static int64_t item_of(const struct share *s)
@@ -129,7 +131,8 @@ static struct lw_product product_of(const struct share *s)
 
     if (k->experts > 0) {
         p.batch = k->experts / expert_ranks(s);
-        p.m = divided(lw_expert_copies(p.m, k->capacity) * at_least_1(s->g->ep), k->experts);
+        p.m = divided(lw_expert_copies(p.m, k->capacity) * expert_ranks(s),
+                      k->experts * (s->g->whole_experts ? s->tp : 1));
     } else if (k->split == LW_SPLIT_HEADS) {
         p.batch = divided(k->batch, s->tp);
     } else if (k->split == LW_SPLIT_NONE && s->g->sequence_parallel) {

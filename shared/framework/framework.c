@@ -99,7 +99,8 @@ static enum lw_status check_fact(const struct lw_framework *f, int k, struct lw_
 /* The user says how large a job is, not its framework. */
 static bool is_size(const char *option)
 {
-    static const char *const sizes[] = {"dp", "pp", "tp", "cp", "ep", "micro-batches", "chunks"};
+    static const char *const sizes[] = {"dp", "pp", "tp", "cp", "ep", "etp",
+                                        "micro-batches", "chunks"};
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (strcmp(option, sizes[i]) == 0)

@@ -167,9 +167,8 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
                                        "--shard-policy %s with --bucket-policy %s",
                        lw_shard_policy_name(s->shard_policy),
                        lw_bucket_policy_name(s->bucket_policy));
-    if (s->ep > 1 || s->find_unused)
-        return lw_fail(err, LW_ENOTSUP, "--zero-group cannot be combined with %s",
-                       s->ep > 1 ? "--ep of more than 1" : "--find-unused");
+    if (s->find_unused)
+        return lw_fail(err, LW_ENOTSUP, "--zero-group cannot be combined with --find-unused");
     return LW_OK;
 }
 

@@ -314,10 +314,12 @@ static void note_tensor(const struct lw_lowering *l)
     if (l->ep > 1)
         lw_builder_note(
             l->b,
-            "expert parallelism: 1/%d of the experts a rank, tokens spread evenly; all-to-all "
+            "expert parallelism: 1/%d of the experts a rank%s, tokens spread evenly; all-to-all "
             "before and after the experts, forward and backward; their gradients are "
             "reduced over %d ranks",
-            l->ep, l->parts[0].n_expert_members);
+            l->ep,
+            lw_expert_width(l) > 1 ? ", each whole, shared over the tensor group too" : "",
+            l->parts[0].n_expert_members);
     if (l->cp > 1 && l->s->cp_comm == LW_CP_P2P)
         lw_builder_note(l->b,
                         "context parallelism: 1/%d of every sequence's tokens, causal work evened "

@@ -81,6 +81,16 @@ static struct lw_operand share_of(const struct lw_lowering *l, int32_t role, int
     return (struct lw_operand){bytes / n_members, at % n_members * (bytes / n_members), -1};
 }
 
+/* The same of experts, which n_members ranks of a data group hold. */
+static struct lw_operand expert_share_of(const struct lw_lowering *l, int32_t n_members,
+                                         int64_t bytes, int32_t d, int32_t t)
+{
+    int64_t number = lw_strategy_expert_number(l->s, d, t);
+
+    return (struct lw_operand){bytes / n_members,
+                               number / l->ep % n_members * (bytes / n_members), -1};
+}
+
 int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
                      int64_t bytes)
 {
@@ -98,8 +108,9 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
     struct lw_operand *entry = lw_builder_operand_room(l->b, n, &row);
     for (int32_t i = 0; entry && i < n; i++) {
         int32_t d = i / l->tp, t = i % l->tp; /* ranks of a role ascend */
-        entry[i] = kind == LW_ROW_SHARE
-                       ? share_of(l, role, which, bytes, d)
+        entry[i] = kind == LW_ROW_SHARE ? share_of(l, role, which, bytes, d)
+                   : kind == LW_ROW_EXPERT_SHARE
+                       ? expert_share_of(l, which, bytes, d, t)
                        : (struct lw_operand){bytes, 0, member_of(l, kind, role, which, d, t)};
     }
     l->rows[l->n_rows++] = (struct lw_row){kind, role, which, bytes, row};
@@ -248,33 +259,68 @@ static void add_data_parts(struct lw_lowering *l, int32_t comm, int32_t n, int32
             }
 }
 
-/* Consecutive data coordinates share the experts; those that are equal modulo ep hold the same
- * ones, in both directions of a pipeline. */
-static void add_expert(struct lw_lowering *l, int32_t *members)
+/* Ranks of a stage that hold copies, by expert number: of tensor coordinate t, or of all. */
+static int32_t list_holders(const struct lw_lowering *l, int32_t stage, int32_t t, int32_t *ranks)
 {
+    int32_t width = lw_expert_width(l), n = 0;
+
+    for (int32_t copy = 0; copy < lw_n_copies(l); copy++)
+        for (int32_t k = 0; k < width; k++)
+            ranks[n++] = lw_rank_at(l, copy % l->dp, copy < l->dp ? stage : l->pp - 1 - stage,
+                                    width > 1 ? k : t);
+    return n;
+}
+
+/* Consecutive numbers share the experts. */
+static void add_expert_groups(struct lw_lowering *l, int32_t *members)
+{
+    int32_t n = l->dp * lw_expert_width(l);
+
+    for (int32_t first = 0; first < n; first += l->ep)
+        for (int32_t p = 0; p < l->pp; p++)
+            for (int32_t t = 0; t < l->tp / lw_expert_width(l); t++) {
+                for (int32_t i = first; i < first + l->ep; i++)
+                    members[i - first] =
+                        lw_expert_width(l) > 1 ? lw_rank_at(l, i / l->tp, p, i % l->tp)
+                                               : lw_rank_at(l, i, p, t);
+                lw_builder_group(l->b, l->expert.comm, members, l->ep);
+            }
+}
+
+/* Those that are equal modulo ep hold the same ones, in both directions of a pipeline; with
+ * --zero-group, those of one group. */
+static void add_expert(struct lw_lowering *l, int32_t *members, int32_t *ranks)
+{
+    int32_t each = l->parts[0].n_members * lw_expert_width(l);
+
     l->expert = add_line(l, "expert", LW_COMM_EXPERT);
-    add_data_parts(l, l->expert.comm, l->ep, members);
+    add_expert_groups(l, members);
+    if (l->parts[0].n_members == 1)
+        return; /* a tensor group alone: each expert is on one rank */
     l->expert_data = l->data;
     l->expert_data.comm =
         lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->data.stream);
     for (int32_t stage = 0; stage < lw_n_replica_stages(l); stage++)
-        for (int32_t t = 0; t < l->tp; t++)
-            for (int32_t e = 0; e < l->ep; e++) {
-                int32_t n = 0;
-                for (int32_t d = e; d < l->dp; d += l->ep)
-                    members[n++] = lw_rank_at(l, d, stage, t);
-                for (int32_t d = e; l->mirrored && d < l->dp; d += l->ep)
-                    members[n++] = lw_rank_at(l, d, l->pp - 1 - stage, t);
-                lw_builder_group(l->b, l->expert_data.comm, members, n);
-            }
+        for (int32_t t = 0; t < l->tp / lw_expert_width(l); t++) {
+            int32_t n_holders = list_holders(l, stage, t, ranks);
+            for (int32_t first = 0; first < n_holders; first += each)
+                for (int32_t e = 0; e < l->ep; e++) {
+                    int32_t n = 0;
+                    for (int32_t i = first + e; i < first + each; i += l->ep)
+                        members[n++] = ranks[i];
+                    lw_builder_group(l->b, l->expert_data.comm, members, n);
+                }
+        }
 }
 
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 {
     int32_t most = 4 * l->dp > l->pp ? 4 * l->dp : l->pp;
-    int32_t *members;
+    int32_t *members, *holders;
 
-    LW_TAKE(&l->arena, members, most > l->tp ? most : l->tp, err);
+    most = most > l->tp ? most : l->tp;
+    LW_TAKE(&l->arena, members, most > l->ep ? most : l->ep, err);
+    LW_TAKE(&l->arena, holders, (int64_t)lw_n_copies(l) * l->tp, err);
     LW_TRY(add_roles(l, err));
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
     const struct lw_line none = {-1, -1};
@@ -295,7 +341,7 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
         add_data_parts(l, l->context.comm, l->cp, members);
     }
     if (l->ep > 1)
-        add_expert(l, members);
+        add_expert(l, members, holders);
     lw_lower_tied_comms(l, members);
     return LW_OK;
 }

@@ -382,7 +382,7 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         d->cost = cost;
         d->work.splits = halves;
         d->n_members = l->s->zero_group > 0 ? (int32_t)l->s->zero_group : lw_n_copies(l);
-        d->n_expert_members = d->n_members / l->ep;
+        d->n_expert_members = d->n_members * lw_expert_width(l) / l->ep;
         s = count_nodes(l, cost, d, err);
         if (s == LW_OK)
             s = lw_part_decide(d, err);

@@ -23,7 +23,8 @@ static void add_params(struct lw_lowering *l)
                                   .used = p->used, .ignored = p->ignored,
                                   .expert = p->expert && l->ep > 1};
         lw_builder_param(l->b, &q);
-        if (l->tp > 1 && p->tp_split == LW_TP_REPLICATED)
+        bool folded = q.expert && lw_expert_width(l) > 1;
+        if (l->tp > 1 && p->tp_split == LW_TP_REPLICATED && !folded)
             lw_builder_whole(l->b, i);
     }
     for (int32_t i = 0; i < w->n_sparse; i++)
@@ -51,7 +52,7 @@ static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *
                                 int64_t bytes[LW_N_MEM], struct lw_err *err)
 {
     int64_t(*of_member)[LW_N_MEM] =
-        lw_arena_alloc(&d->arena, d->n_members, sizeof *of_member), most = 0;
+        lw_arena_alloc(&d->arena, lw_part_most_members(d), sizeof *of_member), most = 0;
     int32_t which = 0;
 
     if (!of_member)
@@ -64,7 +65,7 @@ static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *
         else if (h->owner >= 0)
             lw_memory_add(rule, p->dtype, 0, h->numel, of_member[h->owner]);
     }
-    for (int32_t m = 0; m < d->n_members; m++) {
+    for (int32_t m = 0; m < lw_part_most_members(d); m++) {
         int64_t sum = 0;
         for (int k = 0; k < LW_N_MEM; k++)
             sum += of_member[m][k];
@@ -129,7 +130,7 @@ static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
             if (d->w->params[i].trainable && d->w->params[i].tied < 0)
                 whole += d->w->params[i].numel;
     }
-    for (int32_t m = 0; m < l->parts[0].n_members; m++) {
+    for (int32_t m = 0; m < lw_part_most_members(&l->parts[0]); m++) {
         int64_t owned = 0;
         for (int32_t q = 0; q < l->n_parts; q++)
             if (l->parts[q].stage == stage && l->parts[q].shards.owned)

@@ -38,7 +38,8 @@ static void hold_attention(struct lw_module *m)
         least(m->attention_backward_start_ps, backward - m->attention_backward_ps);
 }
 
-static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool sequence)
+/* Where experts are folded over the tensor group, a rank sends its part of the tokens. */
+static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool sequence, bool folds)
 {
     struct lw_module x = *m;
 
@@ -60,7 +61,7 @@ static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool seque
     for (int r = 0; r < LW_N_RECOMPUTE; r++)
         x.kept_bytes[r] = over(sequence ? 0 : m->whole_kept_bytes[r], m->kept_bytes[r], tp);
     x.kv_bytes = over(0, m->kv_bytes, tp);
-    x.dispatch_bytes = over(0, m->dispatch_bytes, sequence ? tp : 1);
+    x.dispatch_bytes = over(0, m->dispatch_bytes, sequence || folds ? tp : 1);
     x.output_bytes = over(0, m->output_bytes, sequence ? tp : 1);
     return x;
 }
@@ -84,8 +85,8 @@ static int64_t fewer_rows(const struct lw_param *p, int64_t numel)
     return columns > 0 && numel % columns == 0 ? numel / columns : 0;
 }
 
-static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, struct lw_param *out,
-                                    struct lw_err *err)
+static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, bool folds,
+                                    struct lw_param *out, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
@@ -94,7 +95,7 @@ static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, str
             return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' shares the storage of '%s', "
                                            "but the workload splits them differently (tp_split)",
                            tp, i, p->name, w->params[p->tied].name);
-        if (p->tp_split == LW_TP_REPLICATED)
+        if (p->tp_split == LW_TP_REPLICATED || (p->expert && folds))
             continue;
         if (p->numel % tp != 0 && p->tp_split != LW_TP_VOCAB)
             return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' has %" PRId64 " elements, "
@@ -272,11 +273,24 @@ static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *
         any = any || l->given->params[i].expert;
     if (l->ep == 1)
         return LW_OK;
-    if (s->dp * s->cp % s->ep != 0)
+    int64_t n = (s->zero_group > 0 ? s->zero_group : s->dp * s->cp) * lw_expert_width(l);
+    const char *of = s->zero_group > 0 ? "--zero-group" : "--dp and --cp";
+    if (n % s->ep != 0)
         return lw_fail(err, LW_EINVAL,
-                       "--ep %d does not divide the %d ranks of --dp and --cp that would "
-                       "share the experts",
-                       l->ep, l->dp);
+                       "--ep %d does not divide the %lld ranks of %s%s that would share the "
+                       "experts%s",
+                       l->ep, (long long)n, of, lw_strategy_folds_experts(s) ? " and --tp" : "",
+                       s->tp > 1 && s->etp == 0
+                           ? ", each split over --tp; --etp 1 shares them over it too" : "");
+    if (s->dp * s->cp == 1 && n > s->ep)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--etp 1 --ep %d with one data-parallel rank: the experts' gradients alone "
+                       "would be reduced, which is not planned: --ep %d, or --dp of more than 1",
+                       l->ep, l->tp);
+    if (s->zero_group > 0 && s->schedule == LW_SCHEDULE_DUALPIPE)
+        return lw_fail(err, LW_ENOTSUP, "--ep with --zero-group is not planned for the two "
+                                        "directions of --schedule %s",
+                       lw_schedule_name(s->schedule));
     if (!any)
         return lw_fail(err, LW_EINVAL,
                        "--ep %d: workload '%s' has no parameter of experts (expert)", l->ep,
@@ -319,10 +333,11 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     LW_TAKE(&l->arena, x->modules, w->n_modules, err);
     LW_TAKE(&l->arena, x->params, w->n_params, err);
     for (int32_t m = 0; m < w->n_modules; m++)
-        x->modules[m] = shrink(&w->modules[m], l->tp, l->s->sequence_parallel);
+        x->modules[m] = shrink(&w->modules[m], l->tp, l->s->sequence_parallel,
+                               lw_strategy_folds_experts(l->s));
     for (int32_t m = 0; l->cp > 1 && m < w->n_modules; m++)
         divide_tokens(&x->modules[m], l->cp);
-    LW_TRY(shrink_params(w, l->tp, x->params, err));
+    LW_TRY(shrink_params(w, l->tp, lw_strategy_folds_experts(l->s), x->params, err));
     if (l->ep > 1)
         LW_TRY(divide_experts(x->params, w->n_params, l->ep, err));
     x->by_kernels = has_kernel_times(w, l->s);

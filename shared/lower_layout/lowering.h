@@ -14,7 +14,7 @@
  * where the ranks r and p-1-r hold the same two parts. */
 
 /* Operands that a row resolves for each rank of a role. */
-enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_SHARE, LW_ROW_RING };
+enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_SHARE, LW_ROW_EXPERT_SHARE, LW_ROW_RING };
 struct lw_row {
     enum lw_row_kind kind;
     int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group;
@@ -107,6 +107,12 @@ static inline int32_t lw_n_replica_stages(const struct lw_lowering *l)
 static inline bool lw_is_plain(const struct lw_lowering *l)
 {
     return l->pp == 1 && l->tp == 1;
+}
+
+/* Tensor ranks that experts are folded over: 1 unless each has some of them whole. */
+static inline int32_t lw_expert_width(const struct lw_lowering *l)
+{
+    return lw_strategy_folds_experts(l->s) ? l->tp : 1;
 }
 
 /* What reduces, scatters and gathers what experts, or all others, have. */

@@ -117,7 +117,7 @@ static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b, 
  * allreduce_mics_shard_grads); with --sync-each-micro-batch in every one, as FSDP and FSDP2 do
  * unless they are told otherwise. A member has its share, or of what was all-reduced all. */
 static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
-                            const struct lw_op *reduced, int32_t after)
+                            const struct lw_op *reduced, bool expert, int32_t after)
 {
     struct lw_op op = *reduced;
 
@@ -129,8 +129,11 @@ static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
     op.comm = k->l->replicas.comm;
     op.stream = k->l->replicas.stream;
     if (reduced->kind == LW_OP_REDUCE_SCATTER) {
-        op.operand = lw_lower_row(k->l, LW_ROW_SHARE, k->role, x->d->n_members, reduced->bytes);
-        op.bytes /= x->d->n_members;
+        int32_t n_members = lw_part_members(x->d, expert);
+        bool own = expert && k->l->ep > 1;
+        op.operand = lw_lower_row(k->l, own ? LW_ROW_EXPERT_SHARE : LW_ROW_SHARE, k->role,
+                                  n_members, reduced->bytes);
+        op.bytes /= n_members;
     }
     return lw_builder_op(k->l->b, &op, &after, 1);
 }
@@ -164,7 +167,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     if (kind == LW_OP_REDUCE)
         lw_write_root(k, &op, x->d->root_of[b]);
     int32_t reduced = lw_builder_op(k->l->b, &op, &after, 1), used = reduced, stream = op.stream;
-    x->done_of[b] = add_replicas(k, x, &op, reduced);
+    x->done_of[b] = add_replicas(k, x, &op, first->expert, reduced);
     if (x->done_of[b] != reduced && kind != LW_OP_REDUCE_SCATTER) { /* all of it is added */
         used = x->done_of[b];
         stream = k->l->replicas.stream;

@@ -485,7 +485,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     int32_t n_frozen = list_frozen(d, frozen);
     if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)
         return LW_OK;
-    h->shards_room = d->n_grads + n_frozen + (n_units + n_frozen) * d->n_members;
+    h->shards_room = d->n_grads + n_frozen + (n_units + n_frozen) * lw_part_most_members(d);
     LW_TAKE(&d->scratch, h->shards, h->shards_room, err); /* until they are sorted */
     LW_TAKE(&d->arena, h->buffers, n_units + n_frozen, err);
     for (int32_t u = 0; u < n_units; u++) {

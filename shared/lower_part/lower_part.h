@@ -99,7 +99,7 @@ struct lw_part {
     int32_t stage, place;        /* of the plan; among the parts of that stage */
     int32_t n_members;           /* the size of its data groups: ranks that hold a copy, or of
                                   * --zero-group */
-    int32_t n_expert_members;    /* the same of experts: n_members / ep */
+    int32_t n_expert_members;    /* the same of experts: n_members / ep, or n_members * tp / ep */
     int32_t n_nodes, fewest;     /* that the members of a data group live on; of them on the node
                                   * that has the fewest, 0 = not known */
     int64_t n_backwards;         /* of it on one rank until gradients are reduced */
@@ -137,6 +137,12 @@ struct lw_part {
 static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)
 {
     return d->param_in_model ? d->param_in_model[param] : param;
+}
+
+/* Owners of shards are below this. */
+static inline int32_t lw_part_most_members(const struct lw_part *d)
+{
+    return d->n_members > d->n_expert_members ? d->n_members : d->n_expert_members;
 }
 
 /* Experts lie in buckets and buffers of their own, as if on other devices. */

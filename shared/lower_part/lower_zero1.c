@@ -270,7 +270,7 @@ enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
 
-    LW_TAKE(&d->arena, h->owned, d->n_members, err);
+    LW_TAKE(&d->arena, h->owned, lw_part_most_members(d), err);
     for (int32_t i = 0; i < h->n_shards; i++) {
         int64_t *mine = &h->owned[h->shards[i].owner];
         if (!d->w->params[h->shards[i].param].trainable)

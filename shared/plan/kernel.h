@@ -92,6 +92,7 @@ struct lw_kernel_groups {
     int64_t tp, cp, ep;    /* 0 = 1 */
     bool sequence_parallel;
     bool whole_experts;    /* a tensor group shares experts, and does not split each */
+    bool folded_experts;   /* whole_experts, and ep counts the ranks of tensor groups too */
 };
 
 /* For tables: "gemm", "column", "memory"; NULL beyond the last. */

@@ -83,7 +83,7 @@ struct lw_plan_param {
     int8_t device;
     uint8_t dtype;             /* enum lw_dtype */
     bool trainable, sparse, used, ignored;
-    bool expert; /* ranks whose data coordinates are equal modulo strategy.ep hold the same */
+    bool expert; /* ranks of equal lw_strategy_expert_number modulo strategy.ep hold the same */
 };
 
 /* One bucket: gradients that are reduced by one collective. Slots say where each lies. */

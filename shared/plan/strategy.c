@@ -67,7 +67,11 @@ static const struct option {
            "attention, or p2p (or ring): a block to the next rank during each step of attention "
            "(all-gather)"),
     COUNT("ep", ep, 1, MAX_RANKS,
-           "expert-parallel ranks: each has 1/N of the experts; divides dp * cp (1)"),
+           "expert-parallel ranks: each has 1/N of the experts; divides dp * cp, with --etp 1 dp * "
+           "cp * tp (1)"),
+    ROW("etp", INT_OR_0, etp, 1, MAX_RANKS, "N", NULL, NULL,
+           "--ep: ranks of a tensor group that split each expert: as many as --tp, or 1: they share "
+           "the experts, each of them whole (0: as --tp)"),
     ON_OFF("sequence-parallel", sequence_parallel,
            "--tp: activations between split layers are sharded over the tensor group; "
            "all-gathers and reduce-scatters replace all-reduces (off)"),
@@ -466,6 +470,16 @@ const struct lw_strategy_option *lw_strategy_option(int option)
     return &options[option].shown;
 }
 
+bool lw_strategy_folds_experts(const struct lw_strategy *s)
+{
+    return s->etp == 1 && s->tp > 1 && s->ep > 1;
+}
+
+int64_t lw_strategy_expert_number(const struct lw_strategy *s, int64_t data, int64_t tensor)
+{
+    return lw_strategy_folds_experts(s) ? data * s->tp + tensor : data;
+}
+
 int64_t lw_strategy_ranks(const struct lw_strategy *s)
 {
     return s->dp * s->cp * s->pp * s->tp;
@@ -528,6 +542,22 @@ static enum lw_status check_field(const struct lw_strategy *s, int option, struc
     return v == usual ? LW_OK : check_range(o, v, err);
 }
 
+static enum lw_status check_etp(const struct lw_strategy *s, struct lw_err *err)
+{
+    long long etp = (long long)s->etp, tp = (long long)s->tp;
+
+    if (s->etp == 0 || s->etp == s->tp || (s->etp == 1 && s->ep > 1))
+        return LW_OK;
+    if (s->etp == 1)
+        return lw_fail(err, LW_ENOTSUP, "--etp 1 shares the experts over --tp %lld too: it needs "
+                                        "--ep of more than 1", tp);
+    if (s->etp > s->tp || s->tp % s->etp != 0)
+        return lw_fail(err, LW_EINVAL, "--etp %lld: an expert is split over 1 rank, or over the "
+                                       "%lld of --tp", etp, tp);
+    return lw_fail(err, LW_ENOTSUP, "--etp %lld: experts that a part of the tensor group splits "
+                                    "are not planned: --etp 1, or %lld as --tp", etp, tp);
+}
+
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err)
 {
     static const char *const exact[] = {"stage-memory", "pin-first", "pin-last", "weigh-transfers"};
@@ -546,6 +576,7 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
         if (lw_strategy_given(s, lw_strategy_find(exact[i])))
             return lw_fail(err, LW_EINVAL, "--%s is for --partition exact, not %s", exact[i],
                            partitions[s->partition]);
+    LW_TRY(check_etp(s, err));
     if (s->chunks > 1 && s->pp == 1)
         return lw_fail(err, LW_EINVAL, "--chunks %lld needs --pp of at least 2",
                        (long long)s->chunks);

@@ -44,7 +44,9 @@ enum lw_compat {
 struct lw_strategy {
     int64_t dp, pp, tp;
     int64_t cp;                    /* ranks that share the tokens of a sequence */
-    int64_t ep;                    /* ranks that share the experts; divides dp * cp */
+    int64_t ep;                    /* ranks that share the experts; divides dp * cp, or dp * cp * tp
+                                    * where these are folded over the tensor group */
+    int64_t etp;                   /* ranks that split each expert: tp, or 1; 0 = tp */
     int64_t micro_batches, chunks;
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */
@@ -134,6 +136,14 @@ const char *lw_compat_name(enum lw_compat c);
 const char *lw_tp_overlap_word(int k); /* NULL after the last */
 
 int64_t lw_strategy_ranks(const struct lw_strategy *s); /* dp * cp * pp * tp */
+
+/* Ranks of a tensor group share the experts and have each whole: --etp 1 with --tp. Rank t of a
+ * tensor group of data coordinate d is then expert rank d * tp + t, of which ep consecutive ones
+ * share all experts. */
+bool lw_strategy_folds_experts(const struct lw_strategy *s);
+/* The number of a rank among those of its stage and, unless experts are folded, of its tensor
+ * coordinate; ranks of equal numbers modulo ep hold the same experts. */
+int64_t lw_strategy_expert_number(const struct lw_strategy *s, int64_t data, int64_t tensor);
 
 /* Values in range and not contradicting each other. */
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err);

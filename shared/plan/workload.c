@@ -40,6 +40,7 @@ struct lw_made_for lw_made_for(const struct lw_strategy *s)
                                 .tp = s->tp,
                                 .cp = s->cp,
                                 .ep = s->ep,
+                                .folded_experts = lw_strategy_folds_experts(s),
                                 .sequence_parallel = s->sequence_parallel,
                                 .tp_overlap = (int32_t)s->tp_overlap};
 }
@@ -61,7 +62,8 @@ bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strat
 
     return lw_model_is_set(&w->from.model) &&
            (at_least_1(m->tp) != to.tp || at_least_1(m->cp) != to.cp ||
-            at_least_1(m->ep) != to.ep || m->sequence_parallel != to.sequence_parallel ||
+            at_least_1(m->ep) != to.ep || m->folded_experts != to.folded_experts ||
+            m->sequence_parallel != to.sequence_parallel ||
             m->tp_overlap != to.tp_overlap || !same_text(m->framework_hash, framework_hash));
 }
 

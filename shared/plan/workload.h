@@ -130,6 +130,7 @@ struct lw_recorded {
 /* The groups whose shapes a model's times are of: fields of the strategy. */
 struct lw_made_for {
     int64_t tp, cp, ep; /* 0 = 1 */
+    bool folded_experts; /* lw_strategy_folds_experts */
     bool sequence_parallel;
     int32_t tp_overlap; /* enum lw_tp_overlap */
     bool reduced, grad_f32; /* gradients are of several data ranks; of f32 */

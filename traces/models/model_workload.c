@@ -200,6 +200,8 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.tensor = s->tp;
     shape.context = s->cp;
     shape.expert_ranks = s->ep;
+    shape.expert_folded = lw_strategy_folds_experts(s);
+    shape.expert_whole = shape.expert_whole || shape.expert_folded;
     shape.sequence_parallel = s->sequence_parallel;
     if (target->framework)
         traces_model_take_framework(target->framework, s, device, &shape);

@@ -68,6 +68,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     double expert_capacity; /* rows that an expert takes of its even share, padded; 0 = all */
     int64_t expert_ranks;   /* ranks that share the experts and that times are for; 0 = 1 */
     bool expert_whole;      /* a tensor group shares experts, and does not split each */
+    bool expert_folded;     /* expert_whole, and expert_ranks counts tensor ranks too (--etp 1) */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
     lw_ps host_op_ps; /* host time per launched kernel: a lower bound of a module; 0: none */
     bool host_waits;  /* each launch waits for the previous kernel: host and device times add up */

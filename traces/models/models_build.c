@@ -349,7 +349,8 @@ static struct lw_kernel_groups groups_of(const struct traces_model_shape *s)
 {
     return (struct lw_kernel_groups){.tp = s->tensor, .cp = s->context, .ep = s->expert_ranks,
                                      .sequence_parallel = s->sequence_parallel,
-                                     .whole_experts = s->expert_whole};
+                                     .whole_experts = s->expert_whole,
+                                     .folded_experts = s->expert_folded};
 }
 
 static struct lw_kernel_rates rates_of(const struct traces_model_shape *s)

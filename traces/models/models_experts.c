@@ -23,7 +23,7 @@ static int64_t splits(const struct transformer *t)
 
 static int64_t ranks_of(const struct traces_model_shape *s)
 {
-    int64_t tensor = s->expert_whole && s->tensor > 1 ? s->tensor : 1;
+    int64_t tensor = s->expert_whole && !s->expert_folded && s->tensor > 1 ? s->tensor : 1;
 
     return (s->expert_ranks > 1 ? s->expert_ranks : 1) * tensor;
 }

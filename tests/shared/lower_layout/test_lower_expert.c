@@ -108,6 +108,45 @@ TEST(experts_are_reduced_over_their_own_group)
     lw_workload_free(&w);
 }
 
+static void members_are(const struct lw_plan *p, enum lw_comm_purpose purpose, int32_t rank,
+                        const int32_t *members, int32_t n)
+{
+    const struct lw_group *g = NULL;
+
+    for (int32_t c = 0; c < p->n_comms; c++)
+        if (p->comms[c].purpose == purpose)
+            g = lw_plan_group(p, c, rank);
+    assert_non_null(g);
+    assert_int_equal(g->n_members, n);
+    assert_memory_equal(p->members + g->first_member, members, (size_t)n * sizeof *members);
+}
+
+/* Megatron-LM's expert ranks with --expert-tensor-parallel-size 1: ranks of a stage in order,
+ * tensor ranks first. TP 4, DP 4, EP 8: ranks 0 to 7 share the experts, 0 and 8 hold the same eighth,
+ * whole. TP 4, DP 2, EP 2: ranks 0 and 1 share them, and tensor ranks 0 and 2 hold the same. */
+TEST(experts_are_folded_over_the_tensor_group)
+{
+    static const int32_t eight[] = {0, 1, 2, 3, 4, 5, 6, 7}, same[] = {5, 13};
+    static const int32_t two[] = {4, 5}, halves[] = {1, 3, 5, 7};
+    struct lw_workload w = model();
+    struct lw_plan p = plan_of_words(&w, "dp 4 tp 4 ep 8 etp 1 zero 1");
+
+    members_are(&p, LW_COMM_EXPERT, 5, eight, 8);
+    members_are(&p, LW_COMM_EXPERT_DATA, 5, same, 2);
+    for (int32_t a = 0; a < p.n_params; a++)
+        if (is_expert(p.params[a].name))
+            assert_int_equal(p.params[a].numel, w.params[a].numel / 8);
+    for (int32_t i = 0; i < p.n_ops; i++)
+        if (p.ops[i].kind == LW_OP_ALL_TO_ALL)
+            assert_int_equal(p.ops[i].bytes, 4096 / 4); /* of a tensor rank's own tokens */
+    lw_plan_free(&p);
+    p = plan_of_words(&w, "dp 2 tp 4 ep 2 etp 1");
+    members_are(&p, LW_COMM_EXPERT, 4, two, 2);
+    members_are(&p, LW_COMM_EXPERT_DATA, 3, halves, 4);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
 TEST(all_of_it_runs_and_is_verified)
 {
     static const char *const words[] = {
@@ -120,7 +159,23 @@ TEST(all_of_it_runs_and_is_verified)
         "cp 2 dp 2 ep 2",
         "dp 2 ep 2 tp 2 sequence-parallel on",
         "dp 2 ep 2 pp 2 micro-batches 2 schedule zb-h1 zero 1",
-        "dp 2 ep 2 pp 2 micro-batches 4 schedule dualpipe recompute full"};
+        "dp 2 ep 2 pp 2 micro-batches 4 schedule dualpipe recompute full",
+        /* folded over the tensor group: as many as it, more, fewer */
+        "dp 2 tp 2 ep 2 etp 1",
+        "dp 4 tp 2 ep 4 etp 1 zero 1",
+        "dp 2 tp 4 ep 2 etp 1 zero 3",
+        "dp 2 tp 2 ep 4 etp 1 sequence-parallel on zero 2 micro-batches 2",
+        "dp 2 tp 2 ep 4 etp 1 pp 2 micro-batches 2 zero 1",
+        "dp 2 tp 2 ep 2 etp 1 pp 2 micro-batches 4 schedule dualpipe",
+        "dp 2 tp 2 ep 2 etp 2",
+        "tp 2 ep 2 etp 1",
+        "dp 2 tp 4 ep 2 etp 1 zero 1 bucket-cap 1000",
+        /* shards on groups */
+        "dp 4 ep 2 zero 3 zero-group 2",
+        "dp 4 ep 2 zero 1 zero-group 2",
+        "dp 8 ep 2 zero 3 zero-group 4 micro-batches 2",
+        "dp 8 ep 2 zero 3 zero-group 4 micro-batches 2 sync-each-micro-batch on",
+        "dp 4 tp 2 ep 4 etp 1 zero 3 zero-group 2"};
     struct lw_workload w = model();
 
     exec_expect_verified(&w, words, sizeof words / sizeof *words);
@@ -136,5 +191,17 @@ TEST(contradictory_options_are_refused)
     plan_refused(&w, "dp 2 ep 2 zero 1 shard-policy oss-greedy",
                  "experts are sharded in equal shares");
     plan_refused(&w, "dp 5 ep 5", "not a multiple of 5");
+    plan_refused(&w, "dp 4 tp 4 ep 8", "--ep 8 does not divide the 4 ranks of --dp and --cp that "
+                                       "would share the experts, each split over --tp; --etp 1 "
+                                       "shares them over it too");
+    plan_refused(&w, "dp 1 tp 4 ep 8 etp 1", "--ep 8 does not divide the 4 ranks of --dp and --cp "
+                                             "and --tp");
+    plan_refused(&w, "dp 1 tp 4 ep 2 etp 1", "--etp 1 --ep 2 with one data-parallel rank");
+    plan_refused(&w, "dp 2 tp 4 ep 2 etp 2", "experts that a part of the tensor group splits are "
+                                             "not planned: --etp 1, or 4 as --tp");
+    plan_refused(&w, "dp 2 tp 4 ep 2 etp 3", "an expert is split over 1 rank, or over the 4");
+    plan_refused(&w, "dp 2 tp 2 etp 1", "it needs --ep of more than 1");
+    plan_refused(&w, "dp 4 ep 4 zero 3 zero-group 2", "does not divide the 2 ranks of "
+                                                      "--zero-group");
     lw_workload_free(&w);
 }

@@ -202,6 +202,24 @@ MODEL_TEST(exchanges_are_at_their_kernels)
     assert_int_equal(exchange(&w, 1, true, 2)->kind, LW_KERNEL_TRAFFIC); /* after all of them */
 }
 
+/* Folded over the tensor group, ranks of experts are counted with it: 2 of data times 2 of it. */
+MODEL_TEST(folded_experts_are_those_of_a_group_that_shares_them)
+{
+    struct traces_model_shape s = small;
+    s.tensor = 2;
+    s.sequence_parallel = true;
+    s.expert_whole = true;
+    s.expert_ranks = 2;
+    struct lw_workload beside = build(s);
+    s.expert_folded = true;
+    s.expert_ranks = 4;
+    struct lw_workload folded = build(s);
+    assert_int_equal(beside.modules[1].forward_ps, folded.modules[1].forward_ps);
+    assert_int_equal(beside.modules[1].backward_weight_ps, folded.modules[1].backward_weight_ps);
+    assert_int_equal(beside.modules[1].dispatch_bytes, folded.modules[1].dispatch_bytes);
+    assert_int_equal(beside.modules[1].forward_flops, folded.modules[1].forward_flops);
+}
+
 MODEL_TEST(experts_that_do_not_divide_are_refused)
 {
     static const struct {
