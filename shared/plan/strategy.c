@@ -67,11 +67,11 @@ static const struct option {
            "attention, or p2p (or ring): a block to the next rank during each step of attention "
            "(all-gather)"),
     COUNT("ep", ep, 1, MAX_RANKS,
-           "expert-parallel ranks: each has 1/N of the experts; divides dp * cp, with --etp 1 dp * "
-           "cp * tp (1)"),
+           "expert-parallel ranks: each has 1/N of the experts; divides dp * cp, with --etp 1 "
+           "dp * cp * tp (1)"),
     ROW("etp", INT_OR_0, etp, 1, MAX_RANKS, "N", NULL, NULL,
-           "--ep: ranks of a tensor group that split each expert: as many as --tp, or 1: they share "
-           "the experts, each of them whole (0: as --tp)"),
+           "--ep: ranks of a tensor group that split each expert: as many as --tp, or 1: they "
+           "share the experts, each of them whole (0: as --tp)"),
     ON_OFF("sequence-parallel", sequence_parallel,
            "--tp: activations between split layers are sharded over the tensor group; "
            "all-gathers and reduce-scatters replace all-reduces (off)"),

@@ -166,19 +166,21 @@ static bool is_unfused(const struct transformer *t, unsigned what)
  * their sum, then reads gradient and input again for the weights. Unfused, an element takes 36
  * bytes in forward (cast, square, mean, product, cast, weights) and 74 in backward (the reverse
  * of each; the factor's gradient is a product and a sum), and is kept in f32 and normalised
- * (huggingface/transformers@c44b2d99, models/llama/modeling_llama.py, LlamaRMSNorm). */
+ * (huggingface/transformers@c44b2d99, models/llama/modeling_llama.py, LlamaRMSNorm). A frozen
+ * factor has no gradient: unfused that leaves out a product of 6 bytes and a sum of 2. */
 int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
 {
     int64_t n = t->tokens * width, x = t->b.item * n;
     enum lw_kernel_split split = whole ? LW_SPLIT_NONE : LW_SPLIT_GROUP;
+    bool frozen = t->b.shape.lora > 0;
 
     transformer_keep(t, x, whole);
     if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
         transformer_keep(t, 4 * n, whole);
-        return TRACES_TRAFFIC(&t->b, 36 * n, 74 * n, 0, .split = split, .n_forward = 6,
-                              .n_backward = 10);
+        return TRACES_TRAFFIC(&t->b, 36 * n, (frozen ? 66 : 74) * n, 0, .split = split,
+                              .n_forward = 6, .n_backward = frozen ? 8 : 10);
     }
-    return TRACES_TRAFFIC(&t->b, 2 * x, 4 * x, 2 * x, .split = split);
+    return TRACES_TRAFFIC(&t->b, 2 * x, 4 * x, frozen ? 0 : 2 * x, .split = split);
 }
 
 int32_t transformer_norm(struct transformer *t)
@@ -388,11 +390,13 @@ void transformer_rotation(struct transformer *t, int64_t width)
 }
 
 /* Forward reads ids and rows and writes them; backward reads gradients and adds them to rows of a
- * dense gradient that was filled with zeros, which alone is split. */
+ * dense gradient that was filled with zeros, which alone is split. Frozen rows have no gradient. */
 int32_t transformer_lookup(struct transformer *t, int64_t rows)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, ids = 8 * t->tokens;
 
+    if (t->b.shape.lora > 0)
+        return TRACES_TRAFFIC(&t->b, 2 * x + ids, 0, 0, .summed = x);
     int32_t kernel = TRACES_TRAFFIC(&t->b, 2 * x + ids, 0, 3 * x + ids, .summed = x);
     TRACES_TRAFFIC(&t->b, 0, 0, t->b.item * rows * t->hidden, .split = LW_SPLIT_GROUP,
                    .fixed = true);

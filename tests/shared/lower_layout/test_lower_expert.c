@@ -122,8 +122,9 @@ static void members_are(const struct lw_plan *p, enum lw_comm_purpose purpose, i
 }
 
 /* Megatron-LM's expert ranks with --expert-tensor-parallel-size 1: ranks of a stage in order,
- * tensor ranks first. TP 4, DP 4, EP 8: ranks 0 to 7 share the experts, 0 and 8 hold the same eighth,
- * whole. TP 4, DP 2, EP 2: ranks 0 and 1 share them, and tensor ranks 0 and 2 hold the same. */
+ * tensor ranks first. TP 4, DP 4, EP 8: ranks 0 to 7 share the experts, 0 and 8 hold the same
+ * eighth, whole. TP 4, DP 2, EP 2: ranks 0 and 1 share them, and tensor ranks 0 and 2 hold the
+ * same. */
 TEST(experts_are_folded_over_the_tensor_group)
 {
     static const int32_t eight[] = {0, 1, 2, 3, 4, 5, 6, 7}, same[] = {5, 13};

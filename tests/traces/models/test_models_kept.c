@@ -62,6 +62,29 @@ TEST(frozen_products_keep_no_operands)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (5 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + SUMS);
 }
 
+/* Of weights' gradients there are products of adapters alone: frozen norms, tables and products
+ * have none. */
+TEST(frozen_weights_take_no_gradient_time)
+{
+    for (int lora = 0; lora <= 16; lora += 16) {
+        struct traces_model_shape s = {.lora = lora};
+        struct lw_workload w;
+        struct lw_err err;
+        int64_t bytes = 0;
+        int n_trained = 0;
+        assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
+        for (int32_t i = 0; i < w.n_kernels; i++) {
+            if (w.kernels[i].kind == LW_KERNEL_TRAFFIC)
+                bytes += w.kernels[i].bytes[LW_PRODUCTS_WEIGHT];
+            n_trained += w.kernels[i].kind == LW_KERNEL_GEMM && w.kernels[i].trained;
+        }
+        assert_int_equal(bytes == 0, lora > 0);
+        assert_true(n_trained > 0);
+        assert_int_equal(w.modules[0].backward_weight_ps == 0, lora > 0); /* the embedding */
+        lw_workload_free(&w);
+    }
+}
+
 /* The block's input and result, queries, values, attention's result and the gate's product. Three
  * of seven products are computed again, which are less than half of the work. */
 TEST(every_second_product_is_kept)
