@@ -98,7 +98,8 @@ static const char *made_for_text(const struct lw_made_for *m, const struct lw_ma
     const char *f32 = m->grad_f32 ? ", f32 gradients" : ", gradients of the parameters' type";
 
     snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%s%.60s%s%s", (long long)tp, (long long)cp,
-             (long long)ep, m->folded_experts ? ", etp 1" : "", others ? ", framework " : "", others ? f : "",
+             (long long)ep, m->folded_experts ? ", etp 1" : "", others ? ", framework " : "",
+             others ? f : "",
              same_groups && m->reduced != other->reduced ? reduced : "",
              same_groups && m->grad_f32 != other->grad_f32 ? f32 : "");
     return buf;

@@ -162,7 +162,7 @@ static const struct lw_field model_fields[] = {
     LW_F("expert_capacity", REAL, AT(expert_capacity)),
     LW_F_STRING("attention", AT(attention)),
     LW_F_STRING("optimizer", AT(optimizer)),
-    SIZE(head_width), SIZE(window), SIZE(q_lora), SIZE(kv_lora), SIZE(rope_width), SIZE(v_width),
+    SIZE(head_width), SIZE(window), SIZE(window_every), SIZE(q_lora), SIZE(kv_lora), SIZE(rope_width), SIZE(v_width),
     SIZE(lora), SIZE(experts), SIZE(topk), SIZE(expert_ffn), SIZE(shared_ffn), SIZE(dense_layers),
     SIZE(expert_every), SIZE(mtp_layers),
     FLAG(plain_ffn), FLAG(qk_norm), FLAG(qkv_bias), FLAG(expert_bias), FLAG(expert_whole),

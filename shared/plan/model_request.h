@@ -32,7 +32,7 @@ struct lw_model_request {
     bool layer_norm, biases, dropout, fused_loss, deterministic, expert_serial, expert_gathered;
     bool f32_softmax;
     /* Of configurations alone, without an option; meanings: traces/models/models.h. */
-    int64_t head_width, window, q_lora, kv_lora, rope_width, v_width;
+    int64_t head_width, window, window_every, q_lora, kv_lora, rope_width, v_width;
     int64_t expert_every;
     bool plain_ffn, qk_norm, qkv_bias, expert_bias, alibi, embedding_norm, no_bias;
 };

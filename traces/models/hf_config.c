@@ -52,6 +52,8 @@ enum trait {
     LATENT = 64,      /* head_dim is left out: its parts are given */
     NO_TABLE = 128,   /* without max_position_embeddings: the family's usual sequence */
     IMAGES = 256,     /* image_size and patch_size in place of vocabulary and sequence */
+    WINDOW = 512,     /* sliding_window holds of all blocks */
+    WINDOW_ASKED = 1024, /* of those after max_window_layers, with use_sliding_window */
 };
 
 static const struct type {
@@ -59,11 +61,11 @@ static const struct type {
     unsigned traits;
 } types[] = {
     {"llama", "decoder", 0},
-    {"mistral", "decoder", 0},
-    {"qwen2", "decoder", QKV_BIAS},
-    {"qwen3", "decoder", QK_NORM},
-    {"mixtral", "decoder", EXPERT_WIDTH},
-    {"qwen3_moe", "decoder", QK_NORM},
+    {"mistral", "decoder", WINDOW},
+    {"qwen2", "decoder", QKV_BIAS | WINDOW_ASKED},
+    {"qwen3", "decoder", QK_NORM | WINDOW_ASKED},
+    {"mixtral", "decoder", EXPERT_WIDTH | WINDOW},
+    {"qwen3_moe", "decoder", QK_NORM | WINDOW_ASKED},
     {"deepseek_v2", "decoder", LATENT},
     {"deepseek_v3", "decoder", LATENT},
     {"kimi_k2", "decoder", LATENT},
@@ -345,21 +347,87 @@ static void complete_widths(const struct type *t, int64_t n_shared, int64_t dens
         s->shared_ffn = t->traits & SHARED_SAME ? s->expert_ffn : n_shared * s->expert_ffn;
 }
 
+/* "layer_types": every how manieth block attends to all tokens: layers + 1 = none, 1 = all. */
+static enum lw_status take_layer_types(const struct lw_input *in, const struct lw_value *list,
+                                       int64_t layers, int64_t *every, struct lw_err *err)
+{
+    int64_t first = list->n, n_full = 0;
+
+    for (int32_t k = 0; k < list->n; k++) {
+        const struct lw_value *f = &list->items[k];
+        bool full = f->type == LW_JSON_STRING && strcmp(f->text, "full_attention") == 0;
+        char found[64];
+        if (!full && (f->type != LW_JSON_STRING || strcmp(f->text, "sliding_attention") != 0))
+            return lw_fail(err, LW_ENOTSUP,
+                           "%s: layer_types: block %d is %s, allowed: \"full_attention\", "
+                           "\"sliding_attention\"", in->name, k, written(f, found, sizeof found));
+        first = full && k < first ? k : first;
+        n_full += full;
+    }
+    *every = n_full == 0 ? layers + 1 : first + 1;
+    for (int32_t k = 0; k < list->n; k++)
+        if ((strcmp(list->items[k].text, "full_attention") == 0) != ((k + 1) % *every == 0))
+            return lw_fail(err, LW_ENOTSUP,
+                           "%s: layer_types: block %d breaks the turn: blocks that attend to a "
+                           "window are modelled where each n-th block attends to all tokens",
+                           in->name, k);
+    return LW_OK;
+}
+
+/* Windows shorter than the sequence: of all blocks (mistral, mixtral), of those that layer_types
+ * names, of every second (gpt_oss), of none unless use_sliding_window says so (qwen). */
+static enum lw_status take_windows(const struct lw_input *in, const struct lw_value *v,
+                                   const struct type *t, struct traces_model_shape *s,
+                                   struct lw_err *err)
+{
+    const struct lw_value *list;
+    int64_t window, chunk, from = 0;
+    bool used;
+
+    LW_TRY(take(in, v, "sliding_window", 0, &window, err));
+    LW_TRY(take(in, v, "attention_chunk_size", 0, &chunk, err));
+    LW_TRY(take_flag(in, v, "use_sliding_window", !(t->traits & WINDOW_ASKED), &used, err));
+    LW_TRY(take_items(in, v, "layer_types", LW_JSON_ARRAY, &list, err));
+    if (chunk > 0 && chunk < s->seq && s->layers > 0)
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: attention_chunk_size: found %lld, allowed: the sequence, %lld, or more "
+                       "(attention in chunks is not modelled: --seq %lld or less)",
+                       in->name, (long long)chunk, (long long)s->seq, (long long)chunk);
+    if (!used || window == 0 || window >= s->seq ||
+        !(t->traits & (WINDOW | WINDOW_ASKED | GPT_OSS)))
+        return LW_OK;
+    s->window = window;
+    if (list)
+        return take_layer_types(in, list, s->layers, &s->window_every, err);
+    if (t->traits & GPT_OSS)
+        return LW_OK;
+    s->window_every = s->layers + 1;
+    if (t->traits & WINDOW_ASKED)
+        LW_TRY(take(in, v, "max_window_layers", 0, &from, err));
+    if (from >= s->layers)
+        s->window = s->window_every = 0;
+    else if (from > 0)
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: max_window_layers: found %lld, allowed: 0, or the %lld blocks (windows "
+                       "of the later blocks alone are not modelled: --seq %lld or less)",
+                       in->name, (long long)from, (long long)s->layers, (long long)window);
+    return LW_OK;
+}
+
 /* Sizes that follow from others, by type. */
 static enum lw_status complete(const struct lw_input *in, const struct lw_value *v,
                                const struct type *t, const struct traces_model_shape *given,
                                struct traces_model_shape *s, struct lw_err *err)
 {
-    int64_t shared, dense, window;
+    int64_t shared, dense;
     bool tied;
 
     LW_TRY(take(in, v, "n_shared_experts", 0, &shared, err));
     LW_TRY(take(in, v, "intermediate_size_mlp", 0, &dense, err));
-    LW_TRY(take(in, v, "sliding_window", 0, &window, err));
+    LW_TRY(take_windows(in, v, t, s, err));
     if (t->traits & LATENT)
         LW_TRY(take(in, v, "qk_nope_head_dim", 1, &s->head_width, err));
     complete_widths(t, shared, dense, given, s);
-    s->window = t->traits & GPT_OSS ? window : 0;
     s->qk_norm = t->traits & QK_NORM;
     s->qkv_bias = t->traits & QKV_BIAS;
     s->expert_bias = t->traits & GPT_OSS;
@@ -378,8 +446,9 @@ static enum lw_status unknown_type(const struct lw_input *in, const char *found,
 
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         lw_err_word(all, sizeof all, types[k].type);
-    return lw_fail(err, LW_ENOTSUP, "%s: model_type '%.40s' is not modelled; known: %s", in->name,
-                   found, all);
+    return lw_fail(err, LW_ENOTSUP,
+                   "%s: model_type '%.40s' is not modelled; known: %s; import a recording of "
+                   "another (lapwing import)", in->name, found, all);
 }
 
 static enum lw_status read_config(const struct lw_input *in, const struct lw_value *v,

@@ -27,6 +27,7 @@ static const struct {
     SAME(batch), SAME(layers), SAME(width), SAME(image), SAME(patch), SAME(hidden), SAME(heads),
     SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(dtype), SAME(attention),
     SAME(optimizer), SAME(fp8), SAME(expert_capacity), SAME(head_width), SAME(window),
+    SAME(window_every),
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width), SAME(experts), SAME(topk),
     SAME(expert_ffn), SAME(shared_ffn), SAME(dense_layers), SAME(expert_every), SAME(mtp_layers),
     SAME(plain_ffn), SAME(qk_norm), SAME(qkv_bias), SAME(expert_bias), SAME(tied), SAME(alibi),

@@ -78,7 +78,8 @@ static const struct {
     {AT(shared_ffn), "shared-ffn", false}, {AT(dense_layers), "dense-layers", false},
     {AT(mtp_layers), "mtp-layers", false}, {AT(head_width), "head-width", false},
     {AT(positions), "positions", false},
-    {AT(window), NULL, false},       {AT(q_lora), NULL, false},
+    {AT(window), NULL, false},       {AT(window_every), NULL, false},
+    {AT(q_lora), NULL, false},
     {AT(kv_lora), NULL, false},      {AT(rope_width), NULL, false},
     {AT(v_width), NULL, false},      {AT(expert_every), NULL, false},
 };

@@ -126,7 +126,7 @@ static void add_attention(struct transformer *t, int32_t i)
         add_latent(t, i);
     else
         add_projections(t, i);
-    t->window = i % 2 == 0 ? s->window : 0;
+    t->window = (i + 1) % (s->window_every > 0 ? s->window_every : 2) != 0 ? s->window : 0;
     transformer_attention(t);
     int32_t o = transformer_linear(t, t->tokens, width, h, LW_TP_ROW);
     add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");

@@ -135,6 +135,10 @@ TEST(published_counts_are_met)
     }
 }
 
+#define SIZES                                                                                      \
+    "\"num_hidden_layers\": 4, \"hidden_size\": 64, \"num_attention_heads\": 4,"                   \
+    "\"vocab_size\": 10, \"max_position_embeddings\": 64"
+
 TEST(unsupported_field_is_refused_by_name)
 {
     static const struct {
@@ -145,7 +149,24 @@ TEST(unsupported_field_is_refused_by_name)
         {"{\"model_type\": \"mamba\"}", "config.json: model_type 'mamba' is not modelled; known: "
                                         "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, "
                                         "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, llama4_text, "
-                                        "gpt2, bert, bloom, mpt, vit"},
+                                        "gpt2, bert, bloom, mpt, vit; import a recording of another "
+                                        "(lapwing import)"},
+        {"{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 16,"
+         "\"use_sliding_window\": true, \"max_window_layers\": 2}",
+         "config.json: max_window_layers: found 2, allowed: 0, or the 4 blocks (windows of the "
+         "later blocks alone are not modelled: --seq 16 or less)"},
+        {"{\"model_type\": \"qwen3\", " SIZES ", \"sliding_window\": 16,"
+         "\"use_sliding_window\": true, \"layer_types\": [\"sliding_attention\","
+         "\"full_attention\", \"full_attention\", \"full_attention\"]}",
+         "config.json: layer_types: block 2 breaks the turn: blocks that attend to a window are "
+         "modelled where each n-th block attends to all tokens"},
+        {"{\"model_type\": \"qwen3\", " SIZES ", \"sliding_window\": 16,"
+         "\"use_sliding_window\": true, \"layer_types\": [\"linear_attention\"]}",
+         "config.json: layer_types: block 0 is \"linear_attention\", allowed: "
+         "\"full_attention\", \"sliding_attention\""},
+        {"{\"model_type\": \"llama4_text\", " SIZES ", \"attention_chunk_size\": 16}",
+         "config.json: attention_chunk_size: found 16, allowed: the sequence, 64, or more "
+         "(attention in chunks is not modelled: --seq 16 or less)"},
         {"{\"model_type\": \"mpt\", \"d_model\": 64, \"n_heads\": 4, \"n_layers\": 2,"
          "\"vocab_size\": 100, \"expansion_ratio\": 2}",
          "config.json: expansion_ratio: found 2, allowed: 4"},
@@ -316,13 +337,13 @@ TEST(options_take_precedence)
     struct lw_err err = {0};
     const char *name;
 
-    assert_ok(read_given("{\"model_type\": \"llama\", " SMALL ", \"tie_word_embeddings\": false}",
+    assert_ok(read_given("{\"model_type\": \"llama\", " SIZES ", \"tie_word_embeddings\": false}",
                          &name, &tied, &err), err);
     assert_true(tied.tied);
-    assert_ok(read_given("{\"model_type\": \"mixtral\", " SMALL ", \"num_local_experts\": 8,"
+    assert_ok(read_given("{\"model_type\": \"mixtral\", " SIZES ", \"num_local_experts\": 8,"
                          "\"num_experts_per_tok\": 2}", &name, &expert, &err), err);
     assert_int_equal(expert.expert_ffn, 24);
-    assert_ok(read_given("{\"model_type\": \"llama4_text\", " SMALL ", \"num_local_experts\": 8,"
+    assert_ok(read_given("{\"model_type\": \"llama4_text\", " SIZES ", \"num_local_experts\": 8,"
                          "\"num_experts_per_tok\": 1, \"intermediate_size_mlp\": 96}", &name,
                          &widths, &err), err);
     assert_int_equal(widths.shared_ffn, 40);
@@ -330,7 +351,7 @@ TEST(options_take_precedence)
     /* The family refuses these; what a file says of experts without any is left out. */
     assert_ok(read_given("{\"model_type\": \"gpt2\", " SMALL "}", &name, &kv, &err), err);
     assert_int_equal(kv.kv_heads, 2);
-    assert_ok(read_given("{\"model_type\": \"qwen3_moe\", " SMALL ", \"num_experts\": 0,"
+    assert_ok(read_given("{\"model_type\": \"qwen3_moe\", " SIZES ", \"num_experts\": 0,"
                          "\"num_experts_per_tok\": 8, \"moe_intermediate_size\": 32}", &name,
                          &dense, &err), err);
     assert_int_equal(dense.topk, 2);
@@ -346,4 +367,40 @@ TEST(failing_allocations_leave_nothing)
     EACH_ALLOCATION_FAILS_IN(
         1, read("{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 2,"
                 "\"vocab_size\": 10, \"n_positions\": 8}", &name, &shape, &err));
+}
+
+/* Blocks whose attention reads a window: by type, flag, list and sequence. */
+TEST(windows_hold_of_the_blocks_that_the_file_names)
+{
+    static const struct {
+        const char *type, *more;
+        int64_t window, every;
+    } cases[] = {
+        {"mistral", ", \"sliding_window\": 16", 16, 5}, /* no block of 4 attends to all */
+        {"mixtral", ", \"sliding_window\": 16, \"num_local_experts\": 4", 16, 5},
+        {"mistral", ", \"sliding_window\": 64", 0, 0}, /* the sequence */
+        {"mistral", ", \"sliding_window\": null", 0, 0},
+        {"llama", ", \"sliding_window\": 16", 0, 0}, /* which the type ignores */
+        {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": false", 0, 0},
+        {"qwen2", ", \"sliding_window\": 16", 0, 0},
+        {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": true", 16, 5},
+        {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": true, "
+                  "\"max_window_layers\": 4", 0, 0},
+        {"qwen3", ", \"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": "
+                  "[\"sliding_attention\", \"full_attention\", \"sliding_attention\", "
+                  "\"full_attention\"]", 16, 2},
+        {"gpt_oss", ", \"sliding_window\": 16, \"num_local_experts\": 4", 16, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        struct traces_model_shape shape;
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\", " SIZES "%s}", cases[i].type,
+                 cases[i].more);
+        const char *name;
+        struct lw_err err = {0};
+        assert_ok(read(text, &name, &shape, &err), err);
+        assert_int_equal(shape.window, cases[i].window);
+        assert_int_equal(shape.window_every, cases[i].every);
+    }
 }
