@@ -149,8 +149,8 @@ TEST(unsupported_field_is_refused_by_name)
         {"{\"model_type\": \"mamba\"}", "config.json: model_type 'mamba' is not modelled; known: "
                                         "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, "
                                         "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, llama4_text, "
-                                        "gpt2, bert, bloom, mpt, vit; import a recording of another "
-                                        "(lapwing import)"},
+                                        "gpt2, bert, bloom, mpt, vit; "
+                                        "import a recording of another (lapwing import)"},
         {"{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 16,"
          "\"use_sliding_window\": true, \"max_window_layers\": 2}",
          "config.json: max_window_layers: found 2, allowed: 0, or the 4 blocks (windows of the "
