@@ -289,6 +289,30 @@ static bool is_whole_name(const char *word, const char *name)
     return n == 2 + strlen(name) && strncmp(word + 2, name, n - 2) == 0;
 }
 
+/* What programs do under these names, and why no plan has it. docs/design/frameworks.md has the
+ * table. */
+static const struct {
+    const char *name, *why;
+} unplanned[] = {
+    {"powersgd", "PowerSGD sends factors of low rank and keeps the error: no sum of gradients, so "
+                 "no plan has it; --comm-hook fp16|bf16 narrows the wire"},
+    {"join", "uneven inputs (DDP's join()) end ranks at different steps: a plan's ranks run the "
+             "same steps; plan the shortest input"},
+    {"delay-all-reduce-named-params",
+     "delayed all-reduces of named parameters are not planned: --bucket-policy single reduces all "
+     "after the last gradient"},
+    {"optimizer-in-backward", "layer-wise optimizers are not planned: the update comes after all "
+                              "reductions; --framework torchtune-optimizer-in-backward has their "
+                              "memory"},
+    {"offload-optimizer", "offload to the host is not planned: state stays on the device"},
+    {"cpu-offload", "offload to the host is not planned: state stays on the device"},
+    {"offload-activations", "offload to the host is not planned: activations stay on the device, or "
+                            "--recompute"},
+    {"autocast", "weights have the type of --dtype: autocast over f32 weights is not planned"},
+    {"parallel-blocks", "attention and the linear pair run one after the other: parallel blocks are "
+                        "not modelled"},
+};
+
 /* "--name=value" or "--name" that the table does not have. */
 static enum lw_status unknown_option(const struct lw_opt *table, const char *what,
                                      struct lw_err *err)
@@ -296,6 +320,9 @@ static enum lw_status unknown_option(const struct lw_opt *table, const char *wha
     char word[64], hint[96];
 
     snprintf(word, sizeof word, "%.*s", (int)strcspn(what, "="), what);
+    for (size_t i = 0; i < sizeof unplanned / sizeof *unplanned; i++)
+        if (strcmp(word + strspn(word, "-"), unplanned[i].name) == 0)
+            return lw_fail(err, LW_EINVAL, "unknown option '%s': %s", word, unplanned[i].why);
     struct lw_nearest near = lw_nearest_begin(word + strspn(word, "-"));
     for (const struct lw_opt *o = table; o->name; o++)
         lw_nearest_try(&near, o->name);

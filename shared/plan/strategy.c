@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "shared/base/nearest.h"
 #include "shared/numbers/units.h"
@@ -224,6 +225,8 @@ static const struct {
     {"launch-order", "completion", "completion-order"},
     {"cp-comm-type", "allgather", "all-gather"},
     {"cp-comm-type", "ring", "p2p"},
+    {"comm-hook", "fp16-compress-hook", "fp16"},
+    {"comm-hook", "bf16-compress-hook", "bf16"},
 };
 
 static enum lw_status bad_word(const struct option *o, const char *value, struct lw_err *err)
@@ -237,6 +240,11 @@ static enum lw_status bad_word(const struct option *o, const char *value, struct
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strcmp(o->shown.name, aliases[i].option) == 0)
             words[n++] = aliases[i].word;
+    if (strcmp(o->shown.name, "comm-hook") == 0 && strncasecmp(value, "powersgd", 8) == 0)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--comm-hook %s: PowerSGD sends factors of low rank and keeps the error: no "
+                       "sum of gradients, so no plan has it; expected one of none, fp16, bf16",
+                       value);
     if (!sums_8_bits(o, value))
         return lw_fail_word(err, o->shown.name, value, words);
     for (int i = 0; o->shown.values[i]; i++)

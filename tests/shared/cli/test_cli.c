@@ -91,6 +91,12 @@ TEST(a_bad_option_is_named_with_what_is_allowed)
         {"cmd --find-unused yes", "--find-unused: unknown value 'yes'; expected one of on, off"},
         {"cmd --count", "option '--count' needs a value"},
         {"cmd --nope", "unknown option '--nope'"},
+        {"cmd --powersgd 4",
+         "unknown option '--powersgd': PowerSGD sends factors of low rank and keeps the error: no "
+         "sum of gradients, so no plan has it; --comm-hook fp16|bf16 narrows the wire"},
+        {"cmd --offload-optimizer=on",
+         "unknown option '--offload-optimizer': offload to the host is not planned: state stays on "
+         "the device"},
         {"cmd --big 4KiB", "unknown option '--big' (did you mean '--big-size'?)"},
         {"cmd -count 3", "option '-count' has one dash, expected two: '--count'"},
         {"cmd -flag", "option '-flag' has one dash, expected two: '--flag'"},

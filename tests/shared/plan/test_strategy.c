@@ -125,3 +125,17 @@ TEST(every_option_reads_back_what_it_was_given)
     for (int i = 0; i < lw_strategy_n_options(); i++)
         assert_string_equal(lw_strategy_get(&a, i, buf), lw_strategy_get(&b, i, again));
 }
+
+/* torch's names of hooks, and one that sends no sums. */
+TEST(hooks_of_torch_are_taken_or_refused_by_name)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_strategy_set(&s, "comm-hook", "fp16_compress_hook", &err), LW_OK);
+    assert_int_equal(s.comm_hook, LW_HOOK_FP16);
+    assert_int_equal(lw_strategy_set(&s, "comm-hook", "bf16_compress_hook", &err), LW_OK);
+    assert_int_equal(s.comm_hook, LW_HOOK_BF16);
+    assert_int_equal(lw_strategy_set(&s, "comm-hook", "powerSGD_hook", &err), LW_ENOTSUP);
+    assert_non_null(strstr(err.msg, "PowerSGD sends factors of low rank"));
+}
