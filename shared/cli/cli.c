@@ -301,16 +301,16 @@ static const struct {
     {"delay-all-reduce-named-params",
      "delayed all-reduces of named parameters are not planned: --bucket-policy single reduces all "
      "after the last gradient"},
-    {"optimizer-in-backward", "layer-wise optimizers are not planned: the update comes after all "
-                              "reductions; --framework torchtune-optimizer-in-backward has their "
-                              "memory"},
+    {"optimizer-in-backward",
+     "layer-wise optimizers are not planned: the update comes after all reductions; --framework "
+     "torchtune-optimizer-in-backward has their memory"},
     {"offload-optimizer", "offload to the host is not planned: state stays on the device"},
     {"cpu-offload", "offload to the host is not planned: state stays on the device"},
-    {"offload-activations", "offload to the host is not planned: activations stay on the device, or "
-                            "--recompute"},
+    {"offload-activations", "offload to the host is not planned: activations stay on the device, "
+                            "or --recompute"},
     {"autocast", "weights have the type of --dtype: autocast over f32 weights is not planned"},
-    {"parallel-blocks", "attention and the linear pair run one after the other: parallel blocks are "
-                        "not modelled"},
+    {"parallel-blocks", "attention and the linear pair run one after the other: parallel blocks "
+                        "are not modelled"},
 };
 
 /* "--name=value" or "--name" that the table does not have. */
