@@ -315,10 +315,12 @@ static void note_tensor(const struct lw_lowering *l)
         lw_builder_note(
             l->b,
             "expert parallelism: 1/%d of the experts a rank%s, tokens spread evenly; all-to-all "
-            "before and after the experts, forward and backward; their gradients are "
-            "reduced over %d ranks",
+            "before and after the experts, forward and backward, beside no compute%s; their "
+            "gradients are reduced over %d ranks",
             l->ep,
             lw_expert_width(l) > 1 ? ", each whole, shared over the tensor group too" : "",
+            l->s->schedule == LW_SCHEDULE_DUALPIPE || l->s->schedule == LW_SCHEDULE_DUALPIPEV
+                ? ": the forward and the backward of a pair run one after the other" : "",
             l->parts[0].n_expert_members);
     if (l->cp > 1 && l->s->cp_comm == LW_CP_P2P)
         lw_builder_note(l->b,
