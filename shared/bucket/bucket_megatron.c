@@ -5,10 +5,11 @@
  * Invariants: gradients in the reverse order of registration, each dtype and kind (experts or not)
  * in a buffer of its own; a bucket closes once it has `limit` elements: max(40,000,000, 1,000,000
  * times the data-parallel ranks), or --bucket-cap divided by the size of a gradient. With the
- * distributed optimizer (--zero) parameters begin at multiples of 64 elements, and a bucket ends at
- * a multiple of lcm(ranks, 128), so that it is cut into equal shares. There is one bucket on later
- * model chunks, on stages after the first, and without --overlap. Gradients are views of the
- * buffer; the bucket is scaled before its reduction (gradient_scaling_factor).
+ * distributed optimizer (--zero with --shard-policy flat-contiguous) parameters begin at multiples of
+ * 64 elements, and a bucket ends at a multiple of lcm(ranks, 128), so that it is cut into equal
+ * shares. There is one bucket on later model chunks, on stages after the first, and without
+ * --overlap. Gradients are views of the buffer; the bucket is scaled before its reduction
+ * (gradient_scaling_factor).
  *
  * Not modelled: the bucket of its own that the copy of an embedding has at the last stage
  * (shared_embedding), and --ddp-num-buckets. */
@@ -28,7 +29,8 @@ enum { START_ELEMENTS = 64, END_ELEMENTS = 128 };
 
 static bool aligns(const struct lw_strategy *s)
 {
-    return s->bucket_policy == LW_BUCKET_MEGATRON && s->zero >= 1;
+    return s->bucket_policy == LW_BUCKET_MEGATRON && s->zero >= 1 &&
+           s->shard_policy == LW_SHARD_FLAT;
 }
 
 static int64_t up_to_multiple(int64_t x, int64_t of)

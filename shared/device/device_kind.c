@@ -24,6 +24,7 @@ static const struct {
     {"H200-SXM5-141GB", {"H200"}},
     {"B200-SXM-180GB", {"B200"}},
     {"B300-SXM-270GB", {"B300 SXM6 AC"}},
+    {"RTX PRO 6000", {"RTX PRO 6000 Blackwell *Edition"}},
 };
 
 static const char *without_maker(const char *name)
@@ -47,9 +48,18 @@ const char *lw_device_kind(const char *name)
     return plain;
 }
 
+/* The first word, with the brand before it: "RTX" alone is many devices. */
+static size_t family_length(const char *kind)
+{
+    static const char brand[] = "RTX PRO ";
+    size_t n = strncmp(kind, brand, sizeof brand - 1) == 0 ? sizeof brand - 1 : 0;
+
+    return n + strcspn(kind + n, "- ");
+}
+
 bool lw_device_same_family(const char *kind, const char *name)
 {
-    size_t n = strcspn(kind, "- ");
+    size_t n = family_length(kind);
 
     for (const char *at = name; *at; at++)
         if (strncmp(at, kind, n) == 0 && !isalnum((unsigned char)at[n]) &&

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 /* Names of devices: a kind ("H100-SXM5-80GB"), what a driver or a profiler prints of it ("NVIDIA
- * H100 80GB HBM3"), or a family alone ("H100", the first word of its kinds). See
+ * H100 80GB HBM3"), or a family alone ("H100", the first word of its kinds, "RTX PRO 6000"). See
  * docs/design/device_kind.md. */
 
 /* The kind that a name means. A name that the table does not have is its own kind, less the

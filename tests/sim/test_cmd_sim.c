@@ -299,8 +299,9 @@ TEST(bench_simulates_the_oracles)
            {"3d --ranks 100", 1, "allowed: a multiple of 128"},
            {"store --ranks 4 --format json", 0, "\"n_events\": 960,"},
            {"nothing", 2,
-            "unknown benchmark 'nothing'; expected one of w-ar, w-ddp, 3d, streams, queue, cost, "
-            "plan, plan-3d, store, dispatch, by-hand, overlap, import"},
+            "unknown benchmark 'nothing'; expected one of w-ar, w-ddp, 3d, data-ranks, streams, "
+            "pipeline, queue, cost, plan, plan-3d, units, optimal, store, dispatch, by-hand, "
+            "overlap, import"},
            {"queue --jitter-ns 4", 2, "queue simulates nothing"},
            {"plan --method events", 2, "plan simulates nothing"},
            {"store --no-fold", 2, "store simulates nothing"}, {"--method magic", 2, "magic"});

@@ -443,7 +443,7 @@ TEST(optimizer_state_is_consolidated)
     struct lw_plan p = build(&c, "dp 2");
     o.consolidate = 0;
     o.optimizer = exec_optimizer_of(EXEC_SGD);
-    exec_ends(&p, &o, LW_EINVAL, "sgd keeps no state");
+    exec_ends(&p, &o, LW_EUSAGE, "sgd keeps no state");
     lw_plan_free(&p);
 }
 

@@ -53,6 +53,8 @@ TEST(times_go_with_the_same_kind_alone)
         {"H100", "H200-SXM5-141GB", false},
         {"A10", "A100-SXM4-40GB", false},
         {"GeForce RTX 2080 Ti", "NVIDIA GeForce RTX 2080 Ti", true},
+        {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000", true},
+        {"RTX PRO 6000", "NVIDIA GeForce RTX 2080 Ti", false},
         {"cpu core", "GB200", false},
         {"cpu core", "AMD EPYC 7B13 64-Core Processor", true},
         {"unknown", "GB200", true},

@@ -58,7 +58,8 @@ TEST(every_option_is_read_from_a_file)
         struct lw_arena arena = {0};
         struct lw_err err = {0};
         char a[64], b[64], text[200];
-        const char *value = strcmp(o->name, "zero") == 0 ? "3" : "7";
+        const char *value = strcmp(o->name, "zero") == 0 ? "3"
+                            : strcmp(o->name, "etp") == 0 ? "1" : "7";
         for (int k = 0; o->values && o->values[k]; k++)
             value = o->values[k];
         if (strcmp(value, "explicit") == 0 || strcmp(o->name, "chunks") == 0)
