@@ -69,8 +69,10 @@ static enum lw_status read_measures(struct lw_store *s, const struct lw_run *run
     *p = (struct lw_run_parts){.rank = rank, .figure[LW_FIGURE_PERIOD] = -1,
                                .figure[LW_FIGURE_HIDDEN] = -1};
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT name, value FROM metric WHERE run = ? AND step = -1 AND rank = ?",
-                        "li", run->id, rank));
+                        "SELECT name, value FROM metric WHERE run = ?1 AND step = -1 AND rank ="
+                        " iif(?3, (SELECT max(rank) FROM metric WHERE run = ?1 AND step = -1 AND"
+                        "  name = 'period_ps' AND rank BETWEEN 0 AND ?2), ?2)",
+                        "lii", run->id, rank, rank >= 0 && run->n_ranks > LW_RANKS_STORED_EACH));
     while (lw_sql_next(q))
         take_metric(p, lw_sql_text(q, 0), lw_sql_int(q, 1));
     return lw_sql_finish(q, err);

@@ -101,7 +101,9 @@ enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char 
  * compute_busy_ps, copy_busy_ps, comm_busy_ps, exposed_copy_ps, exposed_comm_ps,
  * exposed_transfer_ps, wait_tensor_ps, wait_pipeline_ps, wait_data_ps, wait_tied_ps,
  * wait_other_ps and idle_ps; span_ps, bubble_ratio, compute_share, peak_memory_bytes, n_ops.
- * docs/glossary.md defines them. */
+ * docs/glossary.md defines them. Of more ranks than LW_RANKS_STORED_EACH those alike are stored
+ * once (schema.sql, metric). */
+enum { LW_RANKS_STORED_EACH = 4096 };
 enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run,
                                    const struct lw_summary *summary, enum lw_run_status status,
                                    const char *message, struct lw_err *err);

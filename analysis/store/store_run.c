@@ -240,14 +240,28 @@ enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char 
     return lw_sql_do(s, err, metric_text, "ltiid", run, name, step, rank, value);
 }
 
-static void put_measure(struct lw_sql *q, int64_t run, int32_t rank, const struct lw_measure *m)
+static void put_figures(struct lw_sql *q, int64_t run, int32_t rank,
+                        const lw_ps figure[LW_N_FIGURES])
 {
-    lw_ps figure[LW_N_FIGURES];
     char name[32];
 
-    lw_period_figures(m, figure);
     for (int k = 0; k < LW_N_FIGURES; k++)
         lw_sql_run(q, "ltiil", run, lw_period_figure_metric(k, name), -1, rank, figure[k]);
+}
+
+/* Many ranks: those alike once, as the schema says. */
+static void put_ranks(struct lw_sql *q, int64_t run, const struct lw_summary *m)
+{
+    lw_ps figures[2][LW_N_FIGURES];
+    bool all = m->n_ranks <= LW_RANKS_STORED_EACH;
+
+    for (int32_t i = 0; i < m->n_ranks; i++) {
+        lw_ps *now = figures[i % 2], *before = figures[1 - i % 2];
+        lw_period_figures(&m->ranks[i], now);
+        if (all || i == 0 || m->ranks[i].rank != m->ranks[i - 1].rank + 1 ||
+            memcmp(now, before, sizeof figures[0]) != 0)
+            put_figures(q, run, m->ranks[i].rank, now);
+    }
 }
 
 static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *m)
@@ -255,10 +269,11 @@ static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *
     lw_sql_run(q, "ltiil", run, "step_ps", -1, -1, m->step);
     for (int32_t i = 0; i < m->n_steps; i++)
         lw_sql_run(q, "ltiil", run, "step_ps", i, -1, m->steps[i]);
-    for (int32_t i = 0; i < m->n_ranks; i++)
-        put_measure(q, run, m->ranks[i].rank, &m->ranks[i]);
+    put_ranks(q, run, m);
     if (m->worst >= 0 && m->worst < m->n_ranks) {
-        put_measure(q, run, -1, &m->ranks[m->worst]);
+        lw_ps worst[LW_N_FIGURES];
+        lw_period_figures(&m->ranks[m->worst], worst);
+        put_figures(q, run, -1, worst);
         lw_sql_run(q, "ltiii", run, "worst_rank", -1, -1, m->ranks[m->worst].rank);
         lw_sql_run(q, "ltiii", run, "shown_step", -1, -1, m->ranks[m->worst].step);
     }

@@ -36,6 +36,24 @@ static void read_alike(const char *command)
         fail_msg("%s: %s", command, said);
 }
 
+/* A rank without figures of its own has those of the last rank before it that has some. */
+TEST(of_many_ranks_figures_are_stored_once)
+{
+    static const char count[] = "sqlite3 ranks4096.db \"SELECT count(*) FROM metric WHERE"
+                                " name = 'period_ps'\"";
+    const char *said;
+    int rc;
+
+    expect("sim -w gpt-125m -c dgx-h100 --dp 8192 --framework ideal --db ranks8192.db", 0, "step ");
+    said = shell("sqlite3 ranks8192.db \"SELECT group_concat(rank) FROM metric WHERE"
+                 " name = 'period_ps'\"", &rc);
+    assert_string_equal(said, "-1,0\n");
+    expect("sim -w gpt-125m -c dgx-h100 --dp 4096 --framework ideal --db ranks4096.db", 0, "step ");
+    said = shell(count, &rc);
+    assert_string_equal(said, "4097\n");
+    expect("compare 1 1 --db ranks8192.db", 0, "step");
+}
+
 TEST(rows_of_each_rank_are_read_alike)
 {
     read_alike("explain 1");
