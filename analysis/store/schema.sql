@@ -217,8 +217,8 @@ CREATE TABLE span (             -- one op that ran; a run's rows ascend by (step
     end_ps INTEGER NOT NULL
 ) STRICT;
 
--- Of a run of more than 4096 ranks, a rank whose figures are those of the rank before it has no rows
--- of its own: they are those of the last rank before it that has some.
+-- Of a run of more than 4096 ranks, a rank whose figures are those of the rank before it has no
+-- rows of its own: they are those of the last rank before it that has some.
 CREATE TABLE metric ( -- step -1: over all steps; rank -1: of the run, or of its worst rank
     run INTEGER NOT NULL REFERENCES run(id),
     name TEXT NOT NULL,

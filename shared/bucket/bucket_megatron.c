@@ -5,8 +5,8 @@
  * Invariants: gradients in the reverse order of registration, each dtype and kind (experts or not)
  * in a buffer of its own; a bucket closes once it has `limit` elements: max(40,000,000, 1,000,000
  * times the data-parallel ranks), or --bucket-cap divided by the size of a gradient. With the
- * distributed optimizer (--zero with --shard-policy flat-contiguous) parameters begin at multiples of
- * 64 elements, and a bucket ends at a multiple of lcm(ranks, 128), so that it is cut into equal
+ * distributed optimizer (--zero with --shard-policy flat-contiguous) parameters begin at multiples
+ * of 64 elements, and a bucket ends at a multiple of lcm(ranks, 128), so that it is cut into equal
  * shares. There is one bucket on later model chunks, on stages after the first, and without
  * --overlap. Gradients are views of the buffer; the bucket is scaled before its reduction
  * (gradient_scaling_factor).
