@@ -1,11 +1,13 @@
 /* Steps of all ranks from one order of everything: actions sorted by when they end if every forward
  * and half of a backward takes what it does in `nominal`, every message directly after the action,
- * or the unit of two, that makes what it carries. Of actions that end together, the one whose value
- * has gone further comes first: a rank sends what it made before it receives what its neighbour
- * made in the same time, as the loops of Megatron-LM and PyTorch post them (NVIDIA/Megatron-LM
- * megatron/core/pipeline_parallel/schedules.py, forward_backward_pipelining_without_interleaving:
- * recv_forward, forward_step, send_forward; pytorch/pytorch
- * torch/distributed/pipelining/schedules.py, _step_microbatches).
+ * or the unit of two, that makes what it carries. Of actions that end together, those of even ranks
+ * come first: where all ranks of a ring pass something on at the same time, messages go in two
+ * rounds, and no chain of ranks waits for each other's. Frameworks reach that by posting a send and
+ * a receive together (NVIDIA/Megatron-LM megatron/core/pipeline_parallel/p2p_communication.py,
+ * _batched_p2p_ops) or by order of parity (the same, _p2p_ops). Then the one whose value has gone
+ * further: a rank sends what it made before it receives what its neighbour made in the same time
+ * (schedules.py, forward_backward_pipelining_without_interleaving: recv_forward, forward_step,
+ * send_forward; pytorch/pytorch torch/distributed/pipelining/schedules.py, _step_microbatches).
  *
  * Why no rank waits for ever: an action or message only waits for what is before it in that one
  * order - the actions before it on its rank, what it needs, the messages before it on its
@@ -23,11 +25,13 @@ static const struct lw_grid_costs nominal = {.f = 3, .i = 3, .w = 2};
 
 struct key {
     int64_t end;
+    int32_t odd; /* the rank that sends */
     int32_t to_go; /* forwards: less at later stages; backwards: less at earlier ones */
     int32_t turn, action;
 };
 
-LW_COMPARATOR(compare_keys, struct key, a->end, b->end, a->to_go, b->to_go, a->turn, b->turn)
+LW_COMPARATOR(compare_keys, struct key, a->end, b->end, a->odd, b->odd, a->to_go, b->to_go, a->turn,
+              b->turn)
 
 LW_FREE_BY_ARENA(lw_grid_order_free, struct lw_grid_order)
 
@@ -76,7 +80,8 @@ static void set_keys(const struct lw_grid *g, const struct lw_grid_times *t, str
         const struct lw_action *a = &g->actions[i];
         int32_t to_go = a->kind == LW_OP_FORWARD ? g->n_stages - 1 - a->stage : a->stage;
         bool second = i > 0 && a[-1].with_next;
-        keys[i] = (struct key){t->end[i], second ? keys[i - 1].to_go : to_go, t->turn[i], i};
+        keys[i] = (struct key){t->end[i], lw_grid_rank_of(g, a->stage, a->micro_batch) % 2,
+                               second ? keys[i - 1].to_go : to_go, t->turn[i], i};
     }
 }
 

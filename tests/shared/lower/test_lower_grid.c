@@ -60,7 +60,7 @@ TEST(messages_stand_where_their_senders_finish)
     char text[256];
 
     assert_string_equal(ops_of(&p, 0, text, sizeof text), "0F0 >1 0F1 >1 <1 0B0 <1 0B1");
-    assert_string_equal(ops_of(&p, 1, text, sizeof text), "<0 1F0 <0 1B0 >0 1F1 1B1 >0");
+    assert_string_equal(ops_of(&p, 1, text, sizeof text), "<0 <0 1F0 1B0 >0 1F1 1B1 >0");
     assert_int_equal(p.n_comms, 2);
     assert_int_equal(p.n_streams, 3);
     lw_plan_free(&p);
