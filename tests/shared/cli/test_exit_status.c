@@ -181,6 +181,8 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
            {"--backend ncl", 2, "did you mean 'nccl'?"});
     EXPECT("cost -c dgx-h100", {"--op allreduce", 2, "--op: unknown value 'allreduce'"},
            {"--gemm 1,2", 2, "--gemm '1,2': expected M,N,K"},
+           {"--gemm 1,2,3 --ranks 8", 2, "of no --ranks"},
+           {"--gemm 1,2,3 --op send", 2, "of no --op"},
            {"--bytes 4..2", 2, "--bytes: '4..2'"});
     expect("model mixtral-8x7b --experts 65536 --expert-ffn 1048576 --layers 4096 --hidden 262144 "
            "--heads 4096 --kv-heads 4096",
