@@ -313,13 +313,23 @@ static void add_expert(struct lw_lowering *l, int32_t *members, int32_t *ranks)
         }
 }
 
+/* Room for the members of any group, and for add_replicas. */
+static int64_t most_members(const struct lw_lowering *l)
+{
+    const int64_t n[] = {4 * (int64_t)l->dp, l->pp, l->tp, l->ep,
+                         (int64_t)lw_n_copies(l) * lw_expert_width(l) / l->ep};
+    int64_t most = 0;
+
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++)
+        most = n[i] > most ? n[i] : most;
+    return most;
+}
+
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 {
-    int32_t most = 4 * l->dp > l->pp ? 4 * l->dp : l->pp;
     int32_t *members, *holders;
 
-    most = most > l->tp ? most : l->tp;
-    LW_TAKE(&l->arena, members, most > l->ep ? most : l->ep, err);
+    LW_TAKE(&l->arena, members, most_members(l), err);
     LW_TAKE(&l->arena, holders, (int64_t)lw_n_copies(l) * l->tp, err);
     LW_TRY(add_roles(l, err));
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);

@@ -17,13 +17,13 @@ static bool is_expert(const char *name)
 }
 
 /* A llama whose linear pairs are experts: each token goes to two. */
-static struct lw_workload model(void)
+static struct lw_workload model_of(int64_t hidden, int64_t heads)
 {
     struct lw_workload w =
         model_build("llama-7b", (struct traces_model_shape){.batch = 1,
                                                             .layers = LAYERS,
-                                                            .hidden = HIDDEN,
-                                                            .heads = 4,
+                                                            .hidden = hidden,
+                                                            .heads = heads,
                                                             .ffn = 32,
                                                             .seq = TOKENS,
                                                             .vocab = 32,
@@ -35,10 +35,15 @@ static struct lw_workload model(void)
         w.params[i].expert = is_expert(w.params[i].name);
         n += w.params[i].expert;
         if (w.params[i].expert)
-            w.modules[w.params[i].module].dispatch_bytes = TOP * TOKENS * HIDDEN * 4;
+            w.modules[w.params[i].module].dispatch_bytes = TOP * TOKENS * hidden * 4;
     }
     assert_int_equal(n, 3 * LAYERS);
     return w;
+}
+
+static struct lw_workload model(void)
+{
+    return model_of(HIDDEN, 4);
 }
 
 static const struct lw_comm *comm_of(const struct lw_plan *p, const struct lw_op *o)
@@ -145,6 +150,25 @@ TEST(experts_are_folded_over_the_tensor_group)
     members_are(&p, LW_COMM_EXPERT, 4, two, 2);
     members_are(&p, LW_COMM_EXPERT_DATA, 3, halves, 4);
     lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+/* More of a wide tensor group hold the same experts than there are data, pipeline or tensor ranks:
+ * 4 x 16 / 2, and both directions of a pipeline, 2 x 4 x 8 / 2. */
+TEST(many_ranks_hold_the_same_folded_experts)
+{
+    static const char *const words[] = {
+        "dp 4 tp 16 ep 2 etp 1",
+        "dp 4 tp 8 pp 2 ep 2 etp 1 micro-batches 8 schedule dualpipe"};
+    struct lw_workload w = model_of(4 * HIDDEN, 16);
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct lw_plan p = plan_of_words(&w, words[i]);
+        for (int32_t c = 0; c < p.n_comms; c++)
+            if (p.comms[c].purpose == LW_COMM_EXPERT_DATA)
+                assert_int_equal(lw_plan_group(&p, c, 1)->n_members, 32);
+        lw_plan_free(&p);
+    }
     lw_workload_free(&w);
 }
 
