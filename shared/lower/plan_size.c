@@ -77,12 +77,15 @@ enum lw_status lw_plan_size_check(const struct lw_workload *w, const struct lw_s
     struct lw_plan_size size = lw_plan_size_estimate(w, s);
     if (size.ops <= limit)
         return LW_OK;
+    /* a sum that is cut off at the largest number */
+    bool many = size.ops == INT64_MAX, large = size.bytes == INT64_MAX;
     return lw_fail(err, LW_EINVAL,
-                   "--micro-batches %" PRId64 " of %d modules and %d parameters: up to %" PRId64
-                   " million ops, which take about %" PRId64 " GB of memory; --max-ops is "
+                   "--micro-batches %" PRId64 " of %d modules and %d parameters: %s %" PRId64
+                   " million ops, which take %s %" PRId64 " GB of memory; --max-ops is "
                    "%" PRId64 ": choose fewer --micro-batches%s, or raise --max-ops (at most %d)",
-                   s->micro_batches, w->n_modules, w->n_params, (size.ops + 999999) / 1000000,
-                   size.bytes / 1000000000, limit,
+                   s->micro_batches, w->n_modules, w->n_params, many ? "more than" : "up to",
+                   size.ops / 1000000 + (!many && size.ops % 1000000 != 0),
+                   large ? "more than" : "about", size.bytes / 1000000000, limit,
                    s->tp_overlap == LW_TP_OVERLAP_PIECES ? " or --tp-overlap off"
                    : s->cp_comm == LW_CP_P2P && s->cp > 1 ? " or --cp-comm-type all-gather"
                                                           : "",

@@ -109,3 +109,18 @@ TEST(what_is_larger_than_the_limit_is_refused_before_planning)
     assert_non_null(strstr(err.msg, "--max-ops is 40000000"));
     assert_non_null(strstr(err.msg, "fewer --micro-batches"));
 }
+
+/* Beyond what 64 bits count: neither a negative number nor an exact one. */
+TEST(a_size_that_cannot_be_counted_is_said_to_be_larger)
+{
+    static struct random_model k;
+    struct prng r = prng_start(__func__);
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
+
+    random_model(&r, &k);
+    s.micro_batches = INT64_MAX;
+    assert_int_equal(lw_plan_size_check(&k.w, &s, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "more than 9223372036854 million ops, which take more than "
+                                    "9223372036 GB"));
+}
