@@ -162,7 +162,7 @@ static bool has_kernel_times(const struct lw_workload *w, const struct lw_strate
 
     return w->n_kernels > 0 && w->kernel_times && w->from.device && w->from.device[0] &&
            at_least_1(g->tp) == s->tp && at_least_1(g->cp) == s->cp &&
-           at_least_1(g->ep) == s->ep &&
+           at_least_1(g->ep) == s->ep && g->folded_experts == lw_strategy_folds_experts(s) &&
            (s->tp == 1 || g->sequence_parallel == s->sequence_parallel);
 }
 

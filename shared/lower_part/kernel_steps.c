@@ -425,6 +425,12 @@ static lw_ps middle(const struct spans *s, const struct lw_strategy *of, int32_t
     return moment(s, end - s->t[k].ps[phase] + half, phases);
 }
 
+/* The last share is closed: a kernel that takes no time may be at the end of the window. */
+static bool is_in(struct lw_share x, lw_ps at)
+{
+    return x.of == 1 || (at >= x.from && (at < x.to || (x.from < x.to && x.to == x.of)));
+}
+
 void lw_kernel_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
                         unsigned phases, struct lw_share share)
 {
@@ -435,10 +441,9 @@ void lw_kernel_products(const struct lw_part *d, struct lw_builder *b, int32_t m
     for (int32_t i = 0; i < s.n; i++) {
         int32_t k = forward ? i : s.n - 1 - i;
         for (int f = 0; f < LW_N_PRODUCT_PHASES; f++) {
-            lw_ps at = phases >> f & 1 ? middle(&s, d->s, k, f, phases) : 0;
-            bool here = phases >> f & 1 && at >= share.from && at < share.to;
+            bool here = phases >> f & 1 && is_in(share, middle(&s, d->s, k, f, phases));
             for (int32_t p = 0; p < s.t[k].n_products[f]; p++, done[f]++)
-                if (here || (phases >> f & 1 && share.of == 1))
+                if (here)
                     lw_builder_work_product(
                         b, s.m->products[f][forward ? done[f]
                                                     : s.m->n_products[f] - 1 - done[f]]);

@@ -139,6 +139,84 @@ MODEL_TEST(other_groups_find_their_kernels)
     expect(&w, "dp 2 ep 2", "F AA/4096 F AA/4096 F B AA/4096 B B B AA/4096 B B B B B B B");
 }
 
+static void add_up(struct lw_kernel_times *t, int32_t n)
+{
+    for (int32_t k = 0; k < n; k++)
+        for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)
+            t[k].before[f] = k > 0 ? t[k - 1].before[f] + t[k - 1].ps[f] : 0;
+}
+
+static int32_t products_of(const struct lw_plan *p, int32_t module)
+{
+    struct lw_program g = lw_plan_program(p, p->n_variants - 1, 0);
+    int32_t n = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (p->ops[i].work >= 0 && p->ops[i].module == module)
+            n += p->works[p->ops[i].work].n_products;
+    return n;
+}
+
+/* Those too that take no time at the end of a window: the last product of the forward, the first
+ * one's gradients in the backward. */
+MODEL_TEST(all_products_are_of_a_work)
+{
+    static const char *const words[] = {
+        "tp 2", "tp 2 sequence-parallel on tp-overlap backward",
+        "tp 2 sequence-parallel on pp 2 micro-batches 4 schedule zb-h1 partition uniform"};
+    enum { MOST = 256 };
+    static struct lw_kernel_times times[MOST];
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct lw_workload w = model_kept("llama-7b", NULL, of_groups(2, 0, 0, i > 0));
+        const struct lw_module *m = &w.modules[1];
+        int32_t first = m->first_kernel, n = m->n_kernels, from = n - 1, to = 0, all = 0;
+        assert_true(w.n_kernels <= MOST);
+        memcpy(times, w.kernel_times, (size_t)w.n_kernels * sizeof *times);
+        while (times[first + from].n_products[LW_PRODUCTS_FORWARD] == 0)
+            from--;
+        while (times[first + to].n_products[LW_PRODUCTS_WEIGHT] == 0)
+            to++;
+        for (int32_t k = from; k < n; k++)
+            times[first + k].ps[LW_PRODUCTS_FORWARD] = 0;
+        for (int32_t k = 0; k <= to; k++)
+            times[first + k].ps[LW_PRODUCTS_INPUT] = times[first + k].ps[LW_PRODUCTS_WEIGHT] = 0;
+        add_up(times + first, n);
+        w.kernel_times = times;
+        for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)
+            all += m->n_products[f];
+        struct lw_plan p = plan_of_words(&w, words[i]);
+        int32_t micro_batches = (int32_t)p.strategy->micro_batches;
+        assert_true(all > 0);
+        assert_int_equal(products_of(&p, 1), all * micro_batches);
+        lw_plan_free(&p);
+    }
+}
+
+/* Times of experts that a tensor group shares are not those of experts that it splits: a plan that
+ * splits them is that of a workload without kernels. */
+MODEL_TEST(kernels_of_folded_experts_are_of_plans_that_fold_them)
+{
+    static const char *const words[] = {"dp 2 tp 2 ep 2", "dp 2 tp 2 ep 2 etp 1"};
+    struct traces_model_shape s = of_groups(2, 0, 2, false);
+
+    s.experts = 4;
+    s.topk = 2;
+    s.expert_ffn = 8;
+    s.expert_whole = s.expert_folded = true;
+    for (int i = 0; i < 2; i++) {
+        struct lw_workload w = model_kept("llama-7b", NULL, s), without = w;
+        char text[ROOM], other[ROOM];
+        struct lw_plan p = plan_of_words(&w, words[i]);
+        without.n_kernels = 0;
+        struct lw_plan q = plan_of_words(&without, words[i]);
+        bool same = strcmp(ops_of(&p, 1, NULL, 0, text), ops_of(&q, 1, NULL, 0, other)) == 0;
+        assert_int_equal(same, i == 0);
+        lw_plan_free(&p);
+        lw_plan_free(&q);
+    }
+}
+
 /* Memory, products and launches cost other shares: order alone decides. */
 MODEL_TEST(a_strategy_has_one_hash_on_all_devices)
 {
