@@ -63,7 +63,8 @@ static enum lw_status keep(struct lw_part *d, const struct lw_step_list *l, stru
     if (l->no_memory)
         return lw_fail_nomem(err);
     LW_TAKE(&d->arena, v, l->n, err);
-    memcpy(v, l->v, (size_t)l->n * sizeof *v);
+    if (l->n > 0) /* without steps there is no list */
+        memcpy(v, l->v, (size_t)l->n * sizeof *v);
     *out = (struct lw_steps){v, l->n};
     return LW_OK;
 }
