@@ -218,11 +218,6 @@ static bool scatters(const struct maker *k)
     return k->d->s->tp > 1 && k->d->s->sequence_parallel;
 }
 
-static bool gathers_keys(const struct maker *k)
-{
-    return k->d->s->cp > 1 && k->s.m->kv_bytes > 0 && k->d->s->cp_comm != LW_CP_P2P;
-}
-
 static bool in_pieces(const struct maker *k, lw_ps length)
 {
     return k->d->s->tp_overlap == LW_TP_OVERLAP_PIECES && length >= LW_TENSOR_PIECES;
@@ -277,7 +272,7 @@ static void attend(struct maker *k, int32_t i)
 {
     const struct lw_ring ring = lw_ring_of(k->d->s, k->s.m);
 
-    if (gathers_keys(k))
+    if (lw_part_gathers_keys(k->d, k->s.m))
         add(k, forward_at(&k->s, i), LW_STEP_KEYS, 0);
     for (int32_t step = 0; step < ring.n_steps; step++) {
         work_to(k, lw_ring_end(&ring, step));
@@ -333,7 +328,7 @@ static void enter(struct maker *k, int32_t i, unsigned phases)
     if (is_whole(phases) && scatters(k) && k->s.k[head].gathered > 0 &&
         readers_end(&k->s, head) == i + 1)
         add(k, begin, LW_STEP_SAVED, bytes_of(k, k->s.k[head].gathered));
-    if (ends_attention(&k->s, i) && gathers_keys(k))
+    if (ends_attention(&k->s, i) && lw_part_gathers_keys(k->d, k->s.m))
         add(k, begin, LW_STEP_KEYS, 0);
 }
 
@@ -344,7 +339,7 @@ static void leave(struct maker *k, int32_t i, unsigned phases)
     const lw_ps end = back_at(&k->s, i, phases);
     bool beside = is_whole(phases) && readers_of(&k->s, k->d->s, i) == i;
 
-    if (begins_attention(&k->s, i) && gathers_keys(k))
+    if (begins_attention(&k->s, i) && lw_part_gathers_keys(k->d, k->s.m))
         add(k, end, LW_STEP_KEY_GRADS, 0);
     if (x->gathered > 0 && k->d->s->tp > 1) {
         lw_ps at = beside ? moment(&k->s, taken_by_inputs(&k->s, i), phases) : end;

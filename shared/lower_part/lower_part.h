@@ -228,6 +228,9 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
 enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
 /* The unit that comes and goes around modules, in which the parameter lies; -1 = none. */
 int32_t lw_part_temporary_unit(const struct lw_part *d, int32_t param);
+/* Keys and values of the module's attention are gathered over the context group, not sent around a
+ * ring. */
+bool lw_part_gathers_keys(const struct lw_part *d, const struct lw_module *m);
 /* lower_param_gather.c: with --overlap-param-gather, once the units are there. */
 enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err);
 /* A forward that is cut: when op k of its steps begins, from the module's start; where

@@ -174,11 +174,6 @@ static void add_work(struct maker *k)
                                        .share = share_of(k->d, k->module, k->n_works++)});
 }
 
-static bool gathers_keys(const struct lw_part *d, const struct lw_module *m)
-{
-    return d->s->cp > 1 && m->kv_bytes > 0 && d->s->cp_comm != LW_CP_P2P;
-}
-
 /* What the tensor group gathers before part i of n, and the products that read it in pieces. */
 static void begin_part_of(struct maker *k, struct parts x, int32_t i)
 {
@@ -218,7 +213,7 @@ static void attend(struct maker *k)
 {
     struct lw_ring ring = lw_ring_of(k->d->s, k->m);
 
-    if (gathers_keys(k->d, k->m))
+    if (lw_part_gathers_keys(k->d, k->m))
         add(k, LW_STEP_KEYS, 0);
     if (ring.n_steps > 0)
         add_work(k);
@@ -278,7 +273,7 @@ void lw_measured_input(const struct lw_part *d, int32_t module, struct lw_step_l
         int32_t now = i + 1 == n ? left : left > 0;
         add_gathers(&k, now);
         left -= now;
-        if (i == 0 && gathers_keys(d, k.m))
+        if (i == 0 && lw_part_gathers_keys(d, k.m))
             add(&k, LW_STEP_KEYS, 0);
         if (i == 0)
             add(&k, LW_STEP_BACK, 0);
@@ -288,7 +283,7 @@ void lw_measured_input(const struct lw_part *d, int32_t module, struct lw_step_l
         if (n_sums > 0)
             add(&k, LW_STEP_SUM, backward_sum(&k));
     }
-    if (gathers_keys(d, k.m))
+    if (lw_part_gathers_keys(d, k.m))
         add(&k, LW_STEP_KEY_GRADS, 0);
 }
 
@@ -340,7 +335,7 @@ void lw_measured_enter(const struct lw_part *d, int32_t module, struct lw_step_l
     struct maker k = maker_of(d, module, l);
 
     add_part_gathers(&k, gathers_of(d, module, true) - gathers_inside(d, module));
-    if (gathers_keys(d, k.m))
+    if (lw_part_gathers_keys(d, k.m))
         add(&k, LW_STEP_KEYS, 0);
     add(&k, LW_STEP_BACK, 0);
 }

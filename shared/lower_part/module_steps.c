@@ -21,6 +21,11 @@ int32_t lw_steps_works(struct lw_steps s)
     return n;
 }
 
+bool lw_part_gathers_keys(const struct lw_part *d, const struct lw_module *m)
+{
+    return d->s->cp > 1 && m->kv_bytes > 0 && d->s->cp_comm != LW_CP_P2P;
+}
+
 /* --- one list for each module ----------------------------------------------------------------- */
 
 typedef void make_fn(const struct lw_part *d, int32_t module, struct lw_step_list *l);
@@ -138,7 +143,7 @@ static void close_stretch(struct cutter *c, bool last)
         return;
     const struct lw_module *m = &d->w->modules[c->out[c->n - 1].module];
     bring_back(c, c->first[2 * c->n - 1], last);
-    if (last && d->s->cp > 1 && m->kv_bytes > 0 && d->s->cp_comm != LW_CP_P2P)
+    if (last && lw_part_gathers_keys(d, m))
         lw_step_add(&c->steps, (struct lw_step){.kind = LW_STEP_KEY_GRADS});
 }
 
