@@ -43,6 +43,33 @@ void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t 
                    !w->grad_kernel;
 }
 
+static int grow(struct traces_builder *b, void **items, int64_t n, size_t size)
+{
+    void *more = lw_arena_alloc(&b->w.arena, n, size);
+
+    if (!more)
+        return -1;
+    memcpy(more, *items, (size_t)b->w.n_params * size);
+    *items = more;
+    return 0;
+}
+
+/* A family's count of parameters is a first guess. */
+static int room_for_param(struct traces_builder *b)
+{
+    struct lw_workload *w = &b->w;
+    int64_t n = 2 * (int64_t)b->max_params + 1;
+
+    if (w->n_params < b->max_params)
+        return 0;
+    if (grow(b, (void **)&w->params, n, sizeof *w->params) != 0 ||
+        grow(b, (void **)&w->ready_order, n, sizeof *w->ready_order) != 0 ||
+        grow(b, (void **)&w->grad_kernel, n, sizeof *w->grad_kernel) != 0)
+        return -1;
+    b->max_params = (int32_t)n;
+    return 0;
+}
+
 static const char *text_of(struct traces_builder *b, const char *fmt, va_list ap)
 {
     const char *text = b->no_memory ? NULL : lw_arena_vprintf(&b->w.arena, fmt, ap);
@@ -138,7 +165,9 @@ struct lw_param *traces_builder_param(struct traces_builder *b, int32_t kernel, 
     va_end(ap);
     if (!copy)
         return &b->spare_param;
-    assert(b->w.n_params < b->max_params);
+    b->no_memory = room_for_param(b) != 0;
+    if (b->no_memory)
+        return &b->spare_param;
     b->w.grad_kernel[b->w.n_params] = kernel;
     struct lw_param *p = &b->w.params[b->w.n_params++];
     *p = (struct lw_param){.name = copy,

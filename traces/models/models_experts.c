@@ -63,6 +63,10 @@ enum lw_status transformer_experts_check(const struct traces_model_shape *s, str
                        "experts of a token: found %" PRId64 ", allowed: 1 to %" PRId64 "; width of "
                        "an expert: found %" PRId64 ", allowed: 1 or more",
                        s->topk, s->experts, s->expert_ffn);
+    if (s->biases && s->shared_ffn > 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--biases: shared experts have none in Megatron-LM (shared_experts.py); "
+                       "leave out --biases or --shared-ffn");
     if (s->experts % ranks != 0)
         return lw_fail(err, LW_EINVAL,
                        "--ep: found %" PRId64 " ranks, allowed: divisors of the experts, %" PRId64,

@@ -62,6 +62,47 @@ MODEL_TEST(a_block_has_its_products_by_hand)
     assert_int_equal(w.idle_numel, INT64_C(2) * 6 * (3 * 64 * 48 + 2 * 48 + 64));
 }
 
+/* Attention 4 products, 2 pairs of adapters, 4 biases, 8 sinks counted as one, 2 norms of heads;
+ * router and 2 products of experts with a bias each, or 3 of the dense pair with theirs; 2 norms
+ * with biases; of a further block 2 more. */
+MODEL_TEST(blocks_have_room_for_the_parameters_of_all_options)
+{
+    struct traces_model_shape s = small;
+    s.layers = 3;
+    s.lora = 8;
+    s.biases = s.layer_norm = s.qk_norm = s.qkv_bias = s.expert_bias = s.dropout = true;
+    s.positions = s.seq;
+    s.mtp_layers = 3;
+    struct lw_workload w = build(s);
+    int32_t attention = 4 + 4 + 4 + 1 + 2, block = attention + 6 + 4, outside = 1 + 1 + 3;
+    assert_int_equal(w.n_params, outside + 6 * block + 3 * 2);
+    s.experts = s.topk = s.expert_ffn = 0;
+    w = build(s);
+    assert_int_equal(w.n_params, outside + 6 * block + 3 * 2);
+    s = small;
+    s.layers = 3;
+    s.lora = 8;
+    s.shared_ffn = 32;
+    s.layer_norm = s.qk_norm = s.expert_bias = true;
+    w = build(s);
+    assert_int_equal(w.n_params, 1 + 3 + 3 * (block + 3));
+}
+
+/* Megatron-LM's shared experts take no biases. */
+TEST(biases_of_shared_experts_are_refused)
+{
+    struct traces_model_shape s = small;
+    const struct lw_device d = traces_no_device();
+    struct lw_workload w;
+    struct lw_err err = {0};
+
+    s.shared_ffn = 32;
+    s.biases = true;
+    assert_int_equal(traces_model_build("decoder", &s, &d, &w, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "--biases: shared experts have none in Megatron-LM "
+                                 "(shared_experts.py); leave out --biases or --shared-ffn");
+}
+
 MODEL_TEST(the_first_blocks_and_every_second_one_may_be_dense)
 {
     struct traces_model_shape s = small;
