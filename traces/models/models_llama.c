@@ -1,5 +1,7 @@
 /* Llama: RMS norms, rotary positions, attention with as many or fewer heads of keys and values, a
- * gated pair of linear layers with SiLU, no biases, no dropout. Names and order of registration are
+ * gated pair of linear layers with SiLU, no biases, no dropout; by options norms with biases, a
+ * table of positions, latent attention, a plain pair, biases, dropout, experts (models_experts.c)
+ * and adapters. Names and order of registration are
  * those of LlamaForCausalLM (huggingface/transformers@5dd4a635,
  * src/transformers/models/llama/modeling_llama.py): a block registers its norms after what they
  * come before, so gradients do not become ready in the reverse of registration.
@@ -192,18 +194,20 @@ static void add_block(struct transformer *t, int32_t i)
     add_bias_of(t, norm_2, t->hidden, LW_TP_REPLICATED, i, "post_attention_layernorm");
 }
 
-/* A learned table, whose rows are added, and dropout. */
+/* A learned table, whose rows are added, and dropout. Where they are frozen no gradient comes this
+ * far. */
 static void add_positions(struct transformer *t)
 {
     int64_t n = t->b.shape.positions, x = t->b.item * t->tokens * t->hidden;
     int64_t mask = t->dropout ? t->tokens * t->hidden : 0;
 
     if (n > 0 || t->dropout) {
-        int32_t kernel = TRACES_TRAFFIC(&t->b, 3 * x + mask, 0, 2 * x + mask);
+        bool frozen = t->b.shape.lora > 0;
+        int32_t kernel = TRACES_TRAFFIC(&t->b, 3 * x + mask, 0, frozen ? 0 : 2 * x + mask);
         if (n > 0)
             traces_builder_param(&t->b, kernel, n, t->hidden, LW_TP_REPLICATED,
                                  "model.embed_positions.weight")
-                ->trainable = t->b.shape.lora == 0;
+                ->trainable = !frozen;
     }
     transformer_keep(t, mask, true);
 }

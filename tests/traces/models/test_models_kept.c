@@ -82,6 +82,11 @@ TEST(frozen_weights_take_no_gradient_time)
         assert_true(n_trained > 0);
         assert_int_equal(w.modules[0].backward_weight_ps == 0, lora > 0); /* the embedding */
         lw_workload_free(&w);
+        s.positions = 4096; /* and its table of positions, with dropout */
+        s.dropout = true;
+        assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
+        assert_int_equal(w.modules[0].backward_weight_ps == 0, lora > 0);
+        lw_workload_free(&w);
     }
 }
 
