@@ -128,7 +128,6 @@ static const struct {
 };
 #undef OF_EXPERTS
 #undef OF_FAMILY
-#undef AT
 
 static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
 {
@@ -137,12 +136,61 @@ static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
     return memcmp((const char *)s + at, absent, size) != 0;
 }
 
+#define OF(field) AT(field), sizeof(((struct traces_model_shape *)NULL)->field)
+/* What only a transformer computes, or one whose loss is over a vocabulary. */
+static const struct {
+    const char *option;
+    size_t at, size;
+    bool of_loss;
+} transformer_options[] = {
+    {"fused-loss", OF(fused_loss), true},
+    {"head-waits", OF(head_waits), true},
+    {"f32-softmax", OF(f32_softmax), false},
+    {"deterministic", OF(deterministic), false},
+};
+#undef OF
+#undef AT
+
 static bool takes_llama_option(const struct traces_model *m, const char *option)
 {
     bool table = m->defaults.vocab > 0 && !m->defaults.alibi; /* gpt, bert */
 
     return m->build == llama_build || (m->defaults.tied && strcmp(option, "tied") == 0) ||
            (table && strcmp(option, "positions") == 0);
+}
+
+static enum lw_status check_transformer(const struct traces_model *m,
+                                        const struct traces_model_shape *given, struct lw_err *err)
+{
+    bool has_loss = m->build == llama_build || m->build == traces_models_gpt[0].build;
+
+    for (size_t k = 0; k < sizeof transformer_options / sizeof *transformer_options; k++) {
+        const char *option = transformer_options[k].option;
+        if (!is_given(given, transformer_options[k].at, transformer_options[k].size))
+            continue;
+        if (transformer_options[k].of_loss && !has_loss)
+            return lw_fail(err, LW_EINVAL,
+                           "--%s does not apply to model %s, which has no loss over a vocabulary; "
+                           "leave it out, or choose a model of the gpt or llama family",
+                           option, m->name);
+        if (m->defaults.hidden == 0)
+            return lw_fail(err, LW_EINVAL,
+                           "--%s does not apply to model %s, which has no attention; leave it out, "
+                           "or choose a transformer",
+                           option, m->name);
+    }
+    return LW_OK;
+}
+
+/* A table of positions has a row for each token of a sequence. */
+static enum lw_status check_positions(const struct traces_model_shape *s, struct lw_err *err)
+{
+    if (s->positions == 0 || s->positions >= s->seq)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--positions: found %" PRId64 ", allowed: %" PRId64 ", the sequence, or more; "
+                   "or give --seq %" PRId64,
+                   s->positions, s->seq, s->positions);
 }
 
 /* An option that the model would ignore is refused. */
@@ -273,8 +321,10 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     if (!m)
         return LW_EINVAL;
     LW_TRY(check_family(m, shape, err));
+    LW_TRY(check_transformer(m, shape, err));
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         LW_TRY(take_size(m, k, &s, err));
+    LW_TRY(check_positions(&s, err));
     for (size_t k = 0; k < sizeof choices / sizeof *choices; k++)
         LW_TRY(take_choice(m, k, &s, err));
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)

@@ -195,6 +195,22 @@ MODEL_TEST(sizes_that_a_model_cannot_have_are_refused)
     } cases[] = {
         {"mlp", {.dtype = "i64"}, "--dtype: unknown value 'i64'; expected one of f32, bf16, f16"},
         {"mlp", {.attention = "flash"}, "--attention does not apply to model mlp"},
+        {"mlp", {.head_waits = 4},
+         "--head-waits does not apply to model mlp, which has no loss over a vocabulary; leave it "
+         "out, or choose a model of the gpt or llama family"},
+        {"bert-base", {.fused_loss = true},
+         "--fused-loss does not apply to model bert-base, which has no loss over a vocabulary; "
+         "leave it out, or choose a model of the gpt or llama family"},
+        {"resnet50", {.f32_softmax = true},
+         "--f32-softmax does not apply to model resnet50, which has no attention; leave it out, or "
+         "choose a transformer"},
+        {"mlp", {.deterministic = true},
+         "--deterministic does not apply to model mlp, which has no attention; leave it out, or "
+         "choose a transformer"},
+        {"gpt2", {.positions = 128, .seq = 1024},
+         "--positions: found 128, allowed: 1024, the sequence, or more; or give --seq 128"},
+        {"decoder", {.positions = 128},
+         "--positions: found 128, allowed: 4096, the sequence, or more; or give --seq 128"},
         {"gpt2",
          {.attention = "fast"},
          "--attention: unknown value 'fast'; expected one of full, flash"},
