@@ -53,7 +53,8 @@ enum trait {
     NO_TABLE = 128,   /* without max_position_embeddings: the family's usual sequence */
     IMAGES = 256,     /* image_size and patch_size in place of vocabulary and sequence */
     WINDOW = 512,     /* sliding_window holds of all blocks */
-    WINDOW_ASKED = 1024, /* of those after max_window_layers, with use_sliding_window */
+    WINDOW_ASKED = 1024, /* of all, with use_sliding_window */
+    WINDOW_LATER = 2048, /* and but of the first max_window_layers */
 };
 
 static const struct type {
@@ -62,8 +63,8 @@ static const struct type {
 } types[] = {
     {"llama", "decoder", 0},
     {"mistral", "decoder", WINDOW},
-    {"qwen2", "decoder", QKV_BIAS | WINDOW_ASKED},
-    {"qwen3", "decoder", QK_NORM | WINDOW_ASKED},
+    {"qwen2", "decoder", QKV_BIAS | WINDOW_ASKED | WINDOW_LATER},
+    {"qwen3", "decoder", QK_NORM | WINDOW_ASKED | WINDOW_LATER},
     {"mixtral", "decoder", EXPERT_WIDTH | WINDOW},
     {"qwen3_moe", "decoder", QK_NORM | WINDOW_ASKED},
     {"deepseek_v2", "decoder", LATENT},
@@ -347,7 +348,8 @@ static void complete_widths(const struct type *t, int64_t n_shared, int64_t dens
         s->shared_ffn = t->traits & SHARED_SAME ? s->expert_ffn : n_shared * s->expert_ffn;
 }
 
-/* "layer_types": every how manieth block attends to all tokens: layers + 1 = none, 1 = all. */
+/* "layer_types": which one of so many blocks attends to all tokens: layers + 1 = none, 1 =
+ * all. */
 static enum lw_status take_layer_types(const struct lw_input *in, const struct lw_value *list,
                                        int64_t layers, int64_t *every, struct lw_err *err)
 {
@@ -374,6 +376,10 @@ static enum lw_status take_layer_types(const struct lw_input *in, const struct l
     return LW_OK;
 }
 
+/* Of a file without max_window_layers (huggingface/transformers@008e5743, Qwen2Config and
+ * Qwen3Config; Qwen3MoeConfig has no such field). */
+enum { FULL_BLOCKS = 28 };
+
 /* Windows shorter than the sequence: of all blocks (mistral, mixtral), of those that layer_types
  * names, of every second (gpt_oss), of none unless use_sliding_window says so (qwen). */
 static enum lw_status take_windows(const struct lw_input *in, const struct lw_value *v,
@@ -381,6 +387,7 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
                                    struct lw_err *err)
 {
     const struct lw_value *list;
+    const struct lw_value *given = lw_value_get(v, "max_window_layers");
     int64_t window, chunk, from = 0;
     bool used;
 
@@ -402,8 +409,10 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
     if (t->traits & GPT_OSS)
         return LW_OK;
     s->window_every = s->layers + 1;
-    if (t->traits & WINDOW_ASKED)
+    if (t->traits & WINDOW_LATER) {
         LW_TRY(take(in, v, "max_window_layers", 0, &from, err));
+        from = given && given->type != LW_JSON_NULL ? from : FULL_BLOCKS;
+    }
     if (from >= s->layers)
         s->window = s->window_every = 0;
     else if (from > 0)

@@ -383,7 +383,14 @@ TEST(windows_hold_of_the_blocks_that_the_file_names)
         {"llama", ", \"sliding_window\": 16", 0, 0}, /* which the type ignores */
         {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": false", 0, 0},
         {"qwen2", ", \"sliding_window\": 16", 0, 0},
-        {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": true", 16, 5},
+        {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": true", 0, 0}, /* after 28 */
+        {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": true, "
+                  "\"max_window_layers\": null", 0, 0},
+        {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": true, "
+                  "\"max_window_layers\": 0", 16, 5},
+        {"qwen3_moe", ", \"sliding_window\": 16, \"use_sliding_window\": true, "
+                      "\"max_window_layers\": 4, \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+                      "\"moe_intermediate_size\": 8", 16, 5}, /* of all blocks */
         {"qwen2", ", \"sliding_window\": 16, \"use_sliding_window\": true, "
                   "\"max_window_layers\": 4", 0, 0},
         {"qwen3", ", \"sliding_window\": 16, \"use_sliding_window\": true, \"layer_types\": "
