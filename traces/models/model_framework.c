@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "shared/device/device_kind.h"
 #include "shared/framework/framework.h"
 #include "shared/numbers/dtype.h"
 #include "shared/plan/strategy.h"
@@ -46,8 +47,10 @@ static unsigned step_of(const struct lw_framework *f, bool reduced)
 
 static bool is_one_of(const struct lw_device *d, const char *const *starts)
 {
-    for (; d->kind && *starts; starts++)
-        if (strncasecmp(d->kind, *starts, strlen(*starts)) == 0)
+    const char *kind = d->kind ? lw_device_kind(d->kind) : "";
+
+    for (; *starts; starts++)
+        if (strncasecmp(kind, *starts, strlen(*starts)) == 0)
             return true;
     return false;
 }
@@ -84,9 +87,11 @@ static void take_workspaces(const struct lw_framework *f, const struct lw_strate
     const int64_t KiB = 1024, MiB = 1024 * KiB;
     int64_t blas = shape->deterministic || is_hopper(d) ? 32 * MiB : 2 * 4 * MiB + 8 * 16 * KiB;
     int64_t engine = is_older(d) ? 4 * MiB : 32 * MiB + KiB;
+    bool holds = lw_fact_value(f->blas_workspaces, 0) > 0 || lw_fact_value(f->te_workspace, 0) > 0;
     bool overlaps = s->tp > 1 && s->tp_overlap == LW_TP_OVERLAP_PIECES;
 
-    if (!is_hopper(d) && !is_blackwell(d) && !is_older(d))
+    shape->workspace_unknown = holds && !is_hopper(d) && !is_blackwell(d) && !is_older(d);
+    if (!holds || shape->workspace_unknown)
         return;
     shape->workspace =
         (int64_t)lw_fact_value(f->blas_workspaces, 0) * blas +
@@ -96,9 +101,9 @@ static void take_workspaces(const struct lw_framework *f, const struct lw_strate
 }
 
 /* TransformerEngine prefers cuDNN's attention from Hopper on, which takes any order of tokens;
- * before, and where cuDNN has no backward in a fixed order with dropout (Blackwell), FlashAttention
- * (NVIDIA/TransformerEngine@d0067d0d, pytorch/attention/dot_product_attention/utils.py,
- * get_attention_backend). */
+ * before, and where training asks for a fixed order on Blackwell, with dropout or without,
+ * FlashAttention (NVIDIA/TransformerEngine@002a3e57, pytorch/attention/dot_product_attention/
+ * utils.py, get_attention_backend). */
 static bool calls_flash(const struct lw_device *d, bool fixed)
 {
     return !is_hopper(d) && !(is_blackwell(d) && !fixed);

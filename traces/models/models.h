@@ -101,6 +101,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool fused_loss;        /* the loss's steps are compiled, and none changes its operand */
     bool deterministic;     /* kernels that give the same bits in every run */
     int64_t workspace;      /* bytes that libraries hold on a device for kernels */
+    bool workspace_unknown; /* they hold some, but how much on this device is not known */
     int64_t stream_workspace; /* the same, for grouped products of experts */
     bool gather_buffer;     /* what a tensor or expert group gathers has a buffer that stays */
     bool expert_serial;     /* experts are products of their own, one after the other */

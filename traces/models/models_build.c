@@ -434,6 +434,9 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
     LW_TRY(lw_kernels_time(&b->w, b->device, &rates, &groups, err));
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
     note_optimizer(b);
+    if (b->shape.workspace_unknown && b->shape.hidden > 0 && b->device->kind[0])
+        traces_builder_note(b, LW_ASSUMPTION "workspaces of libraries on %s are not known: memory "
+                               "leaves them out", b->device->kind);
     if (b->device->kind[0])
         note_roofline(b);
     else

@@ -325,7 +325,7 @@ TEST(a_text_config_inside_is_read)
     assert_int_equal(s.experts, 128);
 }
 
-#define SMALL                                                                                      \
+#define LITTLE                                                                                     \
     "\"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4,"                   \
     "\"intermediate_size\": 48, \"vocab_size\": 128, \"max_position_embeddings\": 32"
 
@@ -349,7 +349,7 @@ TEST(options_take_precedence)
     assert_int_equal(widths.shared_ffn, 40);
     assert_int_equal(widths.ffn, 56);
     /* The family refuses these; what a file says of experts without any is left out. */
-    assert_ok(read_given("{\"model_type\": \"gpt2\", " SMALL "}", &name, &kv, &err), err);
+    assert_ok(read_given("{\"model_type\": \"gpt2\", " LITTLE "}", &name, &kv, &err), err);
     assert_int_equal(kv.kv_heads, 2);
     assert_ok(read_given("{\"model_type\": \"qwen3_moe\", " SIZES ", \"num_experts\": 0,"
                          "\"num_experts_per_tok\": 8, \"moe_intermediate_size\": 32}", &name,

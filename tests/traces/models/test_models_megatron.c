@@ -22,9 +22,9 @@ static struct lw_model_request gpt(void)
         .attention = "full"};
 }
 
-/* Each option a word: "tp=2". */
-static struct lw_workload made(const struct lw_model_request *r, const char *device,
-                               const char *words)
+/* Each option a word: "tp=2". kind: the device's name in its cluster file, NULL = as it is. */
+static struct lw_workload made_on(const struct lw_model_request *r, const char *device,
+                                  const char *kind, const char *words)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_framework f;
@@ -41,11 +41,18 @@ static struct lw_workload made(const struct lw_model_request *r, const char *dev
     }
     assert_ok(lw_framework_find("megatron-lm", &f, &err), err);
     assert_ok(lw_cluster_find(device, &c, &err), err);
+    c.device.kind = kind ? kind : c.device.kind;
     struct lw_model_target target = {.strategy = &s, .cluster = &c, .framework = &f};
     assert_ok(traces_model_workload(r, &target, &w, &err), err);
     lw_cluster_free(&c);
     lw_framework_free(&f);
     return w;
+}
+
+static struct lw_workload made(const struct lw_model_request *r, const char *device,
+                               const char *words)
+{
+    return made_on(r, device, NULL, words);
 }
 
 static int64_t kept(const struct lw_model_request *r, const char *device, int32_t module)
@@ -141,6 +148,48 @@ TEST(workspaces_are_those_of_the_device)
         r.deterministic = cases[i].deterministic;
         assert_int_equal(workspace(&r, cases[i].device, "dp=8"), cases[i].kib * KiB);
     }
+}
+
+static int n_notes_of_workspaces(const struct lw_workload *w)
+{
+    int n = 0;
+
+    for (int32_t i = 0; i < w->n_notes; i++)
+        n += strstr(w->notes[i], "workspaces of libraries on ") != NULL;
+    return n;
+}
+
+/* A driver's name of a device gives the workspaces, the kept bytes and the times of its kind. */
+TEST(a_device_s_names_are_one_device)
+{
+    static const struct {
+        const char *system, *name;
+    } cases[] = {{"dgx-h100", "NVIDIA H100 80GB HBM3"}, {"dgx-a100", "NVIDIA A100-SXM4-80GB"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_model_request r = gpt();
+        r.attention = "flash";
+        struct lw_workload a = made(&r, cases[i].system, "dp=8");
+        struct lw_workload b = made_on(&r, cases[i].system, cases[i].name, "dp=8");
+        assert_true(a.dims.workspace > 0);
+        assert_int_equal(a.dims.workspace, b.dims.workspace);
+        assert_int_equal(a.modules[BLOCK].forward_ps, b.modules[BLOCK].forward_ps);
+        assert_int_equal(a.modules[BLOCK].kept_bytes[0], b.modules[BLOCK].kept_bytes[0]);
+        assert_int_equal(n_notes_of_workspaces(&a), 0);
+        assert_int_equal(n_notes_of_workspaces(&b), 0);
+        lw_workload_free(&a);
+        lw_workload_free(&b);
+    }
+}
+
+TEST(a_device_without_known_workspaces_is_said)
+{
+    struct lw_model_request r = gpt();
+    struct lw_workload w = made(&r, "mi300x", "dp=8");
+
+    assert_int_equal(w.dims.workspace, 0);
+    assert_int_equal(n_notes_of_workspaces(&w), 1);
+    lw_workload_free(&w);
 }
 
 /* Three more for products in pieces; the head's gathered input; four more for grouped products; all
