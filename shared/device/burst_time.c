@@ -185,13 +185,13 @@ struct lw_product_time lw_burst_product(const struct lw_device *d, const struct 
 
 static const int32_t forms[LW_N_HEAD_FORMS] = {64, 96, 128, 192, 256, 512};
 
+/* -1: no kernel is as wide. */
 static int form_of(int64_t width)
 {
-    int k = 0;
-
-    while (k < LW_N_HEAD_FORMS - 1 && width > forms[k])
-        k++;
-    return k;
+    for (int k = 0; k < LW_N_HEAD_FORMS; k++)
+        if (width <= forms[k])
+            return k;
+    return -1;
 }
 
 lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
@@ -202,7 +202,9 @@ lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *
     double key_tile = 64, sms = d->n_sms.value;
     int k = form_of(a->qk_width);
 
-    if (f->share <= 0 || peak <= 0 || a->batch <= 0 || a->seq_q <= 0 || a->seq_k <= 0)
+    if (f->share <= 0 || peak <= 0 || !lw_figure_is_set(d->n_sms) ||
+        !lw_figure_is_set(d->memory_bytes_per_s) || a->batch <= 0 || a->seq_q <= 0 ||
+        a->seq_k <= 0 || k < 0 || form_of(a->v_width) < 0)
         return 0;
     double rate = peak * f->share * f->form[k] * (fp8 ? f->fp8 : 1) * (a->causal ? 1 : f->full) *
                   (a->qk_width % 16 ? f->odd : 1) / sms;

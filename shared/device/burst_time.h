@@ -59,7 +59,8 @@ double lw_burst_peak(const struct lw_device *d, enum lw_operands o);
  * 0. Neither groups nor sums are taken. */
 struct lw_product_time lw_burst_product(const struct lw_device *d, const struct lw_burst *b,
                                         const struct lw_product *p, enum lw_operands o);
-/* Forward alone. */
+/* Forward alone. 0: the device lacks a peak, SMs or a memory bandwidth, b figures of attention, or
+ * heads are wider than 512. */
 lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
                               const struct lw_attention *a, bool fp8);
 

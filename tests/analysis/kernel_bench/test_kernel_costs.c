@@ -61,6 +61,23 @@ TEST_WITH(a_product_in_a_burst_has_types_of_4_and_8_bits, fixture_open, fixture_
     expect("cost -c dgx-h100 --gemm 8x64,64,64 --burst", 1, "leave out --burst");
 }
 
+/* Attention of a cluster file that lacks SMs, and of heads wider than any kernel's: not timed. */
+TEST_WITH(attention_that_is_not_known_is_not_timed, fixture_open, fixture_close)
+{
+    static const char row[] = "device,causal,dtype,batch,seq,heads,kv_heads,head_dim,latency_ms\n"
+                              "h100_sxm,1,bf16,4,4096,32,8,%s,1\n";
+    char text[256];
+
+    snprintf(text, sizeof text, row, "128");
+    fixture_put(fixture_path("a.csv"), text);
+    snprintf(text, sizeof text, row, "640");
+    fixture_put(fixture_path("wide.csv"), text);
+    shell("$L cluster dgx-h100 -o e.json && "
+          "sed -zi 's/,\\n *\"n_sms\"[^\\n]*//' e.json", NULL);
+    expect("cost -c e.json --measured a.csv", 1, "1 that the model does not time");
+    expect("cost --measured wide.csv", 1, "1 that the model does not time");
+}
+
 /* Medians over the half of the visible shapes that was not fitted. */
 static void check_published(const char *file, double most_bf16, double most_small)
 {

@@ -1,11 +1,14 @@
 /* Kernels in bursts: cases worked by hand. tests/analysis/kernel_bench holds the published ones. */
 #include "tests/lib/unit.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/device/burst_time.h"
 #include "shared/files/files.h"
+#include "tests/lib/files/file_fixture.h"
 
 /* 4 SMs, 10^12 flop/s of 16 bits, memory that takes no time. */
 static struct lw_device small(void)
@@ -99,6 +102,27 @@ TEST(a_mask_leaves_half_of_the_keys_and_a_tile)
                      full * 96 / 128 * 2));
 }
 
+/* Not a time of 0 SMs, nor of a kernel of 512 for wider heads. */
+TEST(attention_that_is_not_known_is_not_timed)
+{
+    struct lw_device d = small();
+    struct lw_attention a = {.batch = 1, .heads = 4, .kv_heads = 4, .seq_q = 512, .seq_k = 512,
+                             .qk_width = 512, .v_width = 512, .dtype = LW_BF16};
+
+    assert_true(lw_burst_attention_time(&d, &half, &a, false) > 0);
+    a.qk_width = 513;
+    assert_int_equal(lw_burst_attention_time(&d, &half, &a, false), 0);
+    a.qk_width = 512;
+    a.v_width = 1024;
+    assert_int_equal(lw_burst_attention_time(&d, &half, &a, false), 0);
+    a.v_width = 512;
+    d.n_sms = (struct lw_figure){0};
+    assert_int_equal(lw_burst_attention_time(&d, &half, &a, false), 0);
+    d = small();
+    d.memory_bytes_per_s = (struct lw_figure){0};
+    assert_int_equal(lw_burst_attention_time(&d, &half, &a, false), 0);
+}
+
 TEST(figures_are_those_of_the_kind)
 {
     assert_non_null(lw_burst_of("NVIDIA H100 80GB HBM3"));
@@ -121,4 +145,67 @@ TEST(half_of_the_shapes_are_fitted)
     for (int64_t m = 128; m < 128 + 400; m++)
         n += lw_burst_fitted((int64_t[]){m, 4096, 4096}, 3);
     assert_in_range(n, 150, 250);
+}
+
+/* The value after "NAME = " of a C file. */
+static double c_value(const char *text, const char *name)
+{
+    for (const char *p = text; (p = strstr(p, name)); p += strlen(name))
+        if (strncmp(p + strlen(name), " = ", 3) == 0 && !isalnum((unsigned char)p[-1]) &&
+            p[-1] != '_')
+            return strtod(p + strlen(name) + 3, NULL);
+    fail_msg("no '%s = ' in shared/device/burst_time.c", name);
+    return NAN;
+}
+
+/* A list of numbers between `begin` and `end`. */
+static int list_of(const char *text, const char *begin, char end, double *out, int most)
+{
+    const char *p = strstr(text, begin);
+    int n = 0;
+
+    assert_non_null(p);
+    for (p += strlen(begin); *p != end && n < most; p += strspn(p, ", ")) {
+        char *rest;
+        out[n++] = strtod(p, &rest);
+        assert_true(rest > p);
+        p = rest;
+    }
+    return n;
+}
+
+/* The figures are fitted by a model whose constants stand once more in Python: they are those of
+ * the C file. */
+TEST(the_fit_has_the_constants_of_the_model)
+{
+    char *c = fixture_get("shared/device/burst_time.c"),
+         *py = fixture_get("traces/clusters/fit_burst.py");
+    char names[256];
+    double values[16], widths[2][LW_N_HEAD_FORMS], sides[8], splits[8];
+    int n_names = 0;
+    const char *line = strstr(py, "\nSMALL_TILE, ");
+
+    assert_non_null(line);
+    size_t length = strcspn(line + 1, "=");
+    assert_in_range(length, 1, sizeof names - 1);
+    memcpy(names, line + 1, length);
+    names[length] = '\0';
+    int n = list_of(line, " = ", '\n', values, 16);
+    for (char *word = strtok(names, ", "); word; word = strtok(NULL, ", "), n_names++)
+        if (strcmp(word, "CLIP") != 0 && c_value(c, word) != values[n_names])
+            fail_msg("%s: %g and %g", word, c_value(c, word), values[n_names]);
+    assert_int_equal(n_names, n);
+    assert_int_equal(n, 7);
+    assert_int_equal(list_of(c, "forms[LW_N_HEAD_FORMS] = {", '}', widths[0], LW_N_HEAD_FORMS),
+                     LW_N_HEAD_FORMS);
+    assert_int_equal(list_of(py, "    forms = (", ')', widths[1], LW_N_HEAD_FORMS),
+                     LW_N_HEAD_FORMS);
+    assert_memory_equal(widths[0], widths[1], sizeof widths[0]);
+    n = list_of(py, "SIDES, SPLITS = (", ')', sides, 8);
+    assert_true(sides[0] == c_value(c, "TILE_STEP") && sides[n - 1] == c_value(c, "TILE"));
+    assert_true(n * sides[0] == sides[n - 1]);
+    n = list_of(strstr(py, "SIDES, SPLITS"), "), (", ')', splits, 8);
+    assert_true(splits[n - 1] == c_value(c, "MOST_SPLIT"));
+    free(c);
+    free(py);
 }
