@@ -21,6 +21,7 @@
 #include "shared/device/device_kind.h"
 #include "shared/files/files.h"
 #include "shared/io/csv_rows.h"
+#include "shared/numbers/checked.h"
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 
@@ -284,10 +285,12 @@ static enum lw_status experts(const struct table *t, int32_t i, const struct lw_
     const struct lw_product back = {.batch = used, .m = to.m, .n = v[HIDDEN], .k = inter,
                                     .dtype = LW_BF16, .out_size = 2};
     lw_ps a = grouped(t, c, b, to, o), z = grouped(t, c, b, back, o);
-    int64_t gate = 6 * rows * inter, move = 4 * (rows + v[TOKENS]) * v[HIDDEN];
+    int64_t gate = lw_mul_sat(6 * rows, inter);
+    int64_t move = lw_mul_sat(2 * (rows + v[TOKENS]), v[HIDDEN]); /* each of twice */
     if (a > 0 && z > 0)
-        r->predicted = a + z + lw_traffic_time(&c->device, gate) +
-                       2 * lw_traffic_time(&c->device, move / 2);
+        r->predicted = lw_add_sat(lw_add_sat(a, z),
+                                  lw_add_sat(lw_traffic_time(&c->device, gate),
+                                             lw_mul_sat(2, lw_traffic_time(&c->device, move))));
     return LW_OK;
 }
 

@@ -78,6 +78,20 @@ TEST_WITH(attention_that_is_not_known_is_not_timed, fixture_open, fixture_close)
     expect("cost --measured wide.csv", 1, "1 that the model does not time");
 }
 
+/* 2^48 rows of 2^24 columns: flops, bytes and their sum do not fit 64 bits. */
+TEST_WITH(experts_of_the_largest_sizes_take_longest, fixture_open, fixture_close)
+{
+    static const char titles[] = "device,dtype,num_tokens,hidden,inter,topk,experts,tp,ep,"
+                                 "distribution,latency_ms,min_ms\n";
+    char text[256];
+
+    snprintf(text, sizeof text, "%sh200_sxm,bf16,16777216,16777216,16777216,16777216,1,1,1,"
+             "balanced,1,1\n", titles);
+    fixture_put(fixture_path("e.csv"), text);
+    EXPECT("cost --measured e.csv --format csv", {"", 0, "16777216 x 16777216\",9223372036854776,"},
+           {"--sustained", 0, "16777216 x 16777216\",9223372036854776,"});
+}
+
 /* Medians over the half of the visible shapes that was not fitted. */
 static void check_published(const char *file, double most_bf16, double most_small)
 {
