@@ -4,6 +4,7 @@
 
 #include <glob.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,13 +230,31 @@ TEST_WITH(stored_curves_are_the_fit, fixture_open, fixture_close)
     free(fitted);
 }
 
-/* Every visible table left out in turn: the curve harms none by more than a point against the model
- * that it multiplies, and the mean is that which docs/design/nccl.md prints. */
+/* Tables that curves predict worse than the model alone, in %, as docs/design/nccl.md says. */
+static const struct harmed {
+    const char *table;
+    double model, calibrated;
+} harmed[] = {{"h200_8_allreduce", 7.1, 9.5}, {"a100_8_sendrecv", 12.2, 13.4},
+              {"h100_8_1n_allreduce", 6.33, 6.35}};
+enum { N_HARMED = sizeof harmed / sizeof *harmed };
+
+static bool is_harmed_as_told(const char *table, double model, double calibrated)
+{
+    for (int i = 0; i < N_HARMED; i++)
+        if (strcmp(harmed[i].table, table) == 0)
+            return fabs(model - harmed[i].model) < 0.05 &&
+                   fabs(calibrated - harmed[i].calibrated) < 0.05;
+    return false;
+}
+
+/* Every visible table left out in turn: none is predicted worse than by the model alone but those
+ * above, by what is said there; the curve harms none by more than a point against the model that it
+ * multiplies, and the mean is that which docs/design/nccl.md prints. */
 TEST(curves_never_harm_a_table_left_out)
 {
     glob_t g = {0};
     struct lw_err err = {0};
-    int n_tables = 0, n_all = 0;
+    int n_tables = 0, n_all = 0, n_harmed = 0;
     double all = 0;
     char *tables[MOST_TABLES];
     int n_given = tables_of(&g, tables);
@@ -247,7 +266,7 @@ TEST(curves_never_harm_a_table_left_out)
     for (int i = 0; i < n_given; i++) {
         struct lw_input in;
         struct netbench_table t = {.n = 0};
-        double raw = 0, cal = 0;
+        double alone = 0, raw = 0, cal = 0;
         int n, used;
         const struct sim_nccl_measured *stored = sim_nccl_measured_rows(&n);
         assert_int_equal(lw_input_read(tables[i], 0, &in, &err), LW_OK);
@@ -255,23 +274,27 @@ TEST(curves_never_harm_a_table_left_out)
         for (int32_t k = 0; !t.apart && k < t.n; k++) {
             struct sim_nccl_spot at = netbench_spot(&t, k);
             double f = sim_nccl_factor(stored, n, netbench_stored(&t), &at, &used);
-            raw += fabs(netbench_calibrated_us(&t, k, 1) / t.measured_us[k] - 1);
-            cal += fabs(netbench_calibrated_us(&t, k, f) / t.measured_us[k] - 1);
+            alone += 100 * fabs(netbench_raw_us(&t, k) / t.measured_us[k] - 1) / t.n;
+            raw += 100 * fabs(netbench_calibrated_us(&t, k, 1) / t.measured_us[k] - 1) / t.n;
+            cal += 100 * fabs(netbench_calibrated_us(&t, k, f) / t.measured_us[k] - 1) / t.n;
         }
         if (!t.apart) {
             assert_true(netbench_stored(&t) >= 0);
             assert_string_equal(stored[netbench_stored(&t)].table, t.name);
-            if (100 * (cal - raw) / t.n > 1)
-                fail_msg("%s: %.2f %% with curves, %.2f %% without", t.name, 100 * cal / t.n,
-                         100 * raw / t.n);
+            if (cal > alone + 1e-9 && !is_harmed_as_told(t.name, alone, cal))
+                fail_msg("%s: %.2f %% with curves, %.2f %% by the model alone", t.name, cal, alone);
+            if (cal - raw > 1)
+                fail_msg("%s: %.2f %% with curves, %.2f %% without", t.name, cal, raw);
+            n_harmed += cal > alone + 1e-9;
             n_tables++;
             n_all += t.n;
-            all += cal;
+            all += cal * t.n;
         }
         netbench_free(&t);
         lw_input_free(&in);
     }
     globfree(&g);
     assert_int_equal(n_tables, 19);
-    assert_true(100 * all / n_all < 14);
+    assert_int_equal(n_harmed, N_HARMED);
+    assert_true(all / n_all < 13.8);
 }
