@@ -130,25 +130,52 @@ static bool has_several_caps(const struct lw_run *runs, int32_t n)
     return false;
 }
 
-static enum lw_status choose_option(const struct lw_run *runs, int32_t n, struct lw_arena *a,
-                                    const char **out, struct lw_err *err)
+/* The options of all commands, each once, in the order in which they come. */
+static enum lw_status list_options(const struct lw_run *runs, int32_t n, struct lw_arena *a,
+                                   const char ***names, int32_t *n_names, struct lw_err *err)
 {
-    int32_t most = 1, values;
+    const char **list = NULL;
+    int32_t k = 0;
 
-    *out = cap;
-    for (int32_t i = 0; i < n && !has_several_caps(runs, n); i++) {
+    for (int32_t i = 0; i < n; i++) {
         struct lw_command_word w;
         const char *p = lw_command_words(runs[i].command);
         while (lw_command_next(&p, &w)) {
-            if (!w.name[0] || (w.hidden && strcmp(w.name, "ranks") != 0) ||
-                strcmp(*out, w.name) == 0)
+            int32_t j = 0;
+            if (!w.name[0] || (w.hidden && strcmp(w.name, "ranks") != 0))
                 continue;
-            LW_TRY(count_values(runs, n, a, w.name, &values, err));
-            if (values <= most)
+            while (j < k && strcmp(list[j], w.name) != 0)
+                j++;
+            if (j < k)
                 continue;
-            most = values;
-            if (!(*out = lw_arena_strdup(a, w.name)))
+            if (!(list = lw_arena_more(a, list, k, sizeof *list)) ||
+                !(list[k] = lw_arena_strdup(a, w.name)))
                 return lw_fail_nomem(err);
+            k++;
+        }
+    }
+    *names = list;
+    *n_names = k;
+    return LW_OK;
+}
+
+static enum lw_status choose_option(const struct lw_run *runs, int32_t n, struct lw_arena *a,
+                                    const char **out, struct lw_err *err)
+{
+    const char **names;
+    int32_t most = 1, n_names, values;
+
+    *out = cap;
+    if (has_several_caps(runs, n))
+        return LW_OK;
+    LW_TRY(list_options(runs, n, a, &names, &n_names, err));
+    for (int32_t k = 0; k < n_names; k++) {
+        if (strcmp(names[k], cap) == 0)
+            continue;
+        LW_TRY(count_values(runs, n, a, names[k], &values, err));
+        if (values > most) {
+            most = values;
+            *out = names[k];
         }
     }
     return LW_OK;
@@ -374,47 +401,65 @@ static bool any_lacks(const struct plot_lines *l)
     return false;
 }
 
-enum lw_status plot_lines_draw(const struct lw_plot *p, const struct plot_lines *given, FILE *f,
-                               struct lw_err *err)
+/* l: the caller's, with points of its own to sort and an arena that the caller frees. */
+static enum lw_status draw(const struct lw_plot *p, struct plot_lines *l, FILE *f,
+                           struct lw_err *err)
 {
-    struct plot_lines l = *given;
     struct plot_unit unit = plot_unit_for(plot_longest_step(p));
     const struct lw_run **runs;
     struct axis axis;
     int32_t n = 0;
     char title[160];
 
-    LW_TAKE(&l.arena, runs, l.n, err);
-    for (int32_t i = 0; i < l.n; i++)
-        if (l.points[i].line >= 0)
-            runs[n++] = l.points[i].run;
+    LW_TAKE(&l->arena, runs, l->n, err);
+    for (int32_t i = 0; i < l->n; i++)
+        if (l->points[i].line >= 0)
+            runs[n++] = l->points[i].run;
     struct lw_step_work work = lw_step_work_of(runs, n);
-    LW_TRY(make_axis(&l, &axis, err));
-    lw_sort(l.points, l.n, by_line);
+    LW_TRY(make_axis(l, &axis, err));
+    lw_sort(l->points, l->n, by_line);
     snprintf(title, sizeof title, "%s over --%.60s: %d runs",
              work.unit ? work.unit[0] == 't' ? "Time of a token" : "Time of a sample" : "Step",
-             l.option, n);
+             l->option, n);
     plot_begin(p, f, 1000, 640, title, NULL, 0);
-    put_data(&l, &axis, &work, unit.ps, f);
-    put_axis(&l, &axis, f);
-    fprintf(f, "set xlabel '%s'\nset ylabel '%s%s%s'\n", l.option, work.unit ? "ns a " : "step [",
+    put_data(l, &axis, &work, unit.ps, f);
+    put_axis(l, &axis, f);
+    fprintf(f, "set xlabel '%s'\nset ylabel '%s%s%s'\n", l->option, work.unit ? "ns a " : "step [",
             work.unit ? work.unit : unit.name, work.unit ? "" : "]");
     fputs("set key outside top right spacing 1.5\nset samples 2\nset yrange [0:*]\nplot \\\n", f);
-    for (int32_t line = 0; line < l.n_lines; line++) {
+    for (int32_t line = 0; line < l->n_lines; line++) {
         fprintf(f, "%s  $line%d using 1:2 with linespoints pointtype %d pointsize 1.3 linewidth 2 "
                    "dashtype %d linecolor rgb '#%06x' title ", line ? ", \\\n" : "", line,
                 shapes[line], line / N_COLOURS + 1, (unsigned)colours[line % N_COLOURS]);
-        plot_text(f, l.names[line][0] ? l.names[line] : "step");
+        plot_text(f, l->names[line][0] ? l->names[line] : "step");
     }
-    for (int32_t line = 0; line < l.n_lines && any_lacks(&l); line++)
+    for (int32_t line = 0; line < l->n_lines && any_lacks(l); line++)
         fprintf(f, ", \\\n  $line%d using 1:($3 > 0 ? $2 : NaN) with points pointtype 2 pointsize "
                    "2.6 linewidth 2.5 linecolor rgb '#000000' %s", line,
                 line ? "notitle" : "title 'does not fit'");
-    const struct plot_point *best = best_of(&l, &work);
+    const struct plot_point *best = best_of(l, &work);
     if (best)
         fprintf(f, ", \\\n  '+' using (%.10g):(%.6g) every ::0::0 with points pointtype 6 "
                    "pointsize 3.2 linewidth 2 linecolor rgb '#000000' title 'best: run %lld'",
                 place(&axis, best), y_of(best, &work, unit.ps), (long long)best->run->id);
     fputs("\n", f);
     return LW_OK;
+}
+
+enum lw_status plot_lines_draw(const struct lw_plot *p, const struct plot_lines *given, FILE *f,
+                               struct lw_err *err)
+{
+    struct plot_lines l = *given;
+    enum lw_status status = LW_OK;
+
+    l.arena = (struct lw_arena){.head = NULL};
+    l.points = lw_arena_alloc(&l.arena, given->n, sizeof *l.points);
+    if (l.points) {
+        memcpy(l.points, given->points, (size_t)given->n * sizeof *l.points);
+        status = draw(p, &l, f, err);
+    } else {
+        status = lw_fail_nomem(err);
+    }
+    lw_arena_free(&l.arena);
+    return status;
 }

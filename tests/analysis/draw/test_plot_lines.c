@@ -1,0 +1,70 @@
+/* Runs as lines over one option, of runs in memory. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/draw/plot_lines.h"
+
+enum { MANY = 400 };
+
+static struct lw_run run_of(int32_t id, const char *command)
+{
+    return (struct lw_run){.id = id, .kind = LW_RUN_SIM, .backend = "", .honesty = "",
+                           .plan_hash = "", .plan_name = "", .plan_times = "", .options = "",
+                           .name = "", .workload_from = "",
+                           .workload_name = "", .workload_hash = "", .cluster_name = "",
+                           .cluster_hash = "", .framework = "", .command = command, .fits = -1,
+                           .step = (1 + id % 7) * LW_PS_PER_MS, .n_ranks = 8,
+                           .bucket_cap_bytes = -1};
+}
+
+/* The values of an option are counted once, not once for each run: hundreds of runs take as many
+ * blocks of 64 KiB as they need, not thousands. */
+TEST(each_option_of_many_runs_is_counted_once)
+{
+    static char commands[MANY][160];
+    static struct lw_run runs[MANY];
+    struct plot_lines l;
+    struct lw_err err = {0};
+    int64_t before = lw_alloc_live();
+
+    for (int32_t i = 0; i < MANY; i++) {
+        snprintf(commands[i], sizeof commands[i], "sim -w gpt2 -c dgx-h100 --batch %d --seq %d "
+                 "--zero %d --pp 1 --tp 1", 1 + i % 100, 128 << i / 200, i / 100 % 2);
+        runs[i] = run_of(i + 1, commands[i]);
+    }
+    assert_ok(plot_lines_find(runs, MANY, NULL, "x.db", &l, &err), err);
+    assert_string_equal(l.option, "batch");
+    assert_int_equal(l.n, MANY);
+    assert_int_equal(l.n_lines, 4);
+    assert_in_range(lw_alloc_live() - before, 1, 100);
+    plot_lines_free(&l);
+    assert_int_equal(lw_alloc_live(), before);
+}
+
+/* A picture neither moves the points that it is given nor keeps memory, however large it is. */
+TEST(a_picture_leaves_its_lines_as_they_are)
+{
+    static char commands[MANY][80];
+    static struct lw_run runs[MANY];
+    struct plot_lines l;
+    struct lw_err err = {0};
+    int64_t before = lw_alloc_live();
+
+    for (int32_t i = 0; i < MANY; i++) {
+        snprintf(commands[i], sizeof commands[i], "sim -w gpt2 -c dgx-h100 --batch %d", MANY - i);
+        runs[i] = run_of(i + 1, commands[i]);
+    }
+    assert_ok(plot_lines_find(runs, MANY, "batch", "x.db", &l, &err), err);
+    const struct lw_plot p = {.kind = LW_PLOT_SWEEP, .runs = runs, .n_runs = MANY};
+    for (int again = 0; again < 20; again++) {
+        FILE *f = tmpfile();
+        assert_ok(plot_lines_draw(&p, &l, f, &err), err);
+        fclose(f);
+    }
+    for (int32_t i = 0; i < MANY; i++)
+        assert_int_equal(l.points[i].run->id, i + 1);
+    plot_lines_free(&l);
+    assert_int_equal(lw_alloc_live(), before);
+}
