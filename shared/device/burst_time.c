@@ -40,11 +40,6 @@ enum { TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128, MOST_SPLIT = 32 };
 
 static const char *const words[] = {"bf16", "fp8", "fp8_block", "nvfp4"};
 
-const char *lw_operands_word(int o)
-{
-    return o >= 0 && o < LW_N_OPERANDS ? words[o] : NULL;
-}
-
 int lw_operands_parse(const char *word)
 {
     for (int i = 0; i < LW_N_OPERANDS; i++)
@@ -73,14 +68,6 @@ const struct lw_burst *lw_burst_of(const char *kind)
     for (const struct lw_burst *b = lw_bursts; b->kind; b++)
         if (!lw_device_is_nameless(kind) && lw_device_same_kind(b->kind, kind))
             return b;
-    return NULL;
-}
-
-const char *lw_burst_kind(int i)
-{
-    for (const struct lw_burst *b = lw_bursts; b->kind; b++)
-        if (i-- == 0)
-            return b->kind;
     return NULL;
 }
 

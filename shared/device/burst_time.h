@@ -14,8 +14,8 @@
 enum lw_operands {
     LW_OPERANDS_BF16, LW_OPERANDS_FP8, LW_OPERANDS_FP8_BLOCK, LW_OPERANDS_NVFP4, LW_N_OPERANDS,
 };
-const char *lw_operands_word(int o);          /* "bf16", "fp8", ...; NULL beyond the last */
-int lw_operands_parse(const char *word);      /* -1: none of them; "f16" is timed as bf16 */
+/* "bf16", "fp8", "fp8_block", "nvfp4"; "f16" is timed as bf16; -1: none of them. */
+int lw_operands_parse(const char *word);
 
 /* Fitted figures of products of one kind of operands. Casting the inputs is part of products of
  * less than 16 bits. */
@@ -50,8 +50,6 @@ struct lw_burst {
 /* Those of H100 for H800 and GH200, of A100 with 80 GB for 40 GB. NULL: no kernels of such a device
  * are published. */
 const struct lw_burst *lw_burst_of(const char *kind);
-/* Kinds that have figures, one after the other; NULL beyond the last. */
-const char *lw_burst_kind(int i);
 /* The peak that a burst's shares are of; 0: unknown. */
 double lw_burst_peak(const struct lw_device *d, enum lw_operands o);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/device/burst_data.h"
 #include "shared/device/burst_time.h"
 #include "shared/files/files.h"
 #include "tests/lib/files/file_fixture.h"
@@ -131,8 +132,8 @@ TEST(figures_are_those_of_the_kind)
     assert_string_equal(lw_burst_of("A100-SXM4-40GB")->kind, "A100-SXM4-80GB");
     assert_null(lw_burst_of("MI300X"));
     assert_null(lw_burst_of("unknown"));
-    for (int i = 0; lw_burst_kind(i); i++)
-        assert_string_equal(lw_burst_of(lw_burst_kind(i))->kind, lw_burst_kind(i));
+    for (const struct lw_burst *b = lw_bursts; b->kind; b++)
+        assert_ptr_equal(lw_burst_of(b->kind), b);
     assert_int_equal(lw_operands_parse("nvfp4"), LW_OPERANDS_NVFP4);
     assert_int_equal(lw_operands_parse("f32"), -1);
 }
