@@ -8,6 +8,7 @@
 
 #include "analysis/store/run_name.h"
 #include "shared/framework/framework.h"
+#include "shared/numbers/interval_text.h"
 
 /* A run as it is listed: beside its figures what only a person reads. */
 struct listed {
@@ -100,13 +101,10 @@ static const char *framework_text(const struct lw_run *r)
 
 static void interval_text(const struct lw_run *r, char *buf, size_t size)
 {
-    double step = (double)r->step;
+    char text[LW_INTERVAL_PCT];
+    const char *pct = lw_interval_pct(text, r->step, r->p10, r->p90);
 
-    if (r->p90 <= 0 || r->step <= 0)
-        snprintf(buf, size, "-");
-    else
-        snprintf(buf, size, "%+.0f/%+.0f %%", lw_percent((double)(r->p10 - r->step), step),
-                 lw_percent((double)(r->p90 - r->step), step));
+    snprintf(buf, size, "%s%s", pct, strcmp(pct, "-") == 0 ? "" : " %");
 }
 
 /* Rates, memory and price of those that have any; `rows` is reordered. */

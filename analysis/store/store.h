@@ -148,8 +148,7 @@ struct lw_run {
     double others_pct; /* of the processors, that other programs took during it; NAN = not known */
 };
 
-/* From this share on a measurement says nothing about a prediction. */
-#define LW_LOADED_PCT 5.0
+/* Other programs took more than LW_LOADED_PCT of the processors. */
 bool lw_run_under_load(const struct lw_run *r);
 
 enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_run **runs,

@@ -260,12 +260,12 @@ enum lw_status lw_store_past_errors(struct lw_store *s, const struct lw_cluster 
                         " JOIN run AS m ON m.id = comparison.measured AND m.kind = 'exec'"
                         " WHERE comparison.cluster_hash = ?1 AND NOT EXISTS"
                         "  (SELECT 1 FROM metric WHERE metric.run = m.id AND name = 'others_pct'"
-                        "   AND step = -1 AND rank = -1 AND value > 5.0)" /* LW_LOADED_PCT */
+                        "   AND step = -1 AND rank = -1 AND value > ?2)"
                         " AND comparison.predicted ="
                         "  (SELECT max(c.predicted) FROM comparison AS c"
                         "   JOIN run AS r ON r.id = c.predicted AND r.kind = 'sim'"
                         "   WHERE c.measured = comparison.measured AND c.cluster_hash = ?1)",
-                        "t", hash));
+                        "td", hash, LW_LOADED_PCT));
     struct lw_past_errors e = {0};
     if (lw_sql_next(q))
         e = (struct lw_past_errors){.n = (int32_t)lw_sql_int(q, 0),

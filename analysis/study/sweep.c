@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "shared/numbers/interval_text.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
+#include "shared/timeline/budget.h"
 #include "sim/predict/sim_result.h"
 
 struct row {
@@ -134,21 +136,19 @@ static void put_tenths(struct lw_table *t, double x)
 
 static void put_amount(struct lw_table *t, double x)
 {
+    char text[LW_BUDGET_FIGURE];
+
     if (isnan(x))
         lw_table_cell(t, "-");
     else
-        lw_table_cell(t, x >= 1000 ? "%.0f" : "%.3g", x);
+        lw_table_cell(t, "%s", lw_budget_figure(text, x));
 }
 
 static void put_interval(struct lw_table *t, const struct lw_sim_result *x)
 {
-    double step = (double)x->step;
+    char text[LW_INTERVAL_PCT];
 
-    if (x->p90 <= 0 || x->step <= 0)
-        lw_table_cell(t, "-");
-    else
-        lw_table_cell(t, "%+.0f/%+.0f", 100 * ((double)x->p10 / step - 1),
-                      100 * ((double)x->p90 / step - 1));
+    lw_table_cell(t, "%s", lw_interval_pct(text, x->step, x->p10, x->p90));
 }
 
 /* Four digits: rows are compared. */

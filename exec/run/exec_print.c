@@ -11,6 +11,7 @@
 #include "shared/timeline/accumulation_print.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
+#include "shared/timeline/timeline.h"
 #include "shared/text/wrap.h"
 #include "shared/plan/spread.h"
 
@@ -47,7 +48,7 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
         lw_printf_paragraph(f,
                             "other programs took %.1f %% of the processors during the run: %s",
                             100 * x->others_share,
-                            x->others_share > 0.05 /* LW_LOADED_PCT */
+                            100 * x->others_share > LW_LOADED_PCT
                                 ? "measured under load, repeat it; `compare` judges no prediction "
                                   "by it"
                                 : "steps are too long by about as much");

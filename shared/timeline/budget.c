@@ -75,9 +75,9 @@ static const char *tokens_text(char *buf, size_t size, double tokens)
 }
 
 /* Three digits at least: days of a month and hours of a small model alike. */
-static const char *figure(char *buf, size_t size, double x)
+const char *lw_budget_figure(char buf[LW_BUDGET_FIGURE], double x)
 {
-    snprintf(buf, size, x >= 1000 ? "%.0f" : x >= 100 ? "%.1f" : "%.3g", x);
+    snprintf(buf, LW_BUDGET_FIGURE, x >= 1000 ? "%.0f" : x >= 100 ? "%.1f" : "%.3g", x);
     return buf;
 }
 
@@ -86,12 +86,12 @@ static void put_days(const struct lw_budget *b, int32_t n_devices, FILE *f)
     char tokens[32], days[32], low[32], high[32], hours[32];
 
     fprintf(f, "%s tokens: %s days", tokens_text(tokens, sizeof tokens, b->tokens),
-            figure(days, sizeof days, b->days));
+            lw_budget_figure(days, b->days));
     if (!isnan(b->days_p90))
-        fprintf(f, " (p10-p90 %s-%s)", figure(low, sizeof low, b->days_p10),
-                figure(high, sizeof high, b->days_p90));
+        fprintf(f, " (p10-p90 %s-%s)", lw_budget_figure(low, b->days_p10),
+                lw_budget_figure(high, b->days_p90));
     fprintf(f, " on %d device%s, %s device-hours", n_devices, lw_plural(n_devices),
-            figure(hours, sizeof hours, b->device_hours));
+            lw_budget_figure(hours, b->device_hours));
 }
 
 static void put_cost(const struct lw_budget *b, FILE *f)
@@ -100,16 +100,16 @@ static void put_cost(const struct lw_budget *b, FILE *f)
 
     snprintf(price, sizeof price, "%.6g", b->price);
     if (!isnan(b->cost)) {
-        fprintf(f, "; cost %s", figure(cost, sizeof cost, b->cost));
+        fprintf(f, "; cost %s", lw_budget_figure(cost, b->cost));
         if (!isnan(b->cost_p90))
-            fprintf(f, " (%s-%s)", figure(low, sizeof low, b->cost_p10),
-                    figure(high, sizeof high, b->cost_p90));
+            fprintf(f, " (%s-%s)", lw_budget_figure(low, b->cost_p10),
+                    lw_budget_figure(high, b->cost_p90));
         fprintf(f, " at %s per device-hour", price);
     } else {
         fprintf(f, "price %s per device-hour", price);
     }
     if (!isnan(b->cost_per_trillion))
-        fprintf(f, ", %s per trillion tokens", figure(each, sizeof each, b->cost_per_trillion));
+        fprintf(f, ", %s per trillion tokens", lw_budget_figure(each, b->cost_per_trillion));
     else if (!isnan(b->cost_per_step))
         fprintf(f, ", %.4g a step", b->cost_per_step);
 }

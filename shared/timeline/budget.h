@@ -28,6 +28,11 @@ struct lw_budget lw_budget_of(const struct lw_throughput *t, const struct lw_clu
 /* "1T", "300B", "2e9" -> tokens. LW_EINVAL: no such number above 0. */
 enum lw_status lw_parse_tokens(const char *text, double *tokens, struct lw_err *err);
 
+/* Days, hours, costs and rates as text: three digits, from 100 on one decimal, from 1000 on none;
+ * returns buf. */
+enum { LW_BUDGET_FIGURE = 32 };
+const char *lw_budget_figure(char buf[LW_BUDGET_FIGURE], double x);
+
 /* A line; nothing where neither tokens nor a price are known. And the members of "budget". */
 enum lw_status lw_budget_text(const struct lw_budget *b, int32_t n_devices, FILE *f,
                               struct lw_err *err);

@@ -8,6 +8,10 @@
 
 struct lw_plan;
 
+/* Percent of the processors: a measurement during which other programs took more says nothing about
+ * a prediction. */
+#define LW_LOADED_PCT 5.0
+
 /* What happened, or what is predicted to happen: one row per op that ran. sim, exec and importers
  * all return it, so every measure is computed once, here. (step, pass, rank, op) joins prediction
  * and measurement; rows are sorted by it. pass counts within a step (0 unless no_sync). Times count

@@ -119,7 +119,9 @@ TEST_WITH(a_training_has_days_and_costs, fixture_open, fixture_close)
            {"", 0, "memory ", .lacks = "per device-hour"},
            {"--tokens zero", 2, "--tokens: found 'zero', expected a number of tokens above 0"},
            {"--price 0", 2, "--price: '0' is not a number above 0"},
-           {"--tokens 1T --format json", 0, "\"price_per_device_hour\": null, \"days\": 155.1"});
+           {"--tokens 1T --format json", 0, "\"price_per_device_hour\": null, \"days\": 155.1"},
+           {"--tokens 1T", 0, ": 155.2 days"});
+    expect(SIM "--no-db --dp 8,4 --tokens 1T", 0, "  155.2\n"); /* the same digits in a table */
     expect("sim -w resnet50 -c dgx-a100 --no-db --tokens 1T", 1,
            "--tokens: 'resnet50 dp1' does not say how many tokens a step has");
     shell("$L cluster dgx-a100 -o c.json && sed -i "
