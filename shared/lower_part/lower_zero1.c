@@ -33,9 +33,11 @@ static enum lw_status list_given(struct lw_part *d, struct lw_err *err)
         if (p->tied >= 0)
             continue;
         if (p->ignored && p->trainable)
-            return lw_fail(err, LW_EINVAL, "--zero 1: parameter %d '%s' is ignored by data "
+            return lw_fail(err, LW_EINVAL, "--zero %d: parameter %d '%s' is ignored by data "
                                            "parallelism, and its owner's weights would overwrite "
-                                           "those of the others", lw_part_param(d, i), p->name);
+                                           "those of the others; choose --zero 0, or leave out its "
+                                           "\"ignored\"",
+                           (int)d->s->zero, lw_part_param(d, i), p->name);
         h->param_of[h->n] = i;
         h->as_given[h->n++] = (struct lw_shard_param){p->numel, p->dtype, lw_part_device(p),
                                                               p->trainable};

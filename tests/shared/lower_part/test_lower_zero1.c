@@ -232,7 +232,12 @@ TEST(contradictions_are_refused_with_a_reason)
     expect_refusal(&t, &s, LW_EINVAL, "leave out --grad-dtype and --comm-hook");
     s = zero(LW_SHARD_FLAT);
     t.params[B_BIAS].ignored = true;
-    expect_refusal(&t, &s, LW_EINVAL, "'b.bias' is ignored by data parallelism");
+    expect_refusal(&t, &s, LW_EINVAL, "--zero 1: parameter 2 'b.bias' is ignored by data "
+                                      "parallelism");
+    s.zero = 2;
+    expect_refusal(&t, &s, LW_EINVAL, "--zero 2: parameter 2 'b.bias' is ignored by data "
+                                      "parallelism");
+    expect_refusal(&t, &s, LW_EINVAL, "choose --zero 0");
 }
 
 /* --- the check -------------------------------------------------------------------------------- */
