@@ -209,8 +209,7 @@ struct peers_seen {
 struct folding {
     const struct lw_plan *p;
     struct lw_matches *out;
-    /* [n_ranks] ranks by role and index; [n_roles] where one begins */
-    int32_t *ranks_of, *first_of;
+    int32_t *ranks_of, *first_of; /* lw_plan_ranks_by_role */
     struct peers_seen *seen;      /* [2 * n_operand_rows]: the last two looked at of each row, which
                                    * a stage has for both directions */
     struct message *list;         /* [messages of all roles] */
@@ -339,14 +338,9 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
 
     LW_TAKE(room, f->out->mate, p->n_ops, err);
     LW_TAKE(room, f->out->mate_role, p->n_ops, err);
-    LW_TAKE(scratch, f->ranks_of, p->n_ranks, err);
-    LW_TAKE(scratch, f->first_of, p->n_roles + 1L, err);
+    LW_TRY(lw_plan_ranks_by_role(p, scratch, &f->ranks_of, &f->first_of, err));
     LW_TAKE(scratch, f->seen, 2L * p->n_operand_rows, err);
     LW_TAKE(scratch, f->list, n, err);
-    for (int32_t r = 0; r < p->n_roles; r++)
-        f->first_of[r + 1] = f->first_of[r] + p->roles[r].n_ranks;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        f->ranks_of[f->first_of[p->role_of[r]] + p->index_in_role[r]] = r;
     if (!list_roles(f, &n))
         return LW_OK;
     lw_sort(f->list, n, compare_messages);

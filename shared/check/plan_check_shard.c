@@ -22,7 +22,7 @@ struct shard_check {
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
     enum lw_op_kind *reduced_as; /* [n_buckets] in the program, over a data group */
     bool *temporary;       /* [n_buckets] weights that a program frees or gathers ahead */
-    int32_t *ranks_of, *first_of; /* [n_ranks] ranks by role and index; [n_roles + 1] where */
+    int32_t *ranks_of, *first_of; /* lw_plan_ranks_by_role */
 };
 
 static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
@@ -289,12 +289,7 @@ static enum lw_status check_all(struct shard_check *k, struct lw_arena *room, st
     LW_TAKE(room, k->sent_by, p->n_params, err);
     LW_TAKE(room, k->temporary, p->n_buckets, err);
     LW_TAKE(room, k->reduced_as, p->n_buckets, err);
-    LW_TAKE(room, k->ranks_of, p->n_ranks, err);
-    LW_TAKE(room, k->first_of, p->n_roles + 1L, err);
-    for (int32_t r = 0; r < p->n_roles; r++)
-        k->first_of[r + 1] = k->first_of[r] + p->roles[r].n_ranks;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        k->ranks_of[k->first_of[p->role_of[r]] + p->index_in_role[r]] = r;
+    LW_TRY(lw_plan_ranks_by_role(p, room, &k->ranks_of, &k->first_of, err));
     memset(k->first, -1, (size_t)p->n_params * sizeof *k->first);
     for (int32_t i = p->n_shards - 1; i >= 0; i--) {
         k->next[i] = k->first[p->shards[i].param];

@@ -35,6 +35,18 @@ int32_t lw_plan_longest_program(const struct lw_plan *p)
     return longest;
 }
 
+enum lw_status lw_plan_ranks_by_role(const struct lw_plan *p, struct lw_arena *room,
+                                     int32_t **ranks, int32_t **first, struct lw_err *err)
+{
+    LW_TAKE(room, *ranks, p->n_ranks, err);
+    LW_TAKE(room, *first, p->n_roles + 1L, err);
+    for (int32_t r = 0; r < p->n_roles; r++)
+        (*first)[r + 1] = (*first)[r] + p->roles[r].n_ranks;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        (*ranks)[(*first)[p->role_of[r]] + p->index_in_role[r]] = r;
+    return LW_OK;
+}
+
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank)
 {
     int32_t g = p->comm_group[(int64_t)comm * p->n_ranks + rank];

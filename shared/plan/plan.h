@@ -287,6 +287,9 @@ void lw_plan_free(struct lw_plan *p);
 int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass);
 struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int32_t rank);
 int32_t lw_plan_longest_program(const struct lw_plan *p); /* ops of it */
+/* ranks[n_ranks] by role and index in it; those of a role begin at first[role], of n_roles + 1. */
+enum lw_status lw_plan_ranks_by_role(const struct lw_plan *p, struct lw_arena *room,
+                                     int32_t **ranks, int32_t **first, struct lw_err *err);
 /* The group of a rank in a class; NULL when it is outside. */
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank);
 /* The slots of a bucket in order, with their offsets: begin with an empty walk; false after the

@@ -348,12 +348,7 @@ static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct
     LW_TAKE(a, m->seen_as, p->n_ranks, err);
     LW_TAKE(a, m->seen_key, p->n_ranks, err);
     LW_TAKE(a, *node, p->n_ranks, err);
-    LW_TAKE(a, m->ranks_of, p->n_ranks, err);
-    LW_TAKE(a, m->first_of, p->n_roles + 1L, err);
-    for (int32_t r = 0; r < p->n_roles; r++)
-        m->first_of[r + 1] = m->first_of[r] + p->roles[r].n_ranks;
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        m->ranks_of[m->first_of[p->role_of[r]] + p->index_in_role[r]] = r;
+    LW_TRY(lw_plan_ranks_by_role(p, a, &m->ranks_of, &m->first_of, err));
     return LW_OK;
 }
 

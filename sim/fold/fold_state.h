@@ -44,7 +44,7 @@ struct sim_folding {
     struct sim_relation *relations;
     int32_t *rows; /* operand rows whose bytes count */
     int64_t n_relations, relations_capacity, n_rows, rows_capacity;
-    int32_t *ranks_of, *first_of; /* [n_ranks] ranks by role and index; [n_roles + 1] where */
+    int32_t *ranks_of, *first_of; /* lw_plan_ranks_by_role */
     int32_t *seen_as;  /* [n_ranks], by class: the peer that was there last, */
     int64_t *seen_key; /* of which rank, communicator and direction */
 };
