@@ -100,12 +100,14 @@ static bool has_figures_of(const struct lw_cluster *a, const struct lw_cluster *
 /* Some known cluster has the device with the same figures: first that of the name. */
 static bool device_is_known(const struct lw_cluster *c)
 {
+    const char *kind = lw_device_kind(c->device.kind);
+
     for (int k = -1; k < 0 || lw_cluster_known(k); k++) {
         struct lw_cluster known;
         const char *name = k < 0 ? c->name : lw_cluster_known(k);
         if (!name || lw_names_file(name) || lw_cluster_find(name, &known, NULL) != LW_OK)
             continue;
-        bool same = known.device.kind && strcmp(known.device.kind, c->device.kind) == 0 &&
+        bool same = known.device.kind && strcmp(lw_device_kind(known.device.kind), kind) == 0 &&
                     has_figures_of(&known, c);
         lw_cluster_free(&known);
         if (same)
@@ -118,7 +120,7 @@ struct lw_alike_key lw_alike_key_of(const struct lw_alike_job *job,
                                     const struct lw_cluster *cluster,
                                     const struct lw_framework *framework)
 {
-    const char *device = cluster->device.kind ? cluster->device.kind : "";
+    const char *device = cluster->device.kind ? lw_device_kind(cluster->device.kind) : "";
     const char *name = framework && framework->name ? framework->name : "";
 
     return (struct lw_alike_key){

@@ -474,7 +474,7 @@ TEST(a_run_has_its_kind)
 }
 
 /* A file keeps the name of what it was made of: edited figures are not those of the measured runs.
- * Written again unchanged, it is the known one. */
+ * Written again unchanged, or with another name of its device, it is the known one. */
 TEST(edited_files_are_not_the_known_ones)
 {
     static const struct {
@@ -483,6 +483,8 @@ TEST(edited_files_are_not_the_known_ones)
         {"true", "c.json", " runs like this one, and "},
         {"sed -i 's/: 312000000000000/: 212000000000000/; /content_hash/d' c.json",
          "c.json", "device (its figures are not"},
+        {"sed -i 's/\"A100-SXM4-80GB\"/\"NVIDIA A100-SXM4-80GB\"/; /content_hash/d' c.json",
+         "c.json", " runs like this one, and "}, /* the driver's name of the same device */
         {"true", "f.json", " runs like this one, and "},
         {"sed -i 's/\"value\": 1.75/\"value\": 1.5/; /content_hash/d' f.json", "f.json",
          "framework (its figures are not"},
