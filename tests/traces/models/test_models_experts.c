@@ -62,17 +62,24 @@ MODEL_TEST(a_block_has_its_products_by_hand)
     assert_int_equal(w.idle_numel, INT64_C(2) * 6 * (3 * 64 * 48 + 2 * 48 + 64));
 }
 
-/* Attention 4 products, 2 pairs of adapters, 4 biases, 8 sinks counted as one, 2 norms of heads;
- * router and 2 products of experts with a bias each, or 3 of the dense pair with theirs; 2 norms
- * with biases; of a further block 2 more. */
-MODEL_TEST(blocks_have_room_for_the_parameters_of_all_options)
+static struct traces_model_shape with_all_options(void)
 {
     struct traces_model_shape s = small;
+
     s.layers = 3;
     s.lora = 8;
     s.biases = s.layer_norm = s.qk_norm = s.qkv_bias = s.expert_bias = s.dropout = true;
     s.positions = s.seq;
     s.mtp_layers = 3;
+    return s;
+}
+
+/* Attention 4 products, 2 pairs of adapters, 4 biases, 8 sinks counted as one, 2 norms of heads;
+ * router and 2 products of experts with a bias each, or 3 of the dense pair with theirs; 2 norms
+ * with biases; of a further block 2 more. */
+MODEL_TEST(blocks_have_room_for_the_parameters_of_all_options)
+{
+    struct traces_model_shape s = with_all_options();
     struct lw_workload w = build(s);
     int32_t attention = 4 + 4 + 4 + 1 + 2, block = attention + 6 + 4, outside = 1 + 1 + 3;
     assert_int_equal(w.n_params, outside + 6 * block + 3 * 2);
@@ -290,4 +297,5 @@ MODEL_TEST(experts_that_do_not_divide_are_refused)
 TEST(failing_allocations_leave_nothing)
 {
     model_without_memory("decoder", small);
+    model_without_memory("decoder", with_all_options());
 }
