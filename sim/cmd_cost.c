@@ -92,8 +92,10 @@ static const char *contradiction(const struct request *r)
     if (r->gemm && (r->bytes || r->op || r->ranks || r->nodes))
         return r->bytes   ? "--gemm is a product, of no --bytes: leave out one of them"
                : r->op    ? "--gemm is a product, of no --op: leave out one of them"
-               : r->ranks ? "--gemm is a product of one device, of no --ranks: leave out one of them"
-                          : "--gemm is a product of one device, of no --nodes: leave out one of them";
+               : r->ranks ? "--gemm is a product of one device, of no --ranks: leave out one "
+                            "of them"
+                          : "--gemm is a product of one device, of no --nodes: leave out one "
+                            "of them";
     if (r->burst && r->sustained)
         return "--burst and --sustained are two clocks: leave out one of them";
     if ((r->burst || r->sustained) && !r->gemm && !r->measured)
