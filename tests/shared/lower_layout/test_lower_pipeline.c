@@ -65,7 +65,7 @@ static void assert_ops(const struct lw_plan *p, const char *variant, int32_t ran
 /* The worked example of docs/design/lower_parallel.md. Forward and backward of a, b, c take 3, 6
  * and 9 us, so the exact partition is a, b | c with 9 us each. By nominal times stage 0 runs F 0-3,
  * 3-6, B 11-16, 19-24; stage 1 runs F 3-6, B 6-11, F 11-14, B 14-19: the second activation, made at
- * 6, stands after stage 1's first forward, which ends then too. */
+ * 6, stands before stage 1's first forward, which ends then too: even ranks first. */
 TEST(two_stages_of_1f1b_are_lowered_op_by_op)
 {
     struct tiny t;
@@ -79,7 +79,7 @@ TEST(two_stages_of_1f1b_are_lowered_op_by_op)
                "F0.0 F1.0 >1.0/2000 F0.1 F1.1 >1.1/2000 <1.0/2000 B1.0 B1.0 B0.0 <1.1/2000 B1.1 "
                "B1.1 B0.1 O");
     assert_ops(&p, "first", 1,
-               "<0.0/2000 F2.0 <0.1/2000 B2.0 B2.0 >0.0/2000 F2.1 B2.1 B2.1 >0.1/2000 O");
+               "<0.0/2000 <0.1/2000 F2.0 B2.0 B2.0 >0.0/2000 F2.1 B2.1 B2.1 >0.1/2000 O");
     /* 7 us of optimizer for 602 elements: 302 and 300 of them */
     assert_int_equal(p.works[p.ops[p.programs[0].first_op + 14].work].ps,
                      (7000000L * 302 + 601) / 602);
@@ -102,7 +102,7 @@ TEST(gradients_are_reduced_in_the_last_micro_batch)
                "F0.0 F1.0 >2.0/2000 F0.1 F1.1 >2.1/2000 <2.0/2000 B1.0 B1.0 B0.0 <2.1/2000 B1.1 Ci "
                "B1.1 Ci B0.1 Ci AR1/1208 Co O");
     assert_ops(&p, "steady", 3,
-               "<1.0/2000 F2.0 <1.1/2000 B2.0 B2.0 >1.0/2000 F2.1 B2.1 Ci AR3/1200 B2.1 >1.1/2000 "
+               "<1.0/2000 <1.1/2000 F2.0 B2.0 B2.0 >1.0/2000 F2.1 B2.1 Ci AR3/1200 B2.1 >1.1/2000 "
                "Co O");
     assert_int_equal(p.coord[3 * 3], 1);     /* rank 3: data 1, stage 1 */
     assert_int_equal(p.coord[3 * 3 + 1], 1);
@@ -110,7 +110,7 @@ TEST(gradients_are_reduced_in_the_last_micro_batch)
     lw_plan_free(&p);
     p = build(&t, &s);
     assert_ops(&p, "steady", 1,
-               "<0.0/2000 F2.0 <0.1/2000 B2.0 B2.0 >0.0/2000 F2.1 B2.1 Ci AR3/1200 B2.1 >0.1/2000 "
+               "<0.0/2000 <0.1/2000 F2.0 B2.0 B2.0 >0.0/2000 F2.1 B2.1 Ci AR3/1200 B2.1 >0.1/2000 "
                "Co O");
     lw_plan_free(&p);
 }
@@ -141,7 +141,7 @@ TEST(messages_are_dependencies)
 
     init(&t);
     struct lw_plan p = build(&t, &s);
-    const struct lw_op *send = &p.ops[2], *first = &p.ops[p.programs[1].first_op + 1];
+    const struct lw_op *send = &p.ops[2], *first = &p.ops[p.programs[1].first_op + 2];
     assert_int_equal(send->kind, LW_OP_SEND);
     assert_int_equal(send->n_deps, 1);
     assert_int_equal(p.deps[send->first_dep], 1);
