@@ -24,6 +24,7 @@ static void begin(struct asked *q, const int64_t *numel, int32_t n, int64_t cap_
     q->s.bucket_policy = LW_BUCKET_MEGATRON;
     q->s.bucket_cap_bytes = cap_bytes;
     q->s.zero = zero;
+    q->s.shard_policy = LW_SHARD_FLAT;
     for (int32_t i = 0; i < n; i++) {
         q->grads[i] = (struct lw_grad){.numel = numel[i], .dtype = LW_BF16};
         q->order[i] = i;

@@ -242,7 +242,8 @@ TEST(a_schedule_whose_sends_are_issued_last_is_named)
 {
     static const struct {
         const char *schedule, *zero;
-    } cases[] = {{"1f1b", "0"}, {"gpipe", "1"}, {"1f1b", "3"}, {"dualpipe", "3"}};
+        int32_t role;
+    } cases[] = {{"1f1b", "0", 0}, {"gpipe", "1", 0}, {"1f1b", "3", 0}, {"gpipe", "3", 0}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s = lw_strategy_default();
@@ -258,12 +259,11 @@ TEST(a_schedule_whose_sends_are_issued_last_is_named)
             assert_ok(lw_strategy_set(&s, given[k][0], given[k][1], &err), err);
         assert_ok(lw_plan_build(&t.w, &s, NULL, &p, &err), err);
         assert_ok(lw_plan_check(&p, &err), err);
-        struct lw_program g = lw_plan_program(&p, lw_plan_variant_of_pass(&p, 0), 0);
+        struct lw_program g = lw_plan_program(&p, lw_plan_variant_of_pass(&p, 0), cases[i].role);
         for (int32_t op = g.first_op + g.n_ops; op-- > g.first_op;)
             if (p.ops[op].kind == LW_OP_SEND)
                 issue_late(&p, op, g.first_op + g.n_ops);
-        assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
-        if (strncmp(err.msg, "deadlock of hosts", 17) != 0)
+        if (lw_plan_check(&p, &err) != LW_EPLAN || strncmp(err.msg, "deadlock of hosts", 17) != 0)
             fail_msg("%s, ZeRO-%s: %s", cases[i].schedule, cases[i].zero, err.msg);
         lw_plan_free(&p);
     }
