@@ -353,9 +353,8 @@ static void put_axis(const struct plot_lines *l, const struct axis *a, FILE *f)
     for (int32_t k = 0; k < a->n_words; k++) {
         struct plot_point v = {.value = a->words[k], .x = number(a->words[k])};
         char text[32];
-        int64_t bytes = (int64_t)v.x;
-        bool size = strcmp(l->option, cap) == 0;
-        plot_tic(f, k == 0, size ? lw_format_bytes(text, bytes) : v.value, place(a, &v));
+        bool size = strcmp(l->option, cap) == 0; /* other words may be no numbers */
+        plot_tic(f, k == 0, size ? lw_format_bytes(text, (int64_t)v.x) : v.value, place(a, &v));
     }
     fputs(")\nset offsets graph 0.05, graph 0.05, graph 0.1, graph 0.02\n", f);
 }

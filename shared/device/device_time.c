@@ -74,7 +74,7 @@ static double at_least(double a, double b)
 
 static int64_t parts(int64_t n, int64_t of)
 {
-    return (n + of - 1) / of;
+    return n / of + (n % of != 0);
 }
 
 static double launch_s(const struct lw_device *d)
@@ -145,12 +145,12 @@ static void try_tile(const struct lw_device *d, const struct lw_product *p, int3
 {
     double side = largest_side(d), sms = d->n_sms.value;
     double rate = sm_rate(d, p) * tile_speed(tm, tn) / tile_speed(TILE, side);
-    int64_t tiles = p->batch * parts(p->m, tm) * parts(p->n, tn);
+    int64_t tiles = lw_mul_sat(p->batch, lw_mul_sat(parts(p->m, tm), parts(p->n, tn)));
 
     for (int32_t split = 1; split <= MOST_SPLIT; split *= 2) {
         if (split > 1 && p->k / split < LEAST_K)
             break;
-        int64_t waves = parts(tiles * split, (int64_t)sms);
+        int64_t waves = parts(lw_mul_sat(tiles, split), (int64_t)sms);
         double t = (double)waves * ((double)p->k / split + d->gemm_fill.value) * 2 * tm * tn / rate;
         if (split > 1)
             t += memory_s(d, 4.0 * split * (double)p->batch * (double)p->m * (double)p->n);
@@ -160,7 +160,7 @@ static void try_tile(const struct lw_device *d, const struct lw_product *p, int3
         best->tile_m = tm;
         best->tile_n = tn;
         best->split_k = split;
-        best->n_tiles = tiles * split;
+        best->n_tiles = lw_mul_sat(tiles, split);
         best->n_waves = waves;
     }
 }
