@@ -69,6 +69,16 @@ static enum lw_status is_tokens(const char *text, struct lw_err *err)
     return lw_parse_tokens(text, &tokens, err);
 }
 
+/* An option that only a replay takes; NULL: there is none. */
+static const char *of_a_replay(const struct lw_prediction *s)
+{
+    return s->replay.force          ? "--force needs --replay"
+           : s->replay.as_traced    ? "--as-traced needs --replay"
+           : s->replay.kernels_file ? "--kernel-classes needs --replay"
+           : s->replay.loggops      ? "--loggops needs --replay"
+                                    : NULL;
+}
+
 /* The prediction that a command line asks for: -1, or the exit status. */
 static int begin(struct lw_prediction *s, int argc, char **argv)
 {
@@ -142,23 +152,14 @@ static int begin(struct lw_prediction *s, int argc, char **argv)
     s->n_operands = n;
     s->replay.whatif.device = s->replay.on ? s->source.device : NULL;
     s->replay.whatif.from_device = s->replay.on ? s->source.from_device : NULL;
-    if (!s->replay.on && s->replay.force)
-        return lw_cli_usage("sim", "--force needs --replay");
-    if (!s->replay.on && s->replay.as_traced)
-        return lw_cli_usage("sim", "--as-traced needs --replay");
-    if (!s->replay.on && s->replay.kernels_file)
-        return lw_cli_usage("sim", "--kernel-classes needs --replay");
-    if (!s->replay.on && s->replay.loggops)
-        return lw_cli_usage("sim", "--loggops needs --replay");
-    if (s->replay.on && s->run)
-        return lw_cli_usage("sim", "--run has a plan: leave out --replay");
-    if (!s->replay.on && n > 1)
-        return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
-    if (s->replay.on && n == 0)
-        return lw_cli_usage("sim", "--replay needs traces");
-    const char *refused = s->replay.on ? not_of_a_replay(s) : NULL;
+    const char *refused = !s->replay.on ? of_a_replay(s)
+                          : s->run      ? "--run has a plan: leave out --replay"
+                          : n == 0      ? "--replay needs traces"
+                                        : not_of_a_replay(s);
     if (refused)
         return lw_cli_usage("sim", "%s", refused);
+    if (!s->replay.on && n > 1)
+        return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     return tokens && lw_parse_tokens(tokens, &s->budget.tokens, &err) != LW_OK
                ? lw_cli_usage("sim", "--tokens: %s", err.msg)
                : -1;

@@ -392,53 +392,56 @@ static void find_decision(struct diff *d, bool *of_strategy)
     numbers_differ(d, "repeat_from", NULL, d->a->repeat_from, d->b->repeat_from);
 }
 
-static const char *time_text(lw_ps t, char *buf)
+static const char *time_text(int64_t t, char buf[256])
 {
     return t < 0 ? "unknown" : lw_format_ps(buf, t);
 }
+
+/* What plans of equal decisions may still differ in, op by op. */
+struct figure {
+    int64_t (*of)(const struct lw_plan *p, int32_t op);
+    const char *(*shown)(int64_t v, char buf[256]);
+    const char *differ; /* "<n> of <all> ops ..., the first of them" */
+};
 
 static int64_t kept_bytes(const struct lw_plan *p, int32_t op)
 {
     return p->ops[op].work < 0 ? 0 : p->works[p->ops[op].work].keeps_bytes;
 }
 
+static const char *bytes_text(int64_t bytes, char buf[256])
+{
+    return lw_exact_bytes(buf, bytes);
+}
+
+static int64_t work_time(const struct lw_plan *p, int32_t op)
+{
+    return lw_plan_work_ps(p, &p->ops[op]);
+}
+
 /* Of plans with equal decisions: their ops are the same one by one. */
-static void find_bytes(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room)
+static void find_figure(const struct lw_plan *a, const struct lw_plan *b, const struct figure *f,
+                        char *text, size_t room)
 {
     char op[LW_OP_TEXT], x[256], y[256];
     int32_t n = 0, first = -1;
 
     for (int32_t i = 0; i < a->n_ops; i++)
-        if (kept_bytes(a, i) != kept_bytes(b, i)) {
+        if (f->of(a, i) != f->of(b, i)) {
             first = n == 0 ? i : first;
             n++;
         }
     *text = '\0';
     if (n > 0)
-        snprintf(text, room, "%d of %d ops take or free other bytes of activations, the first of "
-                             "them %s: %s in the first plan, %s in the second",
-                 n, a->n_ops, lw_plan_op_text(a, first, op),
-                 lw_exact_bytes(x, kept_bytes(a, first)), lw_exact_bytes(y, kept_bytes(b, first)));
+        snprintf(text, room, "%d of %d ops %s, the first of them %s: %s in the first plan, %s in "
+                             "the second",
+                 n, a->n_ops, f->differ, lw_plan_op_text(a, first, op),
+                 f->shown(f->of(a, first), x), f->shown(f->of(b, first), y));
 }
 
-static void find_times(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room)
-{
-    char op[LW_OP_TEXT], x[32], y[32];
-    int32_t n = 0, first = -1;
-
-    for (int32_t i = 0; i < a->n_ops; i++)
-        if (lw_plan_work_ps(a, &a->ops[i]) != lw_plan_work_ps(b, &b->ops[i])) {
-            first = n == 0 ? i : first;
-            n++;
-        }
-    *text = '\0';
-    if (n > 0)
-        snprintf(text, room, "%d of %d ops take another time, the first of them %s: %s in the "
-                             "first plan, %s in the second",
-                 n, a->n_ops, lw_plan_op_text(a, first, op),
-                 time_text(lw_plan_work_ps(a, &a->ops[first]), x),
-                 time_text(lw_plan_work_ps(b, &b->ops[first]), y));
-}
+static const struct figure times = {work_time, time_text, "take another time"};
+static const struct figure activations = {kept_bytes, bytes_text,
+                                          "take or free other bytes of activations"};
 
 enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
                             struct lw_plan_difference *out, struct lw_err *err)
@@ -451,8 +454,8 @@ enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
     if (s == LW_OK) {
         find_decision(&d, &out->of_strategy);
         if (!out->decision[0]) {
-            find_times(a, b, out->times, sizeof out->times);
-            find_bytes(a, b, out->bytes, sizeof out->bytes);
+            find_figure(a, b, &times, out->times, sizeof out->times);
+            find_figure(a, b, &activations, out->bytes, sizeof out->bytes);
         }
     }
     lw_whole_works_free(&d.works[1]);
