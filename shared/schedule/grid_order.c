@@ -19,9 +19,11 @@
 #include "shared/schedule/grid_time.h"
 
 /* A backward is longer than a forward, and the half for the weights shorter than that for the
- * inputs, to which the gradients of attention, norms and activations belong. No device's times: a
- * plan is the same everywhere. */
-static const struct lw_grid_costs nominal = {.f = 3, .i = 3, .w = 2};
+ * inputs, to which the gradients of attention, norms and activations belong. A message takes a
+ * thirtieth of a forward: what passes along the stages ends later at each, and actions of two
+ * stages tie only where nothing passes between them. No device's times: a plan is the same
+ * everywhere. */
+static const struct lw_grid_costs nominal = {.f = 30, .i = 30, .w = 20, .comm = 1};
 
 struct key {
     int64_t end;
