@@ -67,6 +67,32 @@ struct lw_plan_size lw_plan_size_estimate(const struct lw_workload *w, const str
     return (struct lw_plan_size){ops, lw_mul_sat(ops, BYTES_PER_OP)};
 }
 
+/* A sum that is cut off at the largest number is said to be larger. */
+static enum lw_status refuse(const struct lw_workload *w, const struct lw_strategy *s,
+                             struct lw_plan_size size, int64_t limit, struct lw_err *err)
+{
+    bool many = size.ops == INT64_MAX, large = size.bytes == INT64_MAX;
+    bool millions = size.ops >= 1000000, gb = size.bytes >= 1000000000;
+    const char *fewer = s->micro_batches == 1 ? "" : "choose fewer --micro-batches, or ";
+
+    if (s->tp_overlap == LW_TP_OVERLAP_PIECES)
+        fewer = s->micro_batches == 1 ? "choose --tp-overlap off, or "
+                                      : "choose fewer --micro-batches or --tp-overlap off, or ";
+    else if (s->cp_comm == LW_CP_P2P && s->cp > 1)
+        fewer = s->micro_batches == 1
+                    ? "choose --cp-comm-type all-gather, or "
+                    : "choose fewer --micro-batches or --cp-comm-type all-gather, or ";
+    return lw_fail(err, LW_EINVAL,
+                   "--micro-batches %" PRId64 " of %d modules and %d parameters: %s %" PRId64
+                   "%s ops, which take %s %" PRId64 " %s of memory; --max-ops is %" PRId64
+                   ": %sraise --max-ops (at most %d)",
+                   s->micro_batches, w->n_modules, w->n_params, many ? "more than" : "up to",
+                   millions ? size.ops / 1000000 + (!many && size.ops % 1000000 != 0) : size.ops,
+                   millions ? " million" : "", large ? "more than" : "about",
+                   gb ? size.bytes / 1000000000 : size.bytes / 1000000 + 1, gb ? "GB" : "MB",
+                   limit, fewer, LW_PLAN_OPS_MOST);
+}
+
 enum lw_status lw_plan_size_check(const struct lw_workload *w, const struct lw_strategy *s,
                                   struct lw_err *err)
 {
@@ -77,17 +103,5 @@ enum lw_status lw_plan_size_check(const struct lw_workload *w, const struct lw_s
     struct lw_plan_size size = lw_plan_size_estimate(w, s);
     if (size.ops <= limit)
         return LW_OK;
-    /* a sum that is cut off at the largest number */
-    bool many = size.ops == INT64_MAX, large = size.bytes == INT64_MAX;
-    return lw_fail(err, LW_EINVAL,
-                   "--micro-batches %" PRId64 " of %d modules and %d parameters: %s %" PRId64
-                   " million ops, which take %s %" PRId64 " GB of memory; --max-ops is "
-                   "%" PRId64 ": choose fewer --micro-batches%s, or raise --max-ops (at most %d)",
-                   s->micro_batches, w->n_modules, w->n_params, many ? "more than" : "up to",
-                   size.ops / 1000000 + (!many && size.ops % 1000000 != 0),
-                   large ? "more than" : "about", size.bytes / 1000000000, limit,
-                   s->tp_overlap == LW_TP_OVERLAP_PIECES ? " or --tp-overlap off"
-                   : s->cp_comm == LW_CP_P2P && s->cp > 1 ? " or --cp-comm-type all-gather"
-                                                          : "",
-                   LW_PLAN_OPS_MOST);
+    return refuse(w, s, size, limit, err);
 }

@@ -9,6 +9,7 @@
 
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower.h"
+#include "shared/lower/plan_size.h"
 #include "shared/schedule/schedule.h"
 #include "sim/predict/sim.h"
 #include "tests/lib/plans/random_strategy.h"
@@ -88,6 +89,15 @@ static void simulate(const struct lw_plan *p, bool adds_up, const char *what)
     lw_cluster_free(&c);
 }
 
+/* The size that was estimated before is an upper bound, and not far from it. */
+static void check_size(const struct lw_plan *p, const struct lw_workload *w, const char *what)
+{
+    int64_t there = p->n_ops, said = lw_plan_size_estimate(w, p->strategy).ops;
+
+    if (there > said || (there >= 100 && said > 24 * there))
+        fail_msg("%" PRId64 " ops, estimated %" PRId64 ":%s", there, said, what);
+}
+
 /* What is decided without a plan is what the plan's last pass has, and the largest cap that is to
  * make the same buckets makes as many (test_recommend_policies compares them). */
 static void check_settled(const struct lw_plan *p, const struct lw_workload *w,
@@ -139,6 +149,7 @@ TEST(every_combination_is_proven_and_runs)
         if (st != LW_OK)
             continue;
         simulate(&p, made % 2 == 0, text);
+        check_size(&p, &k.w, text);
         check_settled(&p, &k.w, &s, text);
         if (p.strategy->pp > 1)
             check_in_flight(&p, &k, text);

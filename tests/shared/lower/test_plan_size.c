@@ -1,39 +1,15 @@
-/* The size of a plan is known before it is made: an upper bound, and not far from it. */
+/* The size of a plan is known before it is made: an upper bound, and not far from it. That of
+ * random plans is checked in test_lower_random. */
 #include "tests/lib/unit.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/lower/lower.h"
 #include "shared/lower/plan_size.h"
 #include "tests/lib/plans/random_strategy.h"
-#include "tests/lib/plans/strategy_words.h"
 #include "tests/lib/prng.h"
-
-TEST(random_plans_have_no_more_ops_than_estimated)
-{
-    struct prng r = prng_start(__func__);
-    int made = 0;
-
-    for (int tries = 0; made < unit_cases(300, 3000); tries++) {
-        static struct random_model k;
-        struct lw_strategy s;
-        struct lw_plan p;
-        struct lw_err err = {0};
-        char text[1024] = "";
-        random_model(&r, &k);
-        random_strategy(&r, &k, &s);
-        random_fsdp(&r, &s);
-        if (lw_plan_build(&k.w, &s, NULL, &p, &err) != LW_OK)
-            continue;
-        int64_t there = p.n_ops, said = lw_plan_size_estimate(&k.w, p.strategy).ops;
-        if (there > said || (there >= 100 && said > 24 * there))
-            fail_msg("%" PRId64 " ops, estimated %" PRId64 ":%s", there, said,
-                     strategy_words(&s, text, sizeof text));
-        lw_plan_free(&p);
-        made++;
-    }
-}
 
 /* Of each micro-batch and stage a forward, a backward and four messages, or two at the ends. */
 TEST(long_pipelines_have_nearly_the_ops_estimated)
@@ -108,6 +84,24 @@ TEST(what_is_larger_than_the_limit_is_refused_before_planning)
     assert_int_equal(lw_plan_build(&k.w, &s, NULL, &p, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "--max-ops is 40000000"));
     assert_non_null(strstr(err.msg, "fewer --micro-batches"));
+}
+
+/* Small sizes are said as they are; one micro-batch cannot be fewer. */
+TEST(a_small_size_is_not_said_to_be_a_million)
+{
+    static struct random_model k;
+    struct prng r = prng_start(__func__);
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
+    char there[64];
+
+    random_model(&r, &k);
+    s.max_ops = 1;
+    snprintf(there, sizeof there, "up to %" PRId64 " ops, which take about 1 MB of memory",
+             lw_plan_size_estimate(&k.w, &s).ops);
+    assert_int_equal(lw_plan_size_check(&k.w, &s, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, there));
+    assert_non_null(strstr(err.msg, "--max-ops is 1: raise --max-ops"));
 }
 
 /* Beyond what 64 bits count: neither a negative number nor an exact one. */
