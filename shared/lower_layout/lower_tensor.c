@@ -264,13 +264,23 @@ static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *
     return LW_OK;
 }
 
+static bool has_experts(const struct lw_workload *w)
+{
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].expert)
+            return true;
+    return false;
+}
+
 static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *err)
 {
     const struct lw_strategy *s = l->s;
-    bool any = false;
+    bool any = has_experts(l->given);
 
-    for (int32_t i = 0; i < l->given->n_params; i++)
-        any = any || l->given->params[i].expert;
+    if (s->etp > 0 && !any)
+        return lw_fail(err, LW_EINVAL,
+                       "--etp %lld: workload '%s' has no parameter of experts: leave it out, or "
+                       "choose a model with experts", (long long)s->etp, l->given->name);
     if (l->ep == 1)
         return LW_OK;
     int64_t n = (s->zero_group > 0 ? s->zero_group : s->dp * s->cp) * lw_expert_width(l);
@@ -317,10 +327,10 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     bool any = false;
 
     l->w = w;
+    LW_TRY(check_experts(l, err));
     if (l->tp == 1 && l->cp == 1 && l->ep == 1)
         return x ? LW_OK : lw_fail_nomem(err);
     LW_TRY(check_context(l, err));
-    LW_TRY(check_experts(l, err));
     for (int32_t m = 0; m < w->n_modules; m++)
         any = any || w->modules[m].tp_split != LW_TP_REPLICATED;
     if (l->tp > 1 && !any)

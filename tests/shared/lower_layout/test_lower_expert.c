@@ -225,8 +225,13 @@ TEST(contradictory_options_are_refused)
     plan_refused(&w, "dp 2 tp 4 ep 2 etp 2", "experts that a part of the tensor group splits are "
                                              "not planned: --etp 1, or 4 as --tp");
     plan_refused(&w, "dp 2 tp 4 ep 2 etp 3", "an expert is split over 1 rank, or over the 4");
-    plan_refused(&w, "dp 2 tp 2 etp 1", "it needs --ep of more than 1");
     plan_refused(&w, "dp 4 ep 4 zero 3 zero-group 2", "does not divide the 2 ranks of "
                                                       "--zero-group");
+    plan_refused(&w, "dp 2 tp 2 etp 1", "it needs --ep of more than 1");
+    for (int32_t i = 0; i < w.n_params; i++)
+        w.params[i].expert = false;
+    plan_refused(&w, "dp 2 etp 1", "--etp 1: workload 'llama-7b' has no parameter of experts: "
+                                   "leave it out, or choose a model with experts");
+    plan_refused(&w, "dp 2 tp 2 etp 2", "--etp 2: workload 'llama-7b' has no parameter of experts");
     lw_workload_free(&w);
 }
