@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "shared/cli/source_names.h"
 #include "shared/numbers/interval_text.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
@@ -27,6 +28,7 @@ struct sweep {
     enum lw_format format;
     bool must_fit, quiet;
     bool has_budget;
+    lw_model_maker *make_model;
     struct lw_err first_failure, unstored;
 };
 
@@ -43,11 +45,22 @@ static enum lw_status check_all(struct sweep *w, int *usage, struct lw_err *err)
         w->must_fit = s.must_fit;
         w->quiet = s.quiet;
         w->has_budget = s.budget.tokens > 0;
+        w->make_model = s.source.make_model;
         lw_prediction_free(&s);
         lw_arena_free(&a);
         if (status != LW_OK || *usage >= 0)
             return status;
     }
+    return LW_OK;
+}
+
+/* A combination that cannot be planned is a row; a name that nothing has is a slip of the pen. */
+static enum lw_status check_names(const struct sweep *w, struct lw_err *err)
+{
+    for (int i = 0; i < w->lists->n; i++)
+        for (int k = 0; k < w->lists->list[i].n; k++)
+            LW_TRY(lw_source_name_check(w->lists->list[i].name, w->lists->list[i].values[k],
+                                        w->make_model, err));
     return LW_OK;
 }
 
@@ -392,6 +405,8 @@ enum lw_status lw_sweep(const struct lw_option_lists *lists, lw_sweep_begin *beg
 
     w.rows = lw_arena_alloc(&w.arena, lists->n_combinations, sizeof *w.rows);
     enum lw_status status = w.rows ? check_all(&w, usage, err) : lw_fail_nomem(err);
+    if (status == LW_OK && *usage < 0)
+        status = check_names(&w, err);
     if (status == LW_OK && *usage < 0)
         status = predict_all(&w, err);
     if (status == LW_OK && *usage < 0)

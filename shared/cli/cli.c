@@ -129,17 +129,34 @@ static enum lw_status parse_format(const char *text, enum lw_format *f, struct l
     return lw_fail_word(err, NULL, text, names);
 }
 
+/* "a number from 0 to 1" */
+static enum lw_status refuse_double(const struct lw_opt *o, const char *text, bool finite,
+                                    struct lw_err *err)
+{
+    bool above = o->check == lw_cli_above_0;
+    char range[80];
+
+    if (above && o->max)
+        snprintf(range, sizeof range, "above 0, at most %lld", (long long)o->max);
+    else if (above)
+        snprintf(range, sizeof range, "above 0");
+    else if (o->max)
+        snprintf(range, sizeof range, "from %lld to %lld", (long long)o->min, (long long)o->max);
+    else
+        snprintf(range, sizeof range, "of %lld or more", (long long)o->min);
+    return lw_fail(err, LW_EINVAL, "'%s' is not a %snumber %s", text, finite ? "" : "finite ",
+                   range);
+}
+
 static enum lw_status parse_double(const struct lw_opt *o, const char *text, struct lw_err *err)
 {
     char *end;
     double x = strtod(text, &end);
+    bool is_number = end != text && !*end;
 
-    if (end == text || *end || !isfinite(x) || !(x >= (double)o->min))
-        return lw_fail(err, LW_EINVAL, "'%s' is not a number of %lld or more", text,
-                       (long long)o->min);
-    if (o->max && !(x <= (double)o->max))
-        return lw_fail(err, LW_EINVAL, "'%s' is not a number from %lld to %lld", text,
-                       (long long)o->min, (long long)o->max);
+    if (!is_number || !isfinite(x) || !(x >= (double)o->min) ||
+        (o->max && !(x <= (double)o->max)))
+        return refuse_double(o, text, !is_number || isfinite(x), err);
     *(double *)o->value = x;
     return LW_OK;
 }
@@ -185,7 +202,7 @@ enum lw_status lw_cli_above_0(const char *value, struct lw_err *err)
     char *end;
     double x = strtod(value, &end);
 
-    return end != value && !*end && !(x > 0)
+    return end != value && !*end && !isnan(x) && !(x > 0)
                ? lw_fail(err, LW_EINVAL, "'%s' is not a number above 0", value)
                : LW_OK; /* another text is refused as one */
 }

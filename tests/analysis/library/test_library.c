@@ -89,7 +89,7 @@ TEST(an_unknown_price_is_refused)
     char error[400] = "";
 
     assert_null(lapwing_plan_make("gpt2", "dgx-a100", price, error, sizeof error));
-    assert_string_equal(error, "--price: 'free' is not a number of 0 or more");
+    assert_string_equal(error, "--price: 'free' is not a number above 0, at most 1000000");
     assert_null(lapwing_plan_make("gpt2", "dgx-a100", tokens, error, sizeof error));
     assert_non_null(strstr(error, "--tokens: found '1X', expected a number of tokens"));
 }

@@ -91,6 +91,23 @@ TEST_WITH(wrong_usage_is_found_before_anything_runs, fixture_open, fixture_close
     expect("runs --db none.db", 1, "none.db");
 }
 
+/* A misspelt name is no combination: nothing is predicted, the name that may be meant is said. */
+TEST_WITH(a_name_that_nothing_has_stops_the_sweep, fixture_open, fixture_close)
+{
+    EXPECT("sim --batch 1 --dp 2 --db n.db",
+           {"-w gpt2 -c dgx-a100,dgx-a10", 1, "--cluster: cluster 'dgx-a10': no such file and no "
+            "known system (did you mean 'dgx-a100'?)", .lacks = "fits"},
+           {"-w gpt2,gpt-2 -c dgx-a100", 1, "--workload: gpt-2: no such file; as a model: no model "
+            "'gpt-2' (did you mean 'gpt2'?)", .lacks = "fits"},
+           {"-w gpt2,none.json -c dgx-a100", 1, "--workload: none.json: no such file"},
+           {"-w gpt2 -c dgx-a100 --framework ideal,megatron", 1, "--framework: framework "
+            "'megatron': no such file and no known framework (did you mean 'megatron-lm'?)",
+            .lacks = "fits"},
+           {"-w gpt2 -c dgx-a100 --device dgx-a100,nope", 1, "--device: ", .lacks = "fits"},
+           {"-w gpt2 -c dgx-a100 -s none.json,none.too", 1, "--strategy: none.json"});
+    expect("runs --db n.db", 1, "n.db");
+}
+
 /* Texts with commas that an option takes, and files, are one value. */
 TEST_WITH(a_value_with_commas_is_no_list, fixture_open, fixture_close)
 {
@@ -119,6 +136,9 @@ TEST_WITH(a_training_has_days_and_costs, fixture_open, fixture_close)
            {"", 0, "memory ", .lacks = "per device-hour"},
            {"--tokens zero", 2, "--tokens: found 'zero', expected a number of tokens above 0"},
            {"--price 0", 2, "--price: '0' is not a number above 0"},
+           {"--price inf", 2, "--price: 'inf' is not a finite number above 0, at most 1000000"},
+           {"--price nan", 2, "--price: 'nan' is not a finite number above 0, at most 1000000"},
+           {"--price 2e6", 2, "--price: '2e6' is not a number above 0, at most 1000000"},
            {"--tokens 1T --format json", 0, "\"price_per_device_hour\": null, \"days\": 155.1"},
            {"--tokens 1T", 0, ": 155.2 days"});
     expect(SIM "--no-db --dp 8,4 --tokens 1T", 0, "  155.2\n"); /* the same digits in a table */
