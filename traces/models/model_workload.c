@@ -186,6 +186,37 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     return m->config ? name_kind(w, err) : LW_OK;
 }
 
+/* Whether the framework's memory is another one where training asks for a fixed order of sums. */
+static bool holds_for_order(const struct lw_model_target *target, struct traces_model_shape fixed)
+{
+    struct traces_model_shape usual = fixed;
+
+    if (!target->framework || !target->cluster)
+        return false;
+    usual.deterministic = false;
+    traces_model_take_framework(target->framework, target->strategy, &target->cluster->device,
+                                &fixed);
+    traces_model_take_framework(target->framework, target->strategy, &target->cluster->device,
+                                &usual);
+    return fixed.workspace != usual.workspace || fixed.kept != usual.kept;
+}
+
+static enum lw_status note_order(struct lw_workload *w, const struct lw_model_target *target,
+                                 bool idle, struct lw_err *err)
+{
+    char text[300];
+
+    snprintf(text, sizeof text, LW_ASSUMPTION "--deterministic: kernels of a fixed order take the "
+             "time of the usual ones%s%.60s%s",
+             !idle ? "" : ", and the option changes nothing here: ",
+             !idle ? "" : target->framework ? target->framework->name : "",
+             !idle               ? ""
+             : target->framework ? " holds no other memory for them on this device"
+                                 : "without a framework (--framework NAME) and its device, no "
+                                   "memory depends on it");
+    return lw_note_add(&w->arena, &w->notes, &w->n_notes, text, err);
+}
+
 enum lw_status traces_model_workload(const struct lw_model_request *request,
                                      const struct lw_model_target *target, struct lw_workload *w,
                                      struct lw_err *err)
@@ -204,9 +235,12 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.expert_folded = lw_strategy_folds_experts(s);
     shape.expert_whole = shape.expert_whole || shape.expert_folded;
     shape.sequence_parallel = s->sequence_parallel;
+    bool idle = shape.deterministic && !holds_for_order(target, shape);
     if (target->framework)
         traces_model_take_framework(target->framework, s, device, &shape);
     LW_TRY(traces_model_build(r.name, &shape, device, &made, err));
     enum lw_status status = note_origin(&made, &r, target, err);
+    if (status == LW_OK && shape.deterministic)
+        status = note_order(&made, target, idle, err);
     LW_GIVE(status, w, made, lw_workload_free(&made));
 }

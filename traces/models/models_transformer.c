@@ -85,6 +85,10 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
     if (m->build != llama_build && s.positions == 0)
         s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
     LW_TRY(check_sizes(&s, err));
+    if (s.f32_softmax && strcmp(s.attention, "flash") == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--f32-softmax: --attention flash stores no scores: give --attention full, "
+                       "or leave it out");
     int64_t width = s.head_width > 0 ? s.head_width : s.hidden / s.heads;
     *t = (struct transformer){
         .batch = s.batch, .seq = s.seq, .tokens = s.batch * s.seq,

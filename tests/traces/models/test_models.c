@@ -204,6 +204,9 @@ MODEL_TEST(sizes_that_a_model_cannot_have_are_refused)
         {"resnet50", {.f32_softmax = true},
          "--f32-softmax does not apply to model resnet50, which has no attention; leave it out, or "
          "choose a transformer"},
+        {"llama-7b", {.f32_softmax = true, .attention = "flash"},
+         "--f32-softmax: --attention flash stores no scores: give --attention full, or leave it "
+         "out"},
         {"mlp", {.deterministic = true},
          "--deterministic does not apply to model mlp, which has no attention; leave it out, or "
          "choose a transformer"},

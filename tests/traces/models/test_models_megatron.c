@@ -150,6 +150,32 @@ TEST(workspaces_are_those_of_the_device)
     }
 }
 
+/* Hopper's workspaces and kept bytes are the same in any order; A100's are not. */
+TEST(a_fixed_order_that_changes_nothing_is_said)
+{
+    static const struct {
+        const char *device;
+        bool deterministic, said, idle;
+    } cases[] = {{"dgx-a100", true, true, false}, {"dgx-h100", true, true, true},
+                 {"dgx-h100", false, false, false}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_model_request r = gpt();
+        bool said = false, idle = false;
+        r.deterministic = cases[i].deterministic;
+        struct lw_workload w = made(&r, cases[i].device, "dp=8");
+        for (int32_t k = 0; k < w.n_notes; k++) {
+            said |= strstr(w.notes[k], "--deterministic: kernels of a fixed order take the time "
+                                       "of the usual ones") != NULL;
+            idle |= strstr(w.notes[k], "changes nothing here: megatron-lm holds no other memory "
+                                       "for them on this device") != NULL;
+        }
+        assert_int_equal(said, cases[i].said);
+        assert_int_equal(idle, cases[i].idle);
+        lw_workload_free(&w);
+    }
+}
+
 static int n_notes_of_workspaces(const struct lw_workload *w)
 {
     int n = 0;
