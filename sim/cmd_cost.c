@@ -26,10 +26,12 @@ static const struct lw_usage usage = {
         "the model or measured table that gives it. algbw is bytes over time; busbw corrects "
         "it for the traffic that an ideal algorithm must cause, so it compares with the speed "
         "of a link. With --measured it prints what the model gives for every row of a measured "
-        "table, beside what was measured; of a table of kernels (columns device, dtype and m, n, "
-        "k; seq, heads, head_dim; or nranks, size_bytes) the error per device and type. With "
-        "--gemm: the time of one matrix product on the cluster's device, by its shape: at the "
-        "clock that training sustains, or in a burst.",
+        "table, beside what was measured; of a table of kernels the error per device and type "
+        "(columns device, dtype and: products m, n, k, latency_ms, min_ms; attention causal, "
+        "batch, seq, heads, kv_heads, head_dim, latency_ms; experts num_tokens, hidden, inter, "
+        "topk, experts, tp, ep, distribution, latency_ms, min_ms; collectives op, nranks, "
+        "size_bytes, time_us). With --gemm: the time of one matrix product on the cluster's "
+        "device, by its shape: at the clock that training sustains, or in a burst.",
     .max_operands = 1, /* none: refused with a hint */
 };
 
@@ -191,6 +193,8 @@ int cmd_cost(int argc, char **argv)
     if (kernels && (r.op || r.ranks || r.nodes))
         status = lw_fail(&err, LW_EINVAL, "--measured %s is a table of devices with their sizes: "
                                           "leave out --op, --ranks and --nodes", r.measured);
+    if (status == LW_OK && r.measured && !kernels && strcmp(r.measured, "-") != 0)
+        status = lw_kernel_table_known(r.measured, &err);
     bool other = r.measured && !kernels && (r.burst || r.sustained);
     if (status == LW_OK && other &&
         (strcmp(r.measured, "-") == 0 || access(r.measured, R_OK) == 0))

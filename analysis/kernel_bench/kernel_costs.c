@@ -111,6 +111,57 @@ static int kind_of(const struct lw_input *in)
     return -1;
 }
 
+/* "'op', 'size_bytes'": the columns of a kind that the titles lack; returns how many. */
+static int missing_of(const struct lw_input *in, int kind, char *list, size_t size)
+{
+    const char *p = kinds[kind].titles;
+    size_t used = 0;
+    int n = 0;
+
+    list[0] = '\0';
+    while (*p) {
+        char title[32];
+        snprintf(title, sizeof title, "%.*s", (int)strcspn(p, " "), p);
+        if (!lw_rows_have(in, title)) {
+            used += (size_t)snprintf(list + used, used < size ? size - used : 0, "%s'%s'",
+                                     n ? ", " : "", title);
+            n++;
+        }
+        p += strcspn(p, " ");
+        p += *p == ' ';
+    }
+    return n;
+}
+
+enum lw_status lw_kernel_table_known(const char *file, struct lw_err *err)
+{
+    char missing[200], least[200] = "";
+    struct lw_input in;
+    int nearest = 0, n_least = 100;
+
+    LW_TRY(lw_input_read(file, 0, &in, err));
+    bool of_devices = lw_rows_have(&in, "device") && kind_of(&in) < 0 &&
+                      !lw_rows_have(&in, "nnodes");
+    for (int k = 0; of_devices && k < N_KINDS; k++) {
+        int n = missing_of(&in, k, missing, sizeof missing);
+        if (n >= n_least)
+            continue;
+        n_least = n;
+        nearest = k;
+        snprintf(least, sizeof least, "%s", missing);
+    }
+    lw_input_free(&in);
+    if (!of_devices)
+        return LW_OK;
+    if (n_least > 2)
+        return lw_fail_at(err, LW_EFORMAT, file, 1,
+                          "a table of devices of no known kind: found a 'device' column, expected "
+                          "also those of products, attention, experts or collectives, which "
+                          "`lapwing help cost` names");
+    return lw_fail_at(err, LW_EFORMAT, file, 1, "nearly a table of %s (columns %s): it has no %s",
+                      kinds[nearest].word, kinds[nearest].titles, least);
+}
+
 bool lw_kernel_table_is(const char *file)
 {
     struct lw_input in;

@@ -18,4 +18,7 @@ struct lw_kernel_question {
 
 /* The file has the titles of such a table. Reads it. */
 bool lw_kernel_table_is(const char *file);
+/* LW_EFORMAT: a table of devices that lacks columns of each kind; the nearest kind is named with
+ * what is missing. LW_OK: such a table, or none of devices. Reads it; not for "-". */
+enum lw_status lw_kernel_table_known(const char *file, struct lw_err *err);
 enum lw_status lw_kernel_costs_print(const struct lw_kernel_question *q, struct lw_err *err);

@@ -49,6 +49,22 @@ TEST_WITH(errors_are_per_device_and_type, fixture_open, fixture_close)
     expect("cost -c dgx-h100 --measured t.csv --burst", 1, "leave out --burst");
 }
 
+/* As the tables of frameworks' own all-reduces and of DeepEP. */
+TEST_WITH(a_table_of_devices_of_no_kind_is_said_to_lack_columns, fixture_open, fixture_close)
+{
+    fixture_put(fixture_path("c.csv"),
+                "device,framework,dtype,nranks,size_bytes,time_us\na100_sxm,sglang,bf16,2,32,41\n");
+    expect("cost --measured c.csv", 1, "c.csv:1: nearly a table of collective (columns device op "
+                                       "dtype nranks size_bytes time_us): it has no 'op'");
+    fixture_put(fixture_path("d.csv"),
+                "device,version,nodes,hidden,num_token,topk,experts,dispatch_transmit_us\n"
+                "h100_sxm,0.5.0,1,7168,32768,8,256,3871\n");
+    expect("cost --measured d.csv", 1, "d.csv:1: a table of devices of no known kind: found a "
+                                       "'device' column, expected also those of products, "
+                                       "attention, experts or collectives, which `lapwing help "
+                                       "cost` names");
+}
+
 TEST_WITH(a_product_in_a_burst_has_types_of_4_and_8_bits, fixture_open, fixture_close)
 {
     EXPECT("cost --gemm 4096,4096,4096", {"-c dgx-b200 --burst --dtype nvfp4", 0, "in a burst"},
