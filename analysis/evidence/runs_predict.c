@@ -52,6 +52,10 @@ static void take(const struct lw_runs *r, int32_t row, const struct lw_predictio
     out->tokens = (double)t.tokens;
     out->flops = flops_of(r, row, p);
     out->peak_flops_per_s = lw_figure_is_set(peak) ? peak.value : 0;
+    out->least_flops = lw_step_flops(&p->plan, w, false, true);
+    out->most_flops_per_s = out->peak_flops_per_s;
+    if (t.peak_flops_per_s > out->most_flops_per_s) /* 8 bits; not NAN */
+        out->most_flops_per_s = t.peak_flops_per_s;
     if (out->step_ns > 0)
         out->tokens_per_s_device = out->tokens / out->n_devices / (out->step_ns * 1e-9);
 }
@@ -184,5 +188,7 @@ void lw_runs_measure(const struct lw_runs *r, int32_t row, const struct lw_runs_
     *out = (struct lw_runs_measured){.step_s = step_of(r, row, p)};
     out->memory_bytes =
         gib > 0 ? gib * 1073741824.0 : lw_runs_number(r, row, LW_RUN_MEMORY_GB) * 1e9;
+    if (out->step_s > 0 && p->most_flops_per_s > 0)
+        out->mfu_pct = 100 * p->least_flops / (out->step_s * p->n_devices * p->most_flops_per_s);
     out->failed = is(outcome, "out-of-memory");
 }

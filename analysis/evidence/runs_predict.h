@@ -14,6 +14,8 @@ struct lw_runs_prediction {
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     /* Of one step, as measured figures count it: */
     double n_devices, samples, tokens, flops, peak_flops_per_s;
+    double least_flops;    /* of the model alone, causal scores counted half */
+    double most_flops_per_s; /* peak of a device in the type that most products run in */
     bool takes_own;        /* predicted with the framework that was given for it */
     bool is_refused;       /* the framework ends the run before its first step: all else is 0 */
     const char *why;       /* then the reason; else "" */
@@ -34,6 +36,8 @@ bool lw_runs_is_measured(const struct lw_runs *r, int32_t row);
 /* What was measured, called after the prediction; 0 = it was not. */
 struct lw_runs_measured {
     double step_s, memory_bytes;
+    double mfu_pct; /* that the step alone implies, least_flops counted; above 100 it is not of such
+                     * a run */
     bool failed; /* out of memory */
 };
 void lw_runs_measure(const struct lw_runs *r, int32_t row, const struct lw_runs_prediction *p,

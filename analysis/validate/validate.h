@@ -80,6 +80,7 @@ struct lw_case {
     /* of runs; 0 = not known: */
     double predicted_bytes, measured_bytes, tokens_per_s_device;
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
+    double measured_mfu_pct; /* that the measured step alone implies */
     const char *memory_kind; /* of both bytes: "allocated", "reserved", "device"; "" = not
                               * known */
     bool failed;           /* the run did not fit, or crashed */

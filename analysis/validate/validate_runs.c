@@ -106,6 +106,7 @@ static enum lw_status add_case(struct reader *x, const struct lw_runs_prediction
                         .memory_kind = *kind ? kind : "allocated",
                         .needed_bytes = p->needed_bytes,
                         .capacity_bytes = p->capacity_bytes,
+                        .measured_mfu_pct = m->mfu_pct,
                         .failed = m->failed,
                         .refused = p->is_refused,
                         .tokens_per_s_device = p->tokens_per_s_device,
@@ -113,6 +114,13 @@ static enum lw_status add_case(struct reader *x, const struct lw_runs_prediction
                         .remark = p->why,
                         .command = p->command};
 
+    char beyond[200];
+
+    if (m->mfu_pct > 100) {
+        snprintf(beyond, sizeof beyond, "the measured step alone implies an MFU of %.4g %%: the "
+                 "row is not of such a run", m->mfu_pct);
+        c.remark = beyond;
+    }
     if (!m->failed && !p->is_refused)
         LW_TRY(find_sweep(x, p->n_devices, &c.series, err));
     LW_TRY(add_fits(x, p->key.part[0], err));

@@ -35,7 +35,8 @@ void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
     LW_JSON(o, "predicted_bytes", whole_bytes(c->predicted_bytes), "needed_bytes",
             whole_bytes(c->needed_bytes), "measured_bytes", whole_bytes(c->measured_bytes),
             "memory_kind", *c->memory_kind ? c->memory_kind : NULL, "tokens_per_s_device",
-            lw_decimals(c->tokens_per_s_device, 2));
+            lw_decimals(c->tokens_per_s_device, 2), "measured_mfu_pct",
+            lw_decimals_if(c->measured_mfu_pct > 0, c->measured_mfu_pct, 2));
     if (*c->key.part[1]) {
         lw_jsonout_object(o, "like");
         for (int k = 0; k < LW_ALIKE_PARTS; k++)
@@ -90,6 +91,25 @@ void lw_validation_json_refusals(const struct lw_validation *v, struct lw_jsonou
 }
 
 /* --- text --- */
+
+/* Rows that no device can have run as they say, of each family. */
+static void text_beyond(const struct lw_validation *v, FILE *f)
+{
+    for (int32_t k = 0; k < v->n_families; k++) {
+        const struct lw_case *first = NULL;
+        int32_t n = 0;
+        for (int32_t i = v->n_cases - 1; i >= 0; i--)
+            if (v->cases[i].family == k && v->cases[i].measured_mfu_pct > 100) {
+                first = &v->cases[i];
+                n++;
+            }
+        if (n > 0)
+            lw_printf_paragraph(f, "\nmarked: %d row%s of %s whose measured step alone implies an "
+                                   "MFU above 100 %%, first %s (%.4g %%): check %s cells",
+                                n, lw_plural(n), v->families[k].name, first->id,
+                                first->measured_mfu_pct, n == 1 ? "its" : "their");
+    }
+}
 
 static void rank_cells(struct lw_table *t, const struct lw_validation *v, int32_t k)
 {
@@ -163,6 +183,8 @@ enum lw_status lw_validation_text_runs(const struct lw_validation *v, FILE *f, s
         s = lw_table_print(t, f, 0, err);
     }
     lw_table_free(t);
+    if (s == LW_OK)
+        text_beyond(v, f);
     for (int32_t i = 0; s == LW_OK && i < v->n_skips; i++)
         if (n_alike(v, i) > 0)
             lw_printf_paragraph(f, "%snot predicted: %d row%s of %s: %s", i ? "" : "\n",

@@ -382,6 +382,29 @@ TEST(outcomes_reasons_and_tables_are_counted)
     lw_validation_free(&v);
 }
 
+/* gpt2's 0.8 TFLOP of a sample in 1 ms: more than 312 TFLOP/s. Counted by the least definition, at
+ * the peak of the type. */
+TEST(a_measured_step_beyond_the_device_s_peak_is_marked)
+{
+    struct lw_validation v;
+
+    shell("printf 'model,cluster,framework,dp,batch,dtype,fp8,step_s\\n"
+          "gpt2,dgx-a100,torch-ddp,8,1,bf16,,0.001\\n"
+          "gpt2,dgx-a100,torch-ddp,8,1,bf16,,0.1\\n' > fast.csv", NULL);
+    EXPECT("validate fast.csv",
+           {"", 0, "marked: 1 row of fast whose measured step alone implies an MFU above 100 %, "
+                   "first fast:2 ("},
+           {"--format json", 0, "\"remark\": \"the measured step alone implies an MFU of "},
+           {"--tolerance 1", 3, "marked: 1 row"});
+    validate("model,cluster,framework,dp,batch,dtype,fp8,step_s\n"
+             "gpt2,dgx-h100,megatron-lm,8,1,bf16,,0.002\n"
+             "gpt2,dgx-h100,megatron-lm,8,1,bf16,yes,0.002\n", &v);
+    assert_int_equal(v.n_cases, 2);
+    assert_true(v.cases[0].measured_mfu_pct > 1);
+    assert_true(fabs(v.cases[0].measured_mfu_pct / v.cases[1].measured_mfu_pct - 2) < 1e-3);
+    lw_validation_free(&v);
+}
+
 /* A file whose rows cannot be expressed needs no cluster. */
 TEST(a_file_of_reasons_alone_is_counted)
 {
