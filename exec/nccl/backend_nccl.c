@@ -24,7 +24,7 @@
 
 #define CLOSE_WAIT_NS INT64_C(5000000000)
 #define GRACE_NS INT64_C(200000000)
-#define HEARD_NS INT64_C(50000000) /* until the others know */
+#define HEARD_NS INT64_C(300000000) /* until the others know, also on a machine under load */
 #define QUIET_NS INT64_C(500000000) /* nothing moved: poll at longer intervals */
 #define QUIET_DOZE_NS 2000000
 
@@ -514,7 +514,8 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
 
 /* After a failure: what has begun and needs no other rank may end. Kernels that wait are stopped
  * when the other processes have had time to stop: a collective that is queued after such a kernel
- * would end there as if nothing had failed. */
+ * would end there as if nothing had failed, and a rank that has not heard of it yet would go on
+ * into the next step and say that it stopped there. */
 static void last_look(struct exec_world *w)
 {
     int64_t until = exec_now_ns() + GRACE_NS;
