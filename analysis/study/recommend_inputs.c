@@ -39,28 +39,34 @@ static void choose_ranks(struct lw_recommend_inputs *s, int64_t n,
     report->n_ranks = lw_strategy_ranks(&s->strategy);
 }
 
-/* A model, or a workload file. Both get their ranks before they are read: a model is made for them,
- * and a framework's usual options depend on them. A model has no ranks of a recording. */
+/* A model, or a workload file. A model is made for the ranks, and a framework's usual options
+ * depend on them: they are taken from the file first, which is kept as read. A model has no ranks
+ * of a recording. */
 static enum lw_status find_workload(const struct lw_recommend_inputs *s, const char *file,
                                     bool *is, int64_t *ranks, struct lw_err *err)
 {
-    struct lw_workload w;
-    char kind[16] = "";
+    struct lw_workload *w;
+    char kind[16] = "workload"; /* standard input cannot be looked at first */
 
     *ranks = 0;
     *is = !lw_names_file(file) || lw_plan_source_is_model(s->source, file);
     if (*is)
         return LW_OK;
-    enum lw_status st = lw_file_kind(file, kind, NULL);
+    enum lw_status st = strcmp(file, "-") == 0 ? LW_OK : lw_file_kind(file, kind, NULL);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
     *is = st == LW_OK && strcmp(kind, "workload") == 0;
     if (!*is)
         return LW_OK;
-    LW_TRY(lw_workload_read(file, &w, err));
-    if (!lw_model_is_set(&w.from.model))
-        *ranks = w.recorded.world_size;
-    lw_workload_free(&w);
+    LW_NEW(w, 1, err);
+    st = lw_workload_read(file, w, err);
+    if (st != LW_OK) {
+        lw_free(w);
+        return st;
+    }
+    if (!lw_model_is_set(&w->from.model))
+        *ranks = w->recorded.world_size;
+    s->source->read_before = w;
     return LW_OK;
 }
 
@@ -100,10 +106,9 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, struct lw_recomm
     bool is_workload = false;
     int64_t ranks = 0;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; n > 1 && i < n; i++)
         if (strcmp(files[i], "-") == 0)
-            return lw_fail(err, LW_EUSAGE, "an input is read twice, and '-' only once: give a "
-                                           "file");
+            return lw_fail(err, LW_EUSAGE, "'-' is one workload, and traces are files: give files");
     if (n == 1)
         LW_TRY(find_workload(s, files[0], &is_workload, &ranks, err));
     if (is_workload) {

@@ -198,6 +198,10 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
 void lw_plan_source_free(struct lw_plan_source *s)
 {
     lw_workload_free(&s->workload);
+    if (s->read_before)
+        lw_workload_free(s->read_before);
+    lw_free(s->read_before);
+    s->read_before = NULL;
     lw_framework_free(&s->framework);
     lw_framework_free(&s->of_options);
     lw_cluster_free(&s->of_device);

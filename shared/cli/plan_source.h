@@ -63,6 +63,9 @@ struct lw_plan_source {
     int64_t of_run;
     char cluster_hash[33];
     struct lw_arena strings;      /* of the strategy file */
+    /* Set before lw_plan_source_workload by a command that has read the file for its ranks: it is
+     * not read again. NULL = not; owned. */
+    struct lw_workload *read_before;
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;
     bool refused; /* load failed because the framework does not run such a strategy */

@@ -264,7 +264,13 @@ static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
     const char *given = lw_model_first_given(&s->model);
     struct lw_workload read;
 
-    LW_TRY(lw_workload_read(name, &read, err));
+    if (s->read_before) {
+        read = *s->read_before;
+        lw_free(s->read_before);
+        s->read_before = NULL;
+    } else {
+        LW_TRY(lw_workload_read(name, &read, err));
+    }
     bool now = lw_model_is_set(&read.from.model) && takes_cluster(s, &read);
     const struct lw_cluster own = {.device = {.kind = read.from.device}};
     const struct lw_cluster *of;

@@ -431,10 +431,26 @@ TEST(a_trace_is_answered_in_one_sentence)
             "\"reference\": {\"bucket_cap_bytes\": 5242880,",
             {"\"reference_is\": \"recorded\""}},
            {"absent.json", 1, "absent.json"}, {"", 2, "traces or one workload file"},
-           {"- -c dgx-a100", 2, "an input is read twice, and '-' only once: give a file"},
+           {"- other.json -c dgx-a100", 2, "'-' is one workload, and traces are files"},
            {"$R/gpt6__local.rank0.json.gz --dp 1 --ranks 1", 1, "--dp N"});
     assert_true(is_one_message(
         lapwing("recommend $R/gpt6__local.rank0.json.gz -c dgx-a100 --as-recorded", NULL)));
+}
+
+/* A workload is read once: from a pipe the answer is that of the file. */
+TEST(a_workload_may_come_from_a_pipe)
+{
+    int rc;
+    char *file = strdup(shell("$L model gpt2 --batch 2 --device dgx-a100 -o piped.json >all && "
+                              "$L recommend piped.json -c dgx-a100 --dp 4 --format json", &rc));
+
+    assert_non_null(file);
+    assert_int_equal(rc, 0);
+    assert_non_null(strstr(file, "\"reference\""));
+    assert_string_equal(shell("cat piped.json | $L recommend - -c dgx-a100 --dp 4 --format json",
+                              &rc), file);
+    assert_int_equal(rc, 0);
+    free(file);
 }
 
 /* A pass of an accumulating loop is not a step, and no cap changes the buckets of FSDP. */
