@@ -23,30 +23,37 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
-/* Why the options cannot be combined with a replay, whose times and steps are recorded; NULL: they
- * can. */
-static const char *not_of_a_replay(const struct lw_prediction *s)
+/* What is wrong with the options of a plan's prediction, or of a replay, whose times and steps are
+ * recorded, where the other one is asked for; NULL: nothing. */
+static const char *misplaced(const struct lw_prediction *s)
 {
     const struct lw_sim_options *o = &s->options;
+    const struct sim_replay *r = &s->replay;
     const struct {
-        bool given;
+        bool given, of_replay;
         const char *why;
     } each[] = {
-        {s->must_fit, "--must-fit is for a plan: a replay does not know its memory"},
-        {s->published,
+        {r->force, true, "--force needs --replay"},
+        {r->as_traced, true, "--as-traced needs --replay"},
+        {r->kernels_file, true, "--kernel-classes needs --replay"},
+        {r->loggops, true, "--loggops needs --replay"},
+        {s->run, false, "--run has a plan: leave out --replay"},
+        {s->n_operands == 0, false, "--replay needs traces"},
+        {s->must_fit, false, "--must-fit is for a plan: a replay does not know its memory"},
+        {s->published, false,
          "--published-interference is for a plan: a replay has recorded times"},
-        {s->n_samples > 0, "--samples is for a plan: a replay has the steps of its traces"},
-        {s->steps > 1, "--steps: a replay has the steps of its traces"},
+        {s->n_samples > 0, false, "--samples is for a plan: a replay has the steps of its traces"},
+        {s->steps > 1, false, "--steps: a replay has the steps of its traces"},
         {o->sigma > 0 || o->rank_sigma > 0 || o->jitter_ps > 0 || o->start_skew_ps > 0 ||
-             s->seed >= 0,
+             s->seed >= 0, false,
          "--noise, --rank-noise, --jitter, --start-skew and --seed go with a plan: a replay has "
          "the recorded times, noise included"},
-        {o->detail != LW_SIM_COLLECTIVE || o->buffered,
+        {o->detail != LW_SIM_COLLECTIVE || o->buffered, false,
          "--detail chunk and --buffered go with a plan: a replay has recorded transfers"},
     };
 
     for (size_t i = 0; i < sizeof each / sizeof *each; i++)
-        if (each[i].given)
+        if (each[i].given && each[i].of_replay != r->on)
             return each[i].why;
     return NULL;
 }
@@ -67,16 +74,6 @@ static enum lw_status is_tokens(const char *text, struct lw_err *err)
     double tokens;
 
     return lw_parse_tokens(text, &tokens, err);
-}
-
-/* An option that only a replay takes; NULL: there is none. */
-static const char *of_a_replay(const struct lw_prediction *s)
-{
-    return s->replay.force          ? "--force needs --replay"
-           : s->replay.as_traced    ? "--as-traced needs --replay"
-           : s->replay.kernels_file ? "--kernel-classes needs --replay"
-           : s->replay.loggops      ? "--loggops needs --replay"
-                                    : NULL;
 }
 
 /* The prediction that a command line asks for: -1, or the exit status. */
@@ -152,10 +149,7 @@ static int begin(struct lw_prediction *s, int argc, char **argv)
     s->n_operands = n;
     s->replay.whatif.device = s->replay.on ? s->source.device : NULL;
     s->replay.whatif.from_device = s->replay.on ? s->source.from_device : NULL;
-    const char *refused = !s->replay.on ? of_a_replay(s)
-                          : s->run      ? "--run has a plan: leave out --replay"
-                          : n == 0      ? "--replay needs traces"
-                                        : not_of_a_replay(s);
+    const char *refused = misplaced(s);
     if (refused)
         return lw_cli_usage("sim", "%s", refused);
     if (!s->replay.on && n > 1)
