@@ -41,7 +41,8 @@ static enum lw_status write_file(const struct request *q, const struct lw_run *r
     const struct lw_export_note notes[] = {
         {"made by", "lapwing export"}, {"lapwing version", run->version}, {"run", id},
         {"kind", lw_run_kind_name(run->kind)}, {"status", lw_run_status_name(run->status)},
-        {"backend", run->backend}, {"honesty", run->honesty}, {"plan", run->plan_name},
+        {"backend", run->backend}, {"compute source", run->compute_source},
+        {"network", run->network}, {"honesty", run->honesty}, {"plan", run->plan_name},
         {"plan hash", run->plan_hash}, {"workload", run->workload_name},
         {"workload hash", run->workload_hash}, {"recorded by", run->workload_from},
         {"cluster", run->cluster_name}, {"cluster hash", run->cluster_hash},

@@ -572,7 +572,8 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
 
     lw_jsonout_object(o, side_key(c, side, "", key));
     LW_JSON(o, "id", r->id, "name", r->name, "kind", lw_run_kind_name(r->kind),
-            "backend", r->backend, "honesty", r->honesty,
+            "backend", r->backend, "compute_source", r->compute_source, "network", r->network,
+            "honesty", r->honesty,
             "plan_hash", r->plan_hash && *r->plan_hash ? r->plan_hash : NULL,
             "cluster", r->cluster_name, "framework", text_or_null(r->framework),
             "framework_hash", text_or_null(r->framework_hash));
@@ -676,7 +677,8 @@ static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct
             "framework", text_or_null(p->framework),
             "framework_hash", text_or_null(p->framework_hash),
             "bucket_cap_bytes", m->bucket_cap_bytes, "n_buckets", m->n_buckets,
-            "backend", m->backend, "honesty", m->honesty, "under_load", lw_run_under_load(m));
+            "backend", m->backend, "compute_source", m->compute_source, "network", m->network,
+            "honesty", m->honesty, "under_load", lw_run_under_load(m));
     struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
     LW_JSON(o, "p10_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p10)),
             "p90_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p90)));

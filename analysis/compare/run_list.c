@@ -43,6 +43,8 @@ static const struct lw_column columns[] = {
     {"framework", NULL, LW_COLUMN_TEXT, AT(run.framework)},
     {"framework_hash", NULL, LW_COLUMN_TEXT, AT(run.framework_hash)},
     {"backend", NULL, LW_COLUMN_TEXT, AT(run.backend)},
+    {"compute_source", NULL, LW_COLUMN_TEXT, AT(run.compute_source)},
+    {"network", NULL, LW_COLUMN_TEXT, AT(run.network)},
     {"honesty", NULL, LW_COLUMN_TEXT, AT(run.honesty)},
     {"n_spans", NULL, LW_COLUMN_INT, AT(run.n_spans)},
     {"started_at_s", NULL, LW_COLUMN_INT, AT(run.started_at)},

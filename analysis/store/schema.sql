@@ -188,7 +188,7 @@ CREATE TABLE run (
     cluster_name TEXT,
     cluster_hash TEXT,
     backend TEXT,               -- exec: threads, mpi, nccl
-    honesty TEXT,               -- exec: real, spin, sleep, paced, emulated
+    honesty TEXT,               -- exec: real, spin, sleep, emulated, then ", paced", ", emulated"
     seed INTEGER NOT NULL DEFAULT 0,
     n_warmup INTEGER NOT NULL DEFAULT 0, -- first steps that are not measured
     command TEXT NOT NULL DEFAULT '',

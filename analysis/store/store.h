@@ -49,7 +49,8 @@ struct lw_run_info {
     const struct lw_cluster *cluster;   /* what it was predicted for, or ran on */
     const struct lw_workload *workload; /* name and provenance are kept */
     /* exec: "threads"; "real", "spin", "sleep", "paced" or "emulated" */
-    const char *backend, *honesty;
+    const char *backend;
+    const char *honesty; /* lw_run_sources_text of an execution; NULL = none */
     const char *command;                /* as the user typed it */
     const char *name;                   /* the user's; "" and NULL: made when it is read */
     int64_t seed;
@@ -134,7 +135,9 @@ struct lw_run {
     const char *workload_name, *workload_hash, *workload_from;
     const char *cluster_name, *cluster_hash;
     const char *framework, *framework_hash; /* of the plan; "" = a replay */
-    const char *backend, *honesty, *command, *message, *version;
+    const char *backend, *command, *message, *version;
+    const char *compute_source, *network; /* of an execution (shared/timeline/run_sources.h) */
+    const char *honesty;         /* the last word of both */
     int64_t seed, started_at, n_spans;
     int32_t n_warmup;
     int64_t samples;             /* of one step, over all ranks; -1 = not known */

@@ -12,6 +12,7 @@
 #include "analysis/store/sql.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
+#include "shared/timeline/run_sources.h"
 
 #define METRIC(name)                                                                               \
     "(SELECT value FROM metric m WHERE m.run = run.id AND m.name = '" name "'"                     \
@@ -128,6 +129,15 @@ static void derive(struct lw_run *r)
         r->overlap_pct = 100 * (double)(r->comm_busy - r->exposed_comm) / (double)r->comm_busy;
 }
 
+static void split_sources(struct lw_run *r)
+{
+    struct lw_run_sources from = lw_run_sources_of(r->honesty);
+
+    r->compute_source = from.compute;
+    r->network = from.network;
+    r->honesty = from.last;
+}
+
 static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_run *r,
                                struct lw_err *err)
 {
@@ -150,6 +160,7 @@ static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_r
             return lw_fail_nomem(err);
     }
     derive(r);
+    split_sources(r);
     return r->named ? LW_OK : name_run(a, r, err);
 }
 

@@ -72,12 +72,13 @@ static enum lw_status run(struct lw_execution *s, struct lw_err *err)
     return status;
 }
 
-static struct lw_run_info info_of(const struct lw_execution *s, bool over)
+static struct lw_run_info info_of(struct lw_execution *s, bool over)
 {
+    lw_exec_sources(&s->result, s->options.compute, s->sources);
     return (struct lw_run_info){.kind = LW_RUN_EXEC, .plan = &s->plan, .cluster = &s->cluster,
                                 .workload = s->source.has_workload ? &s->source.workload : NULL,
                                 .backend = s->options.backend->name,
-                                .honesty = exec_honesty_name(s->result.honesty),
+                                .honesty = s->sources,
                                 .command = s->command, .name = s->name,
                                 .n_warmup = s->result.n_warmup,
                                 .over = over};

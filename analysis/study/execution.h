@@ -9,6 +9,7 @@
 #include "exec/run/run.h"
 #include "shared/cli/plan_source.h"
 #include "shared/framework/memory_figures.h"
+#include "shared/timeline/run_sources.h"
 #include "shared/text/records.h"
 
 /* An execution: what is requested, and all that is made of it. Zero it, set what is wanted, run it,
@@ -32,6 +33,7 @@ struct lw_execution {
     struct lw_plan plan;
     struct lw_cluster cluster;
     struct lw_exec_result result;
+    char sources[LW_RUN_SOURCES]; /* of its times, as stored */
     struct lw_summary summary;
     struct lw_memory_figures memory; /* predicted, */
     bool has_memory;                 /* where the times are of the cluster's device */

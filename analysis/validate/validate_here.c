@@ -14,6 +14,7 @@
 #include "exec/launch/multi_process.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
+#include "shared/timeline/run_sources.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
 #include "traces/models/models.h"
@@ -211,7 +212,8 @@ static enum lw_status store(const struct here *h, const struct case_run *c, stru
     LW_TRY(s);
     info.kind = LW_RUN_EXEC;
     info.backend = h->o->backend->name;
-    info.honesty = exec_honesty_name(c->result.honesty);
+    char sources[LW_RUN_SOURCES];
+    info.honesty = lw_run_sources_text(sources, NULL, exec_honesty_name(c->result.honesty));
     info.n_warmup = c->result.n_warmup;
     return cmd_exec_store(h->o->db, &info, &c->result, &c->measured, LW_OK, "", &run,
                           &(bool){false}, err);

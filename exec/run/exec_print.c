@@ -299,17 +299,29 @@ static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
     lw_jsonout_end(o);
 }
 
+const char *lw_exec_sources(const struct lw_exec_result *x, enum exec_compute compute,
+                            char text[LW_RUN_SOURCES])
+{
+    return lw_run_sources_text(text,
+                               compute == EXEC_COMPUTE_GEMM ? NULL : exec_compute_name(compute),
+                               exec_honesty_name(x->honesty));
+}
+
 static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
     struct lw_jsonout o = {.file = f};
     const struct lw_exec_result *x = r->result;
+    char text[LW_RUN_SOURCES];
+    struct lw_run_sources from =
+        lw_run_sources_of(lw_exec_sources(x, r->options->compute, text));
 
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "status", r->status, "message", r->message);
     if (strcmp(r->status, "ok") != 0)
         lw_jsonout_string(&o, "error", r->message);
     LW_JSON(&o, "plan", r->plan->name, "plan_hash", r->plan->hash,
-            "backend", r->options->backend->name, "honesty", exec_honesty_name(x->honesty),
+            "backend", r->options->backend->name, "compute_source", from.compute, "network",
+            from.network, "honesty", from.last,
             "oversubscribed", x->oversubscribed, "compute", exec_compute_name(r->options->compute),
             "compute_with", x->compute, "placement", x->about);
     lw_framework_choice_json(&o, r->framework);

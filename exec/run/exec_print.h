@@ -7,6 +7,7 @@
 #include "shared/cli/cli.h"
 #include "shared/framework/framework_choice.h"
 #include "shared/framework/memory_figures.h"
+#include "shared/timeline/run_sources.h"
 
 /* What an execution says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
 struct lw_exec_report {
@@ -25,6 +26,10 @@ struct lw_exec_report {
     struct lw_cost cost;              /* of the cluster: beside the library's estimates */
     int64_t run;                      /* id in the database; -1 = not stored */
 };
+
+/* What the run's times come from, as it is stored (shared/timeline/run_sources.h). */
+const char *lw_exec_sources(const struct lw_exec_result *x, enum exec_compute compute,
+                            char text[LW_RUN_SOURCES]);
 
 enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format format, FILE *f,
                              struct lw_err *err);

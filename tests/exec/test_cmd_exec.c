@@ -131,9 +131,12 @@ TEST(a_stored_plan_of_a_framework_is_the_plan)
 TEST(ranks_that_share_a_core_are_emulated)
 {
     static const struct {
-        const char *options, *honesty;
+        const char *options, *compute, *network, *honesty;
     } cases[] = {
-        {"gemm", "real"}, {"spin", "spin"}, {"sleep", "sleep"}, {"spin --link-rate 100MB", "paced"},
+        {"gemm", "real", "real", "real"},
+        {"spin", "spin", "real", "spin"},
+        {"sleep", "sleep", "real", "sleep"},
+        {"spin --link-rate 100MB", "spin", "paced", "paced"},
     };
     cpu_set_t all, one;
     int core = 0;
@@ -145,10 +148,14 @@ TEST(ranks_that_share_a_core_are_emulated)
     CPU_SET(core, &one);
     for (int n_cores = 1; n_cores <= (CPU_COUNT(&all) > 1 ? 2 : 1); n_cores++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            char says[64];
-            snprintf(says, sizeof says, "\"honesty\": \"%s\",\n  \"oversubscribed\": %s",
-                     n_cores == 1 && i == 0 ? "emulated" : cases[i].honesty,
-                     n_cores == 1 ? "true" : "false");
+            bool shared = n_cores == 1 && i == 0;
+            char says[160];
+            snprintf(says, sizeof says,
+                     "\"compute_source\": \"%s\",\n  \"network\": \"%s\",\n"
+                     "  \"honesty\": \"%s\",\n  \"oversubscribed\": %s",
+                     shared ? "emulated" : cases[i].compute,
+                     shared ? "emulated" : cases[i].network,
+                     shared ? "emulated" : cases[i].honesty, n_cores == 1 ? "true" : "false");
             sched_setaffinity(0, sizeof one, n_cores == 1 ? &one : &all);
             const char *out = lapwingf(
                 "exec good.json --compute %s --steps 2 --no-db --format json", cases[i].options);
