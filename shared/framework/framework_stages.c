@@ -116,13 +116,32 @@ const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_m
     return NULL;
 }
 
+/* A gradient keeps its place in the backward of its module, which has become longer, as it does
+ * where the host is what a module waits for. */
+static void move_ready(struct lw_workload *w, int32_t module, lw_ps more)
+{
+    const lw_ps length = lw_module_backward(&w->modules[module]);
+    lw_ps begin = 0;
+
+    for (int32_t m = w->n_modules - 1; m > module; m--)
+        begin += lw_module_backward(&w->modules[m]);
+    for (int32_t i = 0; i < w->n_params; i++) {
+        lw_ps *at = &w->params[i].ready_ps;
+        if (*at <= begin)
+            continue;
+        *at += *at - begin > length ? more : (lw_ps)((__int128)more * (*at - begin) / length);
+    }
+}
+
 /* Each rank of a tensor group sleeps: a plan divides what a module has, under sequence parallelism
  * its whole part too. */
-static void sleep_in(struct lw_module *m, const struct lw_strategy *s, lw_ps forward,
-                     lw_ps backward)
+static void sleep_in(struct lw_workload *w, int32_t module, const struct lw_strategy *s,
+                     lw_ps forward, lw_ps backward)
 {
     int64_t ranks = s->sequence_parallel ? s->tp : 1;
+    struct lw_module *m = &w->modules[module];
 
+    move_ready(w, module, backward * ranks);
     m->forward_ps += forward * ranks;
     m->whole_forward_ps += forward * ranks;
     m->backward_input_ps += backward * ranks;
@@ -143,7 +162,7 @@ void lw_framework_stage_waits(const struct lw_framework *f, const struct lw_stra
         long first = strtol(at + 1, NULL, 10);
         if (first < 1 || first >= w->n_modules)
             continue;
-        sleep_in(&w->modules[first - 1], s, forward, backward);
-        sleep_in(&w->modules[first], s, forward, backward);
+        sleep_in(w, (int32_t)first - 1, s, forward, backward);
+        sleep_in(w, (int32_t)first, s, forward, backward);
     }
 }

@@ -255,6 +255,31 @@ TEST(nanotron_of_december_sleeps_between_stages)
     }
 }
 
+/* Backward runs module 2, 1, 0, each for 1 s. Stage 1 begins with module 1: modules 0 and 1 sleep
+ * 0.2 s each: a gradient in the middle of module 1, at 1.5 s, is ready at 1 + 0.5 x 1.2 s; one at
+ * the end of module 0 at 3.4 s; one of module 2 as before. */
+TEST(a_gradient_keeps_its_place_in_a_module_that_sleeps)
+{
+    const lw_ps s = LW_PS_PER_S;
+    const lw_ps before[] = {3 * s, 5 * s / 2, 2 * s, 3 * s / 2, s, s / 2, -1};
+    const lw_ps after[] = {34 * s / 10, 28 * s / 10, 22 * s / 10, 16 * s / 10, s, s / 2, -1};
+    const struct lw_strategy strategy = lw_strategy_default();
+    struct lw_module modules[3] = {{.backward_weight_ps = s}, {.backward_input_ps = s},
+                                   {.backward_input_ps = s / 4, .backward_weight_ps = 3 * s / 4}};
+    struct lw_param params[7] = {{.ready_ps = 0}};
+    struct lw_workload w = {.modules = modules, .n_modules = 3, .params = params, .n_params = 7};
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    for (int i = 0; i < 7; i++)
+        params[i].ready_ps = before[i];
+    assert_ok(lw_framework_find("nanotron-67c5ebb6", &f, &err), err);
+    lw_framework_stage_waits(&f, &strategy, "0,1", &w);
+    lw_framework_free(&f);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(params[i].ready_ps, after[i]);
+}
+
 TEST(nanotron_refuses_a_stage_without_a_block)
 {
     const struct lw_model_dims d = {.layers = 4, .hidden = 2048, .ffn = 8192, .vocab = 32000};
