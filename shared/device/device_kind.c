@@ -9,6 +9,7 @@
 #include <fnmatch.h>
 #include <stddef.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MOST_NAMES = 8 };
 
@@ -107,4 +108,15 @@ bool lw_device_same_kind(const char *a, const char *b)
 
     return lw_device_is_nameless(a) || lw_device_is_nameless(b) || strcmp(x, y) == 0 ||
            is_family_of(x, y) || is_family_of(y, x);
+}
+
+bool lw_device_is_hopper(const char *name)
+{
+    static const char *const hoppers[] = {"H100", "H200", "H800", "H20", "GH200"};
+    const char *kind = name ? lw_device_kind(name) : "";
+
+    for (size_t i = 0; i < sizeof hoppers / sizeof *hoppers; i++)
+        if (strncasecmp(kind, hoppers[i], strlen(hoppers[i])) == 0)
+            return true;
+    return false;
 }

@@ -23,6 +23,9 @@ bool lw_device_same_kind(const char *a, const char *b);
 /* Whether the name is of the kind's family: that word is one of the name's. */
 bool lw_device_same_family(const char *kind, const char *name);
 
+/* A device of NVIDIA's Hopper generation. NULL: none is. */
+bool lw_device_is_hopper(const char *name);
+
 /* Whether collectives of the name's devices are those of the kind's: the same family, and the names
  * do not give different forms (SXM, PCIe, NVL). The memory's size does not count. */
 bool lw_device_has_links_of(const char *kind, const char *name);

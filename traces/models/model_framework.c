@@ -7,6 +7,7 @@
 
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework.h"
+#include "shared/framework/framework_rates.h"
 #include "shared/numbers/dtype.h"
 #include "shared/plan/strategy.h"
 #include "traces/models/models.h"
@@ -57,9 +58,7 @@ static bool is_one_of(const struct lw_device *d, const char *const *starts)
 
 static bool is_hopper(const struct lw_device *d)
 {
-    static const char *const kinds[] = {"H100", "H200", "H800", "H20", "GH200", NULL};
-
-    return is_one_of(d, kinds);
+    return lw_device_is_hopper(d->kind);
 }
 
 static bool is_blackwell(const struct lw_device *d)
@@ -113,7 +112,6 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
                                  const struct lw_device *d, struct traces_model_shape *shape)
 {
     bool f32 = s->grad_dtype == LW_GRAD_F32;
-    double speed = lw_fact_value(f->attention_speed, 1);
 
     shape->unfused = unfused_of(f);
     shape->kept = kept_of(f, shape->lora > 0);
@@ -125,11 +123,6 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->step = step_of(f, s->dp * s->cp > 1);
     shape->fused_sums = lw_fact(f->fused_sums) && f32;
     shape->grad_item = f32 ? lw_dtype_size(LW_F32) : 0;
-    shape->host_op_ps = (lw_ps)lw_fact_value(f->host_op_ps, 0);
-    shape->host_waits = lw_fact(f->host_waits);
-    shape->memory_op_ps = (lw_ps)lw_fact_value(f->memory_op_ps, 0);
-    shape->traffic = lw_fact_value(f->traffic, 0);
-    shape->attention_speed =
-        is_hopper(d) ? lw_fact_value(f->attention_speed_hopper, speed) : speed;
+    shape->rates = lw_framework_rates(f, d);
     shape->pad_vocab = (int64_t)lw_fact_value(f->pad_vocab, 0);
 }

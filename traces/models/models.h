@@ -5,6 +5,7 @@
 
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
+#include "shared/device/kernel_time.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
@@ -71,18 +72,13 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool expert_whole;      /* a tensor group shares experts, and does not split each */
     bool expert_folded;     /* expert_whole, and expert_ranks counts tensor ranks too (--etp 1) */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
-    lw_ps host_op_ps; /* host time per launched kernel: a lower bound of a module; 0: none */
-    bool host_waits;  /* each launch waits for the previous kernel: host and device times add up */
+    struct lw_kernel_rates rates; /* of the framework */
     bool fused_sums;  /* the products of weights' gradients add them to f32 sums */
     unsigned unfused; /* bits of enum traces_unfused */
     unsigned kept;     /* bits of enum traces_kept */
     unsigned step;     /* bits of enum traces_step */
     int64_t grad_item; /* bytes of a reduced gradient; 0 = of a parameter */
-    double traffic;   /* bytes that kernels without a product move, against those counted: unfused
-                       * frameworks move more; 0 = 1 */
-    lw_ps memory_op_ps; /* that kernels without a product take beside their bytes and a launch */
-    double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
-    bool fp8;               /* products of blocks take 8-bit operands, and keep these */
+    bool fp8;         /* products of blocks take 8-bit operands, and keep these */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */

@@ -336,9 +336,9 @@ static void note_shapes(struct traces_builder *b)
     if (b->shape.context > 1)
         traces_builder_note(b, "times are for context groups of %lld: each rank's shapes",
                             (long long)b->shape.context);
-    if (b->shape.host_op_ps > 0)
+    if (b->shape.rates.host_op_ps > 0)
         traces_builder_note(b, "the host launches a kernel in %.4g us",
-                            (double)b->shape.host_op_ps / 1e6);
+                            (double)b->shape.rates.host_op_ps / 1e6);
 }
 
 static void note_roofline(struct traces_builder *b)
@@ -382,13 +382,6 @@ static struct lw_kernel_groups groups_of(const struct traces_model_shape *s)
                                      .folded_experts = s->expert_folded};
 }
 
-static struct lw_kernel_rates rates_of(const struct traces_model_shape *s)
-{
-    return (struct lw_kernel_rates){.host_op_ps = s->host_op_ps, .host_waits = s->host_waits,
-                                    .traffic = s->traffic, .memory_op_ps = s->memory_op_ps,
-                                    .attention_speed = s->attention_speed};
-}
-
 /* What the tensor group exchanges of a module, as files without kernels have it. */
 static void count_exchanges(const struct lw_kernel *kernels, struct lw_module *m)
 {
@@ -424,14 +417,13 @@ static enum lw_status take_kernels(struct traces_builder *b, struct lw_err *err)
 static enum lw_status complete(struct traces_builder *b, const char *producer, struct lw_err *err)
 {
     const struct lw_kernel_groups groups = groups_of(&b->shape);
-    const struct lw_kernel_rates rates = rates_of(&b->shape);
 
     if (b->no_memory)
         return lw_fail_nomem(err);
     set_optimizer(b);
     LW_TRY(take_kernels(b, err));
     LW_TRY(lw_kernels_list_products(&b->w, &groups, err));
-    LW_TRY(lw_kernels_time(&b->w, b->device, &rates, &groups, err));
+    LW_TRY(lw_kernels_time(&b->w, b->device, &b->shape.rates, &groups, err));
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
     note_optimizer(b);
     if (b->shape.workspace_unknown && b->shape.hidden > 0 && b->device->kind[0])

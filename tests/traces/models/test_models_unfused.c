@@ -27,7 +27,7 @@ static struct lw_workload built(unsigned unfused, lw_ps host_op)
 {
     struct traces_model_shape s = shape_of(unfused);
 
-    s.host_op_ps = host_op;
+    s.rates.host_op_ps = host_op;
     return built_as(s);
 }
 
@@ -129,7 +129,7 @@ MODEL_TEST(kernels_without_products_may_take_longer)
     struct traces_model_shape s = shape_of(0);
     struct lw_workload a = built(0, 0), b;
 
-    s.memory_op_ps = ms;
+    s.rates.memory_op_ps = ms;
     b = built_as(s);
     const struct lw_module *x = &a.modules[BLOCK], *y = &b.modules[BLOCK];
     assert_int_equal(y->forward_ps - x->forward_ps, 7 * ms);
@@ -172,8 +172,8 @@ MODEL_TEST(a_host_that_waits_is_added_to_the_device)
     struct lw_workload device = built(0, 0), host = built(0, ms), both;
     struct traces_model_shape s = shape_of(0);
 
-    s.host_op_ps = ms;
-    s.host_waits = true;
+    s.rates.host_op_ps = ms;
+    s.rates.host_waits = true;
     both = built_as(s);
     const struct lw_module *d = &device.modules[BLOCK], *h = &host.modules[BLOCK];
     const struct lw_module *b = &both.modules[BLOCK];

@@ -1,0 +1,19 @@
+/* A framework's facts -> rates of the evaluator of kernels. */
+#include "shared/framework/framework_rates.h"
+
+#include "shared/device/device_kind.h"
+#include "shared/framework/framework.h"
+
+struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const struct lw_device *d)
+{
+    double speed = lw_fact_value(f->attention_speed, 1);
+    bool hopper = lw_device_is_hopper(d->kind);
+
+    return (struct lw_kernel_rates){
+        .host_op_ps = (lw_ps)lw_fact_value(f->host_op_ps, 0),
+        .host_waits = lw_fact(f->host_waits),
+        .traffic = lw_fact_value(f->traffic, 0),
+        .memory_op_ps = (lw_ps)lw_fact_value(f->memory_op_ps, 0),
+        .attention_speed = hopper ? lw_fact_value(f->attention_speed_hopper, speed) : speed,
+    };
+}

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "shared/cluster/cluster.h"
+#include "shared/device/kernel_time.h"
+
+struct lw_framework;
+
+/* What the framework does to the time of a kernel on the device. */
+struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const struct lw_device *d);
