@@ -103,6 +103,8 @@ static int begin(struct lw_prediction *s, int argc, char **argv)
          "each rank enters each step up to this much later (0)"},
         {"no-fold", 0, LW_OPT_FLAG, &s->options.no_fold, NULL,
          "simulate every rank, also those that are alike"},
+        {"no-merge", 0, LW_OPT_FLAG, &s->options.no_merge, NULL,
+         "an event for every op, also of ops that nothing joins or leaves between"},
         {"replay", 0, LW_OPT_FLAG, &s->replay.on, NULL,
          "the operands are recorded traces, one per rank: run them again"},
         {"kernel-classes", 0, LW_OPT_STRING, &s->replay.kernels_file, "FILE",

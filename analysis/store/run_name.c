@@ -137,6 +137,7 @@ static const struct word {
     {"graph", true, false},      {"backend", false, true},
     {"name", false, true},       {"nccl-register", true, false},
     {"no-check", true, true},    {"no-db", true, true},
+    {"no-merge", true, true},
     {"no-fold", true, false},    {"no-pin", true, false},
     {"no-verify", true, false},  {"output", false, true},
     {"per-rank", true, true},    {"price", false, true},

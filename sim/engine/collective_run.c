@@ -286,6 +286,34 @@ static int64_t sms_of_channels(const struct sim_engine *e, struct sim_group *g, 
     return sim_rate_of(a.n_blocks * e->terms.channel_sms) - e->terms.sm_share;
 }
 
+/* Of the first member: what the collective is. */
+static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t rank,
+                             const struct lw_op *op, int64_t bytes)
+{
+    bool known = g->query.op == op->kind && g->query.dtype == op->dtype && g->query.bytes == bytes;
+
+    g->first_rank = rank;
+    g->first_op = (int32_t)(op - e->plan->ops);
+    g->own_work = 0;
+    g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
+                                      sim_reducer_of(e, g->comm, op->kind), g->fewest, g->alone};
+    if (!known && (e->slow_links || e->options.detail == LW_SIM_CHUNK))
+        return sim_is_scheduled(e->cluster, &g->query, &g->scheduled, e->err);
+    return LW_OK;
+}
+
+enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, const struct lw_op *op,
+                                    lw_ps *time)
+{
+    int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
+    struct sim_group *g = &e->groups[e->ring[place].group];
+    lw_ps own = lw_plan_work_ps(e->plan, op);
+
+    LW_TRY(gather(e, g, rank, op, lw_plan_operand(e->plan, op, rank).bytes));
+    g->own_work = own > 0 ? own : 0;
+    return duration(e, g, time);
+}
+
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct lw_op *op = sim_unit_op(e, rank, unit);
@@ -297,16 +325,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
     lw_ps own = lw_plan_work_ps(e->plan, op);
 
     if (g->n_arrived == 0) {
-        g->first_rank = rank;
-        g->first_op = (int32_t)(op - e->plan->ops);
-        g->own_work = 0;
-        bool known = g->query.op == op->kind && g->query.dtype == op->dtype &&
-                     g->query.bytes == bytes;
-        g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
-                                           sim_reducer_of(e, g->comm, op->kind), g->fewest,
-                                           g->alone};
-        if (!known && (e->slow_links || e->options.detail == LW_SIM_CHUNK))
-            LW_TRY(sim_is_scheduled(e->cluster, &g->query, &g->scheduled, e->err));
+        LW_TRY(gather(e, g, rank, op, bytes));
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
                      (g->scheduled || sim_ring_steps(op->kind, g->n) > 0);
         g->more_sms = sms_of_channels(e, g, bytes);

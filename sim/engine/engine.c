@@ -71,26 +71,31 @@ static void ready_and_issue(const struct sim_engine *e, int32_t rank, const stru
         s->issue = s->ready;
 }
 
+static void record_op(struct sim_engine *e, int32_t rank, int32_t index, lw_ps start, lw_ps all_in,
+                      lw_ps end)
+{
+    const struct sim_pass *pass = &e->passes[e->ranks[rank].pass];
+    const struct lw_op *op = &e->plan->ops[index];
+    struct lw_span s = {.step = pass->step,
+                        .pass = pass->in_step,
+                        .rank = rank,
+                        .stream = op->stream,
+                        .comm = op->comm,
+                        .op = index,
+                        .kind = op->kind,
+                        .start = start,
+                        .all_in = all_in,
+                        .end = end};
+    ready_and_issue(e, rank, op, &s);
+    lw_timeline_put(e->timeline, row_of(e, rank, index), &s);
+}
+
 static void record_start(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
-    const struct sim_pass *pass = &e->passes[e->ranks[rank].pass];
 
-    for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++) {
-        const struct lw_op *op = &e->plan->ops[p->parts[i]];
-        struct lw_span s = {.step = pass->step,
-                            .pass = pass->in_step,
-                            .rank = rank,
-                            .stream = op->stream,
-                            .comm = op->comm,
-                            .op = p->parts[i],
-                            .kind = op->kind,
-                            .start = e->now,
-                            .all_in = -1,
-                            .end = e->now};
-        ready_and_issue(e, rank, op, &s);
-        lw_timeline_put(e->timeline, row_of(e, rank, s.op), &s);
-    }
+    for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
+        record_op(e, rank, p->parts[i], e->now, -1, e->now);
 }
 
 static void record_end(struct sim_engine *e, int32_t rank, int32_t unit)
@@ -169,7 +174,7 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
     const struct sim_program *p = r->program;
 
     r->wait[unit] = SIM_DONE;
-    if (e->timeline)
+    if (e->timeline && !(p->merged && p->merged[unit]))
         record_end(e, rank, unit);
     for (int32_t i = p->first_next[unit]; i < p->first_next[unit + 1]; i++)
         if (--r->wait[p->next[i]] == 0)
@@ -182,21 +187,37 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
     return begin_passes(e, rank);
 }
 
+/* At full rate. */
+static enum lw_status work_of(const struct sim_engine *e, int32_t rank, const struct lw_op *op,
+                              lw_ps *work)
+{
+    struct sim_work found;
+
+    *work = e->work[op - e->plan->ops];
+    if (*work >= 0)
+        return LW_OK;
+    LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes, &found,
+                       e->err));
+    *work = found.time;
+    return LW_OK;
+}
+
+static bool is_on_device(const struct lw_op *op)
+{
+    enum lw_op_class class_ = lw_op_class(op->kind);
+
+    return class_ == LW_CLASS_COMPUTE || class_ == LW_CLASS_COPY;
+}
+
 static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t unit,
                                  const struct lw_op *op)
 {
-    enum lw_op_class class_ = lw_op_class(op->kind);
     int32_t index = (int32_t)(op - e->plan->ops), slot = sim_slot(e, rank, op->stream);
-    bool on_device = class_ == LW_CLASS_COMPUTE || class_ == LW_CLASS_COPY;
-    lw_ps work = e->work[index];
+    bool on_device = is_on_device(op);
     int64_t memory = 0;
+    lw_ps work;
 
-    if (work < 0) {
-        struct sim_work found;
-        LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
-                           &found, e->err));
-        work = found.time;
-    }
+    LW_TRY(work_of(e, rank, op, &work));
     if (on_device && e->terms.memory)
         memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
                                   work);
@@ -209,13 +230,79 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
     return sim_slot_start(e, rank, slot, work, on_device, memory);
 }
 
+/* --- merged units --- */
+
+/* From when it may start on. */
+static enum lw_status time_of_part(struct sim_engine *e, int32_t rank, const struct lw_op *op,
+                                   lw_ps *time)
+{
+    lw_ps work;
+
+    *time = 0;
+    if (lw_op_class(op->kind) == LW_CLASS_MEMORY)
+        return LW_OK;
+    if (lw_op_class(op->kind) == LW_CLASS_COLLECTIVE)
+        return sim_collective_alone(e, rank, op, time);
+    LW_TRY(work_of(e, rank, op, &work));
+    *time = is_on_device(op) ? sim_time_at(work, e->ranks[rank].speed) : work;
+    return LW_OK;
+}
+
+/* How long the parts take, each from the end of what it waits for; their rows are written where
+ * there are rows. */
+static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps *time)
+{
+    const struct sim_program *p = e->ranks[rank].program;
+    int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
+    lw_ps *start = e->part_start; /* of each part, from now on */
+
+    memset(start, 0, (size_t)n * sizeof *start);
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_op *op = &e->plan->ops[p->parts[first + i]];
+        LW_TRY(time_of_part(e, rank, op, time));
+        if (e->timeline) {
+            lw_ps at = lw_add_sat(e->now, start[i]);
+            lw_ps all_in = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? at : -1;
+            record_op(e, rank, p->parts[first + i], at, all_in, lw_add_sat(at, *time));
+        }
+        *time = lw_add_sat(start[i], *time);
+        for (int32_t k = p->first_inner[first + i]; k < p->first_inner[first + i + 1]; k++)
+            if (*time > start[p->inner[k]])
+                start[p->inner[k]] = *time;
+    }
+    return LW_OK; /* the last part ends last */
+}
+
+static enum lw_status start_merged(struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    struct sim_known_time *x = &e->ranks[rank].program->known[unit];
+    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit)->stream);
+    int64_t speed = e->ranks[rank].speed;
+
+    if (e->timeline || !x->known || (x->by_rank ? x->rank != rank : x->speed != speed)) {
+        LW_TRY(run_parts(e, rank, unit, &x->time));
+        x->known = true;
+        x->rank = rank;
+        x->speed = speed;
+    }
+    if (x->time == 0)
+        return sim_unit_complete(e, rank, unit);
+    e->slots[slot].unit = unit;
+    return sim_slot_start(e, rank, slot, x->time, false, 0);
+}
+
+/* --- any unit --- */
+
 enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct lw_op *op = sim_unit_op(e, rank, unit);
+    const struct sim_program *p = e->ranks[rank].program;
 
     e->ranks[rank].wait[unit] = SIM_STARTED;
     if (e->now < e->run_start)
         e->run_start = e->now;
+    if (p->merged && p->merged[unit])
+        return start_merged(e, rank, unit);
     if (e->timeline)
         record_start(e, rank, unit);
     switch (lw_op_class(op->kind)) {
@@ -362,6 +449,7 @@ enum lw_status sim_engine_loop(struct sim_engine *e)
     e->stats->end = e->now;
     for (int32_t r = 0; r < e->plan->n_ranks; r++)
         if (e->ranks[r].pass < e->n_passes)
-            return sim_deadlock(e);
+            return e->merges ? lw_fail(e->err, LW_EFAILED, "ops wait for each other")
+                             : sim_deadlock(e);
     return LW_OK;
 }

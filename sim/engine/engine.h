@@ -176,6 +176,8 @@ struct sim_engine {
     int32_t n_workers;            /* lanes of a group */
     bool *pooled;                 /* [n_comms]; NULL when n_workers is 1 */
 
+    bool merges; /* ops between which nothing joins or leaves are one unit */
+    lw_ps *part_start;            /* scratch, of the largest merged unit */
     struct sim_program *programs; /* [n_variants * n_roles] */
     lw_ps *work;                  /* [n_ops]: at full rate; -1 = depends on the rank */
 
@@ -240,6 +242,7 @@ int32_t sim_workers_lane(struct sim_engine *e, int32_t place);
 enum lw_status sim_workers_end(struct sim_engine *e, int32_t lane, int32_t place);
 
 /* timer.c */
+lw_ps sim_time_at(lw_ps work, int64_t rate); /* of work at a rate that does not change */
 void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work);
 enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t rate,
                               enum sim_event_kind kind, int32_t index);
@@ -258,6 +261,9 @@ void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
 /* collective_run.c */
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_group_end(struct sim_engine *e, int32_t group);
+/* How long a collective takes of whose group one member is simulated, from that one's entry on. */
+enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, const struct lw_op *op,
+                                    lw_ps *time);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
 /* CPU time over time, where the table that fits tells it; -1 where none does. */
 int64_t sim_share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time);

@@ -5,6 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
+#include "shared/numbers/units.h"
 #include "shared/plan/plan.h"
 
 /* A program as the engine walks it: units instead of ops. A unit is one op, or all sends and
@@ -16,6 +17,15 @@
  * communicator holds one back after another. Whatever else is on their stream keeps its place
  * before or after all of them. */
 enum { SIM_NOT_POOLED = -2 };
+
+/* How long a merged unit takes, and for whom that is: a rank, or every rank of a speed. */
+struct sim_known_time {
+    bool known, by_rank;
+    int32_t rank;
+    int64_t speed;
+    lw_ps time;
+};
+
 struct sim_program {
     int32_t first_op, n_ops, n_units, n_roots;
     int32_t *unit_of;    /* [n_ops], by op - first_op */
@@ -25,6 +35,13 @@ struct sim_program {
     int32_t *first_next; /* [n_units + 1] */
     int32_t *next;       /* units that wait for this one */
     int32_t *roots;      /* [n_roots]: units that wait for nothing, in program order */
+    /* Of merged units (sim/engine/merge_ops.h), where unit_of is NULL; else all NULL. Part i of a
+     * merged unit starts when those have ended that have an edge to it. */
+    bool *merged;                 /* [n_units]: it has parts that depend on each other */
+    struct sim_known_time *known; /* [n_units] */
+    int32_t *first_inner;         /* [n_ops + 1], by part: edges inner[first_inner[p]] .. */
+    int32_t *inner;               /* where they lead, from the unit's first part on */
+    int32_t n_inner, most_merged; /* most parts of a merged unit */
     /* NULL without pooled communicators: */
     int32_t *first_pooled; /* [n_comms]: first collective of a pooled communicator; -1 = none */
     int32_t *next_pooled;  /* [n_units]: the next one there; -1 = last; SIM_NOT_POOLED */

@@ -10,6 +10,8 @@
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_nccl.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/implied_edges.h"
+#include "sim/engine/merge_ops.h"
 
 /* At least one, so that no column is empty. */
 #define COLUMN(field, n) LW_TAKE(&e->arena, e->field, (int64_t)(n) + 1, e->err)
@@ -100,16 +102,11 @@ static enum lw_status choose_workers(struct sim_engine *e)
     return LW_OK;
 }
 
-static enum lw_status prepare_programs(struct sim_engine *e)
+static enum lw_status prepare_work(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
-    int64_t n = (int64_t)p->n_variants * p->n_roles;
 
-    COLUMN(programs, n);
     COLUMN(work, p->n_ops);
-    LW_TRY(choose_workers(e));
-    for (int64_t i = 0; i < n; i++)
-        LW_TRY(sim_program_make(p, p->programs[i], e->pooled, &e->arena, &e->programs[i], e->err));
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         struct sim_work work = {.time = -1};
@@ -117,6 +114,101 @@ static enum lw_status prepare_programs(struct sim_engine *e)
             LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &work, e->err));
         e->work[i] = work.time;
     }
+    return LW_OK;
+}
+
+/* [n_roles * n_comms]: of the groups that the role's ranks are in, one member is simulated. */
+static enum lw_status find_single_members(const struct sim_engine *e, struct lw_arena *room,
+                                          bool **out)
+{
+    const struct lw_plan *p = e->plan;
+    bool *single;
+
+    LW_TAKE(room, single, (int64_t)p->n_roles * p->n_comms + 1, e->err);
+    memset(single, true, (size_t)p->n_roles * (size_t)p->n_comms * sizeof *single);
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            int32_t place = e->place_of[(int64_t)c * p->n_ranks + r];
+            if (place < 0 || e->groups[e->ring[place].group].n_places != 1)
+                single[(int64_t)p->role_of[r] * p->n_comms + c] = false;
+        }
+    }
+    *out = single;
+    return LW_OK;
+}
+
+/* How long the unit takes depends on its rank alone. */
+static bool is_alone(const struct sim_engine *e, const struct sim_program *p, const bool *single,
+                     int32_t unit)
+{
+    const struct lw_op *op = &e->plan->ops[p->parts[p->first_part[unit]]];
+
+    switch (lw_op_class(op->kind)) {
+    case LW_CLASS_P2P: return false;
+    case LW_CLASS_COLLECTIVE: return op->comm >= 0 && single[op->comm];
+    default: return true;
+    }
+}
+
+static enum lw_status merge_program(struct sim_engine *e, const struct sim_program *p,
+                                    const bool *single, struct lw_arena *room,
+                                    struct sim_program *out)
+{
+    bool *alone;
+
+    LW_TAKE(room, alone, p->n_units + 1, e->err);
+    for (int32_t u = 0; u < p->n_units; u++)
+        alone[u] = is_alone(e, p, single, u);
+    LW_TRY(sim_program_merge(p, alone, &e->arena, out, e->err));
+    for (int32_t u = 0; u < out->n_units; u++) {
+        for (int32_t i = out->first_part[u]; out->merged[u] && i < out->first_part[u + 1]; i++)
+            out->known[u].by_rank |= e->work[out->parts[i]] < 0 ||
+                                     e->plan->ops[out->parts[i]].comm >= 0;
+    }
+    return LW_OK;
+}
+
+static enum lw_status make_merged(struct sim_engine *e, struct lw_arena *room)
+{
+    const struct lw_plan *p = e->plan;
+    int32_t most = 0;
+    bool *single;
+
+    LW_TRY(find_single_members(e, room, &single));
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
+        struct sim_program each;
+        struct lw_arena one = {0};
+        enum lw_status status = sim_program_make(p, p->programs[i], NULL, &one, &each, e->err);
+        if (status == LW_OK)
+            status = sim_program_drop_implied(p, &each, e->err);
+        if (status == LW_OK)
+            status = merge_program(e, &each, single + i % p->n_roles * p->n_comms, &one,
+                                   &e->programs[i]);
+        lw_arena_free(&one);
+        LW_TRY(status);
+        most = e->programs[i].most_merged > most ? e->programs[i].most_merged : most;
+    }
+    COLUMN(part_start, most);
+    return LW_OK;
+}
+
+/* Merged where what an op takes does not depend on what runs beside it and nothing is drawn. */
+static enum lw_status prepare_programs(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    int64_t n = (int64_t)p->n_variants * p->n_roles;
+    struct lw_arena room = {0};
+
+    COLUMN(programs, n);
+    e->merges = !e->options.no_merge && e->options.detail == LW_SIM_COLLECTIVE &&
+                !e->terms.dynamic && !e->pooled && e->compute_sigma <= 0 && e->comm_sigma <= 0;
+    if (e->merges) {
+        enum lw_status status = make_merged(e, &room);
+        lw_arena_free(&room);
+        return status;
+    }
+    for (int64_t i = 0; i < n; i++)
+        LW_TRY(sim_program_make(p, p->programs[i], e->pooled, &e->arena, &e->programs[i], e->err));
     return LW_OK;
 }
 
@@ -388,10 +480,12 @@ enum lw_status sim_prepare(struct sim_engine *e)
     e->comm_sigma = sim_comm_sigma(e->cluster, &e->options);
     LW_TRY(check_reducers(e));
     LW_TRY(prepare_passes(e));
+    LW_TRY(prepare_work(e));
+    LW_TRY(choose_workers(e));
+    LW_TRY(prepare_groups(e));
     LW_TRY(prepare_programs(e));
     LW_TRY(prepare_ranks(e));
     LW_TRY(apply_exceptions(e));
-    LW_TRY(prepare_groups(e));
     if (!e->options.cost)
         LW_TRY(sim_nccl_check_plan(e->cluster, e->given, say, e->stats, e->err));
     LW_TRY(prepare_rows(e));

@@ -28,6 +28,11 @@ static lw_ps time_for(__int128 left, int64_t rate)
     return t > INT64_MAX ? INT64_MAX : (lw_ps)t;
 }
 
+lw_ps sim_time_at(lw_ps work, int64_t rate)
+{
+    return time_for((__int128)work * SIM_FULL_RATE, rate);
+}
+
 enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t rate,
                               enum sim_event_kind kind, int32_t index)
 {

@@ -251,11 +251,11 @@ static void take_lengths(const struct sim_engine *e, lw_ps *lengths)
 }
 
 /* One run of a plan, or of its quotient: rows and lengths (NULL: none) and stats are set on
- * success. */
+ * success. *shortened: ranks were folded or ops merged, and there were not too many. */
 static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fold,
                           const struct lw_cluster *cluster, const struct lw_sim_options *options,
                           struct lw_timeline *rows, lw_ps *lengths, struct lw_sim_stats *stats,
-                          bool *too_many, struct lw_err *err)
+                          bool *shortened, struct lw_err *err)
 {
     struct lw_timeline made = {0};
     struct lw_sim_stats counted = {0};
@@ -266,7 +266,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
                            .free_message = -1, .run_start = INT64_MAX};
 
     enum lw_status status = simulate(&e, lengths);
-    *too_many = e.too_many;
+    *shortened = (fold || e.merges) && !e.too_many;
     if (status == LW_OK) {
         counted.n_simulated = e.plan->n_ranks;
         made.comm_workers = e.n_workers;
@@ -288,8 +288,8 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
     return status;
 }
 
-/* Folded where that is possible. What fails there fails again rank by rank, with the ranks
- * named; but too many ops are not tried as still more. */
+/* Folded and merged where that is possible. What fails there fails again rank by rank and op by op,
+ * with those named; but too many ops are not tried as still more. */
 static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                  const struct lw_sim_options *options, struct lw_arena *arena,
                                  struct sim_fold *fold, struct lw_timeline *rows, lw_ps *lengths,
@@ -298,14 +298,16 @@ static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_clu
     LW_TRY(check_options(options, err));
     LW_TRY(check_devices(plan, cluster, err));
     LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
-    bool too_many;
+    bool shortened;
     enum lw_status status = run(plan, fold->n_classes > 0 ? fold : NULL, cluster, options, rows,
-                                lengths, stats, &too_many, err);
-    if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0 || too_many ||
+                                lengths, stats, &shortened, err);
+    if (status == LW_OK || status == LW_ENOMEM || !shortened ||
         lw_progress_stopped(options->progress))
         return status;
+    struct lw_sim_options each = *options;
+    each.no_merge = true;
     *fold = (struct sim_fold){.n_ranks = plan->n_ranks};
-    return run(plan, NULL, cluster, options, rows, lengths, stats, &too_many, err);
+    return run(plan, NULL, cluster, &each, rows, lengths, stats, &shortened, err);
 }
 
 static enum lw_status take_classes(const struct lw_plan *plan, const struct sim_fold *fold,

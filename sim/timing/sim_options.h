@@ -36,6 +36,7 @@ struct lw_sim_options {
     lw_ps jitter_ps;         /* chunk detail: each message takes up to this much longer, by seed */
     lw_ps start_skew_ps;     /* each rank enters each step up to this much later, by seed */
     bool no_fold;            /* simulate every rank, also those that are alike */
+    bool no_merge;           /* an event for every op, also where nothing joins or leaves between */
     const struct lw_cost *cost; /* NULL: the cluster's tables and models */
     const struct lw_progress *progress; /* NULL: silent; a stop ends the run */
 };

@@ -375,10 +375,11 @@ static void expect_same_summary(const struct lw_sim_classes *c, const struct lw_
     assert_int_equal(a.memory.op, b.memory.op);
     assert_memory_equal(a.memory.bytes, b.memory.bytes, sizeof a.memory.bytes);
     assert_int_equal(a.n_ops, b.n_ops);
-    o.no_fold = false;
-    expect_lengths(plan, cluster, o, &b);
-    o.no_fold = true;
-    expect_lengths(plan, cluster, o, &b);
+    for (int i = 0; i < 4; i++) {
+        o.no_fold = i & 1;
+        o.no_merge = i & 2;
+        expect_lengths(plan, cluster, o, &b);
+    }
     lw_summary_free(&a);
     lw_summary_free(&b);
 }
@@ -392,11 +393,11 @@ void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
     struct lw_err err = {0};
 
     *t = (struct lw_timeline){0};
-    o.no_fold = false;
+    o.no_fold = o.no_merge = false;
     if (lw_sim_run(plan, c, &o, t, &folded, &err) != LW_OK ||
         lw_sim_run_classes(plan, c, &o, &classes, s, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    o.no_fold = true;
+    o.no_fold = o.no_merge = true;
     if (lw_sim_run(plan, c, &o, &all, s, &err) != LW_OK ||
         timeline_check(t, plan, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -419,7 +420,7 @@ lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
 
     if (lw_sim_run(plan, c, &o, NULL, &folded, &err) != LW_OK)
         fail_msg("%s", err.msg);
-    o.no_fold = true;
+    o.no_fold = o.no_merge = true;
     if (lw_sim_run(plan, c, &o, NULL, &all, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(folded.end, all.end);

@@ -1,7 +1,7 @@
 /* What must not change a figure of `lapwing sim`, as users type it: the order of options, a
  * strategy file in place of options, a workload file or a plan file in place of the model, --ranks,
- * --spans, a database, --no-fold, a seed without noise, more steps; on random strategies.
- * LAPWING_TEST_SEED repeats a run. */
+ * --spans, a database, --no-fold, --no-merge, a seed without noise, more steps; on random
+ * strategies. LAPWING_TEST_SEED repeats a run. */
 #include "tests/lib/unit.h"
 
 #include <stdbool.h>
@@ -120,8 +120,8 @@ static bool compare(const struct drawn *d)
     static const struct {
         const char *args; /* after -w MODEL -c CLUSTER STRATEGY */
         const char *but;
-    } others[] = {{"--no-db --no-fold", ""}, {"--db x.db", ""}, {"--db x.db --spans", ""},
-                  {"--no-db --seed 7", ""}, {"--no-db --steps 3", more}};
+    } others[] = {{"--no-db --no-fold", ""}, {"--no-db --no-merge", ""}, {"--db x.db", ""},
+                  {"--db x.db --spans", ""}, {"--no-db --seed 7", ""}, {"--no-db --steps 3", more}};
     /* a plan file holds neither the model's FLOPs nor a framework's memory */
     static const char plan_file[] = "=plan_hash|n_ranks|n_ops|steps?_ns|span_ns|[a-z_]*busy_ns|"
                                     "exposed[a-z_]*|wait[a-z_]*|bubble_ratio|compute_share|"

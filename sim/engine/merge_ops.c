@@ -1,0 +1,197 @@
+/* Merged neighbours. A block is a set of units that is entered at one and left at one: each but the
+ * first waits for units of the block alone, for each but the last units of the block wait and no
+ * others, and all lead to the last. So when the block is entered all its times are known, and nobody
+ * else sees them before it is left: one event. A module's forward is one (compute and tensor sums
+ * in turn), and so is its backward, where a sum runs beside the gradients of weights.
+ *
+ * Blocks are found greedily: from a unit on, the block at hand grows by the least unit that waits
+ * for nothing else, and may end wherever the last is left by all edges that leave the block. It
+ * grows only so far in search of such an end, so the search is linear in the edges.
+ *
+ * Not merged: ops of several ranks or passes, and those that others wait for in between. */
+#include "sim/engine/merge_ops.h"
+
+#include <string.h>
+
+enum { LOOK_AHEAD = 24 }; /* units beyond the last end that was found */
+
+struct merging {
+    const struct sim_program *p;
+    const bool *alone;
+    int32_t *from_block; /* [n_units]: edges from the block at hand into a unit */
+    int32_t *block;      /* [n_units]: its units, each after those that it waits for */
+    int32_t *can_follow, n_can_follow; /* [n_units]: units that wait for those alone */
+    int32_t *of;            /* [n_units]: the merged unit that holds it; -1 = none yet */
+    int32_t *place;         /* [n_units]: in the merged unit */
+    int32_t *units, *first; /* of merged unit k, units[first[k]] .. */
+    int32_t n;              /* merged units */
+};
+
+static int32_t n_next(const struct sim_program *p, int32_t u)
+{
+    return p->first_next[u + 1] - p->first_next[u];
+}
+
+/* The block at hand ends with u. false: it can grow no further, an edge leads to what never joins
+ * it. */
+static bool add(struct merging *m, int32_t u)
+{
+    bool grows = m->alone[u];
+
+    for (int32_t i = m->p->first_next[u]; i < m->p->first_next[u + 1]; i++) {
+        int32_t v = m->p->next[i];
+        grows &= m->alone[v] && m->of[v] < 0;
+        if (++m->from_block[v] == m->p->wait[v])
+            m->can_follow[m->n_can_follow++] = v;
+    }
+    return grows;
+}
+
+static int32_t take_least(struct merging *m)
+{
+    int32_t least = 0;
+
+    for (int32_t i = 1; i < m->n_can_follow; i++)
+        least = m->can_follow[i] < m->can_follow[least] ? i : least;
+    int32_t u = m->can_follow[least];
+    m->can_follow[least] = m->can_follow[--m->n_can_follow];
+    return u;
+}
+
+/* The longest block from u on; its units are the first of m->block. */
+static int32_t grow(struct merging *m, int32_t u)
+{
+    int32_t n = 1, longest = 1, n_ends = 0;
+    int64_t leave = 0; /* edges out of the block from all but its last unit */
+
+    m->block[0] = u;
+    m->n_can_follow = 0;
+    while (add(m, u) && m->n_can_follow > 0 && n - longest < LOOK_AHEAD) {
+        int32_t v = take_least(m);
+        n_ends += n_next(m->p, u) == 0;
+        leave += n_next(m->p, u) - m->p->wait[v];
+        u = m->block[n++] = v;
+        longest = leave == 0 && n_ends == 0 ? n : longest;
+    }
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = m->p->first_next[m->block[i]]; k < m->p->first_next[m->block[i] + 1]; k++)
+            m->from_block[m->p->next[k]] = 0;
+    return longest;
+}
+
+static void find_blocks(struct merging *m)
+{
+    int32_t at = 0;
+
+    memset(m->of, 0xff, (size_t)m->p->n_units * sizeof *m->of);
+    for (int32_t u = 0; u < m->p->n_units; u++) {
+        if (m->of[u] >= 0)
+            continue;
+        int32_t n = grow(m, u);
+        m->first[m->n] = at;
+        for (int32_t i = 0; i < n; i++) {
+            m->of[m->block[i]] = m->n;
+            m->units[at++] = m->block[i];
+        }
+        m->n++;
+    }
+    m->first[m->n] = at;
+}
+
+/* At least one, so that no column is empty. */
+#define TAKE(arena, pointer, n) LW_TAKE(arena, pointer, (int64_t)(n) + 1, err)
+
+/* Parts, and the edges between them by their places in the unit. */
+static void fill_parts(const struct merging *m, int32_t k, struct sim_program *out)
+{
+    const struct sim_program *p = m->p;
+    int32_t part = out->first_part[k], begin = m->first[k], end = m->first[k + 1];
+
+    for (int32_t i = begin; i < end; i++) {
+        int32_t u = m->units[i], n_parts = p->first_part[u + 1] - p->first_part[u];
+        memcpy(out->parts + part, p->parts + p->first_part[u],
+               (size_t)n_parts * sizeof *out->parts);
+        m->place[u] = i - begin;
+        part += n_parts;
+    }
+    out->first_part[k + 1] = part;
+    for (int32_t i = begin; end - begin > 1 && i < end; i++) {
+        int32_t u = m->units[i], at = out->first_part[k] + i - begin;
+        out->first_inner[at] = out->n_inner;
+        for (int32_t e = p->first_next[u]; i + 1 < end && e < p->first_next[u + 1]; e++)
+            out->inner[out->n_inner++] = m->place[p->next[e]];
+        out->first_inner[at + 1] = out->n_inner;
+    }
+}
+
+static void fill_unit(const struct merging *m, int32_t k, struct sim_program *out)
+{
+    const struct sim_program *p = m->p;
+    int32_t n = m->first[k + 1] - m->first[k], last = m->units[m->first[k] + n - 1];
+    int32_t next = out->first_next[k];
+
+    fill_parts(m, k, out);
+    for (int32_t i = p->first_next[last]; i < p->first_next[last + 1]; i++)
+        out->next[next++] = m->of[p->next[i]];
+    out->merged[k] = n > 1;
+    out->most_merged = n > 1 && n > out->most_merged ? n : out->most_merged;
+    out->wait[k] = p->wait[m->units[m->first[k]]];
+    out->first_next[k + 1] = next;
+    if (out->wait[k] == 0)
+        out->roots[out->n_roots++] = k;
+}
+
+static enum lw_status fill(const struct merging *m, struct lw_arena *arena, struct sim_program *out,
+                           struct lw_err *err)
+{
+    int64_t n_outer = 0, n_inner = 0;
+
+    for (int32_t k = 0; k < m->n; k++) {
+        n_outer += n_next(m->p, m->units[m->first[k + 1] - 1]);
+        for (int32_t i = m->first[k]; i + 1 < m->first[k + 1]; i++)
+            n_inner += n_next(m->p, m->units[i]);
+    }
+    out->n_units = m->n;
+    TAKE(arena, out->first_part, m->n);
+    TAKE(arena, out->parts, m->p->n_ops);
+    TAKE(arena, out->wait, m->n);
+    TAKE(arena, out->first_next, m->n);
+    TAKE(arena, out->next, n_outer);
+    TAKE(arena, out->roots, m->n);
+    TAKE(arena, out->merged, m->n);
+    TAKE(arena, out->known, m->n);
+    TAKE(arena, out->first_inner, m->p->n_ops + 1);
+    TAKE(arena, out->inner, n_inner);
+    for (int32_t k = 0; k < m->n; k++)
+        fill_unit(m, k, out);
+    return LW_OK;
+}
+
+static enum lw_status merge(struct merging *m, struct lw_arena *temporary, struct lw_arena *arena,
+                            struct sim_program *out, struct lw_err *err)
+{
+    TAKE(temporary, m->from_block, m->p->n_units);
+    TAKE(temporary, m->block, m->p->n_units);
+    TAKE(temporary, m->can_follow, m->p->n_units);
+    TAKE(temporary, m->place, m->p->n_units);
+    TAKE(temporary, m->of, m->p->n_units);
+    TAKE(temporary, m->units, m->p->n_units);
+    TAKE(temporary, m->first, m->p->n_units);
+    find_blocks(m);
+    return fill(m, arena, out, err);
+}
+
+enum lw_status sim_program_merge(const struct sim_program *p, const bool *alone,
+                                 struct lw_arena *arena, struct sim_program *out,
+                                 struct lw_err *err)
+{
+    struct merging m = {.p = p, .alone = alone};
+    struct sim_program made = {.first_op = p->first_op, .n_ops = p->n_ops};
+    struct lw_arena temporary = {0};
+
+    enum lw_status status = merge(&m, &temporary, arena, &made, err);
+    lw_arena_free(&temporary);
+    if (status == LW_OK)
+        *out = made;
+    return status;
+}

@@ -1,0 +1,214 @@
+/* Merged ops: an event for a block of ops that nothing joins or leaves between, and nothing changes
+ * but the number of events. */
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+#include "tests/lib/failing_alloc.h"
+#include "tests/lib/prng.h"
+#include "tests/lib/sim/sim_help.h"
+
+static const lw_ps us = LW_PS_PER_US;
+
+/* Without rows; the lengths are those of an event for each op. */
+static int64_t n_events(const struct world *w, bool no_merge)
+{
+    struct lw_sim_options o = {.n_steps = 1, .no_merge = no_merge};
+    struct lw_sim_stats s;
+    struct lw_err err = {0};
+    lw_ps length;
+
+    if (lw_sim_run_steps(&w->plan, &w->c, &o, &length, &s, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(s.end, w->s.end);
+    return s.n_events;
+}
+
+/* A module's backward: the sum of its input's gradient (10..14) runs beside the gradient of its
+ * weights (10..13), and the next module (14..17) waits for both. The second sum waits for the
+ * first, but also for what waited for that. The data ranks' sum (stream 2) begins at 13 with the gradient
+ * of the weights in the second plan: the block is left there. */
+TEST(a_backward_with_a_sum_beside_it_is_one_event)
+{
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_BACKWARD_INPUT, 0, .us = 10, .start = 0, .end = 10},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 4, .after = 1, .start = 10, .end = 14},
+        {EVERY, LW_OP_BACKWARD_WEIGHT, 0, .us = 3, .start = 10, .end = 13},
+        {EVERY, LW_OP_BACKWARD_INPUT, 0, .us = 3, .after = 2, .start = 14, .end = 17},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 2, .after = 4, .start = 17, .end = 19},
+        {EVERY, LW_OP_OPTIMIZER, 0, .us = 5, .after = 5, .start = 19, .end = 24},
+    };
+    struct hand_op left[7];
+    struct world w;
+
+    make_hand(&w, 2, ops);
+    run_hand(&w, ops);
+    assert_int_equal(w.s.n_simulated, 1);
+    assert_int_equal(n_events(&w, false), 1);
+    assert_int_equal(n_events(&w, true), 6);
+    free_world(&w);
+
+    /* 0..10, 10..14, 10..13, 13..19, and the last three from 14 to 24 */
+    memcpy(left, ops, sizeof ops);
+    left[6] = (struct hand_op){EVERY, LW_OP_ALL_REDUCE, 2, .comm = 1, .us = 6, .after = 3,
+                               .start = 13, .end = 19};
+    make_hand(&w, 2, left);
+    run_hand(&w, left);
+    assert_int_equal(n_events(&w, false), 5);
+    assert_int_equal(n_events(&w, true), 7);
+    free_world(&w);
+}
+
+/* Two ranks of different speeds are two classes: their sums are of two members, their compute is
+ * merged (0..10 and 0..20 to the sum at 20, 22..27 and 22..32). */
+TEST(ops_that_two_ranks_meet_in_are_events_of_their_own)
+{
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 7}, {EVERY, LW_OP_KERNEL, 0, .us = 3},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 2, .after = 2},
+        {EVERY, LW_OP_KERNEL, 0, .us = 4, .after = 3}, {EVERY, LW_OP_KERNEL, 0, .us = 1},
+    };
+    struct world w;
+
+    make_hand(&w, 2, ops);
+    add_exception(&w.c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.5});
+    run_world(&w, lw_sim_options_default());
+    expect_span(&w, 0, 2, 10 * us, 22 * us);
+    expect_span(&w, 1, 1, 14 * us, 20 * us);
+    expect_span(&w, 1, 4, 30 * us, 32 * us);
+    assert_int_equal(n_events(&w, false), 5);
+    assert_int_equal(n_events(&w, true), 9);
+    free_world(&w);
+}
+
+/* --- random plans --- */
+
+enum { STREAMS = 4, COMMS = 3, MOST_RANKS = 6 };
+
+static void add_groups(struct lw_builder *b, int32_t n)
+{
+    int32_t all[MOST_RANKS];
+
+    for (int32_t r = 0; r < n; r++)
+        all[r] = r;
+    for (int c = 0; c < COMMS; c++)
+        lw_builder_comm(b, "c", LW_COMM_DATA, LW_REDUCER_AUTO, c + 1);
+    lw_builder_group(b, 0, all, n);
+    for (int32_t r = 0; r < n; r++) /* of pairs, and of each alone */
+        lw_builder_group(b, 1, all + r, n % 2 || r % 2 ? 1 : 2), r += !(n % 2);
+    for (int32_t r = 0; r < n; r++)
+        lw_builder_group(b, 2, all + r, 1);
+}
+
+static void add_random_op(struct lw_builder *b, struct prng *r, int32_t n_ranks, int32_t i)
+{
+    static const enum lw_op_kind kinds[] = {
+        LW_OP_KERNEL,     LW_OP_FORWARD, LW_OP_COPY_IN,    LW_OP_ALLOC,      LW_OP_HOST,
+        LW_OP_ALL_REDUCE, LW_OP_KERNEL,  LW_OP_ALL_GATHER, LW_OP_ALL_REDUCE, LW_OP_BACKWARD};
+    enum lw_op_kind kind = kinds[prng_below(r, 10)];
+    bool collective = lw_op_class(kind) == LW_CLASS_COLLECTIVE;
+    struct lw_op op = lw_builder_blank(kind, prng_below(r, 3) ? 0 : prng_below(r, STREAMS));
+    struct lw_operand row[MOST_RANKS];
+    int32_t deps[3], n_deps = 0;
+
+    op.work_ps = prng_in(r, 0, 3) == 0 ? 0 : prng_in(r, 1, 40) * us / 7;
+    op.bytes = prng_in(r, 0, 9) * 4096;
+    if (collective) {
+        op.comm = prng_below(r, COMMS);
+        op.stream = prng_below(r, 8) ? op.comm + 1 : 0;
+        op.work_ps = prng_below(r, 3) ? -1 : op.work_ps;
+    } else if (kind == LW_OP_COPY_IN && prng_below(r, 2)) {
+        op.work_ps = -1;
+    }
+    for (int32_t k = 0; k < n_ranks; k++)
+        row[k] = (struct lw_operand){op.bytes + k % 2 * 4096, 0, -1};
+    if (op.work_ps < 0 && prng_below(r, 6) == 0)
+        op.operand = lw_builder_operand_row(b, row, n_ranks);
+    for (int32_t k = i - 1; k >= 0 && k > i - 8; k--)
+        if (n_deps < 3 && prng_below(r, 3) == 0)
+            deps[n_deps++] = k;
+    lw_builder_op(b, &op, deps, n_deps);
+}
+
+static void make_random(struct prng *r, struct world *w)
+{
+    int32_t n = (int32_t)prng_in(r, 1, MOST_RANKS), n_ops = (int32_t)prng_in(r, 1, 60);
+    struct lw_builder *b = lw_builder_new("random", n);
+
+    lw_builder_role(b, &(struct lw_role){.name = "all"});
+    for (int32_t k = 0; k < n; k++)
+        lw_builder_rank(b, k, 0, k, 0, 0);
+    for (int k = 0; k < STREAMS; k++)
+        lw_builder_stream(b, "s", k ? LW_STREAM_COMM : LW_STREAM_COMPUTE, k > 0);
+    add_groups(b, n);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, 0, 0);
+    for (int32_t i = 0; i < n_ops; i++)
+        add_random_op(b, r, n, i);
+    make_world(w, b);
+    w->c.device.copy_bytes_per_s = given(3e9);
+    w->c.links[0].latency_ps = given(1234);
+    if (prng_below(r, 4) == 0)
+        add_exception(&w->c, (struct lw_exception){.rank = (int32_t)prng_in(r, 0, n - 1),
+                                                   .rank_to = -1, .speed = 1 / 3.0,
+                                                   .late_ps = prng_below(r, 2) * 3 * us});
+    if (n > 1 && prng_below(r, 6) == 0)
+        add_exception(&w->c, (struct lw_exception){.rank = 0, .rank_to = 1, .speed = 0.25});
+}
+
+TEST(random_plans_are_the_same_merged_and_not)
+{
+    struct prng r = prng_start("merged plans");
+    int64_t merged = 0, each = 0;
+
+    for (int i = 0; i < 600; i++) {
+        struct world w;
+        make_random(&r, &w);
+        run_world(&w, (struct lw_sim_options){.n_steps = 1});
+        merged += n_events(&w, false);
+        each += n_events(&w, true);
+        if (i % 4 == 0) /* several passes, buffered, ranks that draw their speed */
+            run_world(&w, (struct lw_sim_options){
+                              .n_steps = 3, .buffered = true, .seed = (uint64_t)i + 1,
+                              .rank_sigma = i % 8 ? 0 : 0.2, .start_skew_ps = i % 16 ? 0 : 9000});
+        free_world(&w);
+    }
+    printf("%lld events in place of %lld\n", (long long)merged, (long long)each);
+    assert_true(merged < each * 3 / 4);
+}
+
+/* --- what fails --- */
+
+/* The first three ops would be one event; then rank 0 sends to one that never receives. */
+TEST(what_fails_names_the_op_as_without_merging)
+{
+    struct lw_builder *b = begin_roles(2);
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats s;
+    struct lw_err merged = {0}, each = {0};
+    struct world w;
+
+    lw_builder_program(b, 0, 0);
+    for (int i = 0; i < 3; i++)
+        add_work(b, LW_OP_KERNEL, 0, us, i - 1);
+    add_message(b, LW_OP_SEND, 0, 1, 8, 1, -1, 2);
+    lw_builder_program(b, 0, 1);
+    add_work(b, LW_OP_KERNEL, 0, us, -1);
+    make_world(&w, b);
+    assert_int_equal(lw_sim_run(&w.plan, &w.c, &o, NULL, &s, &merged), LW_EFAILED);
+    o.no_merge = true;
+    assert_int_equal(lw_sim_run(&w.plan, &w.c, &o, NULL, &s, &each), LW_EFAILED);
+    assert_string_equal(merged.msg, each.msg);
+    assert_non_null(strstr(merged.msg, "(op 3)"));
+    free_world(&w);
+}
+
+TEST(no_memory_is_an_error_at_every_allocation)
+{
+    struct prng r = prng_start("memory");
+    struct world w;
+
+    make_random(&r, &w);
+    assert_true(run_without_memory(&w.plan, &w.c, lw_sim_options_default()) > 10);
+    free_world(&w);
+}
