@@ -82,8 +82,8 @@ void make_w_ddp(struct lw_plan *plan, int32_t n_ranks);
 lw_ps w_ar_time(int32_t n_ranks);
 
 /* Run with ranks that are alike folded and ops merged, and without either: both end at the same
- * times, row by row and measure by measure, or the test fails. The rows are those of all ranks; stats are of the run
- * without, but for n_simulated. */
+ * times, row by row and measure by measure, or the test fails. The rows are those of all ranks;
+ * stats are of the run without, but for n_simulated. */
 void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_sim_options o,
               struct lw_timeline *t, struct lw_sim_stats *s);
 

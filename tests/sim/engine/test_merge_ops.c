@@ -26,8 +26,8 @@ static int64_t n_events(const struct world *w, bool no_merge)
 
 /* A module's backward: the sum of its input's gradient (10..14) runs beside the gradient of its
  * weights (10..13), and the next module (14..17) waits for both. The second sum waits for the
- * first, but also for what waited for that. The data ranks' sum (stream 2) begins at 13 with the gradient
- * of the weights in the second plan: the block is left there. */
+ * first, but also for what waited for that. The data ranks' sum (stream 2) begins at 13 with the
+ * gradient of the weights in the second plan: the block is left there. */
 TEST(a_backward_with_a_sum_beside_it_is_one_event)
 {
     static const struct hand_op ops[] = {
