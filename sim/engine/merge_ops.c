@@ -1,12 +1,12 @@
 /* Merged neighbours. A block is a set of units that is entered at one and left at one: each but the
  * first waits for units of the block alone, for each but the last units of the block wait and no
- * others, and all lead to the last. So when the block is entered all its times are known, and nobody
- * else sees them before it is left: one event. A module's forward is one (compute and tensor sums
- * in turn), and so is its backward, where a sum runs beside the gradients of weights.
+ * others, and all lead to the last. So when the block is entered all its times are known, and
+ * nobody else sees them before it is left: one event. A module's forward is one (compute and tensor
+ * sums in turn), and so is its backward, where a sum runs beside the gradients of weights.
  *
  * Blocks are found greedily: from a unit on, the block at hand grows by the least unit that waits
- * for nothing else, and may end wherever the last is left by all edges that leave the block. It
- * grows only so far in search of such an end, so the search is linear in the edges.
+ * for nothing else, and may end wherever all edges out of the block leave the last unit. It grows
+ * only so far in search of such an end, so the search is linear in the edges.
  *
  * Not merged: ops of several ranks or passes, and those that others wait for in between. */
 #include "sim/engine/merge_ops.h"
