@@ -71,6 +71,7 @@
 
 #define LW_FRAMEWORK_STAGES(row, time) \
     row(even_blocks, "", FLAG, "stages have equal numbers of blocks, the first ones one more") \
+    row(rest_last, "", FLAG, "of blocks that do not divide the last stage has what is left") \
     row(blocks_by_cost, "", FLAG, "stages end where the cost of blocks exceeds their share") \
     row(whole_chunks, "", FLAG, "chunks divide the blocks of a stage") \
     row(most_spare_stages, "", COUNT, "stages after the head's that can do without a block") \

@@ -16,7 +16,15 @@
  * the second's sleeps are counted after the first's, as if it came then.
  *
  * Evenly: equal numbers of blocks. Where they do not divide, the first parts have one more, unless
- * embedding and head count as blocks. */
+ * embedding and head count as blocks.
+ *
+ * The rest last, NVIDIA's recipes for DeepSeek-V3, Kimi K2 and Moonlight (NVIDIA-NeMo/
+ * Megatron-Bridge@05d003fb, src/megatron/bridge/recipes/deepseek/deepseek_v3.py, layout_map; NeMo's
+ * pretrain_deepseek_v3.py has the same): every part has as many blocks as divide up, and the last
+ * one what is left, beside the blocks that predict further tokens and the loss: 61 blocks in 16
+ * parts are 15 x 4 and 1. Where nothing is left for it the first part has fewer: in 32 parts 1,
+ * 30 x 2 and none, "Et|(tt|)*30mL" (@04264182, scripts/performance/configs/deepseek/
+ * deepseek_workload_base_configs.py). */
 #include "shared/framework/framework_stages.h"
 
 #include <math.h>
@@ -56,12 +64,34 @@ static double next_even(const struct lw_model_dims *d, const struct lw_strategy 
            (double)(ends_count ? (blocks + 2) / n - (q == 0) : blocks / n + (q < blocks % n));
 }
 
+/* Blocks of part q, the rest in the last; -1 = the parts are too many. */
+static int64_t blocks_rest_last(int64_t blocks, int64_t n, int64_t q)
+{
+    int64_t each = blocks / n + (blocks % n != 0), last = blocks - each * (n - 1);
+    int64_t first = last > 0 ? each : blocks - each * (n - 2);
+
+    if (first < 1)
+        return -1;
+    return q == 0 ? first : q + 1 < n ? each : last > 0 ? last : 0;
+}
+
+static bool leaves_rest(const struct lw_framework *f, const struct lw_model_dims *d,
+                        const struct lw_strategy *s)
+{
+    int64_t n = s->pp * s->chunks;
+
+    return lw_fact(f->rest_last) && d->layers % n != 0 && (d->layers + 2) % n != 0 &&
+           blocks_rest_last(d->layers, n, 0) > 0;
+}
+
 /* First module of part q + 1, where part q begins at `begin`. */
 static double next_part(const struct lw_framework *f, const struct lw_model_dims *d,
                         const struct lw_strategy *s, int64_t q, double begin)
 {
     double last = (double)(d->layers + 3 + q - s->pp);
 
+    if (leaves_rest(f, d, s))
+        return begin + (q == 0) + (double)blocks_rest_last(d->layers, s->pp * s->chunks, q);
     return lw_fact(f->blocks_by_cost) ? fewer(next_by_cost(d, s, q, begin), last)
                                       : next_even(d, s, q, begin);
 }

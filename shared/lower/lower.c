@@ -222,11 +222,39 @@ static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy
         s->bucket_policy = lw_shard_policy(s->shard_policy)->buckets;
 }
 
+/* Units of a forward and a backward. What a unit makes leaves after both, so a rank of 1F1B, which
+ * is one forward ahead of the next rank, would wait for it unit by unit; interleaved it is two
+ * ahead (NVIDIA/Megatron-LM@60e039626, megatron/core/transformer/transformer_config.py asks for
+ * virtual stages too). */
+static enum lw_status refuse_expert_overlap(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (!s->expert_overlap)
+        return LW_OK;
+    if (s->ep == 1)
+        return lw_fail(err, LW_EINVAL, "--expert-overlap on needs --ep of at least 2: without "
+                                       "it no token travels");
+    if (s->zero == 3)
+        return lw_fail(err, LW_ENOTSUP, "--expert-overlap on cannot be combined with --zero 3: a "
+                                        "unit's forward frees the weights that its backward "
+                                        "gathers; choose --zero 1 or 2");
+    if (s->pp > 1 && s->schedule != LW_SCHEDULE_INTERLEAVED_1F1B)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--expert-overlap on makes units of --schedule interleaved-1f1b, not %s "
+                       "(the units of dualpipe and dualpipev overlap without it): choose that "
+                       "with --chunks of at least 2, or leave it out",
+                       lw_schedule_name(s->schedule));
+    if (s->compat != LW_COMPAT_NONE)
+        return lw_fail(err, LW_ENOTSUP, "--expert-overlap on cannot be combined with --compat %s",
+                       lw_compat_name(s->compat));
+    return LW_OK;
+}
+
 static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)
 {
     LW_TRY(refuse_without_pipeline(s, err));
     LW_TRY(refuse_without_tensor(s, err));
     LW_TRY(refuse_sharding(s, err));
+    LW_TRY(refuse_expert_overlap(s, err));
     if (s->zero == 0 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");
     if (s->zero == 0 && lw_strategy_given(s, lw_strategy_find("shard-policy")))

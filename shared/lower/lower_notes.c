@@ -289,6 +289,20 @@ static bool selects_nothing(const struct lw_workload *w)
     return true;
 }
 
+/* What all-to-alls of tokens run beside (shared/lower_ops/lower_weave.c). */
+static const char *beside_tokens(const struct lw_lowering *l)
+{
+    bool pairs = l->pp > 1 && (l->s->schedule == LW_SCHEDULE_DUALPIPE ||
+                               l->s->schedule == LW_SCHEDULE_DUALPIPEV);
+
+    if (l->s->expert_overlap || (pairs && l->s->zero < 3))
+        return "where a forward and a backward are a unit beside the compute of the other, else "
+               "beside none";
+    return pairs ? "beside no compute: with --zero 3 the forward and the backward of a pair run "
+                   "one after the other"
+                 : "beside no compute";
+}
+
 static void note_tensor(const struct lw_lowering *l)
 {
     static const char *const overlaps[LW_N_TP_OVERLAPS] = {
@@ -315,12 +329,11 @@ static void note_tensor(const struct lw_lowering *l)
         lw_builder_note(
             l->b,
             "expert parallelism: 1/%d of the experts a rank%s, tokens spread evenly; all-to-all "
-            "before and after the experts, forward and backward, beside no compute%s; their "
-            "gradients are reduced over %d ranks",
+            "before and after the experts, forward and backward, %s; their gradients are reduced "
+            "over %d ranks",
             l->ep,
             lw_expert_width(l) > 1 ? ", each whole, shared over the tensor group too" : "",
-            l->s->schedule == LW_SCHEDULE_DUALPIPE || l->s->schedule == LW_SCHEDULE_DUALPIPEV
-                ? ": the forward and the backward of a pair run one after the other" : "",
+            beside_tokens(l),
             l->parts[0].n_expert_members);
     if (l->cp > 1 && l->s->cp_comm == LW_CP_P2P)
         lw_builder_note(l->b,

@@ -121,8 +121,12 @@ static enum lw_status write_role(struct lw_writer *k, int32_t variant, struct lw
 
     if (s == LW_OK) {
         lw_builder_program(k->l->b, variant, k->role);
+        k->first_op = lw_builder_plan(k->l->b)->n_ops;
         s = write_ops(k, err);
     }
+    if (s == LW_OK)
+        lw_weave_units(k);
+    lw_free(k->units);
     for (int32_t i = 0; i < k->n_parts; i++)
         lw_reducer_free(k->parts[i].reducer);
     lw_arena_free(&room);

@@ -210,10 +210,13 @@ enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)
     if (k->l->calls.n_ranks > 0)
         return lw_write_calls(k, err);
     for (int32_t i = o->first[k->role]; i < o->first[k->role + 1]; i++) {
-        if (o->steps[i].kind == LW_GRID_RUN)
+        bool runs = o->steps[i].kind == LW_GRID_RUN;
+        lw_note_unit(k, runs ? &o->steps[i].action : NULL);
+        if (runs)
             LW_TRY(lw_write_action(k, &o->steps[i].action, err));
         else
             pass_on(k, &o->steps[i]);
     }
+    lw_note_unit(k, NULL);
     return LW_OK;
 }

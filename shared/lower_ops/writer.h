@@ -87,6 +87,16 @@ struct lw_writer {
     int32_t sum;                   /* the backward's last sum over the tensor group */
     int32_t after;                 /* what the next one there waits for too; -1 = nothing */
     int32_t n_calls;               /* group calls so far */
+    int32_t first_op;              /* of the program */
+    struct lw_unit_ops *units;     /* [n_units] those whose ops are woven; goes with lw_free */
+    int64_t n_units, units_capacity;
+};
+
+/* Ops of a unit, numbers of the plan: its forward has first .. second - 1, its backward second ..
+ * end - 1, or the other way round. before, after: of the writer as the unit begins. */
+struct lw_unit_ops {
+    int32_t first, second, end;
+    int32_t before, after, first_after;
 };
 
 /* lower_writer.c: ops with the fields that all of a pass share. */
@@ -151,6 +161,11 @@ int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t modul
 
 /* lower_pipeline.c: forwards, backwards and messages in the schedule's order. */
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
+
+/* lower_weave.c: an action of the grid begins, or the last one has ended (NULL); after all ops: the
+ * two of each unit, side by side. */
+void lw_note_unit(struct lw_writer *k, const struct lw_action *a);
+void lw_weave_units(struct lw_writer *k);
 
 /* Its pieces, for lower_colossal.c: one forward or backward; one end of a message of what `made`
  * made; where a value of a stage and micro-batch is kept in made[] and got[]. */

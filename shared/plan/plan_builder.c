@@ -486,6 +486,35 @@ void lw_builder_ready(struct lw_builder *b, int32_t param)
         b->plan.ops[b->plan.n_ops - 1].n_ready++;
 }
 
+const struct lw_plan *lw_builder_plan(const struct lw_builder *b)
+{
+    return &b->plan;
+}
+
+void lw_builder_order(struct lw_builder *b, const int32_t *order)
+{
+    close_list(b);
+    const struct lw_program g = b->failed ? (struct lw_program){0, 0} : *program_of(b, b->variant);
+    struct lw_op *moved = lw_calloc((size_t)g.n_ops + 1, sizeof *moved);
+    int32_t *place = lw_calloc((size_t)g.n_ops + 1, sizeof *place);
+
+    b->failed = b->failed || !moved || !place;
+    for (int32_t i = 0; !b->failed && i < g.n_ops; i++) {
+        moved[i] = b->plan.ops[g.first_op + order[i]];
+        place[order[i]] = i;
+    }
+    for (int32_t i = 0; !b->failed && i < g.n_ops; i++) {
+        int32_t *deps = b->plan.deps + moved[i].first_dep;
+        b->plan.ops[g.first_op + i] = moved[i];
+        for (int32_t k = 0; k < moved[i].n_deps; k++) {
+            deps[k] = g.first_op + place[deps[k] - g.first_op];
+            assert(deps[k] < g.first_op + i);
+        }
+    }
+    lw_free(moved);
+    lw_free(place);
+}
+
 struct lw_operand *lw_builder_operand_room(struct lw_builder *b, int32_t n, int32_t *row)
 {
     *row = push(b, LW_TABLE_operand_first, &b->plan.n_operands);

@@ -54,6 +54,11 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
 void lw_builder_dep(struct lw_builder *b, int32_t dep);
 /* The op added last completes (or, for COPY_IN, copies) this gradient too. */
 void lw_builder_ready(struct lw_builder *b, int32_t param);
+/* What has been added so far; tables move as they grow. */
+const struct lw_plan *lw_builder_plan(const struct lw_builder *b);
+/* The program at hand, of which no number is used any more, in another order: its op order[i] (from
+ * 0) comes i-th. What an op waits for must stay before it. */
+void lw_builder_order(struct lw_builder *b, const int32_t *order);
 /* A row of operands for a role: entries[i] for the rank with index i in the role. */
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n);
 /* A new row, *row, of n entries to be filled before anything else is added; NULL = it failed. */

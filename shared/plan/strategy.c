@@ -73,6 +73,10 @@ static const struct option {
     ROW("etp", INT_OR_0, etp, 1, MAX_RANKS, "N", NULL, NULL,
            "--ep: ranks of a tensor group that split each expert: as many as --tp, or 1: they "
            "share the experts, each of them whole (0: as --tp)"),
+    ON_OFF("expert-overlap", expert_overlap,
+           "--ep: a forward and a backward of another micro-batch run as one unit, and the tokens "
+           "of one travel to and from the experts while the other computes: Megatron-LM's "
+           "--overlap-moe-expert-parallel-comm; the units of dualpipe always do (off)"),
     ON_OFF("sequence-parallel", sequence_parallel,
            "--tp: activations between split layers are sharded over the tensor group; "
            "all-gathers and reduce-scatters replace all-reduces (off)"),

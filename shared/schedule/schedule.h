@@ -50,6 +50,8 @@ struct lw_schedule_shape {
                        * its turn, as Megatron-LM; 0 = equal rounds of about p, as torch */
     const struct lw_schedule_costs *costs; /* borrowed; NULL = F, I and W take the same, transfers
                                             * (almost) nothing; see docs/design/schedule.md */
+    bool units; /* interleaved-1f1b, and 1f1b of one rank: one forward more before the first
+                 * backward, and each forward and backward in turn are one unit */
 };
 
 void lw_grid_free(struct lw_grid *g);

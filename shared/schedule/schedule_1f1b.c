@@ -72,7 +72,21 @@ static void emit_step(struct lw_emit *e, const struct lw_schedule_shape *s, int3
     lw_emit(e, kind, at.stage, at.micro_batch);
 }
 
-/* Forwards until `warmup`, then forward and backward in turn, then the backwards that are left. A
+/* Forward f and backward b as one. */
+static void emit_unit(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t group,
+                      int32_t rank, int32_t f, int32_t b)
+{
+    struct step first = step_of(s, group, rank, f, false);
+    struct step second = step_of(s, group, rank, b, true);
+
+    lw_emit_pair(e, first.stage, first.micro_batch, second.stage, second.micro_batch);
+}
+
+/* With units a rank is one forward further, so that no unit has both directions of one micro-batch
+ * on the last stage (NVIDIA/Megatron-LM@60e039626, megatron/core/pipeline_parallel/schedules.py:
+ * num_warmup_microbatches + 1 with overlap_moe_expert_parallel_comm).
+ *
+ * Forwards until `warmup`, then forward and backward in turn, then the backwards that are left. A
  * zero-bubble schedule splits the backward: W of the oldest follows once `delay` I are done. */
 static void alternate(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank,
                       int32_t warmup, bool split, int32_t delay)
@@ -80,10 +94,14 @@ static void alternate(struct lw_emit *e, const struct lw_schedule_shape *s, int3
     int32_t group = group_of(s), total = s->n_micro_batches * s->n_chunks;
     int32_t n_w = 0;
 
-    warmup = least(warmup, total);
+    warmup = least(warmup + s->units, total);
     for (int32_t k = 0; k < warmup; k++)
         emit_step(e, s, group, rank, LW_OP_FORWARD, k);
     for (int32_t k = 0; k < total; k++) {
+        if (warmup + k < total && s->units) {
+            emit_unit(e, s, group, rank, warmup + k, k);
+            continue;
+        }
         if (warmup + k < total)
             emit_step(e, s, group, rank, LW_OP_FORWARD, warmup + k);
         emit_step(e, s, group, rank, split ? LW_OP_BACKWARD_INPUT : LW_OP_BACKWARD, k);

@@ -1,7 +1,7 @@
 """The configuration of one run: fields from cells, and from what the source says beside them."""
 import re
 
-from words import BadInput, Cannot
+from words import BadInput, Cannot, holds
 
 LARGEST = 1 << 30
 
@@ -13,7 +13,7 @@ TEXTS = {
     "attention": "flash_attn", "seq_parallel": "seq_parallel", "overlap": "overlap",
     "offload": "cpu_offload", "task": "task", "moe": "moe_variant",
     "expert_capacity": "expert_capacity", "schedule": "", "partition": "", "family": "",
-    "tied": "tied_embeddings", "grad_dtype": "",
+    "tied": "tied_embeddings", "grad_dtype": "", "expert_overlap": "overlap_ep",
 }
 NUMBERS = {
     "gpus": "gpus", "gpus_per_node": "gpus_per_node", "layers": "layers", "hidden": "hidden",
@@ -40,7 +40,8 @@ class Row:
 
     Of a table, "titles" names columns (a list: [title, factor]), "from" takes a field from a part
     of a cell, "stated" and "assumed" ([value, reason]) fill empty cells (of numbers: those that
-    are not whole), and "sizes" gives fields by the value of a cell. What a run of the table
+    are not whole), "sizes" gives fields by the value of a cell, and "configs" fills those that are
+    still empty where the cells are those of a configuration of the source. What a run of the table
     states wins over the cells. `assumed` lists what was assumed for this row.
     """
 
@@ -54,6 +55,10 @@ class Row:
             setattr(self, field, self.number(field))
         for sizes in table.get("sizes", []):
             self.take_sizes(sizes)
+        for rule in table.get("configs", []):
+            if holds(rule["where"], cells):
+                for field, value in rule["set"].items():
+                    setattr(self, field, getattr(self, field) or value)
 
     def cell(self, field, default):
         """What the row says of a field, its title, and the factor of a number."""

@@ -117,6 +117,8 @@ def split_experts(row):
     otherwise; experts that data and context ranks are too few for are shared by the tensor group.
     ep is then of those ranks alone, as in a plan."""
     ranks = row.dp * row.cp
+    if row.ep == 1:
+        row.etp = row.tp
     if row.etp == 0:
         row.etp = 1 if row.ep > ranks else row.tp
     if row.etp not in (1, row.tp):
@@ -249,6 +251,12 @@ def recompute_of(row):
     return "selective" if selective and not has(row.recompute, "layer") else "none"
 
 
+def overlaps_experts(row, zero):
+    """Megatron's --overlap-moe-expert-parallel-comm, which a pipeline has with virtual stages."""
+    units = row.pp == 1 or row.vpp > 1
+    return is_yes(row.expert_overlap) and row.ep > 1 and units and zero != 3
+
+
 def overlaps(row, zero):
     """nanotron without ZeRO has torch's DDP, which reduces beside the last backward (trainer.py,
     make_ddp), whatever the table says of its own sums."""
@@ -306,6 +314,7 @@ def strategy_options(row, put):
     if row.tp > 1:
         put("sequence-parallel", "on" if is_yes(row.seq_parallel) else "off")
     put("tp-overlap", tp_overlap_of(row))
+    put("expert-overlap", "on" if overlaps_experts(row, zero) else "")
     put("zero", "" if zero is None else zero)
     put("zero-group", group if 1 < group < row.dp else "")
     put("reshard", "off" if has(row.zero, "kept") else "")

@@ -192,6 +192,29 @@ TEST(blocks_are_spread_evenly)
                                sizeof list), "");
 }
 
+/* Stages of 61 blocks (DeepSeek-V3, Kimi K2) as the recipes have them: 16, 16, 16 and 13 with the
+ * loss; in 32 parts 1, 30 x 2 and none (Megatron-Bridge's deepseek_v3.py and "Et|(tt|)*30mL"). 36
+ * divide, 94 and both ends do. */
+TEST(the_last_stage_has_what_the_others_leave)
+{
+    const struct lw_model_dims deepseek = {.layers = 61};
+    char list[256], expected[256] = "0,2";
+    size_t used = strlen(expected);
+
+    assert_string_equal(stages("megatron-bridge", deepseek, "4", list, sizeof list), "0,17,33,49");
+    assert_string_equal(stages("nemo", deepseek, "8", list, sizeof list), "0,9,17,25,33,41,49,57");
+    assert_string_equal(stages("megatron-mlperf", deepseek, "16", list, sizeof list),
+                        "0,5,9,13,17,21,25,29,33,37,41,45,49,53,57,61");
+    for (int begin = 4; begin <= 62; begin += 2)
+        used += (size_t)snprintf(expected + used, sizeof expected - used, ",%d", begin);
+    assert_string_equal(stages("megatron-bridge", deepseek, "32", list, sizeof list), expected);
+    assert_string_equal(stages("megatron-bridge", (struct lw_model_dims){.layers = 36}, "4", list,
+                               sizeof list), "0,10,19,28");
+    assert_string_equal(stages("megatron-bridge", (struct lw_model_dims){.layers = 94}, "4", list,
+                               sizeof list), "0,24,48,72");
+    assert_string_equal(stages("megatron-lm", deepseek, "4", list, sizeof list), "0,17,32,47");
+}
+
 /* 28 blocks of 3B on 4 stages: 8, 8, 8 and 4 with the head (docs/design/gpu_accuracy.md). */
 TEST(blocks_are_spread_by_cost)
 {

@@ -49,6 +49,33 @@ TEST(orders_are_as_written_in_the_design_page)
     expect_rank(LW_SCHEDULE_DUALPIPE, 2, 4, 2, 0, "0F0 1F2 0F1 1B2 1F3+ 0B0 1B3 0I1 0W1");
 }
 
+static void expect_units(enum lw_schedule schedule, int32_t p, int32_t m, int32_t v, int32_t rank,
+                         const char *expected)
+{
+    const struct lw_schedule_shape shape = {schedule, p, m, v, 0, NULL, .units = true};
+    struct lw_grid g;
+    struct lw_err err = {0};
+    char text[1024];
+
+    assert_int_equal(lw_schedule_grid(&shape, &g, &err), LW_OK);
+    assert_int_equal(lw_grid_check(&g, &err), LW_OK);
+    put_rank(&g, rank, text, sizeof text);
+    assert_string_equal(text, expected);
+    lw_grid_free(&g);
+}
+
+/* One forward more before the first backward: no unit has both directions of a micro-batch on the
+ * last stage. */
+TEST(units_begin_one_forward_later)
+{
+    expect_units(LW_SCHEDULE_1F1B, 1, 3, 1, 0, "0F0 0F1+ 0B0 0F2+ 0B1 0B2");
+    expect_units(LW_SCHEDULE_1F1B, 1, 1, 1, 0, "0F0 0B0");
+    expect_units(LW_SCHEDULE_INTERLEAVED_1F1B, 2, 2, 2, 1,
+                 "1F0 1F1 3F0 3F1+ 3B0 3B1 1B0 1B1");
+    expect_units(LW_SCHEDULE_INTERLEAVED_1F1B, 2, 4, 2, 1,
+                 "1F0 1F1 3F0 3F1+ 3B0 1F2+ 3B1 1F3+ 1B0 3F2+ 1B1 3F3+ 3B2 3B3 1B2 1B3");
+}
+
 TEST(demands_are_refused_with_a_reason)
 {
     static const struct {
