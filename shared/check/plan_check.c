@@ -1,6 +1,8 @@
 /* The proof of a plan, part by part. */
 #include "shared/check/plan_check.h"
 
+#include "shared/numbers/checked.h"
+
 static enum lw_status check_program(struct lw_uses *uses, int64_t program, struct lw_terms *terms,
                                     struct lw_hazards *hazards, struct lw_err *err)
 {
@@ -31,6 +33,32 @@ enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_
     return s;
 }
 
+/* Of which what bounds it is known. */
+static lw_ps bound_of(const struct lw_work *w)
+{
+    lw_ps sum = 0;
+
+    for (int k = 0; k < LW_N_BOUNDS; k++)
+        sum = lw_add_sat(sum, w->bound_ps[k]);
+    return sum;
+}
+
+static enum lw_status check_bounds(const struct lw_plan *p, struct lw_err *err)
+{
+    char sum[32], time[32];
+
+    for (int32_t i = 0; i < p->n_works; i++) {
+        lw_ps all = p->works[i].ps > 0 ? p->works[i].ps : 0;
+        if (bound_of(&p->works[i]) > all)
+            return lw_fail(err, LW_EPLAN,
+                           "works[%d]: compute_ns, memory_ns, launch_ns and host_ns sum to %s, "
+                           "which is more than its time (ns), %s: expected parts of it; a plan "
+                           "whose times were edited can leave them out",
+                           i, lw_format_ps(sum, bound_of(&p->works[i])), lw_format_ps(time, all));
+    }
+    return LW_OK;
+}
+
 /* exec can find out how long a work takes; a prediction must know. A plan without any times is
  * whole: what predicts asks for them. */
 static enum lw_status check_works(const struct lw_plan *p, struct lw_err *err)
@@ -38,7 +66,7 @@ static enum lw_status check_works(const struct lw_plan *p, struct lw_err *err)
     for (int32_t i = 0; lw_plan_has_times(p) && i < p->n_works; i++)
         if (p->works[i].ps < 0)
             return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i, (long long)p->works[i].ps);
-    return LW_OK;
+    return check_bounds(p, err);
 }
 
 enum lw_status lw_plan_check(const struct lw_plan *p, struct lw_err *err)

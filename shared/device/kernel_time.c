@@ -42,6 +42,7 @@ struct timer {
     lw_ps *before; /* backward of the module's kernels before the gradients of k */
     struct lw_kernel_times times; /* of k */
     lw_ps largest[LW_N_PRODUCT_PHASES];
+    lw_ps by_source[LW_N_TIME_SOURCES];
 };
 
 /* --- one kernel ------------------------------------------------------------------------------- */
@@ -102,11 +103,16 @@ static bool is_two(const struct timer *t, const struct lw_kernel_work *work)
     return t->apart && work->second.batch > 0;
 }
 
+static bool goes_by_shape(const struct timer *t, const struct lw_kernel_work *work)
+{
+    return t->by_shape && !work->by_roofline;
+}
+
 /* Of all ranks of the tensor group, of which the work has so many. */
 static struct lw_bounded time_of(const struct timer *t, const struct lw_kernel_work *work,
                                  int64_t ranks)
 {
-    bool by_shape = t->by_shape && !work->by_roofline;
+    bool by_shape = goes_by_shape(t, work);
     int64_t n = is_two(t, work) ? 2 : 1;
     struct lw_bounded x = by_shape ? shaped(t, work, ranks)
                                    : roofline(t, work->flops / n, work->bytes / n);
@@ -149,10 +155,26 @@ static void add_backward(const struct timer *t, const struct lw_kernel_work *wor
     add(&s->attention_backward, t->k->attention ? time : 0);
 }
 
+static enum lw_time_source source_of(const struct timer *t, const struct lw_kernel_work *work)
+{
+    return goes_by_shape(t, work)                                           ? LW_TIME_SHAPE
+           : table_of(t, work->flops > 0 ? LW_WORK_GEMM : LW_WORK_COPY) ? LW_TIME_TABLE
+                                                                            : LW_TIME_ROOFLINE;
+}
+
+/* What most of the kernel's time comes from. */
+static void note_source(struct timer *t, enum lw_time_source source, lw_ps time)
+{
+    add(&t->by_source[source], time);
+    if (t->times.source == LW_TIME_GIVEN || t->by_source[source] > t->by_source[t->times.source])
+        t->times.source = source;
+}
+
 /* What bounds the largest work of a phase bounds the phase. */
 static void note_time(struct timer *t, enum lw_product_phase phase, struct lw_bounded x)
 {
     add(&t->times.ps[phase], x.time);
+    add(&t->times.by[phase][x.bound], x.time);
     if (x.time <= t->largest[phase])
         return;
     t->largest[phase] = x.time;
@@ -180,6 +202,7 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
     add(&t->of->whole[work->phase], work->whole ? time : 0);
     add(&t->of->bound[work->phase != LW_PRODUCTS_FORWARD][x.bound], time / ranks);
     note_time(t, work->phase, (struct lw_bounded){time / ranks, x.bound});
+    note_source(t, source_of(t, work), time / ranks);
     count_products(t, work);
     if (work->phase == LW_PRODUCTS_FORWARD)
         add_forward(t, work, time);
@@ -195,6 +218,7 @@ static void add_kernel(struct timer *t)
         s->attention_start = s->time[LW_PRODUCTS_FORWARD];
     t->times = (struct lw_kernel_times){0};
     memset(t->largest, 0, sizeof t->largest);
+    memset(t->by_source, 0, sizeof t->by_source);
     lw_kernel_share(t->k, t->groups, add_work, t);
     if (t->k->attention)
         s->attention_backward_end = backward_of(s);
@@ -225,6 +249,8 @@ static void hold_for_host(const struct timer *t, const struct sums *s, struct lw
         return;
     m->bound_ps[0][LW_BOUND_HOST] = short_f > 0 ? short_f : 0;
     m->bound_ps[1][LW_BOUND_HOST] = short_b > 0 ? short_b : 0;
+    m->host_bounds[0] = !waits && short_f > 0;
+    m->host_bounds[1] = !waits && short_b > 0;
     if (short_f > 0)
         m->forward_ps = lw_add_sat(m->forward_ps, short_f * split);
     if (short_b > 0)
@@ -252,6 +278,7 @@ static void set_times(const struct timer *t, const struct sums *s, struct lw_mod
     m->forward_flops = s->flops;
     m->forward_bytes = s->bytes;
     memcpy(m->bound_ps, s->bound, sizeof m->bound_ps);
+    m->host_bounds[0] = m->host_bounds[1] = false;
     hold_for_host(t, s, m);
 }
 
@@ -361,19 +388,30 @@ const struct lw_work_table *lw_optimizer_table(const struct lw_device *d,
     return known ? lw_work_find(d, kinds[w->optimizer], dtype, dtype) : NULL;
 }
 
-static lw_ps pass_over(const struct timer *t, int64_t bytes)
+static struct lw_bounded pass_over(const struct timer *t, int64_t bytes)
 {
-    return t->by_shape ? lw_traffic_time(t->device, bytes) : roofline(t, 0, bytes).time;
+    return t->by_shape ? lw_traffic_bounded(t->device, bytes, 0) : roofline(t, 0, bytes);
 }
 
 static void time_step(struct lw_workload *w, const struct timer *t)
 {
     int64_t numel = lw_workload_numel(w, true);
     const struct lw_work_table *table = lw_optimizer_table(t->device, w);
+    bool measured = table || (!t->by_shape && table_of(t, LW_WORK_COPY));
+    struct lw_bounded update = {.bound = LW_BOUND_MEMORY}, held = update;
 
-    w->optimizer_ps =
-        table ? lw_work_time(table, 4 * numel) : pass_over(t, w->step_traffic.update * numel);
-    w->gradients_ps = table ? 0 : pass_over(t, w->step_traffic.held * numel);
+    if (table) {
+        update.time = lw_work_time(table, 4 * numel);
+    } else {
+        update = pass_over(t, w->step_traffic.update * numel);
+        held = pass_over(t, w->step_traffic.held * numel);
+    }
+    w->optimizer_ps = update.time;
+    w->gradients_ps = held.time;
+    w->optimizer_bound = update.bound;
+    w->gradients_bound = held.bound;
+    w->step_source = measured      ? LW_TIME_TABLE
+                     : t->by_shape ? LW_TIME_SHAPE : LW_TIME_ROOFLINE;
 }
 
 enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,

@@ -281,10 +281,12 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     for (int32_t i = 0; s == LW_OK && i < w->n_modules; i++) {
         old_length[i] = lw_module_backward(&w->modules[i]);
         scale_module(&w->modules[i], &ratio[i]);
+        lw_module_forget_bounds(&w->modules[i]);
     }
     if (s == LW_OK) {
         w->kernel_times = NULL;
         lw_workload_move_ready(w, old_length);
+        w->step_source = LW_TIME_SCALED;
     }
     if (s == LW_OK) {
         w->optimizer_ps = scaled(w->optimizer_ps, here.bytes / there.bytes);
@@ -434,8 +436,11 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
         s = note(&p->arena, &p->notes, &p->n_notes, &p->device, from, to, count_shaped(p, of),
                  p->n_modules, err);
     for (int32_t i = 0; s == LW_OK && i < p->n_works; i++)
-        if (of_work[i] > 0)
+        if (of_work[i] > 0) {
             p->works[i].ps = scaled(p->works[i].ps, of_work[i]);
+            lw_work_forget_bounds(&p->works[i]);
+            p->works[i].source = LW_TIME_SCALED;
+        }
     lw_arena_free(&scratch);
     return s;
 }

@@ -2,7 +2,6 @@
 #include "shared/device/time_ops.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "shared/numbers/checked.h"
 
@@ -192,8 +191,9 @@ static enum lw_status time_ops(struct lw_workload *w, const struct lw_device *fr
                                               scaled(old[i].backward, there[i].backward,
                                                      here[i].backward)});
     for (int32_t i = 0; i < w->n_modules && from; i++) /* the times hold more than kernels */
-        memset(w->modules[i].bound_ps, 0, sizeof w->modules[i].bound_ps);
+        lw_module_forget_bounds(&w->modules[i]);
     w->n_kernels = from ? 0 : w->n_kernels;
+    w->step_source = from ? LW_TIME_SCALED : w->step_source;
     w->optimizer_ps =
         from ? scaled(old_optimizer, there_optimizer, here_optimizer) : there_optimizer;
     lw_workload_move_ready(w, length);

@@ -129,7 +129,8 @@ static enum lw_status add_tables(struct writer *k, struct lw_err *err)
         lw_builder_module(k->b, lw_grid_rank_of(k->g, s, 0));
     k->compute = lw_builder_stream(k->b, "compute", LW_STREAM_COMPUTE, 0);
     for (int w = 0; w < 4; w++)
-        k->work[w] = lw_builder_work(k->b, &(struct lw_work){times[w], -1, -1, 0, 0, 0});
+        k->work[w] = lw_builder_work(
+            k->b, &(struct lw_work){.ps = times[w], .flops = -1, .bytes = -1});
     return add_links(k, err);
 }
 

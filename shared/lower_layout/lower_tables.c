@@ -160,12 +160,19 @@ static lw_ps in_proportion(lw_ps time, int64_t elements, int64_t all)
 }
 
 /* The optimizer, and the passes over gradients before it. */
-static lw_ps optimizer_ps(const struct lw_lowering *l, int32_t stage)
+static struct lw_work optimizer_work(const struct lw_lowering *l, int32_t stage)
 {
     int64_t all = lw_workload_numel(l->given, true);
+    lw_ps update = in_proportion(l->w->optimizer_ps, updated_elements(l, stage), all);
+    lw_ps held = in_proportion(l->w->gradients_ps, held_elements(l, stage), all);
+    struct lw_work w = {.ps = update + held, .flops = -1, .bytes = -1,
+                        .source = l->w->step_source};
 
-    return in_proportion(l->w->optimizer_ps, updated_elements(l, stage), all) +
-           in_proportion(l->w->gradients_ps, held_elements(l, stage), all);
+    if (w.source == LW_TIME_GIVEN || w.source == LW_TIME_SCALED)
+        return w;
+    w.bound_ps[l->w->optimizer_bound] += update;
+    w.bound_ps[l->w->gradients_bound] += held;
+    return w;
 }
 
 /* One number per stage, with --clip. */
@@ -196,8 +203,9 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
         lw_builder_product(l->b, &l->w->products[i]);
     for (int32_t i = 0; i < l->n_parts; i++)
         LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));
-    for (int32_t r = 0; r < l->pp; r++)
-        l->optimizer_work[r] = lw_builder_work(
-            l->b, &(struct lw_work){optimizer_ps(l, lw_stage_of_role(l, r)), -1, -1, 0, 0, 0});
+    for (int32_t r = 0; r < l->pp; r++) {
+        const struct lw_work w = optimizer_work(l, lw_stage_of_role(l, r));
+        l->optimizer_work[r] = lw_builder_work(l->b, &w);
+    }
     return LW_OK;
 }

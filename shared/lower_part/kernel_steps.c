@@ -9,6 +9,8 @@
  * pieces as docs/design/lower_overlap.md says. */
 #include "shared/lower_part/lower_part.h"
 
+#include "shared/plan/op_bound.h"
+
 enum { FORWARD = 1 << LW_PRODUCTS_FORWARD, INPUT = 1 << LW_PRODUCTS_INPUT,
        WEIGHT = 1 << LW_PRODUCTS_WEIGHT, BACKWARD = INPUT | WEIGHT };
 
@@ -399,25 +401,33 @@ void lw_kernel_marks(const struct lw_part *d, int32_t module, struct lw_step_lis
 
 /* --- products --------------------------------------------------------------------------------- */
 
-/* Middle of a kernel's phase, in a direction of such phases. */
-static lw_ps middle(const struct spans *s, const struct lw_strategy *of, int32_t k, int phase,
-                    unsigned phases)
+/* What a direction of such phases has taken when a phase of kernel k begins. */
+static lw_ps taken_before(const struct spans *s, const struct lw_strategy *of, int32_t k, int phase,
+                          unsigned phases)
 {
-    lw_ps half = s->t[k].ps[phase] / 2, end;
     int32_t head = phases == BACKWARD ? readers_of(s, of, k) : -1;
 
     if (phases == FORWARD)
-        return moment(s, sum_of(s, 0, k, FORWARD) + half, phases);
+        return sum_of(s, 0, k, FORWARD);
     if (phases != BACKWARD)
-        return moment(s, sum_of(s, k + 1, s->n, phases) + half, phases);
-    end = taken_by_weights(s, of, k);
+        return sum_of(s, k + 1, s->n, phases);
+    lw_ps end = taken_by_weights(s, of, k);
     if (phase == LW_PRODUCTS_WEIGHT)
-        return moment(s, end - s->t[k].ps[phase] + half, phases);
+        return end - s->t[k].ps[phase];
     if (head >= 0)
         end = taken_by_inputs(s, head) - sum_of(s, head, k, INPUT);
     else
         end -= s->t[k].ps[LW_PRODUCTS_WEIGHT];
-    return moment(s, end - s->t[k].ps[phase] + half, phases);
+    return end - s->t[k].ps[phase];
+}
+
+/* Middle of a kernel's phase, in a direction of such phases. */
+static lw_ps middle(const struct spans *s, const struct lw_strategy *of, int32_t k, int phase,
+                    unsigned phases)
+{
+    lw_ps half = s->t[k].ps[phase] / 2;
+
+    return moment(s, taken_before(s, of, k, phase, phases) + half, phases);
 }
 
 /* The last share is closed: a kernel that takes no time may be at the end of the window. */
@@ -444,4 +454,59 @@ void lw_kernel_products(const struct lw_part *d, struct lw_builder *b, int32_t m
                                                     : s.m->n_products[f] - 1 - done[f]]);
         }
     }
+}
+
+/* --- bounds ----------------------------------------------------------------------------------- */
+
+static lw_ps place_in(lw_ps window, int64_t at, int64_t of)
+{
+    return of > 0 ? (lw_ps)((__int128)window * at / of) : 0;
+}
+
+/* What a host that waits for kernels adds to a window is in its weight alone. */
+static void take_out_host(const struct spans *s, unsigned phases, lw_ps weights[LW_N_BOUNDS])
+{
+    lw_ps added = s->m->bound_ps[phases != FORWARD][LW_BOUND_HOST], window = window_of(s, phases);
+
+    if (added <= 0 || added > window || phases == WEIGHT) /* it is the input half's */
+        return;
+    for (int k = 0; k < LW_N_BOUNDS; k++) {
+        lw_ps rest = place_in(window - added, weights[k], window);
+        weights[LW_BOUND_HOST] += k == LW_BOUND_HOST ? 0 : weights[k] - rest;
+        weights[k] = k == LW_BOUND_HOST ? weights[k] : rest;
+    }
+}
+
+enum lw_time_source lw_kernel_bounds(const struct lw_part *d, int32_t module, unsigned phases,
+                                     struct lw_share share, lw_ps weights[LW_N_BOUNDS])
+{
+    const struct spans s = spans_of(d->w, &d->w->modules[module]);
+    lw_ps from = place_in(window_of(&s, phases), share.from, share.of);
+    lw_ps to = place_in(window_of(&s, phases), share.to, share.of), longest = 0;
+    lw_ps by_source[LW_N_TIME_SOURCES] = {0}, by[LW_N_BOUNDS];
+    enum lw_time_source source = LW_TIME_GIVEN;
+
+    for (int32_t k = 0; k < s.n; k++)
+        for (int f = 0; f < LW_N_PRODUCT_PHASES; f++) {
+            if (!(phases >> f & 1) || s.t[k].ps[f] == 0)
+                continue;
+            lw_ps taken = taken_before(&s, d->s, k, f, phases);
+            lw_ps begin = moment(&s, taken, phases);
+            lw_ps end = moment(&s, taken + s.t[k].ps[f], phases);
+            begin = begin > from ? begin : from;
+            end = end < to ? end : to;
+            if (begin >= end)
+                continue;
+            lw_apportion(end - begin, s.t[k].by[f], LW_N_BOUNDS, by);
+            for (int b = 0; b < LW_N_BOUNDS; b++)
+                weights[b] += by[b];
+            by_source[s.t[k].source] += end - begin;
+        }
+    for (int x = 0; x < LW_N_TIME_SOURCES; x++)
+        if (by_source[x] > longest) {
+            longest = by_source[x];
+            source = (enum lw_time_source)x;
+        }
+    take_out_host(&s, phases, weights);
+    return source;
 }

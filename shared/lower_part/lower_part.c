@@ -148,6 +148,16 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
+/* A work that is a share of the module's phases, with its bounds and products. */
+static int32_t add_share(const struct lw_part *d, struct lw_builder *b, int32_t module,
+                         unsigned phases, struct lw_share s, struct lw_work w)
+{
+    lw_part_bound(d, module, phases, s, &w);
+    int32_t at = lw_builder_work(b, &w);
+    lw_part_add_products(d, b, module, phases, s);
+    return at;
+}
+
 /* A work of a module, one for each op of its steps, with its products; returns the number of the
  * first. The first takes the activations that the work takes, the last gives back what it gives
  * back. */
@@ -160,12 +170,11 @@ static int32_t add_parts(const struct lw_part *d, struct lw_builder *b, const st
         struct lw_share s = steps.v[i].share;
         if (steps.v[i].kind != LW_STEP_WORK)
             continue;
-        int32_t at = lw_builder_work(
-            b, &(struct lw_work){share(w->ps, s.from, s.to, s.of),
-                                 share(w->flops, s.from, s.to, s.of),
-                                 share(w->bytes, s.from, s.to, s.of),
-                                 n == holder ? w->keeps_bytes : 0, 0, 0});
-        lw_part_add_products(d, b, module, 1u << phase, s);
+        int32_t at = add_share(d, b, module, 1u << phase, s,
+                               (struct lw_work){.ps = share(w->ps, s.from, s.to, s.of),
+                                                .flops = share(w->flops, s.from, s.to, s.of),
+                                                .bytes = share(w->bytes, s.from, s.to, s.of),
+                                                .keeps_bytes = n == holder ? w->keeps_bytes : 0});
         first = n++ == 0 ? at : first;
     }
     return first;
@@ -248,9 +257,10 @@ static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_
 {
     const struct lw_module *x = &d->w->modules[m];
 
-    return add_parts(
-        d, b, &(struct lw_work){x->forward_ps, x->forward_flops, x->forward_bytes, keeps, 0, 0},
-        d->work.forward_steps[m], m, LW_PRODUCTS_FORWARD);
+    return add_parts(d, b,
+                     &(struct lw_work){.ps = x->forward_ps, .flops = x->forward_flops,
+                                       .bytes = x->forward_bytes, .keeps_bytes = keeps},
+                     d->work.forward_steps[m], m, LW_PRODUCTS_FORWARD);
 }
 
 /* A forward whose buffers are gathered ahead, cut also where it first uses one: the first one of a
@@ -266,12 +276,12 @@ static int32_t add_cut_forward(const struct lw_part *d, struct lw_builder *b, in
         lw_ps at = lw_part_op_start(d, m, k), stop = lw_part_op_start(d, m, k + 1);
         do {
             lw_ps next = lw_part_piece_end(d, m, at, stop);
-            int32_t work = lw_builder_work(
-                b, &(struct lw_work){next - at, share(x->forward_flops, at, next, end),
-                                     share(x->forward_bytes, at, next, end),
-                                     first < 0 ? keeps : 0, 0, 0});
-            lw_part_add_products(d, b, m, 1u << LW_PRODUCTS_FORWARD,
-                                 (struct lw_share){at, next, end});
+            int32_t work =
+                add_share(d, b, m, 1u << LW_PRODUCTS_FORWARD, (struct lw_share){at, next, end},
+                          (struct lw_work){.ps = next - at,
+                                           .flops = share(x->forward_flops, at, next, end),
+                                           .bytes = share(x->forward_bytes, at, next, end),
+                                           .keeps_bytes = first < 0 ? keeps : 0});
             first = first < 0 ? work : first;
             at = next;
         } while (at < stop);
@@ -304,9 +314,12 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
             continue;
         if (d->s->recompute == LW_RECOMPUTE_FULL)
             d->work.again[m] = add_forward(d, b, m, regained_bytes(d, m));
-        else
-            d->work.again[m] = lw_builder_work(
-                b, &(struct lw_work){selective, -1, -1, regained_bytes(d, m), 0, 0});
+        else {
+            struct lw_work x = {.ps = selective, .flops = -1, .bytes = -1,
+                                .keeps_bytes = regained_bytes(d, m)};
+            lw_part_bound_again(d, m, &x);
+            d->work.again[m] = lw_builder_work(b, &x);
+        }
     }
     return LW_OK;
 }
@@ -322,12 +335,15 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
         const struct lw_module *x = &w->modules[m];
         int64_t early = given_back_early(d, m);
         d->work.input[m] =
-            add_parts(d, b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
-                                              x->forward_bytes, early, 0, 0},
+            add_parts(d, b,
+                      &(struct lw_work){.ps = x->backward_input_ps, .flops = x->forward_flops,
+                                        .bytes = x->forward_bytes, .keeps_bytes = early},
                       d->work.input_steps[m], m, LW_PRODUCTS_INPUT);
         d->work.weight[m] =
-            add_parts(d, b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
-                                              x->forward_bytes, given_back(d, m) - early, 0, 0},
+            add_parts(d, b,
+                      &(struct lw_work){.ps = x->backward_weight_ps, .flops = x->forward_flops,
+                                        .bytes = x->forward_bytes,
+                                        .keeps_bytes = given_back(d, m) - early},
                       d->work.weight_steps[m], m, LW_PRODUCTS_WEIGHT);
     }
     return list_ready(d, err);
@@ -352,16 +368,14 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
         if (s->module != module)
             window = s->start;
         module = s->module;
-        d->work.stretch[i] = lw_builder_work(
-            b, &(struct lw_work){s->end - s->start,
-                                 share(twice(m->forward_flops), s->start - window,
-                                       s->end - window, length),
-                                 share(twice(m->forward_bytes), s->start - window,
-                                       s->end - window, length),
-                                 i == d->back.n_stretches - 1 || s[1].module != s->module
-                                     ? given_back(d, s->module) : 0, 0, 0});
-        lw_part_add_products(d, b, s->module, 1u << LW_PRODUCTS_INPUT | 1u << LW_PRODUCTS_WEIGHT,
-                             (struct lw_share){s->start - window, s->end - window, length});
+        const struct lw_share part = {s->start - window, s->end - window, length};
+        bool last = i == d->back.n_stretches - 1 || s[1].module != s->module;
+        d->work.stretch[i] = add_share(
+            d, b, s->module, 1u << LW_PRODUCTS_INPUT | 1u << LW_PRODUCTS_WEIGHT, part,
+            (struct lw_work){.ps = s->end - s->start,
+                             .flops = share(twice(m->forward_flops), part.from, part.to, length),
+                             .bytes = share(twice(m->forward_bytes), part.from, part.to, length),
+                             .keeps_bytes = last ? given_back(d, s->module) : 0});
     }
     LW_TRY(add_again(d, b, err));
     return d->work.splits ? add_halves(d, b, err) : LW_OK;

@@ -271,4 +271,9 @@ void lw_part_add_shards(struct lw_part *d, struct lw_builder *b);
  * added last. Those of backward phases run in reverse, phases side by side. */
 void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
                           unsigned phases, struct lw_share s);
+/* work_bounds.c: what bounds a work that is a share of the module's phases; one that selective
+ * recomputation does again. */
+void lw_part_bound(const struct lw_part *d, int32_t module, unsigned phases, struct lw_share share,
+                   struct lw_work *w);
+void lw_part_bound_again(const struct lw_part *d, int32_t module, struct lw_work *w);
 enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err);

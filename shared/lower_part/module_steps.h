@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
+#include "shared/plan/kernel.h"
 
 /* What a rank does of a module in one direction: ops that have shares of its time, and what it
  * exchanges between them. measured_steps.c makes those of modules without kernels, kernel_steps.c
@@ -74,6 +75,11 @@ void lw_kernel_weight(const struct lw_part *d, int32_t module, struct lw_step_li
 void lw_kernel_marks(const struct lw_part *d, int32_t module, struct lw_step_list *l);
 void lw_kernel_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
                         unsigned phases, struct lw_share share);
+
+/* The share of a direction by what bounds its kernels (added to weights), and what most of its time
+ * comes from. */
+enum lw_time_source lw_kernel_bounds(const struct lw_part *d, int32_t module, unsigned phases,
+                                     struct lw_share share, lw_ps weights[LW_N_BOUNDS]);
 
 /* module_steps.c: the steps of all modules of a part; its stretches are cut at the marks. */
 enum lw_status lw_part_make_steps(struct lw_part *d, struct lw_err *err);

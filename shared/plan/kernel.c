@@ -1,5 +1,5 @@
-/* Words of kernels' kinds, splits and bounds, as files and tables write them. A number that is no
- * such kind has none. */
+/* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them. A
+ * number that is no such kind has none. */
 #include "shared/plan/kernel.h"
 
 #include <stddef.h>
@@ -35,4 +35,13 @@ const char *lw_bound_word(int bound)
         [LW_BOUND_LAUNCH] = "launch", [LW_BOUND_HOST] = "host"};
 
     return word_of(words, LW_N_BOUNDS, bound);
+}
+
+const char *lw_time_source_word(int source)
+{
+    static const char *const words[LW_N_TIME_SOURCES] = {
+        [LW_TIME_GIVEN] = "given", [LW_TIME_SHAPE] = "shape", [LW_TIME_TABLE] = "table",
+        [LW_TIME_ROOFLINE] = "roofline", [LW_TIME_SCALED] = "scaled"};
+
+    return word_of(words, LW_N_TIME_SOURCES, source);
 }

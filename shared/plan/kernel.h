@@ -78,12 +78,24 @@ struct lw_kernel {
  * the launches of its kernels. */
 enum lw_bound { LW_BOUND_COMPUTE, LW_BOUND_MEMORY, LW_BOUND_LAUNCH, LW_BOUND_HOST, LW_N_BOUNDS };
 
+/* Where a time comes from. */
+enum lw_time_source {
+    LW_TIME_GIVEN,    /* a recording or a file gives it: what bounds it is not known */
+    LW_TIME_SHAPE,    /* the device's figures for shapes (shared/device/device_time.h) */
+    LW_TIME_TABLE,    /* tables measured on the device */
+    LW_TIME_ROOFLINE, /* FLOPs and bytes at the device's rates */
+    LW_TIME_SCALED,   /* that of another device, by the ratio of figures */
+    LW_N_TIME_SOURCES,
+};
+
 /* What one rank takes for a kernel by phase, without the host's limit, and what bounds most of it.
  */
 struct lw_kernel_times {
     lw_ps ps[LW_N_PRODUCT_PHASES], before[LW_N_PRODUCT_PHASES]; /* before: the module's kernels
                                                                  * that come before it */
+    lw_ps by[LW_N_PRODUCT_PHASES][LW_N_BOUNDS]; /* ps by what bounds it: adds up to it */
     enum lw_bound bound[LW_N_PRODUCT_PHASES];
+    enum lw_time_source source; /* of most of its time */
     int32_t n_products[LW_N_PRODUCT_PHASES]; /* in the lists of its module */
 };
 
@@ -99,6 +111,7 @@ struct lw_kernel_groups {
 const char *lw_kernel_kind_word(int kind);
 const char *lw_kernel_split_word(int split);
 const char *lw_bound_word(int bound);
+const char *lw_time_source_word(int source);
 
 /* What the framework does to the model's memory per step, in bytes per element. */
 struct lw_step_traffic {

@@ -41,6 +41,9 @@ enum lw_op_kind {
     LW_N_OP_KINDS,
 };
 
+/* The name of ops of the kind HOST on a compute stream that add up gradients: they move memory. */
+#define LW_OP_ACCUMULATE "accumulate"
+
 enum lw_op_class {
     LW_CLASS_COMPUTE,
     LW_CLASS_COPY,

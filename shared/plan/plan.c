@@ -65,6 +65,12 @@ lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)
     return op->work >= 0 ? p->works[op->work].ps : op->work_ps;
 }
 
+void lw_work_forget_bounds(struct lw_work *w)
+{
+    memset(w->bound_ps, 0, sizeof w->bound_ps);
+    w->source = LW_TIME_GIVEN;
+}
+
 bool lw_plan_has_times(const struct lw_plan *p)
 {
     bool has = p->n_works == 0 || (p->device && p->device[0]);
@@ -76,8 +82,10 @@ bool lw_plan_has_times(const struct lw_plan *p)
 
 void lw_plan_drop_times(struct lw_plan *p)
 {
-    for (int32_t k = 0; k < p->n_works; k++)
+    for (int32_t k = 0; k < p->n_works; k++) {
         p->works[k].ps = -1;
+        lw_work_forget_bounds(&p->works[k]);
+    }
     for (int32_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == LW_OP_HOST && p->ops[i].work < 0 && p->ops[i].work_ps > 0)
             p->ops[i].work_ps = -1;

@@ -8,6 +8,7 @@
 #include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/kernel.h"
 #include "shared/plan/model_dims.h"
 #include "shared/plan/step_yield.h"
 
@@ -155,6 +156,9 @@ struct lw_work {
                                 * backward gives them back when it ends; 0 = none, or unknown */
     int32_t first_product, n_products; /* into plan->work_products: its products in order; none
                                 * = unknown, or there are none */
+    lw_ps bound_ps[LW_N_BOUNDS]; /* ps by what bounds it; what they leave of it is given, and what
+                                  * bounds that is not known */
+    enum lw_time_source source;
 };
 
 #define LW_MAX_STAGES INT16_MAX
@@ -304,6 +308,8 @@ bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struc
 struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank);
 /* false: no device was named when the plan was made (lapwing plan without -c). */
 bool lw_plan_has_times(const struct lw_plan *p);
+/* Its time has changed, and what bounds it is not known any more. */
+void lw_work_forget_bounds(struct lw_work *w);
 /* Decisions stay, and so does the hash. */
 void lw_plan_drop_times(struct lw_plan *p);
 /* LW_EINVAL where it has none; name: of its file. */
@@ -348,8 +354,8 @@ enum { LW_PLAN_FORMAT = 2 };
 enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err);
 
 /* What the hash leaves out and a run depends on: the time of every op with its share of FLOPs and
- * traffic, whose they are (device, framework), dims and yield. Plans with both hashes equal run
- * alike. */
+ * traffic and what bounds it, whose they are (device, framework), dims and yield. Plans with both
+ * hashes equal run alike. */
 enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct lw_err *err);
 
 /* The first decision in which two plans differ ("strategy: --bucket-cap is none in the first plan,

@@ -176,6 +176,9 @@ enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct 
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_work *w = p->ops[i].work >= 0 ? &p->works[p->ops[i].work] : &none;
         lw_hash_ints(h, (int64_t[]){lw_plan_work_ps(p, &p->ops[i]), w->flops, w->bytes}, 3);
+        if (w->source != LW_TIME_GIVEN) /* else as before plans had sources */
+            lw_hash_ints(h, (int64_t[]){w->source, w->bound_ps[0], w->bound_ps[1], w->bound_ps[2],
+                                        w->bound_ps[3]}, 1 + LW_N_BOUNDS);
     }
     lw_hash_finish(h, hex);
     return LW_OK;

@@ -101,6 +101,12 @@ static void move_range(lw_ps *start, lw_ps *length, lw_ps old, lw_ps now)
     *length = (lw_ps)((__int128)to * now / old) - *start;
 }
 
+void lw_module_forget_bounds(struct lw_module *m)
+{
+    memset(m->bound_ps, 0, sizeof m->bound_ps);
+    m->host_bounds[0] = m->host_bounds[1] = false;
+}
+
 void lw_module_move_attention(struct lw_module *m, lw_ps old_forward, lw_ps old_backward)
 {
     move_range(&m->attention_start_ps, &m->attention_ps, old_forward, m->forward_ps);

@@ -71,8 +71,13 @@ struct lw_module {
     int32_t *ops, n_ops; /* of a recording: indexes into the workload's operators, of the forward as
                           * they ran, then of the backward from the last to the first */
     lw_ps bound_ps[2][LW_N_BOUNDS]; /* forward and backward of one rank by what bounds its kernels;
-                                     * all 0 = unknown */
+                                     * HOST: what it adds to them; all 0 = unknown */
+    bool host_bounds[2]; /* the direction lasts as long as the host launches: kernels that are
+                          * faster do not shorten it */
 };
+
+/* Its times are no longer those of its kernels. */
+void lw_module_forget_bounds(struct lw_module *m);
 
 /* What grows with the tokens of a micro-batch, which a context group shares. */
 enum { LW_N_TOKEN_FIELDS = 25 };
@@ -191,6 +196,8 @@ struct lw_workload {
     enum lw_optimizer optimizer;
     lw_ps optimizer_ps;        /* step of all parameters */
     lw_ps gradients_ps;        /* passes over all gradients that a rank holds, once per step */
+    enum lw_bound optimizer_bound, gradients_bound; /* where step_source is not GIVEN or SCALED */
+    enum lw_time_source step_source;                /* of both */
     lw_ps gap_ps[LW_N_GAPS];
     struct lw_recorded recorded;
     struct lw_model_dims dims; /* of a model */

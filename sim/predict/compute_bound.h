@@ -1,14 +1,14 @@
 #pragma once
 
 #include "shared/json/jsonout.h"
-#include "shared/plan/kernel.h"
+#include "shared/plan/op_bound.h"
 #include "sim/predict/sim_print.h"
 
-/* What bounds the compute of the rank with the longest period, in the step shown: of a model's
- * kernels (shared/device/kernel_time.h). See "Bound" in docs/glossary.md. */
+/* What bounds the compute of the rank with the longest period, in the step shown. See "Bound" in
+ * docs/glossary.md. */
 struct lw_compute_bound {
-    lw_ps ps[LW_N_BOUNDS]; /* add up to the ops' time */
-    bool known;            /* false: times were recorded, or are of a file */
+    lw_ps ps[LW_N_OP_BOUNDS]; /* add up to the ops' time */
+    bool known;               /* of any of it; false: times were recorded, or are of a file */
 };
 
 struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r);

@@ -366,7 +366,7 @@ static void forget_times(struct traces_builder *b)
         m->whole_forward_ps = m->whole_input_ps = m->whole_weight_ps = 0;
         m->attention_start_ps = m->attention_ps = 0;
         m->attention_backward_start_ps = m->attention_backward_ps = 0;
-        memset(m->bound_ps, 0, sizeof m->bound_ps);
+        lw_module_forget_bounds(m);
     }
     for (int32_t i = 0; i < b->w.n_params; i++)
         b->w.params[i].ready_ps = -1;

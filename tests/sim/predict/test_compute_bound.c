@@ -98,10 +98,21 @@ TEST_WITH(an_edited_file_keeps_its_edits, fixture_open, fixture_close)
     }
 }
 
-/* A plan's file has times, and not what they came from. */
-TEST_WITH(of_a_plan_it_is_not_known, fixture_open, fixture_close)
+/* A plan's file and a stored plan have what their model had; of a recording nothing is known. */
+TEST_WITH(of_a_plan_it_is_that_of_its_model, fixture_open, fixture_close)
 {
-    shell("$L plan -w gpt-125m -c dgx-h100 --dp 2 -o p.json", NULL);
-    const char *out = lapwingf("sim p.json -c dgx-h100 --no-db --format json");
-    assert_non_null(strstr(out, "\"compute_bound\": null"));
+    static const char asked[] = "--db b.db --format json";
+    struct bound model = bound_of("--dp 2 --framework nanotron");
+    char stored[8192];
+
+    shell("$L plan -w gpt-125m --batch 1 -c dgx-h100 --dp 2 --framework nanotron -o p.json", NULL);
+    snprintf(stored, sizeof stored, "%s", lapwingf("sim p.json -c dgx-h100 %s", asked));
+    for (int i = 0; i < 2; i++) {
+        const char *out = i == 0 ? stored : lapwingf("sim --run 1 -c dgx-h100 %s", asked);
+        assert_true(number_at(out, "\"compute_ns\": ") == model.compute);
+        assert_true(number_at(out, "\"memory_ns\": ") == model.memory);
+        assert_true(number_at(out, "\"host_ns\": ") == model.host);
+    }
+    recording_of_model("gpt-125m --batch 1 --device dgx-h100", "r.json");
+    expect("sim -w r.json -c dgx-h100 --no-db --format json", 0, "\"compute_bound\": null");
 }

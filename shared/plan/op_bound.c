@@ -1,0 +1,89 @@
+/* What bounds the ops of a plan. Compute has the split of its work, which the lowering takes from
+ * the kernels (lower_part/work_bounds.c); the rest of a work is given. Copies and communication
+ * that the cluster times are bound by the device's memory and by the network; where a recording
+ * gives their time, it may hold waits, and nothing is said about them. */
+#include "shared/plan/op_bound.h"
+
+#include <string.h>
+
+#include "shared/plan/op.h"
+
+static const struct {
+    const char *name, *key;
+} bounds[LW_N_OP_BOUNDS] = {
+    [LW_BOUND_COMPUTE] = {"products", "compute"},   [LW_BOUND_MEMORY] = {"device memory", "memory"},
+    [LW_BOUND_LAUNCH] = {"launches", "launch"},     [LW_BOUND_HOST] = {"the host", "host"},
+    [LW_BOUND_NETWORK] = {"the network", "network"}, [LW_BOUND_MEASURED] = {"measured", "measured"},
+    [LW_BOUND_UNKNOWN] = {"not known", "unknown"},
+};
+
+const char *lw_op_bound_name(int bound)
+{
+    return bounds[bound].name;
+}
+
+const char *lw_op_bound_key(int bound)
+{
+    return bounds[bound].key;
+}
+
+void lw_apportion(int64_t total, const int64_t *weights, int n, int64_t *out)
+{
+    __int128 sum = 0, before = 0;
+    int64_t given = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += weights[i];
+    for (int i = 0; i < n; i++) {
+        before += weights[i];
+        int64_t upto = sum > 0 ? (int64_t)(total * before / sum) : 0;
+        out[i] = upto - given;
+        given = upto;
+    }
+}
+
+/* The one bound of ops that have no split. */
+static int bound_of(const struct lw_plan *p, const struct lw_op *op)
+{
+    lw_ps own = lw_plan_work_ps(p, op);
+
+    switch (lw_op_class((enum lw_op_kind)op->kind)) {
+    case LW_CLASS_HOST:
+        return strcmp(op->name, LW_OP_ACCUMULATE) == 0 ? LW_BOUND_MEMORY : LW_BOUND_HOST;
+    case LW_CLASS_COPY: return own < 0 ? LW_BOUND_MEMORY : LW_BOUND_MEASURED;
+    case LW_CLASS_COLLECTIVE:
+    case LW_CLASS_P2P: return own > 0 ? LW_BOUND_MEASURED : LW_BOUND_NETWORK;
+    default: return own < 0 ? LW_BOUND_UNKNOWN : LW_BOUND_MEASURED;
+    }
+}
+
+void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time,
+                      lw_ps out[LW_N_OP_BOUNDS])
+{
+    const struct lw_work *w = op->work >= 0 ? &p->works[op->work] : NULL;
+    lw_ps weights[LW_N_OP_BOUNDS] = {0}, parts[LW_N_OP_BOUNDS], rest = w ? w->ps : 0;
+
+    for (int k = 0; w && k < LW_N_BOUNDS; k++) {
+        weights[k] = w->bound_ps[k];
+        rest -= w->bound_ps[k];
+    }
+    if (!w || rest == w->ps || w->ps <= 0) {
+        out[bound_of(p, op)] += time;
+        return;
+    }
+    weights[LW_BOUND_MEASURED] = rest;
+    lw_apportion(time, weights, LW_N_OP_BOUNDS, parts);
+    for (int k = 0; k < LW_N_OP_BOUNDS; k++)
+        out[k] += parts[k];
+}
+
+const char *lw_op_time_source(const struct lw_plan *p, const struct lw_op *op)
+{
+    enum lw_op_class class = lw_op_class((enum lw_op_kind)op->kind);
+    bool moves = class == LW_CLASS_COLLECTIVE || class == LW_CLASS_P2P;
+    lw_ps own = lw_plan_work_ps(p, op);
+
+    if (own < 0 || (moves && own == 0))
+        return "cluster";
+    return lw_time_source_word(op->work >= 0 ? (int)p->works[op->work].source : LW_TIME_GIVEN);
+}

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "shared/plan/kernel.h"
+#include "shared/plan/plan.h"
+
+/* What bounds the time of an op: what a faster one of would shorten it. Derived from the plan by
+ * one function, for every figure that divides time by bound. See "Bound" in docs/glossary.md. */
+
+/* After the bounds of kernels (enum lw_bound). */
+enum {
+    LW_BOUND_NETWORK = LW_N_BOUNDS, /* communication that the cluster times */
+    LW_BOUND_MEASURED, /* a recording or a file gives the time: what bounds it is not known */
+    LW_BOUND_UNKNOWN,  /* the cluster times a compute op whose time the plan lacks */
+    LW_N_OP_BOUNDS,
+};
+
+const char *lw_op_bound_name(int bound); /* for people: "device memory" */
+const char *lw_op_bound_key(int bound);  /* of JSON and columns, without the unit: "memory" */
+
+/* Integers in the proportions of weights[n] (>= 0) that sum to total, exactly: each is rounded so
+ * that the sums from the first on are. All weights 0: out is all 0. */
+void lw_apportion(int64_t total, const int64_t *weights, int n, int64_t *out);
+
+/* Adds `time` of the op to out by what bounds it, in the proportions of its work: what is added
+ * sums to `time`. An op that ran longer than its work (noise, interference) keeps them. */
+void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time,
+                      lw_ps out[LW_N_OP_BOUNDS]);
+
+/* Where the time of the op comes from: a word of enum lw_time_source, or "cluster". */
+const char *lw_op_time_source(const struct lw_plan *p, const struct lw_op *op);
