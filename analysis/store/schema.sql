@@ -357,3 +357,14 @@ LEFT JOIN metric AS exposed
 ALTER TABLE run ADD COLUMN step_p10_ps INTEGER;
 ALTER TABLE run ADD COLUMN step_p90_ps INTEGER;
 ALTER TABLE run ADD COLUMN interval_of TEXT; -- the runs that it comes from
+
+-- version 10
+-- work_ps by what bounds it, in parts that sum to no more than it: the rest is given, or the
+-- cluster's. NULL: stored before version 10
+ALTER TABLE op ADD COLUMN bound TEXT;       -- of most of its time: compute, memory, launch, host,
+                                            -- network, measured, unknown
+ALTER TABLE op ADD COLUMN time_source TEXT; -- given, shape, table, roofline, scaled, cluster
+ALTER TABLE op ADD COLUMN compute_ps INTEGER;
+ALTER TABLE op ADD COLUMN memory_ps INTEGER;
+ALTER TABLE op ADD COLUMN launch_ps INTEGER;
+ALTER TABLE op ADD COLUMN host_ps INTEGER;

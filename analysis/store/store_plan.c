@@ -12,6 +12,7 @@
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/io/input.h"
+#include "shared/plan/op_bound.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/strategy.h"
@@ -104,6 +105,7 @@ enum { MAX_COLUMNS = 32 };
 struct column {
     char name[32];
     const struct lw_plan_field *field; /* NULL: not of one field */
+    int of_row;
 };
 
 static struct lw_sql_value number(int64_t v)
@@ -119,12 +121,46 @@ static struct lw_sql_value of_field(const struct lw_plan_field *f, const char *r
     return f->word ? (struct lw_sql_value){0, f->word((int)v)} : number(v);
 }
 
-/* A column that is not of one field: the row's number, the class or the work of an op. */
-static struct lw_sql_value of_row(const struct lw_plan *p, const char *name, int64_t i)
+static struct lw_sql_value word(const char *text)
 {
-    if (strcmp(name, "class") == 0)
-        return (struct lw_sql_value){0, lw_store_class_name(p->ops[i].kind)};
-    return number(strcmp(name, "work_ps") == 0 ? lw_plan_work_ps(p, &p->ops[i]) : i);
+    return (struct lw_sql_value){0, text};
+}
+
+/* Columns that are not of one field: of an op, else the row's number. */
+enum of_row { ROW_NUMBER, OP_CLASS, OP_WORK, OP_BOUND, OP_SOURCE, OP_BOUND_PS };
+
+/* OP_BOUND_PS + b: "compute_ps" and the like. */
+static int of_row(const char *column)
+{
+    static const char *const words[] = {
+        [OP_CLASS] = "class", [OP_WORK] = "work_ps", [OP_BOUND] = "bound",
+        [OP_SOURCE] = "time_source"};
+    char name[32];
+
+    for (int k = OP_CLASS; k < OP_BOUND_PS; k++)
+        if (strcmp(column, words[k]) == 0)
+            return k;
+    for (int b = 0; b < LW_N_BOUNDS; b++) {
+        snprintf(name, sizeof name, "%s_ps", lw_bound_word(b));
+        if (strcmp(column, name) == 0)
+            return OP_BOUND_PS + b;
+    }
+    return ROW_NUMBER;
+}
+
+static struct lw_sql_value value_of_row(const struct lw_plan *p, int what, int64_t i)
+{
+    const struct lw_op *op = what == ROW_NUMBER ? NULL : &p->ops[i];
+
+    switch (what) {
+    case ROW_NUMBER: return number(i);
+    case OP_CLASS: return word(lw_store_class_name((enum lw_op_kind)op->kind));
+    case OP_WORK: return number(lw_plan_work_ps(p, op));
+    case OP_BOUND: return word(lw_op_bound_key(lw_op_bound(p, op)));
+    case OP_SOURCE: return word(lw_op_time_source(p, op));
+    default:
+        return number(op->work >= 0 ? p->works[op->work].bound_ps[what - OP_BOUND_PS] : 0);
+    }
 }
 
 static const struct lw_plan_field *field_of(const struct lw_plan_table *t, const char *name)
@@ -148,6 +184,7 @@ static enum lw_status columns_of(struct lw_store *s, const char *name,
     while (*n < MAX_COLUMNS && lw_sql_next(q)) {
         snprintf(c[*n].name, sizeof c->name, "%s", lw_sql_text(q, 0));
         c[*n].field = field_of(t, c[*n].name);
+        c[*n].of_row = of_row(c[*n].name);
         ++*n;
     }
     return lw_sql_finish(q, err);
@@ -172,7 +209,8 @@ static enum lw_status put_rows(struct lw_store *s, int64_t plan, const struct lw
     for (int64_t i = 0; i < lw_table_rows(t, p) && !lw_sql_failed(q); i++) {
         const char *row = lw_table_at(t, p) + (size_t)i * t->size;
         for (int k = 0; k < n; k++)
-            v[k + 1] = c[k].field ? of_field(c[k].field, row) : of_row(p, c[k].name, i);
+            v[k + 1] = c[k].field ? of_field(c[k].field, row)
+                                  : value_of_row(p, c[k].of_row, i);
         lw_sql_run_values(q, v, n + 1);
     }
     return lw_sql_finish(q, err);

@@ -77,6 +77,17 @@ void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps tim
         out[k] += parts[k];
 }
 
+int lw_op_bound(const struct lw_plan *p, const struct lw_op *op)
+{
+    lw_ps out[LW_N_OP_BOUNDS] = {0}, own = lw_plan_work_ps(p, op);
+    int most = 0;
+
+    lw_op_add_bounds(p, op, own > 0 ? own : 1, out);
+    for (int k = 1; k < LW_N_OP_BOUNDS; k++)
+        most = out[k] > out[most] ? k : most;
+    return most;
+}
+
 const char *lw_op_time_source(const struct lw_plan *p, const struct lw_op *op)
 {
     enum lw_op_class class = lw_op_class((enum lw_op_kind)op->kind);

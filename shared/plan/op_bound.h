@@ -26,5 +26,8 @@ void lw_apportion(int64_t total, const int64_t *weights, int n, int64_t *out);
 void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time,
                       lw_ps out[LW_N_OP_BOUNDS]);
 
+/* What bounds most of it: of equals the first. */
+int lw_op_bound(const struct lw_plan *p, const struct lw_op *op);
+
 /* Where the time of the op comes from: a word of enum lw_time_source, or "cluster". */
 const char *lw_op_time_source(const struct lw_plan *p, const struct lw_op *op);

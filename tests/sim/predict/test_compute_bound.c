@@ -8,6 +8,7 @@
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/sql_file.h"
 
 static double number_at(const char *text, const char *key)
 {
@@ -115,4 +116,29 @@ TEST_WITH(of_a_plan_it_is_that_of_its_model, fixture_open, fixture_close)
     }
     recording_of_model("gpt-125m --batch 1 --device dgx-h100", "r.json");
     expect("sim -w r.json -c dgx-h100 --no-db --format json", 0, "\"compute_bound\": null");
+}
+
+/* The database has of each op what bounds it: its parts sum to its time, and those of the ops that
+ * rank 0 ran in the last step are the figures of the run. */
+TEST_WITH(the_database_has_the_bounds_of_ops, fixture_open, fixture_close)
+{
+    static const char of_step[] =
+        "SELECT sum(%s) FROM span JOIN op ON op.plan = 1 AND op.op = span.op WHERE rank = 0"
+        " AND class = 'compute' AND step = (SELECT max(step) FROM span)";
+    char sql[300];
+    const char *out = lapwing("sim -w gpt-125m --batch 1 -c dgx-h100 --dp 2 --framework nanotron "
+                              "--db b.db --spans --format json", NULL);
+    double host = number_at(out, "\"host_ns\": "), memory = number_at(out, "\"memory_ns\": ");
+    const char *file = fixture_path("b.db");
+
+    snprintf(sql, sizeof sql, of_step, "host_ps");
+    assert_true(fabs((double)sql_ask(file, sql) / 1000 - host) <= 0.51);
+    snprintf(sql, sizeof sql, of_step, "memory_ps");
+    assert_true(fabs((double)sql_ask(file, sql) / 1000 - memory) <= 0.51);
+    assert_int_equal(sql_ask(file, "SELECT count(*) FROM op WHERE class = 'compute' AND"
+                                   " (compute_ps + memory_ps + launch_ps + host_ps != work_ps"
+                                   " OR time_source != 'shape')"), 0);
+    assert_true(sql_ask(file, "SELECT count(*) FROM op WHERE bound = 'host'") > 0);
+    assert_int_equal(sql_ask(file, "SELECT count(*) FROM op WHERE (class = 'collective') !="
+                                   " (bound = 'network' AND time_source = 'cluster')"), 0);
 }
