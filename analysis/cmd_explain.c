@@ -19,6 +19,9 @@ struct session {
     struct lw_timeline timeline;
     struct lw_cluster cluster;
     struct lw_explanation e;
+    struct lw_path_bounds bounds;
+    struct lw_faster faster[LW_MAX_FASTER];
+    int n_faster;
     struct lw_what_if what_ifs[LW_N_WHAT_IFS];
     int n_what_ifs;
     char why[1200];
@@ -90,13 +93,28 @@ static enum lw_status ask_what_if(struct session *s, struct lw_err *err)
     return LW_OK;
 }
 
+/* What a faster resource would change: simulated where the what-ifs are. */
+static enum lw_status ask_faster(struct session *s, struct lw_err *err)
+{
+    bool measured = s->run.kind != LW_RUN_SIM;
+
+    LW_TRY(lw_path_bounds_of(&s->e, &s->plan, measured, &s->bounds, err));
+    if (measured)
+        return LW_OK;
+    return lw_explain_faster(&s->plan, s->n_what_ifs > 0 ? &s->cluster : NULL, &s->bounds,
+                             s->faster, &s->n_faster, err);
+}
+
 static enum lw_status work(struct session *s, struct lw_err *err)
 {
     LW_TRY(load(s, err));
     LW_TRY(lw_explain(&s->timeline, &s->plan, s->run.n_warmup, (int32_t)s->step, (int32_t)s->rank,
                       &s->e, err));
     LW_TRY(ask_what_if(s, err));
+    LW_TRY(ask_faster(s, err));
     struct lw_explain_report r = {.run = &s->run, .plan = &s->plan, .e = &s->e,
+                                  .bounds = &s->bounds, .faster = s->faster,
+                                  .n_faster = s->n_faster,
                                   .what_ifs = s->what_ifs, .n_what_ifs = s->n_what_ifs,
                                   .all = s->all, .why = s->why};
     return lw_explain_print(&r, s->format, stdout, err);
@@ -131,6 +149,7 @@ int cmd_explain(int argc, char **argv)
     s.run_name = n_operands == 1 ? argv[1] : "last";
     enum lw_status st = work(&s, &err);
     lw_explanation_free(&s.e);
+    lw_path_bounds_free(&s.bounds);
     lw_timeline_free(&s.timeline);
     lw_plan_free(&s.plan);
     lw_cluster_free(&s.cluster);

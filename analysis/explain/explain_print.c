@@ -222,6 +222,142 @@ static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struc
     return st;
 }
 
+/* --- bounds of the path ----------------------------------------------------------------------- */
+
+struct bound_row {
+    const char *name;
+    lw_ps time;
+    double share_pct;
+};
+
+#define AT(field) offsetof(struct bound_row, field)
+static const struct lw_column bound_columns[] = {
+    {NULL, "bound by", LW_COLUMN_STRING, AT(name)},
+    {NULL, ">ms", LW_COLUMN_MS, AT(time)},
+    {NULL, ">% of step", LW_COLUMN_REAL, AT(share_pct), .digits = 1},
+};
+#undef AT
+
+static enum lw_status put_bounds(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
+{
+    struct bound_row v[LW_N_PATH_BOUNDS];
+    int n = 0;
+
+    for (int k = 0; k < LW_N_PATH_BOUNDS; k++)
+        if (r->bounds->ps[k] > 0)
+            v[n++] = (struct bound_row){lw_path_bound_name(k), r->bounds->ps[k],
+                                        share(r->bounds->ps[k], r->e->length)};
+    fprintf(f, "\ntime on the critical path, by what bounds it\n");
+    return lw_records_text(&LW_RECORDS(NULL, bound_columns, v, n), f, 0, err);
+}
+
+/* A row of a resource that is a tenth faster. */
+struct faster_row {
+    struct lw_faster x;
+    const char *work, *kind, *name; /* kind, name: NULL of all works */
+    int32_t op, module, bucket;     /* -1 = none */
+    double shorter_pct;
+};
+
+static const char *how_text(int how)
+{
+    return how == LW_FASTER_SIMULATED ? "simulated" : "at most";
+}
+
+#define AT(field) offsetof(struct faster_row, field)
+static const struct lw_column faster_columns[] = {
+    {"resource", "faster", LW_COLUMN_WORD, AT(x.resource), .word = lw_resource_name},
+    {"op", NULL, LW_COLUMN_INT32, AT(op), .lacking = "-"},
+    {"kind", NULL, LW_COLUMN_STRING, AT(kind)},
+    {"name", NULL, LW_COLUMN_STRING, AT(name)},
+    {"module", NULL, LW_COLUMN_INT32, AT(module), .lacking = "-"},
+    {"bucket", NULL, LW_COLUMN_INT32, AT(bucket), .lacking = "-"},
+    {NULL, "work", LW_COLUMN_STRING, AT(work)},
+    {"n_ops", ">ops", LW_COLUMN_INT32, AT(x.n_ops)},
+    {"path_ns", ">on path ms", LW_COLUMN_EXACT_MS, AT(x.time)},
+    {"bound_ns", ">bound ms", LW_COLUMN_EXACT_MS, AT(x.bound)},
+    {"shorter_ns", ">saves ms", LW_COLUMN_EXACT_MS, AT(x.shorter)},
+    {"shorter_pct", ">%", LW_COLUMN_REAL, AT(shorter_pct), .digits = 2},
+    {NULL, "how", LW_COLUMN_WORD, AT(x.how), .word = how_text},
+    {"how", NULL, LW_COLUMN_WORD, AT(x.how), .word = lw_faster_word},
+};
+#undef AT
+
+static enum lw_status name_work(const struct lw_op *op, struct lw_arena *room, const char **out,
+                                struct lw_err *err)
+{
+    char text[320];
+    int n = snprintf(text, sizeof text, "%s%s%.200s", lw_op_name((enum lw_op_kind)op->kind),
+                     op->name[0] ? " " : "", op->name);
+
+    if (op->bucket >= 0)
+        snprintf(text + n, sizeof text - (size_t)n, " of bucket %d", op->bucket);
+    else if (op->module >= 0 && lw_op_class((enum lw_op_kind)op->kind) != LW_CLASS_COMPUTE)
+        snprintf(text + n, sizeof text - (size_t)n, " of module %d", op->module);
+    else if (op->module >= 0 && op->kind == LW_OP_KERNEL)
+        snprintf(text + n, sizeof text - (size_t)n, " of module %d", op->module);
+    *out = lw_arena_strdup(room, text);
+    return *out ? LW_OK : lw_fail_nomem(err);
+}
+
+/* Of the path's time, what nothing is known about. */
+static lw_ps not_known(const struct lw_explain_report *r)
+{
+    return r->bounds->ps[LW_BOUND_MEASURED] + r->bounds->ps[LW_BOUND_UNKNOWN];
+}
+
+/* v holds LW_MAX_FASTER. What bounds nothing that is known is left out where all is not known. */
+static enum lw_status make_faster(const struct lw_explain_report *r, struct lw_arena *room,
+                                  struct faster_row *v, int *n, struct lw_err *err)
+{
+    *n = 0;
+    for (int i = 0; i < r->n_faster; i++) {
+        const struct lw_faster *x = &r->faster[i];
+        const struct lw_op *op = x->op >= 0 ? &r->plan->ops[x->op] : NULL;
+        struct faster_row row = {.x = *x, .work = "all", .op = x->op, .module = -1, .bucket = -1,
+                                 .shorter_pct = share(x->shorter, r->e->length)};
+        if (x->bound == 0 && not_known(r) > 0)
+            continue;
+        if (op) {
+            row.kind = lw_op_name((enum lw_op_kind)op->kind);
+            row.name = op->name;
+            row.module = op->module;
+            row.bucket = op->bucket;
+            LW_TRY(name_work(op, room, &row.work, err));
+        }
+        v[(*n)++] = row;
+    }
+    return LW_OK;
+}
+
+static enum lw_status put_faster(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
+{
+    struct faster_row v[LW_MAX_FASTER];
+    struct lw_arena room = {0};
+    int n;
+
+    if (r->run->kind != LW_RUN_SIM) {
+        lw_printf_paragraph(f,
+                            "\nthe run is measured: what bounds its ops is not known; 'lapwing "
+                            "sim --run %lld' predicts its plan",
+                            (long long)r->run->id);
+        return LW_OK;
+    }
+    enum lw_status st = make_faster(r, &room, v, &n, err);
+    if (st == LW_OK && n > 0) {
+        fprintf(f, "\nthe step with a resource that is 10 %% faster: what it bounds, divided by 1.1\n");
+        st = lw_records_text(&LW_RECORDS(NULL, faster_columns, v, n), f, 0, err);
+    }
+    lw_arena_free(&room);
+    if (st == LW_OK && not_known(r) > 0)
+        lw_printf_paragraph(f,
+                            "%s%.3f ms of the path are of times that are measured or given: what "
+                            "bounds them is not known%s",
+                            n > 0 ? "" : "\n", ms(not_known(r)),
+                            n > 0 ? ", and no row has them" : "");
+    return st;
+}
+
 /* --- text ------------------------------------------------------------------------------------- */
 
 #define AT(field) offsetof(struct lw_what_if, field)
@@ -268,7 +404,9 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
     if (differ)
         lw_printf_paragraph(f, LW_PERIOD_AND_STEP "\n");
     LW_TRY(put_charges(e, f, err));
+    LW_TRY(put_bounds(r, f, err));
     LW_TRY(put_path(r, f, err));
+    LW_TRY(put_faster(r, f, err));
     return put_what_ifs(r, f, err);
 }
 
@@ -287,10 +425,28 @@ static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
     lw_jsonout_end(o);
 }
 
-static void put_json(const struct lw_explain_report *r, const struct lw_records *charges, FILE *f)
+/* Of the critical path: sums to step_ns exactly. */
+static void json_bounds(struct lw_jsonout *o, const struct lw_explain_report *r)
+{
+    lw_jsonout_object(o, "bounds");
+    for (int k = 0; k < LW_N_PATH_BOUNDS; k++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_ns", lw_path_bound_key(k));
+        LW_JSON(o, key, LW_EXACT_NS(r->bounds->ps[k]));
+    }
+    lw_jsonout_end(o);
+}
+
+static enum lw_status put_json(const struct lw_explain_report *r, const struct lw_records *charges,
+                               FILE *f, struct lw_err *err)
 {
     struct lw_jsonout o = {.file = f};
     const struct lw_explanation *e = r->e;
+    struct faster_row faster[LW_MAX_FASTER];
+    struct lw_arena room = {0};
+    int n;
+
+    LW_TRY(make_faster(r, &room, faster, &n, err));
 
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "run", r->run->id, "kind", lw_run_kind_name(r->run->kind),
@@ -298,10 +454,14 @@ static void put_json(const struct lw_explain_report *r, const struct lw_records 
             "step_ns", LW_EXACT_NS(e->length));
     lw_summary_json_measure(&o, &e->measure);
     lw_records_json(&o, charges);
+    json_bounds(&o, r);
     json_path(&o, r);
+    lw_records_json(&o, &LW_RECORDS("faster", faster_columns, faster, n));
     lw_records_json(&o, &LW_RECORDS("what_ifs", what_if_columns, r->what_ifs, r->n_what_ifs));
     lw_jsonout_string(&o, "what_ifs_note", r->why[0] ? r->why : NULL);
     lw_jsonout_end(&o);
+    lw_arena_free(&room);
+    return LW_OK;
 }
 
 enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_format format, FILE *f,
@@ -315,6 +475,5 @@ enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_forma
     find_charges(r->e, v);
     if (format == LW_FORMAT_CSV)
         return lw_records_csv(&charges, f, err);
-    put_json(r, &charges, f);
-    return LW_OK;
+    return put_json(r, &charges, f, err);
 }

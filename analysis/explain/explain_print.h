@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "analysis/explain/explain.h"
+#include "analysis/explain/explain_faster.h"
 #include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 
@@ -20,6 +21,9 @@ struct lw_explain_report {
     const struct lw_run *run;
     const struct lw_plan *plan;
     const struct lw_explanation *e;
+    const struct lw_path_bounds *bounds;
+    const struct lw_faster *faster; /* none of a measured run */
+    int n_faster;
     const struct lw_what_if *what_ifs;
     int n_what_ifs;
     bool all;        /* text: every piece of the path, not only the longest */

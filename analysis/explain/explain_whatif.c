@@ -2,8 +2,8 @@
  * bandwidth is the cost of half the bytes, so latencies stay. */
 #include "analysis/explain/explain_whatif.h"
 
+#include "analysis/explain/explain_faster.h"
 #include "sim/cost/cost_model.h"
-#include "sim/predict/sim.h"
 
 enum change { AS_IT_IS, TWICE_BANDWIDTH, NO_COMMUNICATION, HALF_COMPUTE, NO_COPIES, ALONE };
 
@@ -50,22 +50,9 @@ static enum lw_status simulate(const struct lw_plan *plan, const struct lw_clust
 {
     struct bent_cost bent = {lw_sim_cost(cluster), c};
     const struct lw_cost cost = {bent_time, &bent, bent.cost.ranks_per_node};
-    struct lw_sim_options o = lw_sim_options_default();
-    struct lw_timeline t = {0};
-    struct lw_summary s = {0};
-    struct lw_sim_stats stats;
 
-    o.n_steps = lw_sim_warmup_steps(plan) + 1;
-    o.cost = &cost;
-    enum lw_status st = lw_sim_run(plan, cluster, &o, &t, &stats, err);
-    if (st == LW_OK)
-        st = lw_timeline_measure(&t, plan, o.n_steps - 1, &s, err);
-    if (st == LW_OK)
-        *out = (struct lw_what_if){.name = changes[c].name, .key = changes[c].key, .step = s.step,
-                                   .exposed_comm = s.ranks[s.worst].exposed_comm};
-    lw_summary_free(&s);
-    lw_timeline_free(&t);
-    return st;
+    *out = (struct lw_what_if){.name = changes[c].name, .key = changes[c].key};
+    return lw_explain_simulate(plan, cluster, &cost, &out->step, &out->exposed_comm, err);
 }
 
 /* A negative time is asked of the cluster, which compute in half the time leaves as it is. */

@@ -463,18 +463,18 @@ static lw_ps place_in(lw_ps window, int64_t at, int64_t of)
     return of > 0 ? (lw_ps)((__int128)window * at / of) : 0;
 }
 
-/* What a host that waits for kernels adds to a window is in its weight alone. */
-static void take_out_host(const struct spans *s, unsigned phases, lw_ps weights[LW_N_BOUNDS])
+/* Of a range of the window, what a host that waits for kernels adds is the host's: kernels were
+ * stretched over it. */
+static void take_out_host(const struct spans *s, unsigned phases, lw_ps range,
+                          lw_ps weights[LW_N_BOUNDS])
 {
     lw_ps added = s->m->bound_ps[phases != FORWARD][LW_BOUND_HOST], window = window_of(s, phases);
 
     if (added <= 0 || added > window || phases == WEIGHT) /* it is the input half's */
         return;
-    for (int k = 0; k < LW_N_BOUNDS; k++) {
-        lw_ps rest = place_in(window - added, weights[k], window);
-        weights[LW_BOUND_HOST] += k == LW_BOUND_HOST ? 0 : weights[k] - rest;
-        weights[k] = k == LW_BOUND_HOST ? weights[k] : rest;
-    }
+    for (int k = 0; k < LW_N_BOUNDS; k++)
+        range -= weights[k] = place_in(window - added, weights[k], window);
+    weights[LW_BOUND_HOST] = range;
 }
 
 enum lw_time_source lw_kernel_bounds(const struct lw_part *d, int32_t module, unsigned phases,
@@ -507,6 +507,6 @@ enum lw_time_source lw_kernel_bounds(const struct lw_part *d, int32_t module, un
             longest = by_source[x];
             source = (enum lw_time_source)x;
         }
-    take_out_host(&s, phases, weights);
+    take_out_host(&s, phases, to - from, weights);
     return source;
 }
