@@ -1,8 +1,10 @@
-/* lapwing explain: why a stored run's step took as long as it did, and what would change it. */
+/* lapwing explain: why a stored run's step took as long as it did, and what would change it; with
+ * --memory, what a device's memory is taken by, and what would save some. */
 #include <stdio.h>
 #include <string.h>
 
 #include "analysis/explain/explain_whatif.h"
+#include "analysis/explain/memory_explain.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
@@ -120,10 +122,41 @@ static enum lw_status work(struct session *s, struct lw_err *err)
     return lw_explain_print(&r, s->format, stdout, err);
 }
 
+static const struct lw_usage of_memory = {
+    .command = "explain",
+    .synopsis = "--memory [RUN | PLAN.json | -w MODEL [-c CLUSTER] [strategy options]]",
+    .about = "Shows what is alive where the fullest rank of a plan holds most, the largest first: "
+             "the parts add up to what sim prints for a device. Then the changes that save most, "
+             "each planned and simulated again with the options that it names; a step keeps its "
+             "samples and its devices. The options are those of sim; nothing is stored. RUN is a "
+             "number (the last run).",
+    .max_operands = 1,
+};
+
+/* Takes --memory out of the words. */
+static bool take_memory(int *argc, char **argv)
+{
+    int n = 0;
+    bool found = false;
+
+    for (int i = 0; i < *argc; i++) {
+        bool is = !found && i > 0 && strcmp(argv[i], "--memory") == 0;
+        found |= is;
+        if (!is)
+            argv[n++] = argv[i];
+    }
+    *argc = n;
+    return found;
+}
+
 int cmd_explain(int argc, char **argv)
 {
     struct session s = {.db = "lapwing.db", .step = -1, .rank = -1};
+    bool memory = false;
     const struct lw_opt options[] = {
+        {"memory", 0, LW_OPT_FLAG, &memory, NULL,
+         "what takes a device's memory, and what would save some, of a run, a plan or a model "
+         "(explain --memory --help)"},
         {"cluster", 'c', LW_OPT_STRING, &s.cluster_file, "NAME|FILE",
          "known cluster or cluster file to simulate the what-ifs on (the run's own)"},
         {"step", 0, LW_OPT_INT, &s.step, "N", "the step to explain (the one nearest the median)", 0,
@@ -144,6 +177,8 @@ int cmd_explain(int argc, char **argv)
     struct lw_err err = {0};
     int n_operands, rc;
 
+    if (take_memory(&argc, argv))
+        return lw_memory_explain(&of_memory, argc, argv);
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
     s.run_name = n_operands == 1 ? argv[1] : "last";

@@ -43,6 +43,12 @@ struct lw_prediction {
     struct lw_err unstored; /* why the prediction is not stored; code LW_OK: it is, or no_db */
 };
 
+/* The request of a command line, with the options of `lapwing sim`: -1, or the exit status. *s is
+ * zeroed, but for whether it is silent; it refers to argv. */
+struct lw_usage;
+int lw_prediction_begin(struct lw_prediction *s, const struct lw_usage *usage, int argc,
+                        char **argv);
+
 /* The one way from a request to a prediction: all that is made of it, without a row of the database
  * where no_db is set, and nothing printed. Free with lw_prediction_free also after a failure. */
 enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err);

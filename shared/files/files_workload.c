@@ -133,6 +133,7 @@ const struct lw_field lw_model_dims_fields[] = {
     LW_F_BOOL("fp8", AT(fp8), false),
     LW_F_BOOL("experts", AT(experts), false),
     LW_F_INT64("workspace_bytes", AT(workspace), 0),
+    LW_F_INT64("score_bytes", AT(score_bytes), 0),
     {0},
 };
 #undef AT

@@ -196,19 +196,43 @@ static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_meas
     return x;
 }
 
-/* Tensors of a rank at their most: in a backward, or in the optimizer's step. Before it updates,
- * the tensor of all gradients has replaced them and their buckets, and its f32 copy has replaced
- * it. */
+/* What is beside the plan's tensors where a rank holds most: in a backward, or in the optimizer's
+ * step. Before it updates, the tensor of all gradients has replaced them and their buckets, and its
+ * f32 copy has replaced it. */
+static struct lw_framework_beside beside(const struct run *r, const struct rank_bytes *x)
+{
+    struct lw_framework_beside y = {.gradients = x->gradients, .whole_inputs = whole_inputs(r),
+                                    .stage_outputs = stage_outputs(r)};
+    double backward = x->active + y.gradients + y.whole_inputs + y.stage_outputs;
+    double replaced = 0;
+
+    y.flat = lw_fact(r->f->flat_gradients) && is_flat(r) && !sums_in_f32(r);
+    y.step = step_bytes(r, x->bytes);
+    if (y.flat) {
+        y.step -= ITEM * updated(r, x->bytes);
+        replaced = (double)(x->bytes[LW_MEM_GRADS] + x->bytes[LW_MEM_BUCKETS]);
+    }
+    y.in_step = y.step + x->coming - replaced > backward;
+    return y;
+}
+
 static double tensors(const struct run *r, const struct rank_bytes *x)
 {
-    bool flat = lw_fact(r->f->flat_gradients) && is_flat(r) && !sums_in_f32(r);
-    double backward = x->active + x->gradients + whole_inputs(r) + stage_outputs(r);
-    double step = step_bytes(r, x->bytes) + x->coming;
+    struct lw_framework_beside y = beside(r, x);
 
-    if (flat)
-        step -= (double)(x->bytes[LW_MEM_GRADS] + x->bytes[LW_MEM_BUCKETS]) +
-                ITEM * updated(r, x->bytes);
-    return x->fixed + (backward > step ? backward : step);
+    if (!y.in_step)
+        return x->fixed + x->active + y.gradients + y.whole_inputs + y.stage_outputs;
+    return x->fixed + y.step + x->coming -
+           (y.flat ? (double)(x->bytes[LW_MEM_GRADS] + x->bytes[LW_MEM_BUCKETS]) : 0);
+}
+
+void lw_framework_beside_of(const struct lw_framework *f, const struct lw_plan *plan,
+                            const struct lw_measure *m, struct lw_framework_beside *out)
+{
+    const struct run r = {f, &plan->dims, plan, plan->strategy};
+    const struct rank_bytes x = bytes_of_rank(&r, m);
+
+    *out = beside(&r, &x);
 }
 
 void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_plan *plan,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stdbool.h>
+
 #include "shared/timeline/timeline.h"
 
 struct lw_device;
@@ -21,3 +23,15 @@ struct lw_framework_bytes {
 void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_plan *plan,
                            const struct lw_device *device, const struct lw_measure *m,
                            struct lw_framework_bytes *out);
+
+/* What a rank holds at its most beside the tensors of its plan. A backward's, or the optimizer's
+ * step where that holds more: then no activations and, where a flat tensor takes their place
+ * (flat), neither gradients nor buckets. With the plan's they add up to `allocated`. */
+struct lw_framework_beside {
+    bool in_step, flat;
+    double step;                                    /* in the optimizer's step */
+    double gradients, whole_inputs, stage_outputs;  /* in a backward */
+};
+
+void lw_framework_beside_of(const struct lw_framework *f, const struct lw_plan *plan,
+                            const struct lw_measure *m, struct lw_framework_beside *out);

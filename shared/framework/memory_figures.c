@@ -7,7 +7,7 @@
 #include "shared/text/wrap.h"
 #include "shared/timeline/timeline.h"
 
-static const struct lw_measure *fullest_of(const struct lw_summary *s)
+const struct lw_measure *lw_memory_fullest(const struct lw_summary *s)
 {
     const struct lw_measure *most = s->ranks;
 
@@ -25,7 +25,7 @@ void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
     *out = (struct lw_memory_figures){.peak_bytes = s->peak_memory_bytes};
     if (s->n_ranks == 0)
         return;
-    lw_framework_bytes_of(f, p, &c->device, fullest_of(s), &out->fullest);
+    lw_framework_bytes_of(f, p, &c->device, lw_memory_fullest(s), &out->fullest);
     for (int32_t i = 0; i < s->n_ranks; i++) {
         lw_framework_bytes_of(f, p, &c->device, &s->ranks[i], &b);
         out->needed = b.needed > out->needed ? b.needed : out->needed;

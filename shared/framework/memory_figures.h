@@ -9,6 +9,7 @@
 struct lw_cluster;
 struct lw_device;
 struct lw_framework;
+struct lw_measure;
 struct lw_plan;
 struct lw_summary;
 
@@ -25,6 +26,9 @@ struct lw_memory_figures {
 void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
                           const struct lw_framework *f, const struct lw_cluster *c,
                           struct lw_memory_figures *out);
+
+/* The rank whose tensors take most, the lowest of several. */
+const struct lw_measure *lw_memory_fullest(const struct lw_summary *s);
 
 /* Bytes of a device that the fullest rank takes, and the least that the fullest needs of it. */
 int64_t lw_memory_device_bytes(const struct lw_memory_figures *m);

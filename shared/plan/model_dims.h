@@ -10,4 +10,6 @@ struct lw_model_dims {
     bool fp8;      /* its products take 8-bit operands */
     bool experts;  /* of a plan: its model has some */
     int64_t workspace; /* bytes that libraries hold on a device for their kernels */
+    int64_t score_bytes; /* that the last module's loss keeps of all scores of a micro-batch, on one
+                          * rank of no group; 0 = not known */
 };

@@ -86,3 +86,44 @@ enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan
         *out = best;
     return LW_OK;
 }
+
+/* --- what is alive at the peak of one rank ---------------------------------------------------- */
+
+/* Changes of the rank up to the one after which it holds most; -1: nothing runs yet. */
+static int64_t find_peak(const struct lw_timeline *t, const struct lw_plan *plan, int32_t rank,
+                         const struct lw_memory_change *v, int64_t n, struct lw_memory_peak *at)
+{
+    struct lw_memory_peak now;
+    int64_t last = -1;
+
+    begin(plan, rank, &now);
+    *at = now;
+    for (int64_t i = 0; i < n; i++) {
+        if (v[i].rank != rank)
+            continue;
+        apply(t, &v[i], &now);
+        if (now.total > at->total) {
+            *at = now;
+            last = i;
+        }
+    }
+    return last;
+}
+
+enum lw_status lw_memory_alive(const struct lw_timeline *t, const struct lw_plan *plan,
+                               int32_t rank, int64_t *of_module, struct lw_memory_peak *out,
+                               struct lw_err *err)
+{
+    struct lw_memory_change *v;
+    int64_t n;
+
+    LW_TRY(lw_memory_changes(t, plan, &v, &n, err));
+    int64_t last = find_peak(t, plan, rank, v, n, out);
+    for (int64_t i = 0; i <= last; i++) {
+        int32_t module = plan->ops[t->op[v[i].row]].module;
+        if (v[i].rank == rank && v[i].memory == LW_MEMORY_ACTIVATIONS)
+            of_module[module < 0 ? plan->n_modules : module] += v[i].bytes;
+    }
+    lw_free(v);
+    return LW_OK;
+}

@@ -55,3 +55,9 @@ enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_pl
  * of the largest; each may be NULL. */
 enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
                                int64_t *peak, struct lw_memory_peak *at, struct lw_err *err);
+
+/* What one rank holds when it first holds most: the moment, and of the activations those of each
+ * module, of_module[plan->n_modules + 1], zeros before; the last is of no module. */
+enum lw_status lw_memory_alive(const struct lw_timeline *t, const struct lw_plan *plan,
+                               int32_t rank, int64_t *of_module, struct lw_memory_peak *out,
+                               struct lw_err *err);

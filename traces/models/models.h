@@ -105,6 +105,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t head_waits;     /* micro-batches whose gradient of the head's weights waits */
     bool mask_in_batch;     /* a batch has a mask of all pairs of positions, a byte each */
     bool f32_softmax;       /* stored scores: the softmax's result is kept in f32 too */
+    int64_t score_bytes;    /* found: what the last loss keeps of all scores */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
     const char *attention;  /* "full": scores are stored; "flash": they are not */
     const char *optimizer;  /* "sgd", "momentum", "adam" */

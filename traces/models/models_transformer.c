@@ -453,7 +453,8 @@ void transformer_loss(struct transformer *t, int64_t vocab)
 {
     int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
 
-    transformer_keep(t, loss_bytes(t) * scores, false);
+    t->b.shape.score_bytes = loss_bytes(t) * scores;
+    transformer_keep(t, t->b.shape.score_bytes, false);
     keep_waiting(t, scores, vocab);
     if (t->b.shape.mask_in_batch)
         transformer_keep(t, t->batch * t->seq * t->seq * ranks_of_group(t), true);
