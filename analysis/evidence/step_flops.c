@@ -23,11 +23,18 @@ static bool keeps_scores(const struct lw_workload *w)
     return false;
 }
 
-/* Of full recomputation the first recompute_layers blocks of each stage are computed again. */
+/* Of the blocks of a stage, whether full recomputation computes the n-th again. */
+static bool is_again(const struct lw_strategy *s, int64_t n)
+{
+    if (s->recompute_layers == 0 || s->recompute_method == LW_RECOMPUTE_UNIFORM)
+        return true;
+    return s->recompute_method == LW_RECOMPUTE_EVERY ? (n + 1) % s->recompute_layers == 0
+                                                     : n < s->recompute_layers;
+}
+
 static struct forwards sum_forwards(const struct lw_plan *p, const struct lw_workload *w)
 {
     const bool full = p->strategy->recompute == LW_RECOMPUTE_FULL;
-    const int64_t most = p->strategy->recompute_layers;
     const double batch = (double)w->batch;
     struct forwards f = {.attention = batch * (double)w->attention_flops};
     int64_t n = 0;
@@ -44,7 +51,7 @@ static struct forwards sum_forwards(const struct lw_plan *p, const struct lw_wor
             n = 0;
         f.all += forward;
         f.blocks += block ? forward : 0;
-        f.again += full && block && (most == 0 || n < most) ? forward : 0;
+        f.again += full && block && is_again(p->strategy, n) ? forward : 0;
         n += block;
     }
     return f;

@@ -186,6 +186,7 @@ static const struct lw_field made_for_fields[] = {
     LW_F_BOOL("folded_experts", AT(folded_experts), false),
     LW_F_BOOL("sequence_parallel", AT(sequence_parallel), false),
     LW_F_WORD("tp_overlap", AT(tp_overlap), lw_tp_overlap_word),
+    LW_F_INT64("recompute_parts", AT(again_parts), 0),
     LW_F_BOOL("reduced", AT(reduced), false),
     LW_F_BOOL("grad_f32", AT(grad_f32), false),
     LW_F_BOOL("usual_framework", AT(usual), false),

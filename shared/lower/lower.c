@@ -29,6 +29,32 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     return LW_OK;
 }
 
+/* Options of recomputation that contradict each other. */
+static enum lw_status refuse_recompute(const struct lw_strategy *s, struct lw_err *err)
+{
+    char parts[64];
+
+    if (s->again_parts != 0 && s->recompute != LW_RECOMPUTE_SELECTIVE)
+        return lw_fail(err, LW_EINVAL, "--recompute-modules %s is for --recompute selective",
+                       lw_again_text(s->again_parts, parts));
+    if (s->recompute_method == LW_RECOMPUTE_BLOCK)
+        return LW_OK;
+    const char *method = s->recompute_method == LW_RECOMPUTE_EVERY ? "every" : "uniform";
+    if (s->recompute != LW_RECOMPUTE_FULL || s->recompute_layers == 0)
+        return lw_fail(err, LW_EINVAL, "--recompute-method %s needs --recompute full and "
+                                       "--recompute-layers of 1 or more", method);
+    if (s->recompute_method == LW_RECOMPUTE_UNIFORM && s->recompute_layers > 1 && s->zero == 3)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--recompute-method uniform of groups of %lld cannot be combined with "
+                       "--zero 3: weights are gathered for one module at a time; choose "
+                       "--recompute-layers 1", (long long)s->recompute_layers);
+    return s->stage_bytes >= 0
+               ? lw_fail(err, LW_ENOTSUP,
+                         "--stage-memory cannot be combined with --recompute-method %s: the search "
+                         "counts all modules alike; choose --recompute-method block", method)
+               : LW_OK;
+}
+
 static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct lw_err *err)
 {
     if (s->sequence_parallel && s->tp == 1)
@@ -53,7 +79,7 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
     if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
         return lw_fail(err, LW_EINVAL, "--recompute-layers %lld is for --recompute full",
                        (long long)s->recompute_layers);
-    return LW_OK;
+    return refuse_recompute(s, err);
 }
 
 static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struct lw_err *err)
@@ -333,8 +359,15 @@ static enum lw_status check_root(const struct lw_workload *w, const struct lw_st
 static enum lw_status check_recompute(const struct lw_workload *w, const struct lw_strategy *s,
                                       struct lw_err *err)
 {
+    char parts[64];
+
     if (s->recompute != LW_RECOMPUTE_SELECTIVE)
         return LW_OK;
+    if (s->again_parts != w->from.made_for.again_parts)
+        return lw_fail(err, LW_EINVAL,
+                       "--recompute-modules %s: workload '%s' does not say what these parts of a "
+                       "module take; name a model with -w", lw_again_text(s->again_parts, parts),
+                       w->name);
     for (int32_t m = 0; m < w->n_modules; m++)
         if (w->modules[m].selective_ps > 0 || w->modules[m].kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0)
             return LW_OK;

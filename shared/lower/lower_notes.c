@@ -303,8 +303,22 @@ static const char *beside_tokens(const struct lw_lowering *l)
                  : "beside no compute";
 }
 
+static void note_method(const struct lw_lowering *l)
+{
+    long long n = (long long)l->s->recompute_layers;
+
+    if (l->s->recompute_method == LW_RECOMPUTE_UNIFORM && n > 1)
+        lw_builder_note(l->b,
+                        "recomputation: groups of %lld modules keep their input; before the "
+                        "backward of the last one all forwards of the group run again", n);
+    if (l->s->recompute_method == LW_RECOMPUTE_EVERY && n > 1)
+        lw_builder_note(l->b, "recomputation: of each %lld-th module of a part; the others keep "
+                              "their activations", n);
+}
+
 static void note_tensor(const struct lw_lowering *l)
 {
+    char parts[64];
     static const char *const overlaps[LW_N_TP_OVERLAPS] = {
         [LW_TP_OVERLAP_OFF] = "",
         [LW_TP_OVERLAP_BACKWARD] = ", in the backward beside the weights' gradients",
@@ -351,10 +365,19 @@ static void note_tensor(const struct lw_lowering *l)
         lw_builder_note(l->b,
                         "recomputation: each module's forward again, before its backward; not of "
                         "modules that keep as much either way");
-    if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && selects_nothing(l->w))
+    note_method(l);
+    if (l->s->again_parts != 0)
+        lw_builder_note(l->b, selects_nothing(l->w)
+                                  ? LW_ASSUMPTION "--recompute-modules %s changes nothing: none of "
+                                                  "these keeps a tensor of its own"
+                                  : "recomputation: of each module the parts %s, before its "
+                                    "backward",
+                        lw_again_text(l->s->again_parts, parts));
+    else if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && selects_nothing(l->w))
         lw_builder_note(l->b, LW_ASSUMPTION
                         "--recompute selective changes nothing: what it would compute again is not "
-                        "kept (fused attention keeps no scores); --recompute full saves memory");
+                        "kept (fused attention keeps no scores); --recompute full saves memory, "
+                        "and so do parts of --recompute-modules");
     else if (l->s->recompute == LW_RECOMPUTE_SELECTIVE)
         lw_builder_note(l->b,
                         "recomputation: what the workload names of a module's forward again, in "

@@ -65,10 +65,12 @@ int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t 
 
 void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t m)
 {
-    if (d->work.again[m] < 0)
+    int32_t first = lw_part_again_first(d, m);
+
+    if (d->work.again[m] < 0 || first < 0)
         return;
-    if (d->s->recompute == LW_RECOMPUTE_FULL)
-        lw_write_module(k, d, m, LW_OP_KERNEL, d->work.forward_steps[m], d->work.again[m], -1);
-    else
+    if (d->s->recompute != LW_RECOMPUTE_FULL)
         lw_write_work(k, d, LW_OP_KERNEL, m, d->work.again[m], -1);
+    for (int32_t i = first; i <= m && d->s->recompute == LW_RECOMPUTE_FULL; i++)
+        lw_write_module(k, d, i, LW_OP_KERNEL, d->work.forward_steps[i], d->work.again[i], -1);
 }

@@ -190,15 +190,53 @@ static bool again(const struct lw_strategy *s, const struct lw_module *m)
            (full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE]);
 }
 
-/* --recompute-layers N: the first N modules of the part that have something to do again
- * (Megatron-LM's method "block"); the others keep what they have. */
+/* Of modules in a row that have something to do again, which one it is, from 0; -1: it has not. */
+static int64_t place_in_run(const struct lw_part *d, int32_t module)
+{
+    int64_t n = -1;
+
+    for (int32_t m = module; m >= 0 && again(d->s, &d->w->modules[m]); m--)
+        n++;
+    return n;
+}
+
+static bool in_groups(const struct lw_strategy *s)
+{
+    return s->recompute == LW_RECOMPUTE_FULL && s->recompute_method == LW_RECOMPUTE_UNIFORM &&
+           s->recompute_layers > 1;
+}
+
+/* --recompute-layers N of the modules of the part that have something to do again: the first N
+ * (Megatron-LM's method "block"), or each N-th; the others keep what they have. */
 static enum lw_recompute mode_of(const struct lw_part *d, int32_t module)
 {
-    int64_t n = 0;
+    int64_t n = 0, layers = d->s->recompute_layers;
+    bool every = d->s->recompute_method == LW_RECOMPUTE_EVERY;
 
-    for (int32_t m = 0; d->s->recompute_layers > 0 && m <= module; m++)
+    if (d->s->recompute_method == LW_RECOMPUTE_UNIFORM)
+        return d->s->recompute;
+    for (int32_t m = 0; layers > 0 && m <= module; m++)
         n += again(d->s, &d->w->modules[m]);
-    return n > d->s->recompute_layers ? LW_RECOMPUTE_NONE : d->s->recompute;
+    return layers > 0 && (every ? n % layers != 0 : n > layers) ? LW_RECOMPUTE_NONE
+                                                                : d->s->recompute;
+}
+
+int32_t lw_part_again_first(const struct lw_part *d, int32_t module)
+{
+    int64_t layers = d->s->recompute_layers;
+    bool last = module + 1 == d->w->n_modules || !again(d->s, &d->w->modules[module + 1]);
+
+    if (!in_groups(d->s))
+        return module;
+    int64_t place = place_in_run(d, module);
+    return place < 0 || last || (place + 1) % layers == 0 ? module - (int32_t)(place % layers)
+                                                          : -1;
+}
+
+/* A group keeps the input of its first module. */
+static bool keeps_nothing(const struct lw_part *d, int32_t module)
+{
+    return in_groups(d->s) && place_in_run(d, module) % d->s->recompute_layers > 0;
 }
 
 /* Activations are counted where every module tells them. */
@@ -213,7 +251,8 @@ static bool tells_kept(const struct lw_part *d)
 /* Of one micro-batch, from forward to backward; modules are a tensor rank's own. */
 static int64_t kept_bytes(const struct lw_part *d, int32_t module)
 {
-    return d->work.tells_kept ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
+    return d->work.tells_kept && !keeps_nothing(d, module)
+               ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
 }
 
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
@@ -243,14 +282,16 @@ static int64_t given_back(const struct lw_part *d, int32_t module)
 }
 
 /* Of it by the input half of a split backward: attention's core, which has no weights and is what
- * selective recomputation leaves out. */
+ * selective recomputation leaves out. Other parts that are named have weights. */
 static int64_t given_back_early(const struct lw_part *d, int32_t module)
 {
     const int64_t *kept = d->w->modules[module].kept_bytes;
     int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
     int64_t all = -given_back(d, module);
 
-    return !d->work.tells_kept || core <= 0 ? 0 : -(core < all ? core : all);
+    if (!d->work.tells_kept || core <= 0 || d->s->again_parts != 0)
+        return 0;
+    return -(core < all ? core : all);
 }
 
 static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)

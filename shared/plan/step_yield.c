@@ -103,13 +103,37 @@ static void count_active(const struct lw_workload *w, double *of_module)
     }
 }
 
+/* Of the blocks of a part, whether full recomputation computes the n-th again. */
+static bool is_again(const struct lw_strategy *s, int64_t n)
+{
+    const int64_t layers = s->recompute_layers;
+
+    if (layers == 0 || s->recompute_method == LW_RECOMPUTE_UNIFORM)
+        return true;
+    return s->recompute_method == LW_RECOMPUTE_EVERY ? (n + 1) % layers == 0 : n < layers;
+}
+
+/* Products, but for attention's, of the parts that are named (--recompute-modules). */
+static double parts_again(const struct lw_workload *w)
+{
+    double sum = 0;
+
+    for (int32_t i = 0; i < w->n_modules; i++)
+        for (int32_t j = 0; j < w->modules[i].n_kernels; j++) {
+            const struct lw_kernel *k = &w->kernels[w->modules[i].first_kernel + j];
+            double batch = k->experts > 0 || k->batch < 1 ? 1 : (double)k->batch;
+            if (k->again && k->kind == LW_KERNEL_GEMM && !k->attention)
+                sum += 2 * batch * (double)k->m * (double)k->n * (double)k->k;
+        }
+    return w->batch > 0 ? sum / (double)w->batch : 0;
+}
+
 /* Full recomputation: another forward of the blocks, which are the modules that keep less with it,
- * of each part the first --recompute-layers. With tokens the blocks share attention evenly.
+ * of each part those of --recompute-layers. With tokens the blocks share attention evenly.
  * active[n_modules]: elements that one token uses. */
 static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
                            const double *active, double forward, double samples)
 {
-    const int64_t layers = p->strategy->recompute_layers;
     double all = 0, again = 0, numel = 0;
     int64_t n = 0, n_blocks = 0, n_again = 0;
 
@@ -120,7 +144,7 @@ static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
         if (!is_block(&w->modules[m]))
             continue;
         n_blocks++;
-        if (layers > 0 && n++ >= layers)
+        if (!is_again(p->strategy, n++))
             continue;
         n_again++;
         again += (double)w->modules[m].forward_flops;
@@ -143,6 +167,10 @@ static double recomputed_flops(const struct lw_plan *p, const struct lw_workload
         return 0;
     if (how == LW_RECOMPUTE_FULL)
         return blocks_again(p, w, active, forward, samples);
+    if (p->strategy->again_parts != 0)
+        return samples * (parts_again(w) +
+                          (p->strategy->again_parts & LW_AGAIN_BIT(LW_AGAIN_CORE_ATTN)
+                               ? (double)w->attention_flops : 0));
     return recomputes_attention(w) ? (double)w->attention_flops * samples : 0;
 }
 

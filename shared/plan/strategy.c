@@ -31,6 +31,10 @@ static const char *const compats[] = {"none", "picotron", "fairscale", "haiscale
 static const char *const grad_dtypes[] = {"param", "f32", "f64", "f16", "bf16", NULL};
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const recompute_methods[] = {"block", "uniform", "every", NULL};
+#define PART_WORD(id, word) word,
+static const char *const again_parts[] = {LW_RECOMPUTE_PARTS(PART_WORD) NULL};
+#undef PART_WORD
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
@@ -38,8 +42,9 @@ static const char *const on_off[] = {"off", "on", NULL};
 enum { MAX_RANKS = 1 << 22 };     /* a plan of that many takes a second and 220 MB */
 enum { MOST_PASSES = 1000000, MOST_CHUNKS = 1 << 10, MOST_MICRO_BATCHES = 1 << 24 };
 
-/* INT_OR_0: 0, or in the range; LIST: whole numbers with ',' between. */
-enum kind { INT, INT_OR_0, SIZE, REAL, WORD, BOOLEAN, TEXT, LIST, REDUCER };
+/* INT_OR_0: 0, or in the range; LIST: whole numbers with ',' between; WORDS: a bit for each of the
+ * words, with ',' between. */
+enum kind { INT, INT_OR_0, SIZE, REAL, WORD, BOOLEAN, TEXT, LIST, WORDS, REDUCER };
 
 static const struct option {
     struct lw_strategy_option shown;
@@ -180,7 +185,14 @@ static const struct option {
     PLAIN("clip", REAL, clip, "NORM", "clip the gradient norm (0: off)"),
     CHOICE("recompute", recompute, "MODE", recomputes, "activations recomputed in backward (none)"),
     COUNT("recompute-layers", recompute_layers, 0, INT32_MAX,
-           "--recompute full: only the first N modules of each stage that can recompute (0: all)"),
+           "--recompute full: N of --recompute-method; of block only the first N modules of each "
+           "stage that can recompute (0: all)"),
+    CHOICE("recompute-method", recompute_method, "METHOD", recompute_methods,
+           "--recompute full: block: the first --recompute-layers modules of each stage; uniform: "
+           "groups of N, of which the first input is kept; every: each N-th (block)"),
+    ROW("recompute-modules", WORDS, again_parts, 0, 0, "LIST", again_parts, NULL,
+           "--recompute selective: parts of a block to compute again, with ',' between (the "
+           "framework's: core_attn)"),
     ON_OFF("overlap", overlap, "communicate during backward (on)"),
     CHOICE("compat", compat, "NAME", compats,
            "decide as this system does, including its faults (none)"),
@@ -361,6 +373,35 @@ static enum lw_status set_list(const struct option *o, const char **field, const
     return LW_OK;
 }
 
+/* '-' and '_' are the same, as in Megatron-LM's and Lapwing's spelling. */
+static enum lw_status set_words(const struct option *o, int64_t *field, const char *value,
+                                struct lw_err *err)
+{
+    int64_t bits = 0;
+
+    for (const char *at = value; *value;) {
+        size_t n = strcspn(at, ",");
+        char word[32], known[32];
+        int k = 0;
+        char given[32];
+        snprintf(given, sizeof given, "%.*s", (int)(n < 31 ? n : 31), at);
+        dashed(word, sizeof word, given);
+        for (; again_parts[k]; k++) {
+            dashed(known, sizeof known, again_parts[k]);
+            if (strcmp(word, known) == 0)
+                break;
+        }
+        if (!again_parts[k])
+            return lw_fail_word(err, o->shown.name, given, again_parts);
+        bits |= LW_AGAIN_BIT(k);
+        if (!at[n])
+            break;
+        at += n + 1;
+    }
+    *field = bits;
+    return LW_OK;
+}
+
 static enum lw_status set_field(const struct option *o, void *field, const char *value,
                                 struct lw_err *err)
 {
@@ -378,6 +419,8 @@ static enum lw_status set_field(const struct option *o, void *field, const char 
         return set_reducer(o, field, value, err);
     case LIST:
         return set_list(o, field, value, err);
+    case WORDS:
+        return set_words(o, field, value, err);
     case TEXT:
         *(const char **)field = value;
         break;
@@ -429,6 +472,18 @@ bool lw_strategy_given(const struct lw_strategy *s, int option)
     return strcmp(lw_strategy_get(s, option, mine), lw_strategy_get(&plain, option, usual)) != 0;
 }
 
+/* In the order of the table: all of them take 62 bytes. */
+const char *lw_again_text(int64_t parts, char buf[64])
+{
+    int n = 0;
+
+    buf[0] = '\0';
+    for (int k = 0; again_parts[k]; k++)
+        if (parts & LW_AGAIN_BIT(k))
+            n += snprintf(buf + n, (size_t)(64 - n), "%s%s", n > 0 ? "," : "", again_parts[k]);
+    return buf;
+}
+
 const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
 {
     const struct option *o = &options[option];
@@ -445,6 +500,8 @@ const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
         return buf;
     case WORD:
         return o->shown.values[word_of(field)];
+    case WORDS:
+        return lw_again_text(*(const int64_t *)field, buf);
     case REDUCER:
         return lw_reducer_name((enum lw_reducer_kind)word_of(field));
     case BOOLEAN:

@@ -90,6 +90,10 @@ struct lw_strategy {
     enum lw_cp_comm cp_comm;
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
     int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */
+    enum lw_recompute_method recompute_method; /* which ones these are */
+    int64_t again_parts;           /* --recompute selective: LW_AGAIN_BIT of each part; 0 = what the
+                                    * framework does again, core attention where it has no rule of
+                                    * its own */
     bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */
     int64_t stage_bytes;           /* --partition exact: memory of a stage; -1 = no limit */
     int64_t pin_first, pin_last;   /* modules that stay on the first and on the last stage */

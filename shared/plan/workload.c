@@ -42,7 +42,8 @@ struct lw_made_for lw_made_for(const struct lw_strategy *s)
                                 .ep = s->ep,
                                 .folded_experts = lw_strategy_folds_experts(s),
                                 .sequence_parallel = s->sequence_parallel,
-                                .tp_overlap = (int32_t)s->tp_overlap};
+                                .tp_overlap = (int32_t)s->tp_overlap,
+                                .again_parts = s->again_parts};
 }
 
 static int64_t at_least_1(int64_t n)
@@ -64,7 +65,8 @@ bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strat
            (at_least_1(m->tp) != to.tp || at_least_1(m->cp) != to.cp ||
             at_least_1(m->ep) != to.ep || m->folded_experts != to.folded_experts ||
             m->sequence_parallel != to.sequence_parallel ||
-            m->tp_overlap != to.tp_overlap || !same_text(m->framework_hash, framework_hash));
+            m->tp_overlap != to.tp_overlap || m->again_parts != to.again_parts ||
+            !same_text(m->framework_hash, framework_hash));
 }
 
 const char *lw_optimizer_name(int optimizer)

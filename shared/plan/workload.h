@@ -139,6 +139,7 @@ struct lw_made_for {
     bool sequence_parallel;
     int32_t tp_overlap; /* enum lw_tp_overlap */
     bool reduced, grad_f32; /* gradients are of several data ranks; of f32 */
+    int64_t again_parts; /* lw_strategy.again_parts, of kept_bytes_selective and selective_ns */
     bool usual; /* the framework was not given: another strategy or device may have another one */
     const char *framework, *framework_hash; /* "" or NULL = the ideal one */
 };

@@ -234,20 +234,18 @@ def head_waits_of(a, pp, micro_batches):
     return min(limit or micro_batches, micro_batches - 1) or ""
 
 
-def put_recompute(a, chunks, put):
-    """Uniform: each group of N blocks keeps its input; block: the first N blocks of a stage."""
+def put_recompute(a, put):
+    """Uniform: each group of N blocks keeps its input; block: the first N blocks of a chunk."""
     granularity, method = a.text("recompute-granularity"), a.text("recompute-method")
     n = a.number("recompute-num-layers", 1)
     if granularity == "selective":
-        if a.text("recompute-modules", "core_attn").strip("[]") != "core_attn":
-            raise Cannot("recompute-modules is not modelled")
         put("recompute", "selective")
+        modules = a.text("recompute-modules", "core_attn").strip("[]").replace(" ", ",")
+        put("recompute-modules", "" if modules == "core_attn" else modules)
     elif granularity == "full":
-        if (method == "uniform" and n > 1) or (method == "block" and chunks > 1):
-            raise Cannot("recompute-method " + method + " of several layers or chunks is not "
-                         "modelled")
         put("recompute", "full")
-        put("recompute-layers", n if method == "block" else "")
+        put("recompute-method", "uniform" if method == "uniform" and n > 1 else "")
+        put("recompute-layers", n if method == "block" or (method == "uniform" and n > 1) else "")
 
 
 def put_strategy(a, put):
@@ -276,7 +274,7 @@ def put_strategy(a, put):
     put("zero-group", group if zero and 1 < group < dp * cp else "")
     put("overlap", "" if a.on("overlap-grad-reduce") else "off")
     put("overlap-param-gather", "on" if zero and a.on("overlap-param-gather") else "")
-    put_recompute(a, chunks, put)
+    put_recompute(a, put)
     halves = a.on("grad-reduce-in-bf16") or a.text("main-grads-dtype") == "bf16"
     put("grad-dtype", "f32" if a.on("bf16") and not halves or
         a.on("accumulate-allreduce-grads-in-fp32") else "param")

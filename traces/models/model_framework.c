@@ -118,6 +118,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     if (lw_fact(f->kept_layouts) && calls_flash(d, shape->deterministic))
         shape->kept |= TRACES_KEPT_LAYOUTS;
     take_workspaces(f, s, d, shape);
+    shape->fused_norms = lw_fact(f->te_workspace); /* TELayerNormColumnParallelLinear */
     shape->gather_buffer = lw_fact(f->gather_buffer);
     shape->mask_in_batch = lw_fact(f->mask_in_batch);
     shape->step = step_of(f, s->dp * s->cp > 1);

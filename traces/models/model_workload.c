@@ -236,6 +236,7 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.expert_whole = shape.expert_whole || shape.expert_folded;
     shape.sequence_parallel = s->sequence_parallel;
     bool idle = shape.deterministic && !holds_for_order(target, shape);
+    shape.again_parts = s->again_parts;
     if (target->framework)
         traces_model_take_framework(target->framework, s, device, &shape);
     LW_TRY(traces_model_build(r.name, &shape, device, &made, err));

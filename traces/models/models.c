@@ -336,6 +336,8 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                        s.hidden == 0 ? "--fp8 does not apply to model %s"
                                      : "--fp8: model %s has f32 parameters; give --dtype bf16",
                        m->name);
+    if (s.again_parts != 0 && s.hidden == 0)
+        return lw_fail(err, LW_EINVAL, "--recompute-modules does not apply to model %s", m->name);
     LW_TRY(need_roofline(device, s.dtype, err));
     if (s.fp8 && device->kind[0])
         LW_TRY(need_8bit(device, s.dtype, err));

@@ -106,6 +106,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool mask_in_batch;     /* a batch has a mask of all pairs of positions, a byte each */
     bool f32_softmax;       /* stored scores: the softmax's result is kept in f32 too */
     int64_t score_bytes;    /* found: what the last loss keeps of all scores */
+    int64_t again_parts;    /* LW_AGAIN_BIT: what selective recomputation repeats; 0 = usual */
+    bool fused_norms;       /* a norm before a product is one kernel with it */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
     const char *attention;  /* "full": scores are stored; "flash": they are not */
     const char *optimizer;  /* "sgd", "momentum", "adam" */

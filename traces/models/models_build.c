@@ -450,6 +450,12 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
                                   .score_bytes = s->score_bytes};
 }
 
+void traces_builder_drop(struct traces_builder *b)
+{
+    lw_free(b->kernels);
+    lw_workload_free(&b->w);
+}
+
 enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
                                      struct lw_workload *w, struct lw_err *err)
 {

@@ -28,6 +28,7 @@ struct traces_builder {
     struct lw_param spare_param;
 };
 
+void traces_builder_drop(struct traces_builder *b); /* in place of finish */
 /* Zeroes b and takes shape and device; dtype must be known. Room for so many of each; running
  * out of memory sticks in no_memory until finish. */
 void traces_builder_init(struct traces_builder *b, const char *name,

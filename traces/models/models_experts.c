@@ -131,12 +131,16 @@ static void gate(struct transformer *t, int64_t copies)
     int64_t tokens = t->tokens;
 
     t->tokens = copies;
+    t->gate_again = transformer_has_part(t, LW_AGAIN_MOE_ACT);
+    bool before = transformer_begin_part(t, LW_AGAIN_MOE_ACT);
+    if (t->b.shape.plain_ffn && (t->b.shape.kept & TRACES_KEPT_UNWEIGHTED))
+        transformer_keep(t, t->b.item * copies * t->b.shape.expert_ffn, false);
+    transformer_end_part(t, before);
     if (t->b.shape.plain_ffn)
         transformer_activation(t, t->b.shape.expert_ffn);
     else
         transformer_gate(t, t->b.shape.expert_ffn);
-    if (t->b.shape.plain_ffn && (t->b.shape.kept & TRACES_KEPT_UNWEIGHTED))
-        transformer_keep(t, t->b.item * copies * t->b.shape.expert_ffn, false);
+    t->gate_again = false;
     t->tokens = tokens;
 }
 
@@ -190,6 +194,7 @@ static void add_shared(struct transformer *t, int32_t i)
 
     bool own = gathers_copies(t) || t->b.shape.expert_whole; /* its own gather and sum */
     bool gated = !t->b.shape.plain_ffn;
+    bool before = transformer_begin_part(t, LW_AGAIN_SHARED_EXPERTS);
 
     if (own)
         transformer_gathers(t);
@@ -200,6 +205,7 @@ static void add_shared(struct transformer *t, int32_t i)
     else
         transformer_activation(t, f);
     int32_t down = transformer_linear(t, t->tokens, f, h, LW_TP_ROW);
+    transformer_end_part(t, before);
     if (own)
         transformer_sums(t);
     transformer_residual(t);

@@ -101,7 +101,9 @@ static void add_latent(struct transformer *t, int32_t i)
         add_norm(t, q_in, true, i, "self_attn.q_a_layernorm");
         transformer_keep(t, t->b.item * t->tokens * q_in, true);
     }
+    bool before = transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ);
     int32_t q = transformer_linear(t, t->tokens, q_in, q_out, LW_TP_COLUMN);
+    transformer_end_part(t, before);
     add_param(t, q, q_out, q_in, LW_TP_COLUMN, i, s->q_lora > 0 ? "self_attn.q_b_proj"
                                                                   : "self_attn.q_proj");
     int32_t down = transformer_linear(t, t->tokens, h, kv_in + s->rope_width, LW_TP_REPLICATED);
@@ -109,10 +111,12 @@ static void add_latent(struct transformer *t, int32_t i)
               "self_attn.kv_a_proj_with_mqa");
     add_norm(t, kv_in, true, i, "self_attn.kv_a_layernorm");
     transformer_keep(t, t->b.item * t->tokens * kv_in, true);
+    before = transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ);
     int32_t up = transformer_linear(t, t->tokens, kv_in, kv_out, LW_TP_COLUMN);
     add_param(t, up, kv_out, kv_in, LW_TP_COLUMN, i, "self_attn.kv_b_proj");
     transformer_rotation(t, (t->heads + 1) * s->rope_width);
     transformer_elementwise(t, 2 * q_out, 1);
+    transformer_end_part(t, before);
 }
 
 static void add_attention(struct transformer *t, int32_t i)
@@ -120,7 +124,6 @@ static void add_attention(struct transformer *t, int32_t i)
     const struct traces_model_shape *s = &t->b.shape;
     int64_t h = t->hidden, width = t->heads * t->v_width;
 
-    transformer_keep_operand(t, h, true);
     if (s->lora > 0) /* the first adapter's; the second's is attention's result */
         transformer_keep(t, t->b.item * t->tokens * h, true);
     transformer_gathers(t);
@@ -176,14 +179,22 @@ bool llama_has_experts(const struct traces_model_shape *s, int64_t block)
 static void add_block(struct transformer *t, int32_t i)
 {
     transformer_module(t, "model.layers.%d", i);
+    bool fused = t->b.shape.fused_norms, experts = llama_has_experts(&t->b.shape, i);
+    bool before = transformer_begin_norm(t, fused && t->b.shape.kv_lora == 0);
     int32_t norm_1 = transformer_norm(t);
+    transformer_keep_operand(t, t->hidden, true);
+    transformer_end_part(t, before);
     add_attention(t, i);
+    before = experts ? transformer_begin_norm(t, false) : transformer_begin_pair(t, fused);
     int32_t norm_2 = transformer_norm(t);
     transformer_keep_operand(t, t->hidden, true);
-    if (llama_has_experts(&t->b.shape, i))
+    transformer_end_part(t, before);
+    before = transformer_begin_part(t, experts ? LW_AGAIN_MOE : LW_AGAIN_MLP);
+    if (experts)
         transformer_experts(t, i);
     else
         add_pair(t, i);
+    transformer_end_part(t, before);
     transformer_residual(t);
     transformer_end_block(t);
     add_param(t, norm_1, t->hidden, 1, LW_TP_REPLICATED, i, "input_layernorm");

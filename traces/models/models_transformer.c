@@ -136,6 +136,74 @@ static bool has_kept(const struct transformer *t, enum traces_kept what)
     return (t->b.shape.kept & what) != 0;
 }
 
+/* --- parts that selective recomputation names ------------------------------------------------- */
+
+bool transformer_has_part(const struct transformer *t, enum lw_again part)
+{
+    return (t->b.shape.again_parts & LW_AGAIN_BIT(part)) != 0;
+}
+
+static bool begin_if(struct transformer *t, bool again)
+{
+    bool before = t->part_again;
+
+    t->part_again |= again;
+    t->b.again |= again;
+    return before;
+}
+
+bool transformer_begin_part(struct transformer *t, enum lw_again part)
+{
+    t->parts |= LW_AGAIN_BIT(part);
+    return begin_if(t, transformer_has_part(t, part));
+}
+
+void transformer_end_part(struct transformer *t, bool before)
+{
+    t->b.again = t->part_again ? before : t->b.again;
+    t->part_again = before;
+}
+
+/* A norm and the operand that it makes: a part of its own unless one kernel does it and the product
+ * after it. Before a pair of products it is then a part of the pair. */
+bool transformer_begin_norm(struct transformer *t, bool fused)
+{
+    t->parts |= LW_AGAIN_BIT(LW_AGAIN_LAYERNORM);
+    return begin_if(t, !fused && transformer_has_part(t, LW_AGAIN_LAYERNORM));
+}
+
+bool transformer_begin_pair(struct transformer *t, bool fused)
+{
+    return fused ? transformer_begin_part(t, LW_AGAIN_MLP) : transformer_begin_norm(t, false);
+}
+
+/* The rule of the framework, where nothing is named. */
+static bool is_usual(const struct transformer *t)
+{
+    return t->b.shape.again_parts == 0;
+}
+
+/* Of a part that is computed again, its input. */
+static void keep_input(struct transformer *t, int64_t bytes, bool whole)
+{
+    keep(t, LW_RECOMPUTE_NONE, bytes, whole);
+    if (!t->b.again || !is_usual(t))
+        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
+}
+
+/* Stored scores and what is made of them: computed again unless other parts are named. */
+static bool core_again(const struct transformer *t)
+{
+    return is_usual(t) || transformer_has_part(t, LW_AGAIN_CORE_ATTN);
+}
+
+static void keep_core(struct transformer *t, int64_t bytes)
+{
+    keep(t, LW_RECOMPUTE_NONE, bytes, false);
+    if (!core_again(t))
+        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, false);
+}
+
 void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
 {
     keep(t, LW_RECOMPUTE_NONE, bytes, whole);
@@ -147,7 +215,8 @@ void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
  * projections alone: to the end of the activation between the second pair of products. */
 static void begin_again(struct transformer *t)
 {
-    t->b.again = has_kept(t, TRACES_KEPT_PROJECTIONS);
+    if (is_usual(t))
+        t->b.again = has_kept(t, TRACES_KEPT_PROJECTIONS);
 }
 
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
@@ -157,7 +226,7 @@ void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
     if (t->b.shape.lora > 0)
         return;
     keep(t, LW_RECOMPUTE_NONE, bytes, whole);
-    if (!has_kept(t, TRACES_KEPT_PROJECTIONS))
+    if (is_usual(t) ? !has_kept(t, TRACES_KEPT_PROJECTIONS) : !t->part_again)
         keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
@@ -178,7 +247,7 @@ int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
     enum lw_kernel_split split = whole ? LW_SPLIT_NONE : LW_SPLIT_GROUP;
     bool frozen = t->b.shape.lora > 0;
 
-    transformer_keep(t, x, whole);
+    keep_input(t, x, whole);
     if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
         transformer_keep(t, 4 * n, whole);
         return TRACES_TRAFFIC(&t->b, 36 * n, (frozen ? 66 : 74) * n, 0, .split = split,
@@ -247,7 +316,7 @@ static int32_t product(struct transformer *t, struct lw_kernel k)
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split)
 {
-    bool alternate = has_kept(t, TRACES_KEPT_ALTERNATE) && split != LW_TP_VOCAB;
+    bool alternate = is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE) && split != LW_TP_VOCAB;
 
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
     int32_t kernel = product(t, (struct lw_kernel){.batch = 1, .m = rows, .n = out, .k = in,
@@ -279,7 +348,7 @@ static void one_product(struct transformer *t, int64_t score_bytes, bool scores)
     TRACES_KERNEL(&t->b, .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_HEADS,
                   .batch = t->batch * t->heads, .m = s, .n = scores ? s : width,
                   .k = scores ? width : s, .bytes = {bytes}, .both = true, .transposed = scores,
-                  .again = true);
+                  .again = core_again(t));
 }
 
 /* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. A window is a
@@ -289,22 +358,23 @@ static void full_attention(struct transformer *t)
     int64_t n_scores = t->batch * t->heads * t->seq * t->seq, scores = t->b.item * n_scores;
 
     one_product(t, scores, true);
-    TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP, .again = true);
+    TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP,
+                   .again = core_again(t));
     if (t->dropout)
         TRACES_TRAFFIC(&t->b, 2 * scores + n_scores, 2 * scores + n_scores, 0,
-                       .split = LW_SPLIT_GROUP, .again = true);
+                       .split = LW_SPLIT_GROUP, .again = core_again(t));
     one_product(t, scores, false);
     if (t->b.shape.f32_softmax) /* its cast is the operand of the next product, or of dropout */
-        keep(t, LW_RECOMPUTE_NONE, (4 + t->b.item) * n_scores + (t->dropout ? n_scores : 0), false);
+        keep_core(t, (4 + t->b.item) * n_scores + (t->dropout ? n_scores : 0));
     else
-        keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
+        keep_core(t, scores + (t->dropout ? scores + n_scores : 0));
 }
 
 static void flash_attention(struct transformer *t)
 {
     bool again = t->b.again;
 
-    t->b.again = again && !has_kept(t, TRACES_KEPT_ALTERNATE);
+    t->b.again = again && (!is_usual(t) || !has_kept(t, TRACES_KEPT_ALTERNATE));
     TRACES_KERNEL(&t->b, .kind = LW_KERNEL_ATTENTION, .split = LW_SPLIT_HEADS, .batch = t->batch,
                   .m = t->seq, .n = t->window, .heads = t->heads, .kv_heads = t->kv_heads,
                   .qk_width = t->qk_width, .v_width = t->v_width, .causal = t->causal);
@@ -320,7 +390,10 @@ void transformer_attention(struct transformer *t)
     int64_t kv = t->b.item * (keys_of(t) + values_of(t));
     int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
 
+    bool up = t->b.shape.kv_lora > 0 ? transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ)
+                                     : t->part_again;
     transformer_keep(t, q + kv, false);
+    transformer_end_part(t, up);
     begin_again(t);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
         TRACES_TRAFFIC(&t->b, 2 * (q + out + kv), 2 * (q + out + kv), 0, .split = LW_SPLIT_GROUP,
@@ -330,10 +403,12 @@ void transformer_attention(struct transformer *t)
                           t->heads * (t->qk_width + t->v_width);
     t->score_flops += 2 * t->batch * t->seq * keys * t->heads * (t->qk_width + t->v_width);
     t->b.attention = true;
+    bool core = transformer_begin_part(t, LW_AGAIN_CORE_ATTN);
     if (t->flash)
         flash_attention(t);
     else
         full_attention(t);
+    transformer_end_part(t, core);
     t->b.attention = false;
     transformer_keep(t, out, false);
     if (t->b.shape.fp8)
@@ -358,12 +433,20 @@ void transformer_elementwise(struct transformer *t, int64_t width, int reads)
     TRACES_TRAFFIC(&t->b, (reads + 1) * x, (2 * reads + 1) * x, 0, .split = LW_SPLIT_GROUP);
 }
 
+/* After the activation nothing is computed again but what an outer part names. */
+static void end_gate(struct transformer *t, bool before)
+{
+    transformer_end_part(t, before);
+    t->b.again = t->part_again;
+}
+
 void transformer_activation(struct transformer *t, int64_t width)
 {
-    transformer_elementwise(t, width, 1);
     transformer_keep(t, t->b.item * t->tokens * width, false);
+    bool before = begin_if(t, t->gate_again);
+    transformer_elementwise(t, width, 1);
     transformer_keep_operand(t, width, false);
-    t->b.again = false;
+    end_gate(t, before);
 }
 
 /* Unfused, each operand's gradient is a product, and both are written side by side. */
@@ -372,13 +455,14 @@ void transformer_gate(struct transformer *t, int64_t width)
     int64_t x = t->b.item * t->tokens * width;
 
     transformer_keep(t, has_kept(t, TRACES_KEPT_GATE_8BIT) ? 2 * t->tokens * width : 2 * x, false);
+    bool before = begin_if(t, t->gate_again);
     transformer_keep(t, has_kept(t, TRACES_KEPT_FUSED_GATE) ? 0 : x, false);
     transformer_keep_operand(t, width, false);
     transformer_elementwise(t, width, 1);
     transformer_elementwise(t, width, 2);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK))
         TRACES_TRAFFIC(&t->b, 0, 5 * x, 0, .split = LW_SPLIT_GROUP);
-    t->b.again = false;
+    end_gate(t, before);
 }
 
 /* Its inputs are not kept. Unfused: a cast to f32, a complex product and a cast back. */
@@ -515,20 +599,26 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
     int64_t h = t->hidden, ffn = t->ffn;
 
     transformer_module(t, "%s", block);
+    bool norm = transformer_begin_norm(t, t->b.shape.fused_norms);
     transformer_norm_layer(t, block, names[0]);
     transformer_keep_operand(t, h, true);
+    transformer_end_part(t, norm);
     transformer_gathers(t);
     transformer_layer(t, t->tokens, h, 3 * h, LW_TP_COLUMN, block, names[1]);
     transformer_attention(t);
     transformer_layer(t, t->tokens, h, h, LW_TP_ROW, block, names[2]);
     transformer_sums(t);
     transformer_residual(t);
+    bool pair = transformer_begin_pair(t, t->b.shape.fused_norms);
     transformer_norm_layer(t, block, names[3]);
     transformer_keep_operand(t, h, true);
+    transformer_end_part(t, pair);
+    pair = transformer_begin_part(t, LW_AGAIN_MLP);
     transformer_gathers(t);
     transformer_layer(t, t->tokens, h, ffn, LW_TP_COLUMN, block, names[4]);
     transformer_activation(t, ffn);
     transformer_layer(t, t->tokens, ffn, h, LW_TP_ROW, block, names[5]);
+    transformer_end_part(t, pair);
     transformer_sums(t);
     transformer_residual(t);
     transformer_end_block(t);
@@ -539,8 +629,8 @@ void transformer_end_block(struct transformer *t)
     struct lw_module *m = traces_builder_last(&t->b);
     int64_t x = t->b.item * t->tokens * t->hidden;
 
-    t->b.again = false;
-    if (has_kept(t, TRACES_KEPT_ALTERNATE))
+    t->b.again = t->part_again = false;
+    if (is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE))
         keep_alternate(t);
     keep(t, LW_RECOMPUTE_FULL, x, true);
     m->output_bytes = x;
@@ -576,10 +666,47 @@ static void add_buffers(struct transformer *t)
         s->workspace += s->stream_workspace;
 }
 
+/* Parts that are named and that no block has. */
+static enum lw_status check_parts(const struct transformer *t, const struct traces_model *m,
+                                  struct lw_err *err)
+{
+    char lacks[64], has[64];
+
+    if ((t->b.shape.again_parts & ~t->parts) == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--recompute-modules: blocks of model '%s' have no %s; they have %s", m->name,
+                   lw_again_text(t->b.shape.again_parts & ~t->parts, lacks),
+                   lw_again_text(t->parts, has));
+}
+
+/* Why less is saved than the words say. */
+static void note_parts(struct transformer *t)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+
+    if (transformer_has_part(t, LW_AGAIN_LAYERNORM) && s->fused_norms)
+        traces_builder_note(&t->b, LW_ASSUMPTION
+                            "--recompute-modules layernorm: of norms before experts and latent "
+                            "attention alone; the others are one kernel with their product "
+                            "(TransformerEngine), which keeps their result");
+    if (transformer_has_part(t, LW_AGAIN_MOE) && s->expert_ranks > 1)
+        traces_builder_note(&t->b, LW_ASSUMPTION
+                            "--recompute-modules moe: the exchanges of tokens that are done again "
+                            "take no time");
+}
+
 enum lw_status transformer_finish(struct transformer *t, const struct traces_model *m,
                                   struct lw_workload *w, struct lw_err *err)
 {
     char producer[80];
+    enum lw_status parts = check_parts(t, m, err);
+
+    if (parts != LW_OK) {
+        traces_builder_drop(&t->b);
+        return parts;
+    }
+    note_parts(t);
 
     traces_builder_note(&t->b,
                         "%s: batch %" PRId64 ", sequence %" PRId64 ", %" PRId64

@@ -14,6 +14,9 @@ struct transformer {
     bool causal;  /* a token attends to those before it: half of the scores are needed */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
+    bool part_again;         /* inside a part that selective recomputation computes again */
+    int64_t parts;           /* LW_AGAIN_BIT of those that blocks have */
+    bool gate_again;         /* the next gated pair or activation is one, but for its input */
     int64_t n_linear;        /* products of the module so far */
     int64_t attention_flops; /* forward of one micro-batch, all scores; a causal window's twice */
     int64_t score_flops;     /* the same, a window's once: as the modules count */
@@ -35,6 +38,15 @@ int64_t transformer_of_samples(const struct transformer *t, int64_t bytes);
 /* The operand of a block's product that the gradient of its weights needs: of 8 bits beside 8-bit
  * products; none where the weights are frozen. */
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole);
+
+/* What is added from here to the end is a part of the block by that name: selective recomputation
+ * that names it keeps nothing of it. What a part takes as its input is kept before it begins.
+ * Returns what end_part is given. */
+bool transformer_begin_part(struct transformer *t, enum lw_again part);
+void transformer_end_part(struct transformer *t, bool before);
+bool transformer_begin_norm(struct transformer *t, bool fused);
+bool transformer_begin_pair(struct transformer *t, bool fused);
+bool transformer_has_part(const struct transformer *t, enum lw_again part);
 
 /* Layer norm (or RMS norm) of all tokens; keeps its input. */
 int32_t transformer_norm(struct transformer *t);

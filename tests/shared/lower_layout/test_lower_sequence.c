@@ -8,6 +8,7 @@
 
 #include "shared/plan/op.h"
 #include "tests/lib/exec/exec_words.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/traces/model_help.h"
 
 enum { LAYERS = 2, HIDDEN = 16, SEQ = 32, TOKENS = SEQ, VOCAB = 32 };
@@ -204,6 +205,69 @@ TEST(some_layers_are_recomputed)
     lw_workload_free(&w);
 }
 
+enum { DEEP = 4 };
+
+static struct lw_workload deep_model(void)
+{
+    return model_build("gpt2",
+                       (struct traces_model_shape){.batch = 1, .layers = DEEP, .hidden = HIDDEN,
+                                                   .heads = 4, .ffn = 32, .seq = SEQ,
+                                                   .vocab = VOCAB});
+}
+
+/* 4 blocks in one part: each second one, or groups of two, whose second one keeps nothing. A group
+ * takes all that it keeps at once: its two blocks' activations but for one input are gone
+ * together. */
+TEST(each_nth_layer_or_groups_are_recomputed)
+{
+    struct lw_workload w = deep_model();
+
+    struct lw_plan all = plan_of_words(&w, "recompute full"), none = plan_of_words(&w, "");
+    struct lw_plan every =
+        plan_of_words(&w, "recompute full recompute-method every recompute-layers 2");
+    struct lw_plan groups =
+        plan_of_words(&w, "recompute full recompute-method uniform recompute-layers 2");
+    struct lw_plan alone =
+        plan_of_words(&w, "recompute full recompute-method uniform recompute-layers 1");
+    assert_int_equal(n_recomputed(&every), DEEP / 2);
+    assert_int_equal(n_recomputed(&groups), DEEP);
+    assert_int_equal(n_recomputed(&alone), DEEP);
+    assert_int_equal(2 * kept(&every), kept(&all) + kept(&none));
+    int64_t input = w.modules[1].kept_bytes[LW_RECOMPUTE_FULL];
+    assert_int_equal(kept(&groups), kept(&all) - DEEP / 2 * input);
+    assert_int_equal(kept(&alone), kept(&all));
+    lw_plan_free(&all);
+    lw_plan_free(&none);
+    lw_plan_free(&every);
+    lw_plan_free(&groups);
+    lw_plan_free(&alone);
+    lw_workload_free(&w);
+}
+
+/* The forwards of a group run before the backward of its last block. */
+TEST(a_group_runs_again_before_its_last_backward)
+{
+    struct lw_workload w = deep_model();
+    struct lw_plan p =
+        plan_of_words(&w, "recompute full recompute-method uniform recompute-layers 2");
+    struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 0);
+    char order[256] = "";
+    size_t n = 0;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops && n < sizeof order; i++) {
+        bool again = p.ops[i].kind == LW_OP_KERNEL && strcmp(p.ops[i].name, "recompute") == 0;
+        if ((again || p.ops[i].kind == LW_OP_BACKWARD) && p.ops[i].module > 0 &&
+            p.ops[i].module <= DEEP && (again || p.ops[i - 1].module != p.ops[i].module ||
+                                          p.ops[i - 1].kind == LW_OP_KERNEL))
+            n += (size_t)snprintf(order + n, sizeof order - n, "%c%d ", again ? 'f' : 'b',
+                                  p.ops[i].module);
+    }
+    has(order, "f3 f4 b4 ");
+    has(order, "f1 f2 b2 ");
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
 /* On threads, every letter and message compared, weights equal to one rank's bit by bit. */
 TEST(all_of_it_runs_and_is_verified)
 {
@@ -212,6 +276,10 @@ TEST(all_of_it_runs_and_is_verified)
         "tp 2 pp 2 micro-batches 3 sequence-parallel on schedule zb-h1 recompute full",
         "tp 2 pp 2 micro-batches 4 scatter-gather on schedule interleaved-1f1b chunks 2",
         "cp 2 dp 2 zero 3", "cp 2 tp 2 sequence-parallel on recompute full recompute-layers 1",
+        "tp 2 dp 2 recompute full recompute-method uniform recompute-layers 2",
+        "dp 2 pp 2 micro-batches 3 recompute full recompute-method every recompute-layers 2",
+        "pp 2 micro-batches 4 schedule zb-h1 recompute full recompute-method uniform "
+        "recompute-layers 3",
         "cp 2 pp 2 micro-batches 4 schedule dualpipe", "cp 4 clip 1 zero 1",
         "cp 2 tp 2 pp 2 micro-batches 2 zero 2 sequence-parallel on schedule zb-h2"};
     struct lw_workload w = model();
@@ -227,6 +295,13 @@ TEST(contradictory_options_are_refused)
     plan_refused(&w, "sequence-parallel on", "--sequence-parallel on needs --tp");
     plan_refused(&w, "tp 2 scatter-gather on", "--scatter-gather on needs --tp and --pp");
     plan_refused(&w, "recompute-layers 1", "--recompute-layers 1 is for --recompute full");
+    plan_refused(&w, "recompute-modules mlp",
+                 "--recompute-modules mlp is for --recompute selective");
+    plan_refused(&w, "recompute selective recompute-modules moe,mlp",
+                 "--recompute-modules mlp,moe");
+    plan_refused(&w, "recompute full recompute-method every", "--recompute-layers of 1 or more");
+    plan_refused(&w, "dp 2 zero 3 recompute full recompute-method uniform recompute-layers 2",
+                 "choose --recompute-layers 1");
     lw_workload_free(&w);
     w = model_build("mlp", (struct traces_model_shape){.layers = 2, .width = 4});
     plan_refused(&w, "cp 2", "gives the bytes of keys and values");

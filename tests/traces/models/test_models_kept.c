@@ -44,6 +44,65 @@ TEST(a_block_keeps_its_operands)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all - 2 * FFN);
 }
 
+/* Parts that are named: what each keeps but for its input. A norm's result is the operand of the
+ * products after it; in one kernel with them it stays, but is a part of the second pair. */
+TEST(named_parts_keep_their_inputs_alone)
+{
+    const int64_t all = 2 * (6 * HIDDEN + 2 * KV_WIDTH + 4 * FFN) + SUMS, two = 2 * FFN;
+    const struct {
+        int64_t parts;
+        bool fused;
+        int64_t bytes;
+    } cases[] = {
+        {LW_AGAIN_BIT(LW_AGAIN_LAYERNORM), false, all - 2 * 2 * HIDDEN},
+        {LW_AGAIN_BIT(LW_AGAIN_LAYERNORM), true, all},
+        {LW_AGAIN_BIT(LW_AGAIN_MLP), false, all - 4 * two},
+        {LW_AGAIN_BIT(LW_AGAIN_MLP), true, all - 4 * two - 2 * HIDDEN},
+        {LW_AGAIN_BIT(LW_AGAIN_CORE_ATTN), false, all - SUMS},
+        {LW_AGAIN_BIT(LW_AGAIN_MLP) | LW_AGAIN_BIT(LW_AGAIN_LAYERNORM), false,
+         all - 4 * two - 2 * 2 * HIDDEN},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape s = {.again_parts = cases[i].parts,
+                                       .fused_norms = cases[i].fused};
+        assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), cases[i].bytes);
+        assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all);
+    }
+}
+
+/* Stored scores stay where other parts are named: of each 2 for the softmax's result. */
+TEST(scores_stay_where_other_parts_are_named)
+{
+    struct traces_model_shape s = {.attention = "full",
+                                   .again_parts = LW_AGAIN_BIT(LW_AGAIN_LAYERNORM)};
+    int64_t all = kept(s, LW_RECOMPUTE_NONE);
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), all - 2 * 2 * HIDDEN);
+    s.again_parts = LW_AGAIN_BIT(LW_AGAIN_CORE_ATTN);
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), all - 2 * HEADS * SEQ);
+}
+
+/* Of a block with 4 experts, 2 for a token: router's f32 scores twice, copies of tokens, the pair
+ * and its results; and a shared expert. */
+TEST(parts_of_experts_keep_their_inputs_alone)
+{
+    struct traces_model_shape s = {.experts = 4, .topk = 2, .expert_ffn = 64, .shared_ffn = 128};
+    const int64_t act = 2 * 2 * 64 * 2, shared = 2 * 4 * 128;
+
+    int64_t all = kept(s, LW_RECOMPUTE_NONE);
+    s.again_parts = LW_AGAIN_BIT(LW_AGAIN_MOE_ACT);
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), all - act);
+    s.again_parts = LW_AGAIN_BIT(LW_AGAIN_SHARED_EXPERTS);
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), all - shared);
+    s.again_parts = LW_AGAIN_BIT(LW_AGAIN_MOE);
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE),
+                     all - shared - 2 * act - 2 * 4 * 4 - 2 * 2 * HIDDEN);
+    s.again_parts = LW_AGAIN_BIT(LW_AGAIN_MOE_ACT) | LW_AGAIN_BIT(LW_AGAIN_MOE);
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE),
+                     all - shared - 2 * act - 2 * 4 * 4 - 2 * 2 * HIDDEN);
+}
+
 /* The operands of the four products are of 8 bits, attention's result stays beside its copy. */
 TEST(products_of_8_bits_keep_operands_of_8_bits)
 {
