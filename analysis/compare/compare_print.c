@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/compare/compare_print.h"
+#include "analysis/compare/run_words.h"
 #include "shared/json/jsonout.h"
 #include "shared/numbers/interval_text.h"
 #include "shared/text/records.h"
@@ -362,9 +363,10 @@ static void put_side(const struct lw_comparison *c, int side, FILE *f)
 {
     const struct lw_run *r = side ? &c->measured : &c->predicted;
 
-    lw_printf_paragraph(f, "%c = run %lld (%s%s%s), plan %.8s%s%s", 'A' + side, (long long)r->id,
-            lw_run_kind_name(r->kind), r->backend[0] ? " " : "", r->backend, r->plan_hash,
-            c->label[side][0] ? ": " : "", c->label[side]);
+    lw_printf_paragraph(f, "%c = run %lld (%s%s%s%s), plan %.8s%s%s", 'A' + side,
+            (long long)r->id,
+            lw_run_kind_name(r->kind), r->backend[0] ? " " : "", r->backend, lw_run_misfit(r),
+            r->plan_hash, c->label[side][0] ? ": " : "", c->label[side]);
 }
 
 /* A shorter step that trains fewer samples is not an improvement. */
@@ -387,8 +389,8 @@ static void put_heading(const struct lw_comparison *c, FILE *f)
         return;
     }
     lw_printf_paragraph(
-        f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s", (long long)p->id,
-        lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
+        f, "run %lld (%s%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s", (long long)p->id,
+        lw_run_kind_name(p->kind), lw_run_misfit(p), (long long)m->id, lw_run_kind_name(m->kind),
         m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty, p->plan_hash,
         c->same_decisions ? "" : " against ", c->same_decisions ? "" : m->plan_hash);
     fprintf(f, "  run %lld: %s\n  run %lld: %s\n", (long long)p->id, p->name, (long long)m->id,
@@ -577,6 +579,10 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
             "plan_hash", r->plan_hash && *r->plan_hash ? r->plan_hash : NULL,
             "cluster", r->cluster_name, "framework", text_or_null(r->framework),
             "framework_hash", text_or_null(r->framework_hash));
+    if (r->fits < 0)
+        lw_jsonout_null(o, "fits");
+    else
+        lw_jsonout_bool(o, "fits", r->fits != 0);
     LW_JSON(o, "p10_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p10)),
             "p90_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p90)),
             "interval_of", text_or_null(r->interval_of),

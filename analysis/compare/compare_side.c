@@ -1,6 +1,7 @@
 /* Runs beside each other: only what every kind of run has, the step and the parts of its slowest
  * rank's period. Buckets and ops are compared in pairs (compare.c). */
 #include "analysis/compare/compare_side.h"
+#include "analysis/compare/run_words.h"
 
 #include <math.h>
 
@@ -130,8 +131,9 @@ static enum lw_status put_text(const struct lw_sides *x, FILE *f, struct lw_err 
 
     for (int32_t i = 0; i < x->n; i++) {
         const struct lw_run *r = &x->run[i];
-        lw_printf_paragraph(f, "run %lld (%s%s%s), plan %.8s, rank %d: %s", (long long)r->id,
+        lw_printf_paragraph(f, "run %lld (%s%s%s%s), plan %.8s, rank %d: %s", (long long)r->id,
                             lw_run_kind_name(r->kind), r->backend[0] ? " " : "", r->backend,
+                            lw_run_misfit(r),
                             r->plan_hash[0] ? r->plan_hash : "none", x->parts[i].rank, r->name);
         if (r->p90 > 0)
             lw_printf_paragraph(f, "  step: %s",
@@ -161,6 +163,10 @@ static void put_json(const struct lw_sides *x, FILE *f)
                 "p10_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p10)),
                 "p90_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p90)),
                 "interval_of", r->p90 > 0 ? r->interval_of : NULL);
+        if (r->fits < 0)
+            lw_jsonout_null(&o, "fits");
+        else
+            lw_jsonout_bool(&o, "fits", r->fits != 0);
         lw_jsonout_array(&o, "parts");
         for (int part = STEP; part < LW_N_PARTS; part++) {
             lw_ps t = lw_sides_time(x, i, part);

@@ -1,5 +1,6 @@
 /* The list of runs: figures for programs, names and what tells runs apart for people. */
 #include "analysis/compare/run_list.h"
+#include "analysis/compare/run_words.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -150,7 +151,7 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
         x->label = labels[i];
         any |= r->p90 > 0;
         interval_text(r, x->interval, sizeof x->interval);
-        x->fits = r->fits < 0 ? "" : r->fits ? "yes" : "no";
+        x->fits = lw_run_fits_word(r);
         strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
     }
     struct lw_records all = LW_RECORDS("runs", columns, rows, n);

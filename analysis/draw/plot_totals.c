@@ -204,7 +204,7 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
                 (double)px / width, 1 - 26.0 / width, plot_tick(most, (width - px - 26) / 60 + 1));
     fputs("set ytics (", f);
     for (int32_t i = 0; i < p->n_runs; i++) {
-        int room = p->terminal == LW_TERMINAL_DUMB ? 28 : (px - 24) / 7;
+        int room = p->terminal == LW_TERMINAL_DUMB ? 24 : (px - 24) / 7;
         plot_tic(f, i == 0, plot_cut_parts(cut, sizeof cut, names->runs[i], room), -i);
     }
     fputs(")\nset grid noytics\n", f);

@@ -396,10 +396,11 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
     if (differ)
         snprintf(own, sizeof own, " of %.3f ms", ms(period));
     lw_printf_paragraph(f,
-                        "run %lld (%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank %d's "
-                        "period%s charged to one cause%s",
+                        "run %lld (%s%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank "
+                        "%d's period%s charged to one cause%s",
                         (long long)run->id, lw_run_kind_name(run->kind), run->backend[0] ? " " : "",
-                        run->backend, run->plan_hash, e->step, ms(e->length), e->rank, own,
+                        run->backend, run->fits == 0 ? ", does not fit" : "", run->plan_hash,
+                        e->step, ms(e->length), e->rank, own,
                         differ ? "" : "\n");
     if (differ)
         lw_printf_paragraph(f, LW_PERIOD_AND_STEP "\n");

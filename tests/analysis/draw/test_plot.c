@@ -595,7 +595,7 @@ TEST_WITH(an_overlap_of_two_batches_is_by_token, runs_open, fixture_close)
     char *text = script_of(LW_PLOT_OVERLAP);
     has(text, "What a token is made of: 2 predicted runs");
     has(text, "time of a token, of the rank with the longest period");
-    has(text, "'run 2, does not fit: ");
+    has(text, "'run 2 (does not fit): ");
     has(text, "$parts << EOD\n0 1000 -0.340 0.340 ");
     has(text, "set arrow from 950,-0.42 to 1050,-0.42 heads");
     test_free(text);
