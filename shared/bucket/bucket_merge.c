@@ -3,8 +3,7 @@
  * Invariants: a bucket is a run of gradients in ready order; with prefix sums S of the bytes,
  * bucket (j, i] costs c(S[i] - S[j]); f[i], the least end of the first i gradients, obeys f[i] =
  * min over j < i of max(f[j], ready[i-1]) + c(S[i] - S[j]) because an earlier end is never worse.
- * With a cost that does not fall, f does not fall either, so of all j with f[j] <= ready[i-1] only
- * the last can be best: the search runs from i - 1 down to it.
+ * Of many gradients shared/bucket/bucket_search.c finds it without looking at every j.
  *
  * With the next forward (DeAR, Zhang et al., ICDCS 2023) there are two ends to keep small: of the
  * reduce-scatters, f, and of what follows them, h: buckets are all-gathered in the opposite order
@@ -16,13 +15,14 @@
  * Sources: S. Shi et al., "MG-WFBP", INFOCOM 2019, and its repository@507f409d; research of the
  * recurrence: docs/design/bucket_merge.md. Not modelled: several channels, interference. */
 #include "shared/bucket/bucket_merge.h"
+#include "shared/bucket/bucket_search.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define TIME_MAX (INT64_MAX / 8)
+#define TIME_MAX LW_MERGE_TIME_MAX
 
 struct cost_at {
     const struct lw_merge *m;
@@ -31,16 +31,7 @@ struct cost_at {
 
 static enum lw_status ask(const struct cost_at *c, int64_t bytes, lw_ps *time, struct lw_err *err)
 {
-    struct lw_cost_query q = c->m->query;
-
-    q.op = c->op;
-    q.bytes = bytes;
-    *time = c->m->cost->time(c->m->cost->ctx, &q);
-    if (*time < 0 || *time > TIME_MAX)
-        return lw_fail(err, LW_EINVAL,
-                       "the cost of %" PRId64 " bytes is %" PRId64 ", allowed: 0 to 2^60", bytes,
-                       *time);
-    return LW_OK;
+    return lw_bucket_ask(c->m, c->op, bytes, time, err);
 }
 
 /* The collective of the backward, and of the next forward. */
@@ -240,29 +231,22 @@ struct search {
     lw_ps *best;    /* [n + 1]: f */
     int32_t *from;  /* [n + 1]: where the last bucket begins */
     int32_t *cuts;  /* [n] */
-    bool falls;     /* some larger bucket was seen to cost less */
-    bool every;     /* no bucket is left out */
 };
 
-/* f[i], from the latest j down to the last one that the channel is free at: under a cost that does
- * not fall earlier ones end later. */
+/* f[i], from the latest j down. */
 static enum lw_status best_end(struct search *s, int32_t i, struct lw_err *err)
 {
     struct cost_at reduce = backward_cost(s->m);
-    lw_ps ready = s->m->ready[i - 1], time, last_time = 0;
+    lw_ps time;
 
     s->best[i] = INT64_MAX;
     for (int32_t j = i - 1; j >= 0; j--) {
         LW_TRY(ask(&reduce, s->bytes[i] - s->bytes[j], &time, err));
-        s->falls |= time < last_time;
-        last_time = time;
-        lw_ps end = later(s->best[j], ready) + time;
+        lw_ps end = later(s->best[j], s->m->ready[i - 1]) + time;
         if (end < s->best[i]) {
             s->best[i] = end;
             s->from[i] = j;
         }
-        if (s->best[j] <= ready && !s->every)
-            break;
     }
     if (s->best[i] > TIME_MAX)
         return lw_fail(err, LW_EINVAL, "the buckets end after 2^60, time is counted below that");
@@ -274,11 +258,10 @@ static enum lw_status search_backward(struct search *s, struct lw_bucketing *out
 {
     int32_t n_buckets = 0;
 
-    do {
-        s->every = s->falls || s->m->n <= LW_MERGE_EVERY;
-        for (int32_t i = 1; i <= s->m->n; i++)
-            LW_TRY(best_end(s, i, err));
-    } while (s->falls && !s->every);
+    for (int32_t i = 1; s->m->n <= LW_MERGE_EVERY && i <= s->m->n; i++)
+        LW_TRY(best_end(s, i, err));
+    if (s->m->n > LW_MERGE_EVERY)
+        LW_TRY(lw_bucket_search(s->m, s->bytes, s->best, s->from, err));
     for (int32_t i = s->m->n; i > 0; i = s->from[i])
         s->cuts[n_buckets++] = i;
     return emit(s->m, s->cuts, n_buckets, out, end, err);

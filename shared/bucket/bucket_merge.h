@@ -38,10 +38,9 @@ enum lw_status lw_bucket_mg_wfbp(const struct lw_merge *m, struct lw_bucketing *
                                  struct lw_err *err);
 
 /* The exact minimum of lw_merge_end over all runs; of equally good ways to end a prefix the one
- * whose last bucket begins latest. All n^2 / 2 runs are looked at; above LW_MERGE_EVERY gradients
- * only those after which the channel does not idle, which is enough for a cost that does not fall
- * when bytes grow, unless one was seen to fall. LW_ENOTSUP: n above LW_MERGE_MAX; with forward,
- * more than LW_MERGE_LABELS partial answers none of which is worse in every respect than
+ * whose last bucket begins latest. All n^2 / 2 runs are looked at; above LW_MERGE_EVERY gradients,
+ * without forward, those that a bound leaves (bucket_search.h). LW_ENOTSUP: n above LW_MERGE_MAX;
+ * with forward, more than LW_MERGE_LABELS partial answers none of which is worse in every respect than
  * another. */
 enum { LW_MERGE_EVERY = 2048, LW_MERGE_MAX = 32768, LW_MERGE_LABELS = 1 << 20 };
 enum lw_status lw_bucket_optimal(const struct lw_merge *m, struct lw_bucketing *out, lw_ps *end,

@@ -253,6 +253,99 @@ TEST(many_gradients_under_a_cost_that_falls)
     lw_bucketing_free(&b);
 }
 
+/* start + bytes / rate, less where it falls: once from a size on (a protocol that sets in late), or
+ * again and again (teeth, which are narrow beside what many gradients sum to); or in steps. */
+struct falling {
+    int64_t start, rate, from, drop, tooth, step, n_asked;
+};
+
+static lw_ps falling_time(const void *ctx, const struct lw_cost_query *q)
+{
+    const struct falling *f = ctx;
+    int64_t bytes = f->step ? (q->bytes + f->step - 1) / f->step * f->step : q->bytes;
+    lw_ps t = f->start + bytes / f->rate;
+
+    ((struct falling *)(uintptr_t)ctx)->n_asked++;
+    if (f->from && q->bytes >= f->from)
+        t -= f->drop;
+    if (f->tooth)
+        t -= q->bytes % f->tooth / f->rate * 2;
+    return t > 0 ? t : 0;
+}
+
+static struct falling draw_falling(struct prng *r, int64_t sum)
+{
+    struct falling f = {.start = prng_in(r, 0, 40000), .rate = prng_in(r, 1, 50)};
+    int shape = prng_below(r, 5);
+
+    if (shape == 1) {
+        f.from = prng_in(r, 1, sum);
+        f.drop = prng_in(r, 0, f.start + f.from / f.rate);
+    }
+    if (shape == 2)
+        f.tooth = sum / prng_in(r, 2, 9) + 1;
+    if (shape == 3)
+        f.step = prng_in(r, 1, sum / 20 + 1);
+    return f;
+}
+
+/* The recurrence as it is written, of equally good j the last. */
+static void by_recurrence(const struct lw_merge *m, lw_ps *best, int32_t *from)
+{
+    best[0] = 0;
+    for (int32_t i = 1; i <= m->n; i++) {
+        struct lw_cost_query q = {.bytes = 0};
+        best[i] = INT64_MAX;
+        for (int32_t j = i - 1; j >= 0; j--) {
+            q.bytes += m->bytes[j];
+            lw_ps begin = best[j] > m->ready[i - 1] ? best[j] : m->ready[i - 1];
+            lw_ps now = begin + m->cost->time(m->cost->ctx, &q);
+            from[i] = now < best[i] ? j : from[i];
+            best[i] = now < best[i] ? now : best[i];
+        }
+    }
+}
+
+TEST(many_gradients_have_the_buckets_of_the_recurrence)
+{
+    enum { N = LW_MERGE_EVERY + 60 };
+    static int64_t bytes[N];
+    static lw_ps ready[N], best[N + 1];
+    static int32_t from[N + 1];
+    struct prng r = prng_start(__func__);
+    int64_t all = 0, asked = 0;
+
+    for (int i = 0; i < unit_cases(24, 200); i++) {
+        static const int64_t gaps[] = {0, 300, 5000, 100000};
+        int64_t largest = prng_in(&r, 1, 100000), gap = gaps[prng_below(&r, 4)], sum = 0;
+        struct lw_bucketing b;
+        lw_ps t = 0, end;
+        for (int k = 0; k < N; k++) {
+            bytes[k] = prng_below(&r, 3) ? prng_in(&r, 0, largest) : largest;
+            sum += bytes[k];
+            ready[k] = t += prng_below(&r, 3) == 0 ? prng_in(&r, 0, gap) : 0;
+        }
+        struct falling f = draw_falling(&r, sum);
+        struct lw_cost cost = {.time = falling_time, .ctx = &f};
+        struct lw_merge m = {.n = N, .bytes = bytes, .ready = ready, .cost = &cost};
+        assert_int_equal(lw_bucket_optimal(&m, &b, &end, NULL), LW_OK);
+        asked += f.n_asked;
+        f.n_asked = 0;
+        by_recurrence(&m, best, from);
+        all += f.n_asked;
+        if (end != best[N])
+            fail_msg("case %d: ends at %lld, by the recurrence at %lld", i, (long long)end,
+                     (long long)best[N]);
+        int32_t at = N;
+        for (int32_t k = b.n_buckets; k > 0; at = from[at], k--)
+            assert_int_equal(b.first[k], at);
+        assert_int_equal(at, 0);
+        lw_bucketing_free(&b);
+    }
+    printf("%lld of %lld costs were asked\n", (long long)asked, (long long)all);
+    assert_true(asked < all / 20);
+}
+
 TEST(three_hundred_gradients_with_the_next_forward_are_searched)
 {
     enum { N = 300 };
