@@ -8,11 +8,12 @@
  *   max(least best[j], ready) + least cost of lo to hi
  *   least (best[j] - slope sums[j]) + slope sums[i] + least (cost(x) - slope x) of lo to hi
  * The first cuts off what is far beyond the time at which the channel is free, the second compares
- * ways to cut a busy channel: with the slope of a linear cost it tells them apart by their start-ups.
+ * ways to cut a busy channel: with the slope of a linear cost it tells them apart by start-ups.
  *
- * The least cost of a range comes from samples: sizes whose cost was asked before the search. A size
- * between two samples is taken to cost no less than the lesser of them. Every cost that the search
- * asks is held against that; sizes that cost less become samples, and the search begins again. So a cost may fall. Where this does not come to an end, every j is tried.
+ * The least cost of a range comes from samples: sizes whose cost was asked before the search. A
+ * size between two samples is taken to cost no less than the lesser of them. Every cost that the
+ * search asks is held against that; sizes that cost less become samples, and the search begins
+ * again. So a cost may fall. Where this does not come to an end, every j is tried.
  *
  * Each size is asked once. Not modelled: falls of a cost between samples that no bucket which was
  * looked at meets. */

@@ -6,7 +6,8 @@
 /* The recurrence of lw_bucket_optimal without a forward, of many gradients (n >= 1):
  *   best[i] = min over j < i of max(best[j], ready[i-1]) + cost(sums[i] - sums[j]), best[0] = 0,
  * and of equally good j the largest in from[i], both [n + 1]. sums[n + 1]: of the bytes before.
- * m has passed its checks. LW_EINVAL: a cost that is not allowed, an end after LW_MERGE_TIME_MAX. */
+ * m has passed its checks. LW_EINVAL: a cost that is not allowed, or an end after
+ * LW_MERGE_TIME_MAX. */
 #define LW_MERGE_TIME_MAX (INT64_MAX / 8)
 enum lw_status lw_bucket_search(const struct lw_merge *m, const int64_t *sums, lw_ps *best,
                                 int32_t *from, struct lw_err *err);
