@@ -8,7 +8,7 @@
 
 #include "shared/base/arena.h"
 
-enum { BUFFER_BYTES = 16384 };
+enum { BUFFER_BYTES = 16384, LITTLE_ENDIAN_HOST = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ };
 
 struct lw_hash {
     XXH3_state_t *state;
@@ -74,11 +74,18 @@ static int64_t room_for(struct lw_hash *h, int64_t n)
 
 void lw_hash_int(struct lw_hash *h, int64_t v)
 {
-    lw_hash_ints(h, &v, 1);
+    if (BUFFER_BYTES - h->used < 8)
+        flush(h);
+    put(h->buffer + h->used, v);
+    h->used += 8;
 }
 
 void lw_hash_ints(struct lw_hash *h, const int64_t *v, int64_t n)
 {
+    if (LITTLE_ENDIAN_HOST) {
+        lw_hash_bytes(h, v, (size_t)n * sizeof *v);
+        return;
+    }
     for (int64_t i = 0, k; i < n; i += k) {
         k = room_for(h, n - i);
         for (int64_t a = 0; a < k; a++)
