@@ -13,15 +13,10 @@ struct clocks {
     const struct lw_plan *plan;
     struct sim_program *p;
     int32_t *first_before, *before; /* [n_units + 1]: the units that a unit waits for */
-    int32_t *over;     /* [n_units * n_streams]: the last unit over when it starts; -1 = none */
-    int32_t *kept_for; /* [n_streams]: the unit for which an edge from that stream was kept */
-    int32_t *cursor;   /* [n_units + 1] */
+    int32_t *over;   /* [n_units * n_streams]: the last unit over when it starts; -1 = none */
+    int32_t *stream; /* [n_units] */
+    int32_t *cursor; /* [n_units + 1] */
 };
-
-static int32_t stream_of(const struct clocks *c, int32_t u)
-{
-    return c->plan->ops[c->p->parts[c->p->first_part[u]]].stream;
-}
 
 static void list_before(struct clocks *c)
 {
@@ -40,29 +35,37 @@ static void later(int32_t *over, int32_t u)
     *over = u > *over ? u : *over;
 }
 
+/* Units that v waits for are listed in the order of their numbers; each once. */
+static int32_t drop_double(int32_t *before, int32_t n)
+{
+    int32_t kept = 0;
+
+    for (int32_t i = 0; i < n; i++)
+        if (kept == 0 || before[i] != before[kept - 1])
+            before[kept++] = before[i];
+    return kept;
+}
+
 /* The edges into v that stay are put first; their number. */
 static int32_t keep(struct clocks *c, int32_t v)
 {
-    int32_t n_streams = c->plan->n_streams, kept = c->first_before[v];
+    int32_t n_streams = c->plan->n_streams, kept = 0, *before = c->before + c->first_before[v];
+    int32_t n = drop_double(before, c->first_before[v + 1] - c->first_before[v]);
     int32_t *over = c->over + (int64_t)v * n_streams;
 
-    for (int32_t i = c->first_before[v]; i < c->first_before[v + 1]; i++) {
-        const int32_t *of = c->over + (int64_t)c->before[i] * n_streams;
-        for (int32_t s = 0; c->before[i] < v && s < n_streams; s++)
+    for (int32_t i = 0; i < n && before[i] < v; i++) {
+        const int32_t *of = c->over + (int64_t)before[i] * n_streams;
+        if (i == 0)
+            memcpy(over, of, (size_t)n_streams * sizeof *over);
+        for (int32_t s = 0; i > 0 && s < n_streams; s++)
             later(&over[s], of[s]);
     }
-    for (int32_t i = c->first_before[v]; i < c->first_before[v + 1]; i++) {
-        int32_t u = c->before[i], s = stream_of(c, u);
-        if (u < v && (over[s] >= u || c->kept_for[s] == v))
-            continue;
-        if (u < v)
-            c->kept_for[s] = v;
-        c->before[kept++] = u;
-    }
-    for (int32_t i = c->first_before[v]; i < kept; i++)
-        if (c->before[i] < v)
-            later(&over[stream_of(c, c->before[i])], c->before[i]);
-    return kept - c->first_before[v];
+    for (int32_t i = 0; i < n; i++)
+        if (before[i] >= v || over[c->stream[before[i]]] < before[i])
+            before[kept++] = before[i];
+    for (int32_t i = 0; i < kept && before[i] < v; i++)
+        later(&over[c->stream[before[i]]], before[i]);
+    return kept;
 }
 
 /* The edges that stay, by the units that they leave. */
@@ -89,11 +92,12 @@ static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_er
     LW_TAKE(room, c->first_before, n + 1, err);
     LW_TAKE(room, c->before, (int64_t)c->p->first_next[n] + 1, err);
     LW_TAKE(room, c->over, n * n_streams + 1, err);
-    LW_TAKE(room, c->kept_for, n_streams + 1, err);
+    LW_TAKE(room, c->stream, n + 1, err);
     LW_TAKE(room, c->cursor, n + 1, err);
     list_before(c);
     memset(c->over, 0xff, (size_t)(n * n_streams) * sizeof *c->over);
-    memset(c->kept_for, 0xff, (size_t)n_streams * sizeof *c->kept_for);
+    for (int32_t u = 0; u < n; u++)
+        c->stream[u] = c->plan->ops[c->p->parts[c->p->first_part[u]]].stream;
     for (int32_t v = 0; v < n; v++)
         c->p->wait[v] = keep(c, v);
     write_next(c);
