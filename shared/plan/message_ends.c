@@ -15,6 +15,7 @@ struct table {
     struct entry *entries; /* [size], a power of two; at most half in use */
     int64_t size;
     int32_t n_modules;
+    bool *meets; /* [n_modules + 1]: a message carries the activation before it or after it */
 };
 
 bool lw_message_is_backward(const struct lw_plan *p, const struct lw_op *op)
@@ -57,7 +58,8 @@ static void note(const struct lw_plan *p, struct table *t, const struct lw_op *o
 
     if (is_message(p, op) && op->kind == LW_OP_RECV)
         add(t, lw_message_is_backward(p, op), op)->received = i;
-    if (op->module < 0 || op->micro_batch < 0 || (!backward && op->kind != LW_OP_FORWARD))
+    if (op->module < 0 || op->micro_batch < 0 || (!backward && op->kind != LW_OP_FORWARD) ||
+        !t->meets[op->module])
         return;
     struct entry *e = add(t, backward, op);
     if (e->first < 0)
@@ -71,6 +73,8 @@ static int32_t source_of(const struct table *t, bool backward, const struct lw_o
     int32_t step = backward ? 1 : -1;
 
     for (int32_t m = op->module + step; m >= 0 && m < t->n_modules; m += step) {
+        if (!t->meets[m])
+            continue;
         const struct entry *e = place(t, backward, m, op->micro_batch);
         if (e->module >= 0 && e->received >= 0)
             return e->received;
@@ -163,27 +167,44 @@ static void follow_rings(const struct lw_plan *p, const struct lw_program *g,
     }
 }
 
+/* Modules at which messages begin or end, and room for what their ops work at. */
+static enum lw_status make_table(const struct lw_plan *p, const struct lw_program *g,
+                                 struct table *t, struct lw_err *err)
+{
+    const struct lw_op *ops = p->ops + g->first_op;
+    int64_t n = 1;
+
+    for (int32_t i = 0; i < g->n_ops; i++)
+        t->n_modules = ops[i].module >= t->n_modules ? ops[i].module + 1 : t->n_modules;
+    LW_NEW(t->meets, (int64_t)t->n_modules + 1, err);
+    for (int32_t i = 0; i < g->n_ops; i++)
+        if (is_message(p, &ops[i]))
+            t->meets[ops[i].module] = t->meets[ops[i].module + 1] = true;
+    for (int32_t i = 0; i < g->n_ops; i++)
+        n += ops[i].module >= 0 && t->meets[ops[i].module];
+    for (t->size = 2; t->size < 2 * n;)
+        t->size *= 2;
+    t->entries = lw_alloc((size_t)t->size * sizeof *t->entries);
+    if (!t->entries)
+        return lw_fail_nomem(err);
+    memset(t->entries, -1, (size_t)t->size * sizeof *t->entries);
+    return LW_OK;
+}
+
 static enum lw_status fill(const struct lw_plan *p, const struct lw_program *g,
                            struct lw_message_ends *f, struct lw_err *err)
 {
-    struct table t = {.size = 2};
+    struct table t = {0};
+    enum lw_status status = make_table(p, g, &t, err);
 
-    while (t.size < 2 * ((int64_t)g->n_ops + 1))
-        t.size *= 2;
-    t.entries = lw_alloc((size_t)t.size * sizeof *t.entries);
-    if (!t.entries)
-        return lw_fail_nomem(err);
-    memset(t.entries, -1, (size_t)t.size * sizeof *t.entries);
-    for (int32_t i = 0; i < g->n_ops; i++) {
+    for (int32_t i = 0; status == LW_OK && i < g->n_ops; i++)
         note(p, &t, &p->ops[g->first_op + i], i);
-        if (p->ops[g->first_op + i].module >= t.n_modules)
-            t.n_modules = p->ops[g->first_op + i].module + 1;
-    }
-    for (int32_t i = 0; i < g->n_ops; i++)
+    for (int32_t i = 0; status == LW_OK && i < g->n_ops; i++)
         if (is_message(p, &p->ops[g->first_op + i]))
             connect(p, g, &t, f, i);
     lw_free(t.entries);
-    return LW_OK;
+    lw_free(t.meets);
+    return status;
 }
 
 enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_program *g,
