@@ -5,6 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
+#include "shared/check/group_kinds.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/uses.h"
 
@@ -93,4 +94,5 @@ int32_t lw_match_partner(const struct lw_plan *p, const struct lw_matches *m, in
 
 /* matches may be unfolded. */
 enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
-                                 struct lw_matches *matches, struct lw_err *err);
+                                 struct lw_matches *matches, const struct lw_group_kinds *kinds,
+                                 struct lw_err *err);

@@ -18,14 +18,12 @@ static bool collectives_fold(struct lw_check_run *k)
 
     for (int32_t c = 0; c < p->n_comms; c++) {
         int32_t *of = k->class_of + (int64_t)c * p->n_roles;
-        const int32_t *group_of = p->comm_group + (int64_t)c * p->n_ranks;
+        const int32_t *inside = k->kinds->inside + (int64_t)c * p->n_roles;
         for (int32_t r = 0; r < p->n_roles; r++)
             of[r] = -1;
-        for (int32_t r = 0; r < p->n_ranks; r++) {
-            const struct lw_group *g = group_of[r] < 0 ? NULL : &p->groups[group_of[r]];
-            if (!g || p->members[g->first_member] != r)
-                continue;
-            int32_t least = p->role_of[r];
+        for (int32_t i = k->kinds->first[c]; i < k->kinds->first[c + 1]; i++) {
+            const struct lw_group *g = &p->groups[k->kinds->group[i]];
+            int32_t least = p->role_of[p->members[g->first_member]];
             for (int32_t m = 0; m < g->n_members; m++)
                 if (p->role_of[p->members[g->first_member + m]] < least)
                     least = p->role_of[p->members[g->first_member + m]];
@@ -36,10 +34,9 @@ static bool collectives_fold(struct lw_check_run *k)
                 *mine = least;
             }
         }
-        for (int32_t r = 0; r < p->n_ranks; r++) { /* the whole set in every group, all or none */
-            if ((group_of[r] >= 0) != (of[p->role_of[r]] >= 0))
+        for (int32_t r = 0; r < p->n_roles; r++) /* the whole set in every group, all or none */
+            if (inside[r] != (of[r] >= 0 ? p->roles[r].n_ranks : 0))
                 return false;
-        }
     }
     return true;
 }
@@ -54,19 +51,16 @@ static bool groups_are_whole(const struct lw_check_run *k, int32_t *seen)
     for (int32_t c = 0; whole && c < p->n_comms; c++) {
         const int32_t *of = k->class_of + (int64_t)c * p->n_roles;
         const int32_t *size = k->expected + (int64_t)c * p->n_roles;
-        const int32_t *group_of = p->comm_group + (int64_t)c * p->n_ranks;
-        for (int32_t r = 0; whole && r < p->n_ranks; r++) {
-            const struct lw_group *g = group_of[r] < 0 ? NULL : &p->groups[group_of[r]];
+        for (int32_t i = k->kinds->first[c]; whole && i < k->kinds->first[c + 1]; i++) {
+            const struct lw_group *g = &p->groups[k->kinds->group[i]];
             int32_t distinct = 0;
-            if (!g || p->members[g->first_member] != r)
-                continue;
             stamp++;
             for (int32_t m = 0; m < g->n_members; m++) {
                 int32_t role = p->role_of[p->members[g->first_member + m]];
                 distinct += seen[role] != stamp;
                 seen[role] = stamp;
             }
-            whole = distinct == size[of[p->role_of[r]]];
+            whole = distinct == size[of[p->role_of[p->members[g->first_member]]]];
         }
     }
     return whole;

@@ -3,7 +3,7 @@
  * no rank waits for ever (plan_check_progress.c).
  *
  * Collectives are compared role by role, since ranks of a role run one list; each pair of roles
- * once per communicator class. Only what differs between the ranks of a role (operands) is
+ * once per communicator class, in one group of each kind (group_kinds.h). Only what differs between the ranks of a role (operands) is
  * compared rank by rank. */
 #include <string.h>
 
@@ -19,6 +19,7 @@ struct comm_check {
     int32_t *compared;   /* [n_roles]: 1 + the role it was last found equal to */
     bool *by_member;     /* [n_roles * n_comms]: of its collectives there, some have operands */
     bool *by_group;      /* [n_roles * n_comms]: some have operands or a root */
+    struct lw_group_kinds kinds;
 };
 
 static bool is_collective(const struct lw_op *o)
@@ -192,7 +193,7 @@ static enum lw_status check_group(struct comm_check *k, int32_t comm, int32_t gr
     return LW_OK;
 }
 
-static enum lw_status check_class(struct comm_check *k, int32_t comm, struct lw_err *err)
+static enum lw_status check_ranks(struct comm_check *k, int32_t comm, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
     const int32_t *of = p->comm_group + (int64_t)comm * p->n_ranks;
@@ -207,6 +208,30 @@ static enum lw_status check_class(struct comm_check *k, int32_t comm, struct lw_
             LW_TRY(check_group(k, comm, of[r], err));
     }
     return LW_OK;
+}
+
+/* A group of each kind is right, all ranks with collectives are in groups, and none of them differs
+ * between ranks or has a root. */
+static bool kinds_are_right(struct comm_check *k, int32_t comm)
+{
+    const struct lw_plan *p = k->p;
+    bool right = true, operands;
+
+    memset(k->compared, 0, (size_t)p->n_roles * sizeof *k->compared);
+    for (int32_t r = 0; right && r < p->n_roles; r++) {
+        int64_t cell = (int64_t)r * p->n_comms + comm;
+        bool all = k->kinds.inside[(int64_t)comm * p->n_roles + r] == p->roles[r].n_ranks;
+        right = !k->by_group[cell] && (all || k->first[cell + 1] == k->first[cell]);
+    }
+    for (int32_t i = k->kinds.first[comm]; right && i < k->kinds.first[comm + 1]; i++)
+        right = compare_lists(k, comm, &p->groups[k->kinds.group[i]], &operands, NULL) == LW_OK;
+    return right;
+}
+
+/* By kind of group; what is not right so is looked at rank by rank, which names it. */
+static enum lw_status check_class(struct comm_check *k, int32_t comm, struct lw_err *err)
+{
+    return kinds_are_right(k, comm) ? LW_OK : check_ranks(k, comm, err);
 }
 
 static enum lw_status check_collectives(struct comm_check *k, struct lw_err *err)
@@ -225,7 +250,7 @@ static enum lw_status check_variant(struct comm_check *k, struct lw_err *err)
     LW_TRY(check_collectives(k, err));
     enum lw_status s = lw_match_messages(k->p, k->variant, &matches, &room, err);
     if (s == LW_OK)
-        s = lw_check_progress(k->p, k->variant, &matches, err);
+        s = lw_check_progress(k->p, k->variant, &matches, &k->kinds, err);
     lw_arena_free(&room);
     return s;
 }
@@ -243,8 +268,11 @@ enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err)
     k.by_group = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms, sizeof *k.by_group);
     if (!k.first || !k.list || !k.compared || !k.by_member || !k.by_group)
         s = lw_fail_nomem(err);
+    if (s == LW_OK)
+        s = lw_group_kinds_find(p, &k.kinds, err);
     for (k.variant = 0; s == LW_OK && k.variant < p->n_variants; k.variant++)
         s = check_variant(&k, err);
+    lw_group_kinds_free(&k.kinds);
     lw_arena_free(&room);
     return s;
 }

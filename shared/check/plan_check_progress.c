@@ -171,9 +171,10 @@ static enum lw_status execute(struct lw_check_run *k, struct lw_err *err)
 }
 
 static enum lw_status run(const struct lw_plan *p, int32_t variant, struct lw_matches *matches,
-                          bool hosts, struct lw_err *err)
+                          const struct lw_group_kinds *kinds, bool hosts, struct lw_err *err)
 {
-    struct lw_check_run k = {.p = p, .variant = variant, .matches = matches, .hosts = hosts};
+    struct lw_check_run k = {
+        .p = p, .variant = variant, .matches = matches, .kinds = kinds, .hosts = hosts};
     enum lw_status s = lw_check_run_make(&k, err);
 
     if (s == LW_OK)
@@ -183,14 +184,15 @@ static enum lw_status run(const struct lw_plan *p, int32_t variant, struct lw_ma
 }
 
 enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
-                                 struct lw_matches *matches, struct lw_err *err)
+                                 struct lw_matches *matches, const struct lw_group_kinds *kinds,
+                                 struct lw_err *err)
 {
     struct lw_err of_streams;
-    enum lw_status s = run(p, variant, matches, true, err);
+    enum lw_status s = run(p, variant, matches, kinds, true, err);
 
     if (s != LW_EPLAN)
         return s;
-    enum lw_status without_hosts = run(p, variant, matches, false, err ? &of_streams : NULL);
+    enum lw_status without_hosts = run(p, variant, matches, kinds, false, err ? &of_streams : NULL);
     if (without_hosts == LW_OK)
         return s;
     if (err)

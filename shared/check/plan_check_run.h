@@ -17,6 +17,7 @@ struct lw_check_run {
     const struct lw_plan *p;
     int32_t variant;
     struct lw_matches *matches;
+    const struct lw_group_kinds *kinds;
     struct lw_arena room;
     bool hosts;                  /* set by the caller: hosts issue in order; else all at once */
     bool folded;                 /* actors are roles */

@@ -16,6 +16,14 @@ const struct lw_measure *lw_memory_fullest(const struct lw_summary *s)
     return most;
 }
 
+/* Of ranks of one role that hold as much at their peak. */
+static bool holds_alike(const struct lw_plan *p, const struct lw_measure *a,
+                        const struct lw_measure *b)
+{
+    return p->role_of[a->rank] == p->role_of[b->rank] &&
+           a->peak_memory_bytes == b->peak_memory_bytes;
+}
+
 void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
                           const struct lw_framework *f, const struct lw_cluster *c,
                           struct lw_memory_figures *out)
@@ -27,7 +35,8 @@ void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
         return;
     lw_framework_bytes_of(f, p, &c->device, lw_memory_fullest(s), &out->fullest);
     for (int32_t i = 0; i < s->n_ranks; i++) {
-        lw_framework_bytes_of(f, p, &c->device, &s->ranks[i], &b);
+        if (i == 0 || !holds_alike(p, &s->ranks[i], &s->ranks[i - 1]))
+            lw_framework_bytes_of(f, p, &c->device, &s->ranks[i], &b);
         out->needed = b.needed > out->needed ? b.needed : out->needed;
         if (s->ranks[i].rank == 0)
             out->first = b;

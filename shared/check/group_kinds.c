@@ -1,0 +1,68 @@
+/* Each group is compared with the one listed before it, which most groups of a grid are like. */
+#include "shared/check/group_kinds.h"
+
+#include "shared/base/arena.h"
+
+struct listing {
+    const struct lw_plan *p;
+    struct lw_group_kinds *out;
+    int32_t *roles, n_roles; /* of the members of the group listed last */
+};
+
+static bool is_as_listed(const struct listing *l, const struct lw_group *g)
+{
+    const int32_t *members = l->p->members + g->first_member;
+    bool same = g->n_members == l->n_roles;
+
+    for (int32_t m = 0; same && m < g->n_members; m++)
+        same = l->p->role_of[members[m]] == l->roles[m];
+    return same;
+}
+
+static enum lw_status list_class(struct listing *l, int32_t comm, struct lw_err *err)
+{
+    const struct lw_plan *p = l->p;
+    const int32_t *group_of = p->comm_group + (int64_t)comm * p->n_ranks;
+    int32_t *inside = l->out->inside + (int64_t)comm * p->n_roles, n = l->out->first[comm];
+
+    l->n_roles = -1;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        const struct lw_group *g = group_of[r] < 0 ? NULL : &p->groups[group_of[r]];
+        inside[p->role_of[r]] += g != NULL;
+        if (!g || p->members[g->first_member] != r || is_as_listed(l, g))
+            continue;
+        l->n_roles = g->n_members;
+        for (int32_t m = 0; m < g->n_members; m++)
+            l->roles[m] = p->role_of[p->members[g->first_member + m]];
+        LW_ROOM(l->out->group, l->out->capacity, n + 1, err);
+        l->out->group[n++] = group_of[r];
+    }
+    l->out->first[comm + 1] = n;
+    return LW_OK;
+}
+
+enum lw_status lw_group_kinds_find(const struct lw_plan *p, struct lw_group_kinds *out,
+                                   struct lw_err *err)
+{
+    struct listing l = {.p = p, .out = out};
+    enum lw_status status = LW_OK;
+    int32_t most = 0;
+
+    for (int32_t g = 0; g < p->n_groups; g++)
+        most = p->groups[g].n_members > most ? p->groups[g].n_members : most;
+    LW_NEW(out->first, (int64_t)p->n_comms + 1, err);
+    LW_NEW(out->inside, (int64_t)p->n_comms * p->n_roles + 1, err);
+    LW_NEW(l.roles, (int64_t)most + 1, err);
+    for (int32_t c = 0; status == LW_OK && c < p->n_comms; c++)
+        status = list_class(&l, c, err);
+    lw_free(l.roles);
+    return status;
+}
+
+void lw_group_kinds_free(struct lw_group_kinds *k)
+{
+    lw_free(k->group);
+    lw_free(k->first);
+    lw_free(k->inside);
+    *k = (struct lw_group_kinds){0};
+}
