@@ -3,8 +3,8 @@
  * no rank waits for ever (plan_check_progress.c).
  *
  * Collectives are compared role by role, since ranks of a role run one list; each pair of roles
- * once per communicator class, in one group of each kind (group_kinds.h). Only what differs between the ranks of a role (operands) is
- * compared rank by rank. */
+ * once per communicator class, in one group of each kind (group_kinds.h). Only what differs between
+ * the ranks of a role (operands) is compared rank by rank. */
 #include <string.h>
 
 #include "shared/base/arena.h"
