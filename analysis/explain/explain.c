@@ -412,7 +412,7 @@ static enum lw_status choose(const struct lw_timeline *t, const struct lw_plan *
         st = lw_fail(err, LW_EINVAL, "the run has no rank %d; it has ranks 0 to %d", rank,
                      s.n_ranks - 1);
     else
-        e->measure = s.ranks[rank >= 0 ? rank : s.worst];
+        e->measure = rank >= 0 ? lw_summary_of(&s, rank) : s.ranks[s.worst];
     lw_summary_free(&s);
     e->step = e->measure.step;
     e->rank = e->measure.rank;

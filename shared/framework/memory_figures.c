@@ -11,8 +11,10 @@ const struct lw_measure *lw_memory_fullest(const struct lw_summary *s)
 {
     const struct lw_measure *most = s->ranks;
 
-    for (int32_t i = 0; i < s->n_ranks; i++)
-        most = s->ranks[i].peak_memory_bytes > most->peak_memory_bytes ? &s->ranks[i] : most;
+    for (int32_t i = 0; i < s->n_ranks; i++) {
+        const struct lw_measure *m = &s->ranks[s->of_rank ? s->of_rank[i] : i];
+        most = m->peak_memory_bytes > most->peak_memory_bytes ? m : most;
+    }
     return most;
 }
 
@@ -29,18 +31,21 @@ void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
                           struct lw_memory_figures *out)
 {
     struct lw_framework_bytes b;
+    struct lw_measure before = {0};
 
     *out = (struct lw_memory_figures){.peak_bytes = s->peak_memory_bytes};
     if (s->n_ranks == 0)
         return;
     lw_framework_bytes_of(f, p, &c->device, lw_memory_fullest(s), &out->fullest);
     for (int32_t i = 0; i < s->n_ranks; i++) {
-        if (i == 0 || !holds_alike(p, &s->ranks[i], &s->ranks[i - 1]))
-            lw_framework_bytes_of(f, p, &c->device, &s->ranks[i], &b);
+        const struct lw_measure m = lw_summary_of(s, i);
+        if (i == 0 || !holds_alike(p, &m, &before))
+            lw_framework_bytes_of(f, p, &c->device, &m, &b);
+        before = m;
         out->needed = b.needed > out->needed ? b.needed : out->needed;
-        if (s->ranks[i].rank == 0)
+        if (m.rank == 0)
             out->first = b;
-        if (s->ranks[i].rank == s->ranks[s->n_ranks - 1].rank)
+        if (i == s->n_ranks - 1)
             out->last = b;
     }
 }

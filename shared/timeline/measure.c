@@ -152,7 +152,7 @@ void lw_summary_shares(struct lw_summary *s)
     double all = 0, waiting = 0, computing = 0;
 
     for (int32_t r = 0; r < s->n_ranks; r++) {
-        const struct lw_measure *m = &s->ranks[r];
+        const struct lw_measure *m = &s->ranks[s->of_rank ? s->of_rank[r] : r];
         all += (double)(m->end - m->start);
         waiting += (double)m->wait[LW_WAIT_PIPELINE];
         computing += (double)m->compute_busy;
@@ -240,5 +240,6 @@ void lw_summary_free(struct lw_summary *s)
 {
     lw_free(s->steps);
     lw_free(s->ranks);
+    lw_free(s->of_rank);
     *s = (struct lw_summary){0};
 }

@@ -54,8 +54,10 @@ static enum lw_status put_ranks(const struct lw_summary *s, bool memory, struct 
 
     if (!rows && s->n_ranks > 0)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < s->n_ranks; i++)
-        rows[i] = lw_period_row_of(&s->ranks[i]);
+    for (int32_t i = 0; i < s->n_ranks; i++) {
+        struct lw_measure m = lw_summary_of(s, i);
+        rows[i] = lw_period_row_of(&m);
+    }
     if (o)
         lw_records_json(o, &r);
     else

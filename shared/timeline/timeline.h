@@ -101,9 +101,11 @@ struct lw_summary {
                              * of an even number the mean of the middle two, rounded down */
     lw_ps *steps;           /* [n_steps] */
     lw_ps span;             /* of the step shown: its latest end minus its earliest start */
-    struct lw_measure *ranks; /* [n_ranks]: of the step shown: the one nearest the median (the lower
-                               * one of two) */
-    int32_t worst;          /* index into ranks: the longest period, the lowest rank of several */
+    /* Of the step shown: the one nearest the median (the lower one of two). Of ranks that are alike
+     * the lowest one's measure is there once: lw_summary_of gives that of any rank. */
+    struct lw_measure *ranks;
+    int32_t *of_rank; /* [n_ranks]: index into ranks; NULL: ranks[r] is rank r's */
+    int32_t worst; /* index into ranks: the longest period, the lowest rank of several */
     double bubble_ratio;    /* waiting for pipeline neighbours, of all ranks' periods */
     double compute_share;   /* computing, of all ranks' periods */
     int64_t peak_memory_bytes; /* largest rank; -1 without a plan */
@@ -120,6 +122,13 @@ enum lw_status lw_timeline_summarize(const struct lw_timeline *t, const struct l
 enum lw_status lw_timeline_measure(const struct lw_timeline *t, const struct lw_plan *plan,
                                    int32_t first_step, struct lw_summary *out, struct lw_err *err);
 void lw_summary_free(struct lw_summary *s);
+static inline struct lw_measure lw_summary_of(const struct lw_summary *s, int32_t rank)
+{
+    struct lw_measure m = s->ranks[s->of_rank ? s->of_rank[rank] : rank];
+
+    m.rank = s->of_rank ? rank : m.rank;
+    return m;
+}
 /* bubble_ratio and compute_share of the ranks that a summary holds. */
 void lw_summary_shares(struct lw_summary *s);
 

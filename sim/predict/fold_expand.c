@@ -90,22 +90,23 @@ enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline 
     return status;
 }
 
-/* A summary's measures from those of the classes. */
-static void spread(const struct lw_sim_classes *c, const struct lw_summary *s,
-                   struct lw_measure *ranks, struct lw_summary *out)
+/* A summary's measures are those of the classes; `s` is of the run that the classes made. */
+static enum lw_status take_measures(const struct lw_sim_classes *c, const struct lw_summary *s,
+                                    struct lw_summary *out, struct lw_err *err)
 {
-    for (int32_t r = 0; r < out->n_ranks; r++) {
-        struct lw_measure m = {.step = s->ranks[0].step, .peak_memory_bytes = -1};
-        if (c->class_of[r] < s->n_ranks)
-            m = s->ranks[c->class_of[r]];
-        m.rank = r;
-        ranks[r] = m;
+    LW_NEW(out->ranks, c->n_classes, err);
+    LW_NEW(out->of_rank, out->n_ranks, err);
+    for (int32_t k = 0; k < c->n_classes; k++) {
+        out->ranks[k] = (struct lw_measure){.step = s->ranks[0].step, .peak_memory_bytes = -1};
+        if (k < s->n_ranks)
+            out->ranks[k] = s->ranks[k];
+        out->ranks[k].rank = c->rank_of[k];
     }
-    out->ranks = ranks;
-    out->worst = c->rank_of[s->worst];
+    memcpy(out->of_rank, c->class_of, (size_t)out->n_ranks * sizeof *out->of_rank);
     if (s->memory.rank >= 0)
         out->memory.rank = c->rank_of[s->memory.rank];
     lw_summary_shares(out);
+    return LW_OK;
 }
 
 enum lw_status lw_sim_summarize(const struct lw_sim_classes *c, int32_t first_step,
@@ -116,18 +117,21 @@ enum lw_status lw_sim_summarize(const struct lw_sim_classes *c, int32_t first_st
 
     LW_TRY(count_rows(c, &n_ops, err));
     LW_TRY(lw_timeline_summarize(&c->rows, &c->plan, first_step, &s, err));
+    if (c->n_classes == c->n_ranks) {
+        *out = s;
+        return LW_OK;
+    }
     all = s;
+    all.ranks = NULL;
     all.n_ops = n_ops;
     all.n_ranks = c->n_ranks;
     while (all.n_ranks > 1 && c->class_of[all.n_ranks - 1] >= s.n_ranks)
         all.n_ranks--;
-    struct lw_measure *ranks = lw_calloc((size_t)all.n_ranks, sizeof *ranks);
-    if (!ranks) {
-        lw_summary_free(&s);
-        return lw_fail_nomem(err);
-    }
-    spread(c, &s, ranks, &all);
+    enum lw_status status = take_measures(c, &s, &all, err);
     lw_free(s.ranks);
-    *out = all;
-    return LW_OK;
+    if (status == LW_OK)
+        *out = all;
+    else
+        lw_summary_free(&all);
+    return status;
 }

@@ -49,8 +49,10 @@ TEST(pipelines_have_the_periods_and_bubbles_of_their_closed_forms)
             if (s.steps[k] != (lw_ps)x->period * UNIT)
                 fail_msg("%s: step %d takes %g units, expected %d", x->words, k,
                          (double)s.steps[k] / UNIT, x->period);
-        for (int32_t r = 0; r < x->p; r++)
-            assert_int_equal(s.ranks[r].end - s.ranks[r].start, (lw_ps)x->period * UNIT);
+        for (int32_t r = 0; r < x->p; r++) {
+            struct lw_measure m = lw_summary_of(&s, r);
+            assert_int_equal(m.end - m.start, (lw_ps)x->period * UNIT);
+        }
         double bubble = (double)x->bubble / (x->p * x->period);
         if (s.bubble_ratio < bubble - 1e-12 || s.bubble_ratio > bubble + 1e-12)
             fail_msg("%s: bubble %.6f, expected %.6f", x->words, s.bubble_ratio, bubble);
@@ -79,8 +81,8 @@ TEST(clipping_changes_no_bubble)
         struct lw_plan p = build(&c, words);
         struct lw_summary s = simulate(&p, NULL, 2, false);
         for (int32_t r = 0; r < x->p; r++) {
-            waits += (double)s.ranks[r].wait[LW_WAIT_PIPELINE] / UNIT;
-            assert_int_equal(s.ranks[r].wait[LW_WAIT_OTHER], 0);
+            waits += (double)lw_summary_of(&s, r).wait[LW_WAIT_PIPELINE] / UNIT;
+            assert_int_equal(lw_summary_of(&s, r).wait[LW_WAIT_OTHER], 0);
         }
         if (waits > x->bubble || waits < 0.99 * x->bubble)
             fail_msg("%s: %g units of waiting, %d without", words, waits, x->bubble);
@@ -104,7 +106,7 @@ TEST(a_bubble_is_waiting_for_neighbours_alone)
     struct lw_summary s = simulate(&p, &cost, 2, false);
     double all = 0, waits = 0;
     for (int32_t r = 0; r < s.n_ranks; r++) {
-        const struct lw_measure *m = &s.ranks[r];
+        const struct lw_measure x = lw_summary_of(&s, r), *m = &x;
         assert_int_equal(m->end - m->start,
                          m->compute_busy + m->exposed_copy + m->exposed_comm + m->idle);
         assert_true(m->transfer > 0);
@@ -186,7 +188,7 @@ TEST(a_deep_pipeline_counts_no_time_twice)
         step[i] = s.step;
         assert_int_equal(s.steps[0], s.steps[1]);
         for (int32_t r = 0; r < s.n_ranks; r++)
-            assert_int_equal(s.ranks[r].end - s.ranks[r].start, s.step);
+            assert_int_equal(lw_summary_of(&s, r).end - lw_summary_of(&s, r).start, s.step);
         assert_true(i == 1 || (double)s.span > 1.1 * (double)s.step);
         lw_summary_free(&s);
         lw_sim_classes_free(&classes);

@@ -355,7 +355,7 @@ static void check_links(const struct drawn *d)
 static void check_ranks(const struct drawn *d)
 {
     for (int32_t i = 0; i < d->sum.n_ranks; i++) {
-        const struct lw_measure *m = &d->sum.ranks[i];
+        const struct lw_measure x = lw_summary_of(&d->sum, i), *m = &x;
         struct lw_period_row row = lw_period_row_of(m);
         lw_ps period = m->end - m->start, waits = 0;
         lw_ns parts = 0;
