@@ -271,3 +271,19 @@ TEST(traffic_runs_at_the_sustained_share_of_the_bandwidth)
     d.memory_sustained = (struct lw_figure){0.5, "test"};
     assert_true(near((double)lw_traffic_time(&d, 1000000), 2e9));
 }
+
+/* Power limits long products: the H100 of 500 W keeps 500/700 of what an H200, the same processor
+ * at 700 W, was measured to keep (docs/design/device.md). */
+TEST(a_lower_power_limit_lowers_the_sustained_share)
+{
+    struct lw_cluster full, limited;
+    struct lw_err err = {0};
+
+    assert_ok(lw_cluster_find("dgx-h200", &full, &err), err);
+    assert_ok(lw_cluster_find("h100-500w", &limited, &err), err);
+    assert_true(near(limited.device.gemm_sustained.value,
+                     full.device.gemm_sustained.value * 500 / 700));
+    assert_true(near(limited.device.memory_bytes_per_s.value, 2.4e12));
+    lw_cluster_free(&full);
+    lw_cluster_free(&limited);
+}

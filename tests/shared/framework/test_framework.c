@@ -164,6 +164,21 @@ TEST(usual_options_hold_unless_the_user_chose)
     assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_OFF);
 }
 
+/* torchtitan: every tensor group has sequence parallelism, and fully_shard reduces in f32. */
+TEST(torchtitan_shards_sequences_and_reduces_in_f32)
+{
+    static const char *const groups[][2] = {{"dp", "4"}, {"tp", "8"}};
+    static const char *const names[] = {"torchtitan", "torchtitan-compile"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct lw_strategy s = under(names[i], groups, 1);
+        assert_false(s.sequence_parallel); /* no group */
+        assert_int_equal(s.grad_dtype, LW_GRAD_F32);
+        s = under(names[i], groups, 2);
+        assert_true(s.sequence_parallel);
+    }
+}
+
 static const char *stages(const char *framework, struct lw_model_dims d, const char *pp, char *list,
                           size_t size)
 {
