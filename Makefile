@@ -410,6 +410,7 @@ EVIDENCE := docs/results/evidence
 evidence: $(BUILD)/lapwing
 	@nice $(PUBLISHED)/evidence.py predict $(BUILD)/lapwing ../shared out/evidence $(TABLES) && \
 	 $(PUBLISHED)/evidence.py collect out/evidence ../shared $(EVIDENCE) && \
+	 $(PUBLISHED)/evidence.py nccl $(BUILD)/lapwing ../shared . && \
 	 $(PUBLISHED)/pages.py write . || [ $$? = 4 ] # no tables: said aloud
 
 evidence-pages:

@@ -47,6 +47,8 @@ struct lw_family {
     double memory_mean_pct, memory_bias_pct;
 };
 
+enum { LW_APART_PCT = 3 };
+
 struct lw_series {
     const char *name;
     int32_t family;
@@ -55,7 +57,10 @@ struct lw_series {
     double mean_abs_pct, max_abs_pct, bias_pct;
     int64_t n_pairs, n_right;
     bool sweep;           /* judged by rank correlation and not by pairs */
-    double rank;          /* Spearman's; NaN with fewer than 4 measured cases */
+    double rank;          /* Spearman's; NaN with fewer than 4 measured cases, as those below */
+    int64_t n_apart;      /* pairs whose measured times per token differ by LW_APART_PCT or more */
+    double order;         /* of them right less wrong ones, over all; NaN without one */
+    double regret_pct;    /* of the case predicted fastest: measured, against the fastest */
 };
 
 /* A row that is not predicted, and why. */

@@ -173,7 +173,9 @@ static void json_series(struct lw_jsonout *o, const struct lw_validation *v, int
         json_errors(o, s->mean_abs_pct, s->max_abs_pct);
         LW_JSON(o, "bias_pct", lw_decimals(s->bias_pct, 4));
         if (s->sweep) {
-            LW_JSON(o, "rank_correlation", lw_decimals(s->rank, 4));
+            LW_JSON(o, "rank_correlation", lw_decimals(s->rank, 4), "n_pairs_apart", s->n_apart,
+                    "pair_correlation", lw_decimals(s->order, 4),
+                    "regret_pct", lw_decimals(s->regret_pct, 4));
         } else {
             LW_JSON(o, "order_margin_pct", lw_decimals(s->margin_pct, 1));
             json_order(o, s->n_right, s->n_pairs);

@@ -2,7 +2,12 @@
  * and the order of the runs of a sweep.
  *
  * A run fits when what its fullest rank needs is within the device's memory. Order is Spearman's
- * rank correlation of predicted and measured steps; equal values share the mean of their ranks. */
+ * rank correlation of predicted and measured steps; equal values share the mean of their ranks.
+ *
+ * A choice is judged by times per token, so that runs of larger batches are no other choices:
+ * pairs of runs that differ by LW_APART_PCT or more, the right ones less the wrong ones over all
+ * (Kendall, Biometrika 30, 1938, of these pairs); and the regret, what the run that is predicted
+ * fastest takes beyond the fastest. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +74,53 @@ static double correlation(const struct value *a, const struct value *b, int32_t 
     return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : (double)NAN;
 }
 
+/* Time per token where a run's tokens are known, else its step. */
+static double per_token(const struct lw_case *c, double step)
+{
+    double tokens = c->tokens_per_s_device * c->predicted;
+
+    return tokens > 0 ? step / tokens : step;
+}
+
+static bool ranks(const struct lw_case *c, int32_t k)
+{
+    return c->series == k && c->measured > 0;
+}
+
+static void count_pair(struct lw_series *s, const struct lw_case *a, const struct lw_case *b,
+                       int64_t *right)
+{
+    double measured = per_token(a, a->measured) / per_token(b, b->measured);
+    double predicted = per_token(a, a->predicted) / per_token(b, b->predicted);
+
+    if (measured * 100 < 100 + LW_APART_PCT && measured * (100 + LW_APART_PCT) > 100)
+        return;
+    s->n_apart++;
+    *right += predicted == 1 ? 0 : (predicted > 1) == (measured > 1) ? 1 : -1;
+}
+
+static void judge_choice(struct lw_validation *v, int32_t k)
+{
+    const struct lw_case *chosen = NULL;
+    struct lw_series *s = &v->series[k];
+    double fastest = INFINITY;
+    int64_t right = 0;
+
+    for (int32_t i = 0; i < v->n_cases; i++) {
+        const struct lw_case *c = &v->cases[i];
+        if (!ranks(c, k))
+            continue;
+        if (!chosen || per_token(c, c->predicted) < per_token(chosen, chosen->predicted))
+            chosen = c;
+        fastest = fmin(fastest, per_token(c, c->measured));
+        for (int32_t j = 0; j < i; j++)
+            if (ranks(&v->cases[j], k))
+                count_pair(s, c, &v->cases[j], &right);
+    }
+    s->order = s->n_apart > 0 ? (double)right / (double)s->n_apart : (double)NAN;
+    s->regret_pct = chosen ? 100 * (per_token(chosen, chosen->measured) / fastest - 1) : 0;
+}
+
 static enum lw_status judge_sweep(struct lw_validation *v, int32_t k, struct lw_err *err)
 {
     struct value *predicted = lw_calloc((size_t)v->n_cases + 1, 2 * sizeof *predicted);
@@ -88,6 +140,9 @@ static enum lw_status judge_sweep(struct lw_validation *v, int32_t k, struct lw_
     rank(predicted, n);
     rank(measured, n);
     v->series[k].rank = n < LEAST_RANKED ? (double)NAN : correlation(predicted, measured, n);
+    v->series[k].order = v->series[k].regret_pct = (double)NAN;
+    if (n >= LEAST_RANKED)
+        judge_choice(v, k);
     lw_free(predicted);
     return LW_OK;
 }

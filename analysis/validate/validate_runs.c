@@ -60,9 +60,9 @@ static enum lw_status find_family(struct reader *x, struct lw_err *err)
     return LW_OK;
 }
 
-/* Runs of one model on as many devices: by the cells that give its size. */
-static enum lw_status find_sweep(struct reader *x, double n_devices, int32_t *series,
-                                 struct lw_err *err)
+/* Runs of one model on as many devices of a kind: by the cells that give its size. */
+static enum lw_status find_sweep(struct reader *x, double n_devices, const char *device,
+                                 int32_t *series, struct lw_err *err)
 {
     static const char *const sizes[] = {"layers", "hidden", "ffn", "experts"};
     char name[256];
@@ -73,7 +73,7 @@ static enum lw_status find_sweep(struct reader *x, double n_devices, int32_t *se
         if (*cell)
             n += snprintf(name + n, sizeof name - (size_t)n, " %s %.12s", sizes[k], cell);
     }
-    snprintf(name + n, sizeof name - (size_t)n, " on %.0f", n_devices);
+    snprintf(name + n, sizeof name - (size_t)n, " on %.0f %.60s", n_devices, device);
     return lw_validation_sweep(x->v, x->family, name, series, err);
 }
 
@@ -122,7 +122,7 @@ static enum lw_status add_case(struct reader *x, const struct lw_runs_prediction
         c.remark = beyond;
     }
     if (!m->failed && !p->is_refused)
-        LW_TRY(find_sweep(x, p->n_devices, &c.series, err));
+        LW_TRY(find_sweep(x, p->n_devices, p->key.part[1], &c.series, err));
     LW_TRY(add_fits(x, p->key.part[0], err));
     return lw_validation_case(x->v, &c, err);
 }

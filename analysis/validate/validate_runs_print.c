@@ -111,23 +111,42 @@ static void text_beyond(const struct lw_validation *v, FILE *f)
     }
 }
 
-static void rank_cells(struct lw_table *t, const struct lw_validation *v, int32_t k)
+static double of_rank(const struct lw_series *s)
 {
-    double least = NAN, sum = 0;
+    return s->rank;
+}
+
+static double of_order(const struct lw_series *s)
+{
+    return s->order;
+}
+
+static double of_regret(const struct lw_series *s)
+{
+    return s->regret_pct;
+}
+
+/* Of the sweeps of a family: the mean, and the worst of how many. */
+static void sweep_cell(struct lw_table *t, const struct lw_validation *v, int32_t k,
+                       double (*figure)(const struct lw_series *), bool is_regret)
+{
+    double worst = NAN, sum = 0;
     int32_t n = 0;
 
     for (int32_t i = 0; i < v->n_series; i++) {
         const struct lw_series *s = &v->series[i];
-        if (s->family != k || !s->sweep || isnan(s->rank))
+        double x = s->family == k && s->sweep ? figure(s) : (double)NAN;
+        if (isnan(x))
             continue;
-        sum += s->rank;
+        sum += x;
         n++;
-        least = isnan(least) || s->rank < least ? s->rank : least;
+        worst = isnan(worst) || (is_regret ? x > worst : x < worst) ? x : worst;
     }
     if (n == 0)
         lw_table_cell(t, "-");
     else
-        lw_table_cell(t, "%.2f (%.2f of %d)", sum / n, least, n);
+        lw_table_cell(t, "%.*f%s (%.*f of %d)", is_regret ? 1 : 2, sum / n, is_regret ? " %" : "",
+                      is_regret ? 1 : 2, worst, n);
 }
 
 static void family_cells(struct lw_table *t, const struct lw_validation *v, int32_t k,
@@ -141,7 +160,9 @@ static void family_cells(struct lw_table *t, const struct lw_validation *v, int3
         lw_table_cell(t, "%.1f %% (%+.1f)", f->mean_abs_pct, f->bias_pct);
     else
         lw_table_cell(t, "-");
-    rank_cells(t, v, k);
+    sweep_cell(t, v, k, of_rank, false);
+    sweep_cell(t, v, k, of_order, false);
+    sweep_cell(t, v, k, of_regret, true);
     if (f->n_memory > 0)
         lw_table_cell(t, "%.1f %% (%+.1f) of %d", f->memory_mean_pct, f->memory_bias_pct,
                       f->n_memory);
@@ -154,9 +175,10 @@ static void family_cells(struct lw_table *t, const struct lw_validation *v, int3
 static struct lw_table *runs_table(const struct lw_validation *v, int *n_families)
 {
     static const char *const titles[] = {"runs", ">predicted rows", ">step error (bias)",
-                                         ">rank: mean (least)", ">memory error (bias)",
+                                         ">rank: mean (least)", ">pairs: mean (least)",
+                                         ">regret: mean (worst)", ">memory error (bias)",
                                          ">ran: fit", ">failed: do not fit"};
-    struct lw_table *t = lw_table_new(7, titles);
+    struct lw_table *t = lw_table_new(9, titles);
 
     for (int32_t k = 0; t && k < v->n_families; k++) {
         int32_t n = v->families[k].n_skipped;

@@ -4,6 +4,7 @@ measured, as data.
 
     evidence.py predict LAPWING SHARED WORK [TABLE...]   WORK/TABLE.json of `lapwing validate`
     evidence.py collect WORK SHARED OUT                  OUT/FAMILY.csv, one row a run; tables.csv
+    evidence.py nccl LAPWING SHARED PROJECT              PROJECT/docs/results/nccl.csv, one row a table
     evidence.py sample LAPWING SHARED OUT [N]            N rows of OUT against a new prediction
     evidence.py doubled LAPWING SHARED OUT [N]           the same with measured cells doubled
 
@@ -16,6 +17,7 @@ import glob
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,7 +31,8 @@ RUNS = ["id", "framework", "device", "parallelism", "network", "devices", "predi
         "measured_s", "left_out_s", "predicted_gib", "measured_gib", "memory_kind", "memory_rank",
         "outcome", "command"]
 KEY = RUNS[1:5]  # of "runs like this one"
-TABLES = ["table", "file", "rows", "predicted", "fitted", "rank_mean", "rank_least", "ran", "ran_fit",
+TABLES = ["table", "file", "rows", "predicted", "fitted", "rank_mean", "rank_least", "pair_mean",
+          "pair_least", "regret_mean", "regret_worst", "ran", "ran_fit",
           "out_of_memory", "do_not_fit", "reason", "n"]
 
 
@@ -132,6 +135,8 @@ def table_rows(name, file, rows, result):
     fits = family.get("fits", {})
     ranks = [s["rank_correlation"] for s in family.get("series", [])
              if s["rank_correlation"] is not None]
+    pairs, regrets = ([s[figure] for s in family.get("series", []) if s.get(figure) is not None]
+                      for figure in ("pair_correlation", "regret_pct"))
     of = [row for row in rows if row["table"] == name]
     cases = [c for c in result["cases"] if c["family"] == name]
     reasons = {}
@@ -148,7 +153,11 @@ def table_rows(name, file, rows, result):
            "fitted": "; ".join(f"{x['name'].split(': ')[1]} of {x['fitted_on']}"
                                for x in family.get("fitted", [])),
            "rank_mean": f"{sum(ranks) / len(ranks):.2f}" if ranks else "",
-           "rank_least": f"{min(ranks):.2f}" if ranks else "", "ran": fits.get("n_ran", ""),
+           "rank_least": f"{min(ranks):.2f}" if ranks else "",
+           "pair_mean": f"{sum(pairs) / len(pairs):.2f}" if pairs else "",
+           "pair_least": f"{min(pairs):.2f}" if pairs else "",
+           "regret_mean": f"{sum(regrets) / len(regrets):.1f}" if regrets else "",
+           "regret_worst": f"{max(regrets):.1f}" if regrets else "", "ran": fits.get("n_ran", ""),
            "ran_fit": fits.get("n_ran_fit", ""), "out_of_memory": fits.get("n_failed", ""),
            "do_not_fit": fits.get("n_failed_do_not_fit", "")}
     for why, n in sorted(reasons.items(), key=lambda x: (-x[1], x[0])):
@@ -277,12 +286,46 @@ def doubled(lapwing, shared, out, n):
     return bad, len(one)
 
 
+# --- NCCL ----------------------------------------------------------------------------------------
+
+NCCL = ["table", "rows", "model_pct", "calibrated_pct", "inside"]
+
+
+def nccl(lapwing, shared, project):
+    """Published tables of NCCL's collectives, each left out of its own fit."""
+    files = sorted(glob.glob(os.path.join(shared, "netbench", "*.csv")) +
+                   glob.glob(os.path.join(project, "analysis", "netbench", "tables", "*.csv")))
+    if not files:
+        return False
+    done = subprocess.run([lapwing, "validate", *files, "--format", "json"], capture_output=True,
+                          text=True, check=False)
+    tables = {}
+    for family in json.loads(done.stdout)["families"]:
+        title = {"netbench-raw": "model_pct", "netbench": "calibrated_pct"}.get(family["name"])
+        for part in family["series"] if title else []:
+            row = tables.setdefault(part["name"].split(",")[0], {})
+            row[title] = row.get(title, 0) + part["n"] * part["mean_abs_error_pct"]
+            if title == "model_pct":
+                row["rows"] = row.get("rows", 0) + part["n"]
+        for note in family["notes"]:
+            found = re.match(r"(\w+): (\d+) of \d+ rows between p10 and p90", note)
+            if found and title:
+                tables[found.group(1)]["inside"] = found.group(2)
+    rows = [{"table": name, "rows": row["rows"], "inside": row.get("inside", ""),
+             **{k: f"{row[k] / row['rows']:.2f}" for k in ("model_pct", "calibrated_pct")}}
+            for name, row in sorted(tables.items())]
+    write(os.path.join(project, "docs", "results", "nccl.csv"), NCCL, rows)
+    return True
+
+
 def main(arguments):
     if len(arguments) >= 4 and arguments[0] == "predict":
         if not predict(arguments[1], arguments[2], arguments[3], arguments[4:]):
             print(f"evidence.py: SKIP: no known table below {arguments[2]}", file=sys.stderr)
             return 4
         return 0
+    if len(arguments) == 4 and arguments[0] == "nccl":
+        return 0 if nccl(*arguments[1:]) else 4
     if len(arguments) == 4 and arguments[0] == "collect":
         return 0 if collect(*arguments[1:]) else 4
     if len(arguments) in (4, 5) and arguments[0] in ("sample", "doubled"):
@@ -291,7 +334,7 @@ def main(arguments):
         print("\n".join(bad) if bad else f"{arguments[0]}: ok, {n}")
         return 1 if bad else 0 if n else 4
     sys.exit("usage: evidence.py predict LAPWING SHARED WORK [TABLE...] | collect WORK SHARED OUT "
-             "| sample|doubled LAPWING SHARED OUT [N]")
+             "| nccl LAPWING SHARED PROJECT | sample|doubled LAPWING SHARED OUT [N]")
 
 
 if __name__ == "__main__":

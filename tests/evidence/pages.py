@@ -170,6 +170,8 @@ class Results:
         tables = results(project, "tables")
         self.tables = [t for t in tables if not t["reason"]]
         self.reasons = [t for t in tables if t["reason"]]
+        with open(os.path.join(project, "docs/results/nccl.csv"), newline="", encoding="utf-8") as f:
+            self.nccl = list(csv.DictReader(f))
         rows = [{**row, "table": t["table"]} for t in self.tables if int(t["predicted"])
                 for row in results(project, t["table"])]
         self.steps = [row for row in rows if row["measured_s"]]
@@ -190,6 +192,14 @@ def rank_text(table):
     return f"{table['rank_mean']} ({table['rank_least']})" if table["rank_mean"] else "-"
 
 
+def choice_text(table):
+    """Pairs in order and regret; results of before have neither."""
+    if not table.get("pair_mean"):
+        return "-"
+    return f"{table['pair_mean']} ({table['pair_least']}), " \
+           f"{table['regret_mean']} ({table['regret_worst']}) %"
+
+
 def families(found):
     rows = []
     for t in found.tables:
@@ -202,10 +212,10 @@ def families(found):
                      error(shipped_ratios(steps)),
                      f"{error(memory_ratios(memory))} of {len(memory)}" if memory else "-",
                      fits_text(t["ran"], t["ran_fit"]),
-                     fits_text(t["out_of_memory"], t["do_not_fit"]), rank_text(t),
+                     fits_text(t["out_of_memory"], t["do_not_fit"]), rank_text(t), choice_text(t),
                      t["fitted"] or "none"])
     return table_text(["family", "predicted/rows", "steps", "step", "p10-p90", "inside", "with fit",
-                       "memory", "ran: fit", "OOM: not", "rank", "fitted"], rows)
+                       "memory", "ran: fit", "OOM: not", "rank", "choice", "fitted"], rows)
 
 
 def large_parts(found, name):
@@ -273,6 +283,29 @@ def readme(found):
                        "memory"], rows)
 
 
+OVER = 15  # % of a table of NCCL's collectives
+
+
+def nccl(found):
+    """What docs/results/nccl.csv says, each table left out of its own fit."""
+    n = sum(int(t["rows"]) for t in found.nccl)
+    model, own = (sum(int(t["rows"]) * float(t[k]) for t in found.nccl) / n
+                  for k in ("model_pct", "calibrated_pct"))
+    of = sum(int(t["rows"]) for t in found.nccl if t["inside"])
+    inside = sum(int(t["inside"]) for t in found.nccl if t["inside"])
+    over = sum(float(t["calibrated_pct"]) > OVER for t in found.nccl)
+    worst = max(found.nccl, key=lambda t: float(t["calibrated_pct"]))
+    return "\n".join([
+        f"NCCL's collectives: {n} rows of {len(found.nccl)} published tables, each left out of its own "
+        "fit, are",
+        f"predicted with a mean error of {model:.1f} % by NCCL's model alone and of {own:.1f} % "
+        "calibrated;",
+        f"{over} tables are over {OVER} %, the worst {worst['table']} with "
+        f"{float(worst['calibrated_pct']):.1f} %.",
+        f"{inside} of {of} rows ({share(inside, of)}) lie between the p10 and p90 that `lapwing cost` "
+        "prints."])
+
+
 def unsaid(found):
     """What pages.json lacks."""
     known = {name for _, names in WORDS["groups"] for name in names}
@@ -284,7 +317,7 @@ def unsaid(found):
 
 
 PAGES = {
-    "README.md": {"published runs": readme},
+    "README.md": {"published runs": readme, "nccl": nccl},
     "docs/design/gpu_accuracy.md": {
         "families": families, "large errors": large_errors, "rows left out": left_out_rows,
         "devices": devices, "runs alike": alike},

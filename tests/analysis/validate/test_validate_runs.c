@@ -541,7 +541,41 @@ TEST(ranks_of_a_sweep_are_correlated)
     lw_validation_free(&v);
 }
 
-/* Runs of one model on as many devices are a sweep, told apart by the sizes that rows give. */
+/* Times per token. Measured 10, 30, 30.6 and 40: 30 and 30.6 are nearer than 3 %, so five pairs
+ * count. Predicted 2, 1, 3, 4: the first two are the wrong way round, (4 - 1) / 5, and the one
+ * predicted fastest takes three times the fastest. A run of twice the tokens takes twice the step:
+ * no other choice. */
+TEST(choices_are_judged_by_pairs_that_differ_and_by_regret)
+{
+    static const double predicted[] = {2, 1, 3, 4}, measured[] = {10, 30, 30.6, 40};
+    struct lw_validation v = {0};
+    struct lw_err err = {0};
+    int32_t family, sweep;
+    char id[8];
+
+    assert_ok(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err), err);
+    assert_ok(lw_validation_sweep(&v, family, "four", &sweep, &err), err);
+    for (int i = 0; i < 4; i++) {
+        double tokens = i == 2 ? 2000 : 1000;
+        snprintf(id, sizeof id, "c%d", i);
+        struct lw_case c = {.id = id,
+                            .unit = "ns",
+                            .family = family,
+                            .remark = "",
+                            .series = sweep,
+                            .predicted = predicted[i] * tokens,
+                            .measured = measured[i] * tokens,
+                            .tokens_per_s_device = tokens / (predicted[i] * tokens)};
+        assert_ok(lw_validation_case(&v, &c, &err), err);
+    }
+    assert_ok(lw_validation_judge(&v, &err), err);
+    assert_int_equal(v.series[sweep].n_apart, 5);
+    assert_true(fabs(v.series[sweep].order - 3.0 / 5) < 1e-12);
+    assert_true(fabs(v.series[sweep].regret_pct - 200) < 1e-9);
+    lw_validation_free(&v);
+}
+
+/* Runs of one model on as many devices of a kind are a sweep, told apart by the sizes of rows. */
 TEST(runs_of_one_model_are_a_sweep)
 {
     struct lw_validation v;
@@ -552,7 +586,7 @@ TEST(runs_of_one_model_are_a_sweep)
     assert_int_equal(v.n_cases, 4);
     assert_int_equal(v.n_series, 3);
     assert_true(v.cases[0].series == v.cases[1].series);
-    assert_string_equal(v.series[v.cases[2].series].name, "gpt2 layers 6 on 8");
+    assert_string_equal(v.series[v.cases[2].series].name, "gpt2 layers 6 on 8 H100-SXM5-80GB");
     lw_validation_free(&v);
 }
 
