@@ -16,7 +16,9 @@ static const struct lw_usage usage = {
         "host's own time and dependencies are taken from them, and every step is compared with the "
         "recorded one. A list in an option of the model, the strategy, the framework or the "
         "cluster (--dp 8,16 -c dgx-a100,dgx-h100) predicts every combination, each as a run of its "
-        "own, and prints a row for each. "
+        "own, and prints a row for each. An item of a list may be a range that doubles (--pp 1..8, "
+        "--bucket-cap 1MiB..1GiB; from 0 every number: --zero 0..3; with a step: --tp 2..6+2) or "
+        "'all' words of an option (--recompute all). "
         "A prediction that cannot be stored is printed all the same (exit status 1).",
     .max_operands = -1,
 };
@@ -46,7 +48,7 @@ int cmd_sim(int argc, char **argv)
     struct lw_err err = {0};
     int rc = -1;
 
-    if (lw_option_lists_find(argc, argv, &lists, &err) != LW_OK)
+    if (lw_option_lists_find(argc, argv, LW_OPTION_COMBINATIONS, &lists, &err) != LW_OK)
         rc = lw_cli_usage("sim", "%s", err.msg);
     else if (lists.n == 0)
         rc = predict_one(argc, argv);

@@ -62,6 +62,37 @@ TEST_WITH(a_row_is_the_prediction_of_its_combination, fixture_open, fixture_clos
     free(all);
 }
 
+/* Ranges double, from 0 they count, with a step they add; "all" is every word of the option. */
+TEST_WITH(a_range_is_a_list, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *args, *values[6];
+    } cases[] = {
+        {"--dp 2..8", {"2", "4", "8"}},
+        {"--dp 1,3..7", {"1", "3", "6"}},
+        {"--dp 2..6+2", {"2", "4", "6"}},
+        {"--zero 0..3 --dp 2", {"0", "1", "2", "3"}},
+        {"--recompute all", {"none", "selective", "full"}},
+        {"--bucket-cap 1MiB..5MiB --dp 2", {"1MiB", "2MiB", "4MiB"}},
+    };
+    char args[160];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(args, sizeof args, SIM "%s --no-db --format csv", cases[i].args);
+        char *csv = strdup(lapwing(args, NULL));
+        int n = 0;
+        assert_non_null(csv);
+        for (; cases[i].values[n]; n++)
+            assert_string_equal(field(csv, n + 1, 0), cases[i].values[n]);
+        assert_int_equal(n_of(csv, '\n'), n + 1);
+        free(csv);
+    }
+    EXPECT(SIM "--no-db", {"--dp 8..2", 2, "--dp: the range from 8 to 2 is empty"},
+           {"--dp 1..100000+1", 2, "--dp: the list has more than 4096 values"},
+           {"--dp 1..x", 2, "--dp: '1..x' is not a whole number"},
+           {"--dp all", 2, "--dp: 'all' is not a whole number"});
+}
+
 TEST_WITH(every_combination_is_a_run, fixture_open, fixture_close)
 {
     expect(SIM "--dp 2,4 --framework torch-ddp,ideal --db s.db", 0, "fastest of those that fit: ");
