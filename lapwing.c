@@ -29,6 +29,7 @@ const struct lw_command lw_commands[] = {
     {"plot", "draw stored runs: timeline, overlap, predicted, sweep", cmd_plot},
     {"report", "write stored runs as one HTML page", cmd_report},
     {"recommend", "find the best bucket cap, and how certain it is", cmd_recommend},
+    {"tune", "find the best strategies for a model on a cluster", cmd_tune},
     {"export", "write a stored run for Perfetto, or as CSV", cmd_export},
     {"bench", "measure the speed of planning and of the simulator", cmd_bench},
     {"doctor", "show what this machine has and what is missing", cmd_doctor},

@@ -20,4 +20,4 @@ lw_command_fn cmd_exec, cmd_calibrate;
 lw_command_fn cmd_golden;
 lw_command_fn cmd_validate;
 lw_command_fn cmd_runs, cmd_compare, cmd_plot, cmd_report, cmd_export, cmd_doctor;
-lw_command_fn cmd_recommend, cmd_explain;
+lw_command_fn cmd_recommend, cmd_tune, cmd_explain;

@@ -4,6 +4,7 @@
 
 #include "shared/lower/compat.h"
 #include "shared/lower/lower_steps.h"
+#include "shared/lower/outline.h"
 #include "shared/lower/plan_size.h"
 #include "shared/lower_part/unit_names.h"
 #include "shared/schedule/schedule.h"
@@ -436,6 +437,12 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
     if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));
     return LW_OK;
+}
+
+enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_strategy *given,
+                               struct lw_strategy *resolved, struct lw_err *err)
+{
+    return resolve(w, given, resolved, err);
 }
 
 enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,

@@ -1,0 +1,194 @@
+/* The bound of a step follows from one rank that ended last in the step before, whichever that is;
+ * the bound of memory from the order of forwards and backwards on each rank. */
+#include "analysis/tune/tune_bound.h"
+
+#include <string.h>
+
+#include "shared/framework/framework_memory.h"
+#include "shared/numbers/checked.h"
+#include "shared/timeline/timeline.h"
+
+/* --- the step --- */
+
+static lw_ps forwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
+{
+    lw_ps sum = 0;
+
+    for (int32_t q = from; q < to; q++)
+        sum = lw_add_sat(sum, p->part[q].forward);
+    return sum;
+}
+
+/* Of the gradients' way back to the first part. */
+static lw_ps drain(const struct lw_tune_parts *p, int32_t to)
+{
+    lw_ps sum = 0;
+
+    for (int32_t q = 0; q < to; q++)
+        sum = lw_add_sat(sum, p->by_halves ? p->part[q].input : p->part[q].backward);
+    return sum;
+}
+
+static lw_ps larger(lw_ps a, lw_ps b)
+{
+    return a > b ? a : b;
+}
+
+/* The rank's work on its parts from q0 on, with what must come before and after it; 0 = it has no
+ * such part. */
+static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
+{
+    int64_t m = p->n_micro_batches;
+    lw_ps way = 0, rest = 0; /* of what others wait for; weights' halves */
+    int32_t least = -1;
+
+    for (int32_t i = p->first[rank]; i < p->first[rank + 1]; i++) {
+        const struct lw_outline_sum *x = &p->part[p->held[i]];
+        if (p->held[i] < q0)
+            continue;
+        least = least < 0 ? p->held[i] : least;
+        way = lw_add_sat(way, x->forward + (p->by_halves ? x->input : x->backward));
+        rest = lw_add_sat(rest, p->by_halves ? x->weight : 0);
+    }
+    if (least < 0)
+        return 0;
+    lw_ps begun = lw_add_sat(forwards(p, q0, least), lw_mul_sat(way, m));
+    return larger(lw_add_sat(begun, lw_mul_sat(rest, m) + p->optimizer[rank]),
+                  lw_add_sat(begun, drain(p, least) + p->optimizer[0]));
+}
+
+/* Either half of the micro-batches goes each way. */
+static lw_ps mirrored_work(const struct lw_tune_parts *p, int32_t rank)
+{
+    lw_ps sum = 0;
+
+    for (int32_t i = p->first[rank]; i < p->first[rank + 1]; i++) {
+        const struct lw_outline_sum *x = &p->part[p->held[i]];
+        lw_ps back = p->by_halves ? x->input + x->weight : x->backward;
+        sum = lw_add_sat(sum, x->forward + back);
+    }
+    return lw_add_sat(lw_mul_sat(sum, p->n_micro_batches / 2), p->optimizer[rank]);
+}
+
+lw_ps lw_tune_step_bound(const struct lw_tune_parts *p)
+{
+    lw_ps bound = INT64_MAX;
+
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        lw_ps since = 0;
+        if (p->mirrored)
+            since = mirrored_work(p, r);
+        for (int32_t j = 0; !p->mirrored && j < p->n_ranks; j++)
+            since = larger(since, through(p, j, p->held[p->first[r]]));
+        bound = since < bound ? since : bound;
+    }
+    return bound;
+}
+
+/* --- memory --- */
+
+/* The most activations that a rank holds at once. */
+static int64_t in_flight(const struct lw_tune_parts *p, const struct lw_grid *g, int32_t rank)
+{
+    int64_t now = 0, most = 0;
+
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
+        const struct lw_outline_sum *x = &p->part[g->actions[i].stage];
+        switch (g->actions[i].kind) {
+        case LW_OP_FORWARD:
+            now += x->kept;
+            break;
+        case LW_OP_BACKWARD_INPUT:
+            now -= x->kept_early;
+            break;
+        case LW_OP_BACKWARD_WEIGHT:
+            now -= x->kept - x->kept_early;
+            break;
+        default:
+            now -= x->kept;
+        }
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
+static struct lw_outline_sum held_by(const struct lw_tune_parts *p, int32_t rank)
+{
+    struct lw_outline_sum sum = {0};
+
+    for (int32_t i = p->first[rank]; i < p->first[rank + 1]; i++) {
+        const struct lw_outline_sum *x = &p->part[p->held[i]];
+        sum.trained += x->trained;
+        for (int t = 0; t < LW_N_DTYPES; t++) {
+            sum.numel[t] += x->numel[t];
+            sum.frozen[t] += x->frozen[t];
+        }
+    }
+    return sum;
+}
+
+/* A plan of one rank a stage, with the tables that a framework's memory is computed from. */
+static enum lw_status sketch(const struct lw_tune_parts *p, const struct lw_outline *o,
+                             const struct lw_strategy *s, const int32_t *stage_of,
+                             struct lw_arena *room, struct lw_plan *plan, struct lw_err *err)
+{
+    *plan = (struct lw_plan){.n_ranks = p->n_ranks, .n_roles = p->n_ranks,
+                             .n_modules = o->n_modules, .n_params = o->n_params, .dims = o->dims};
+    struct lw_strategy *own = lw_arena_alloc(room, 1, sizeof *own);
+
+    if (!own)
+        return lw_fail_nomem(err);
+    *own = *s;
+    plan->strategy = own;
+    LW_TAKE(room, plan->roles, p->n_ranks, err);
+    LW_TAKE(room, plan->role_of, p->n_ranks, err);
+    LW_TAKE(room, plan->params, o->n_params, err);
+    for (int32_t i = 0; i < o->n_params; i++)
+        plan->params[i] = (struct lw_plan_param){.numel = o->params[i].numel,
+                                                 .dtype = o->params[i].dtype,
+                                                 .module = o->params[i].module,
+                                                 .stage = stage_of[o->params[i].module]};
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        const struct lw_outline_sum x = held_by(p, r);
+        plan->role_of[r] = r;
+        plan->roles[r].stage = r;
+        lw_outline_bytes(o, s, &x, (int32_t)(s->dp * s->cp), plan->roles[r].static_bytes);
+    }
+    return LW_OK;
+}
+
+static int64_t fixed_bytes(const struct lw_role *role)
+{
+    int64_t sum = 0;
+
+    for (int k = 0; k < LW_N_MEM; k++)
+        sum += k == LW_MEM_GRADS && role->grads_come ? 0 : role->static_bytes[k];
+    return sum;
+}
+
+enum lw_status lw_tune_memory_bound(const struct lw_tune_parts *p, const struct lw_grid *g,
+                                    const struct lw_outline *o, const struct lw_strategy *s,
+                                    const struct lw_framework *f, const struct lw_device *d,
+                                    const int32_t *stage_of, int64_t *needed, struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    struct lw_plan plan;
+    struct lw_framework_bytes b;
+    double most = 0;
+
+    *needed = 0;
+    if (p->mirrored)
+        return LW_OK;
+    enum lw_status st = sketch(p, o, s, stage_of, &room, &plan, err);
+    if (st == LW_OK)
+        lw_framework_hold(f, &plan);
+    for (int32_t r = 0; st == LW_OK && r < p->n_ranks; r++) {
+        const struct lw_measure m = {.rank = r, .peak_memory_bytes = fixed_bytes(&plan.roles[r]) +
+                                                                     in_flight(p, g, r)};
+        lw_framework_bytes_of(f, &plan, d, &m, &b);
+        most = b.needed > most ? b.needed : most;
+    }
+    lw_arena_free(&room);
+    *needed = most < 9e18 ? (int64_t)most : INT64_MAX;
+    return st;
+}

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
+#include "shared/framework/framework.h"
+#include "shared/lower/outline.h"
+#include "shared/numbers/units.h"
+#include "shared/schedule/schedule.h"
+
+/* Lower bounds of a strategy without its plan: see docs/design/tune.md. */
+
+/* The parts of a pipeline, as they lie on its ranks. */
+struct lw_tune_parts {
+    int32_t n_parts, n_ranks;
+    const struct lw_outline_sum *part; /* [n_parts] in the order of the model */
+    const int32_t *first, *held;       /* rank r holds held[first[r]] .. held[first[r + 1] - 1],
+                                        * ascending */
+    const lw_ps *optimizer;            /* [n_ranks] */
+    bool by_halves;                    /* backwards are split */
+    bool mirrored;                     /* each part is on two ranks, half of the micro-batches on
+                                        * each */
+    int64_t n_micro_batches;
+};
+
+/* At most the step that is simulated. */
+lw_ps lw_tune_step_bound(const struct lw_tune_parts *p);
+
+/* At most what the allocator of the fullest rank needs of a device, without what the framework
+ * itself takes; 0 = nothing is known. s: resolved. stage_of: the pipeline rank of each module. */
+enum lw_status lw_tune_memory_bound(const struct lw_tune_parts *p, const struct lw_grid *g,
+                                    const struct lw_outline *o, const struct lw_strategy *s,
+                                    const struct lw_framework *f, const struct lw_device *d,
+                                    const int32_t *stage_of, int64_t *needed, struct lw_err *err);

@@ -1,0 +1,457 @@
+/* Bounds of many strategies in a process. Shared parts are found by the bytes of a key that holds
+ * all that they depend on; keys are zeroed before they are filled. */
+#include "analysis/tune/tune_cases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/tune/tune_bound.h"
+#include "shared/cli/model_source.h"
+#include "shared/framework/framework_stages.h"
+#include "shared/device/device_kind.h"
+#include "sim/cost/cost_model.h"
+
+/* --- shared parts by key --- */
+
+enum { BUCKETS = 4096 };
+
+struct entry {
+    struct entry *next;
+    const void *key;
+    size_t size;
+    void *value;
+};
+
+struct shelf {
+    struct entry *bucket[BUCKETS];
+};
+
+static uint32_t place_of(const void *key, size_t size)
+{
+    const unsigned char *b = key;
+    uint32_t h = 2166136261u;
+
+    for (size_t i = 0; i < size; i++)
+        h = (h ^ b[i]) * 16777619u;
+    return h % BUCKETS;
+}
+
+static void *take(const struct shelf *s, const void *key, size_t size)
+{
+    const struct entry *e = s->bucket[place_of(key, size)];
+
+    while (e && (e->size != size || memcmp(e->key, key, size) != 0))
+        e = e->next;
+    return e ? e->value : NULL;
+}
+
+static enum lw_status keep(struct shelf *s, struct lw_arena *a, const void *key, size_t size,
+                           void *value, struct lw_err *err)
+{
+    struct entry *e = lw_arena_alloc(a, 1, sizeof *e);
+    unsigned char *copy = lw_arena_alloc(a, (int64_t)size, 1);
+    uint32_t at = place_of(key, size);
+
+    if (!e || !copy)
+        return lw_fail_nomem(err);
+    memcpy(copy, key, size);
+    *e = (struct entry){s->bucket[at], copy, size, value};
+    s->bucket[at] = e;
+    return LW_OK;
+}
+
+/* --- the context --- */
+
+struct model { /* of a rank's groups */
+    struct lw_plan_source source; /* owns the framework */
+    struct lw_workload w;
+    struct lw_strategy completed; /* of the strategy that it was made for */
+};
+
+struct shape {
+    struct lw_outline outline;
+    struct lw_strategy strategy; /* kept for the outline */
+};
+
+struct order { /* of a schedule */
+    struct lw_grid grid;
+    struct lw_err why; /* there is none */
+    bool by_halves;
+    int32_t *first, *held;
+};
+
+struct lw_tune_context {
+    struct lw_tune_request r;
+    struct lw_arena arena;
+    struct shelf models, shapes, orders;
+    struct lw_cost cost;
+    struct lw_cluster cluster; /* placed: a shallow copy */
+    int64_t ranks_placed;
+    bool unbounded;            /* a device is faster than the others */
+};
+
+enum lw_status lw_tune_source(const struct lw_tune_request *r, const struct lw_tune_given *given,
+                              struct lw_plan_source *out, struct lw_err *err)
+{
+    const struct lw_plan_source *from = r->source;
+
+    lw_plan_source_init(out);
+    out->workload_file = from->workload_file;
+    out->cluster_file = from->cluster_file;
+    out->make_model = from->make_model;
+    out->model = from->model;
+    out->model_optimizer = from->model_optimizer;
+    out->global_batch = from->global_batch;
+    out->framework_name = from->framework_name;
+    out->node_gbps = from->node_gbps;
+    out->device = from->device;
+    out->from_device = from->from_device;
+    out->as_recorded = from->as_recorded;
+    out->predicts = from->predicts;
+    out->silent = true;
+    out->max_ops = from->max_ops;
+    for (int i = 0; given && i < given->n; i++)
+        LW_TRY(lw_plan_source_set(out, given->name[i], given->value[i], err));
+    return LW_OK;
+}
+
+enum lw_status lw_tune_context_new(const struct lw_tune_request *r, struct lw_tune_context **out,
+                                   struct lw_err *err)
+{
+    struct lw_tune_context *c = lw_calloc(1, sizeof *c);
+
+    if (!c)
+        return lw_fail_nomem(err);
+    c->r = *r;
+    for (int32_t i = 0; i < r->cluster->n_exceptions; i++)
+        c->unbounded |= r->cluster->exceptions[i].speed > 1;
+    *out = c;
+    return LW_OK;
+}
+
+static void free_all(const struct shelf *s, void (*free_one)(void *value))
+{
+    for (int i = 0; i < BUCKETS; i++)
+        for (const struct entry *e = s->bucket[i]; e; e = e->next)
+            free_one(e->value);
+}
+
+static void free_model(void *value)
+{
+    struct model *m = value;
+
+    lw_workload_free(&m->w);
+    lw_plan_source_free(&m->source);
+}
+
+static void free_shape(void *value)
+{
+    lw_outline_free(&((struct shape *)value)->outline);
+}
+
+static void free_order(void *value)
+{
+    lw_grid_free(&((struct order *)value)->grid);
+}
+
+void lw_tune_context_free(struct lw_tune_context *c)
+{
+    if (!c)
+        return;
+    free_all(&c->shapes, free_shape);
+    free_all(&c->orders, free_order);
+    free_all(&c->models, free_model);
+    lw_arena_free(&c->arena);
+    lw_free(c);
+}
+
+/* --- a model --- */
+
+struct model_key {
+    int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, grad_dtype, reduced, zero, schedule,
+        compat;
+    uint64_t given;
+};
+
+static struct model_key key_of_model(const struct lw_strategy *s)
+{
+    struct model_key k;
+    bool groups = s->tp > 1 || s->pp > 1 || s->cp > 1 || s->ep > 1;
+
+    memset(&k, 0, sizeof k);
+    k.tp = s->tp;
+    k.cp = s->cp;
+    k.ep = s->ep;
+    k.etp = s->etp;
+    k.sequence_parallel = s->sequence_parallel;
+    k.tp_overlap = s->tp_overlap;
+    k.grad_dtype = s->grad_dtype;
+    k.reduced = s->dp * s->cp > 1;
+    k.zero = groups ? -1 : s->zero;
+    k.schedule = s->pp > 1 ? s->schedule : -1;
+    k.compat = s->compat;
+    k.given = s->given;
+    return k;
+}
+
+/* Not with the global batch, which another strategy of the same key may divide. */
+static enum lw_status make_model(struct lw_tune_context *c, const struct lw_strategy *given,
+                                 struct model *m, struct lw_err *err)
+{
+    LW_TRY(lw_tune_source(&c->r, NULL, &m->source, err));
+    m->source.global_batch = 0;
+    m->completed = *given;
+    LW_TRY(lw_plan_source_workload(&m->source, m->source.workload_file, &m->completed, &c->cluster,
+                                   &m->w, err));
+    return lw_plan_source_fit(&m->source, &m->w, &c->cluster, err);
+}
+
+static enum lw_status model_of(struct lw_tune_context *c, const struct lw_strategy *given,
+                               struct model **out, struct lw_err *err)
+{
+    const struct model_key k = key_of_model(given);
+    struct model *m = take(&c->models, &k, sizeof k);
+
+    *out = m;
+    if (m)
+        return LW_OK;
+    if (!(m = lw_arena_alloc(&c->arena, 1, sizeof *m)))
+        return lw_fail_nomem(err);
+    enum lw_status st = make_model(c, given, m, err);
+    if (st == LW_OK)
+        st = keep(&c->models, &c->arena, &k, sizeof k, m, err);
+    if (st != LW_OK)
+        free_model(m);
+    *out = m;
+    return st;
+}
+
+/* --- a schedule --- */
+
+struct order_key {
+    int64_t schedule, pp, chunks, micro_batches;
+};
+
+static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_grid *g = &o->grid;
+    bool both = g->layout == LW_LAYOUT_BIDIR;
+    int32_t n = 0;
+
+    LW_TAKE(a, o->first, g->n_ranks + 1, err);
+    LW_TAKE(a, o->held, (both ? 2 : 1) * (int64_t)g->n_stages, err);
+    for (int32_t r = 0; r < g->n_ranks; r++) {
+        o->first[r] = n;
+        for (int32_t q = 0; q < g->n_stages; q++)
+            if (lw_grid_rank_of(g, q, 0) == r ||
+                (both && lw_grid_rank_of(g, q, g->n_micro_batches - 1) == r))
+                o->held[n++] = q;
+    }
+    o->first[g->n_ranks] = n;
+    for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
+        o->by_halves |= g->actions[i].kind == LW_OP_BACKWARD_INPUT;
+    return LW_OK;
+}
+
+static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strategy *s,
+                               struct order **out, struct lw_err *err)
+{
+    const struct order_key k = {s->pp > 1 ? (int64_t)s->schedule : LW_SCHEDULE_1F1B, s->pp,
+                                s->pp > 1 ? s->chunks : 1, s->micro_batches};
+    struct order *o = take(&c->orders, &k, sizeof k);
+
+    if (!o) {
+        const struct lw_schedule_shape shape = {
+            .schedule = (enum lw_schedule)k.schedule, .n_ranks = (int32_t)k.pp,
+            .n_micro_batches = (int32_t)k.micro_batches, .n_chunks = (int32_t)k.chunks};
+        if (!(o = lw_arena_alloc(&c->arena, 1, sizeof *o)))
+            return lw_fail_nomem(err);
+        if (lw_schedule_grid(&shape, &o->grid, &o->why) == LW_OK)
+            LW_TRY(list_parts(o, &c->arena, err));
+        LW_TRY(keep(&c->orders, &c->arena, &k, sizeof k, o, err));
+    }
+    *out = o;
+    if (o->why.code != LW_OK)
+        *err = o->why;
+    return o->why.code;
+}
+
+/* --- an outline --- */
+
+struct shape_key {
+    int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, cp_comm, recompute, recompute_layers,
+        by_halves, alone, rank_order, reducer, pp, dp;
+    const struct lw_workload *w;
+};
+
+static struct shape_key key_of_shape(const struct lw_strategy *s, const struct lw_workload *w,
+                                     bool by_halves)
+{
+    struct shape_key k;
+
+    memset(&k, 0, sizeof k);
+    k.tp = s->tp;
+    k.cp = s->cp;
+    k.ep = s->ep;
+    k.etp = s->etp;
+    k.sequence_parallel = s->sequence_parallel;
+    k.tp_overlap = s->tp_overlap;
+    k.cp_comm = s->cp_comm;
+    k.recompute = s->recompute;
+    k.recompute_layers = s->recompute_layers;
+    k.by_halves = by_halves;
+    k.alone = lw_strategy_ranks(s) == s->tp;
+    k.rank_order = s->rank_order;
+    k.reducer = s->reducer;
+    k.pp = s->rank_order == LW_RANKS_MEGATRON ? 0 : s->pp;
+    k.dp = s->rank_order == LW_RANKS_MEGATRON ? 0 : s->dp;
+    k.w = w;
+    return k;
+}
+
+static enum lw_status shape_of(struct lw_tune_context *c, const struct lw_workload *w,
+                               const struct lw_strategy *s, bool by_halves, struct shape **out,
+                               struct lw_err *err)
+{
+    const struct shape_key k = key_of_shape(s, w, by_halves);
+    struct shape *x = take(&c->shapes, &k, sizeof k);
+
+    *out = x;
+    if (x)
+        return LW_OK;
+    if (!(x = lw_arena_alloc(&c->arena, 1, sizeof *x)))
+        return lw_fail_nomem(err);
+    x->strategy = *s;
+    x->strategy.partition_list = NULL;
+    LW_TRY(lw_outline_make(w, &x->strategy, by_halves, &c->cost, &x->outline, err));
+    enum lw_status st = keep(&c->shapes, &c->arena, &k, sizeof k, x, err);
+    if (st != LW_OK)
+        free_shape(x);
+    *out = x;
+    return st;
+}
+
+/* --- one strategy --- */
+
+/* As lw_plan_source_load does: the framework's options, micro-batches, stages. */
+static enum lw_status complete(const struct lw_tune_context *c, const struct model *m,
+                               const struct lw_strategy *given, struct lw_strategy *s, char *list,
+                               size_t size, struct lw_err *err)
+{
+    const struct lw_framework *f = &m->source.framework;
+    const char *device = c->cluster.device.kind;
+    bool on_cpu = device && lw_device_is_cpu(device);
+
+    *s = *given;
+    LW_TRY(lw_framework_strategy(f, on_cpu, s, err));
+    LW_TRY(lw_global_batch_divide(c->r.source->global_batch, &m->w, s, err));
+    LW_TRY(lw_framework_strategy(f, on_cpu, s, err));
+    LW_TRY(lw_strategy_check(s, err));
+    const char *refusal = lw_framework_refusal(f, &m->w.dims, s);
+    if (refusal)
+        return lw_fail(err, LW_ENOTSUP, "framework '%s': %s", f->name, refusal);
+    if (lw_framework_stages(f, &m->w.dims, s, list, size)) {
+        s->partition = LW_PARTITION_EXPLICIT;
+        s->partition_list = list;
+    }
+    return LW_OK;
+}
+
+struct cut {
+    struct lw_arena arena;
+    struct lw_tune_parts parts;
+    int32_t *first; /* modules of parts */
+};
+
+static enum lw_status cut_parts(const struct lw_tune_context *c, const struct shape *x,
+                                const struct order *o, const struct lw_strategy *s,
+                                struct cut *out, struct lw_err *err)
+{
+    struct lw_outline_sum *part;
+    lw_ps *optimizer;
+
+    LW_TAKE(&out->arena, out->first, o->grid.n_stages + 1, err);
+    LW_TAKE(&out->arena, part, o->grid.n_stages, err);
+    LW_TAKE(&out->arena, optimizer, o->grid.n_ranks, err);
+    LW_TRY(lw_outline_cut(&x->outline, s, &o->grid, &c->cost, out->first, err));
+    for (int32_t q = 0; q < o->grid.n_stages; q++)
+        part[q] = lw_outline_of(&x->outline, out->first[q], out->first[q + 1]);
+    bool mirrored = o->grid.layout == LW_LAYOUT_BIDIR;
+    for (int32_t r = 0; r < o->grid.n_ranks; r++) {
+        struct lw_outline_sum sum = {0};
+        for (int32_t i = o->first[r]; i < o->first[r + 1]; i++)
+            sum.trained += part[o->held[i]].trained;
+        optimizer[r] = lw_outline_optimizer(&x->outline, s, &sum,
+                                            (int32_t)(s->dp * s->cp * (mirrored ? 2 : 1)));
+    }
+    out->parts = (struct lw_tune_parts){
+        .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
+        .held = o->held, .optimizer = optimizer, .by_halves = o->by_halves, .mirrored = mirrored,
+        .n_micro_batches = s->micro_batches};
+    return LW_OK;
+}
+
+static enum lw_status stages_of(const struct shape *x, const struct order *o, struct cut *k,
+                                int32_t **out, struct lw_err *err)
+{
+    LW_TAKE(&k->arena, *out, x->outline.n_modules, err);
+    for (int32_t q = 0; q < o->grid.n_stages; q++)
+        for (int32_t m = k->first[q]; m < k->first[q + 1]; m++)
+            (*out)[m] = lw_grid_rank_of(&o->grid, q, 0);
+    return LW_OK;
+}
+
+/* Bounds of a strategy whose shared parts are there. */
+static enum lw_status bounds(const struct lw_tune_context *c, const struct model *m,
+                             const struct shape *x, const struct order *o,
+                             const struct lw_strategy *s, bool memory, struct lw_tune_case *out,
+                             struct lw_err *err)
+{
+    struct cut k = {{0}};
+    int32_t *stage_of;
+    int64_t needed = -1;
+    enum lw_status st = cut_parts(c, x, o, s, &k, err);
+
+    if (st == LW_OK && memory) {
+        st = stages_of(x, o, &k, &stage_of, err);
+        if (st == LW_OK)
+            st = lw_tune_memory_bound(&k.parts, &o->grid, &x->outline, s, &m->source.framework,
+                                      &c->cluster.device, stage_of, &needed, err);
+    }
+    if (st == LW_OK)
+        *out = (struct lw_tune_case){c->unbounded ? 0 : lw_tune_step_bound(&k.parts), needed};
+    lw_arena_free(&k.arena);
+    return st;
+}
+
+/* Ranks fill the nodes that they need. */
+static void place(struct lw_tune_context *c, const struct lw_strategy *s)
+{
+    int64_t ranks = lw_strategy_ranks(s);
+
+    if (c->ranks_placed == ranks)
+        return;
+    c->cluster = *c->r.cluster;
+    lw_cluster_place(&c->cluster, ranks);
+    c->cost = lw_sim_cost(&c->cluster);
+    c->cost.ranks_per_node = c->cluster.devices_per_node;
+    c->ranks_placed = ranks;
+}
+
+enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strategy *given,
+                               bool memory, struct lw_tune_case *out, struct lw_err *err)
+{
+    struct lw_strategy s, resolved;
+    struct model *m;
+    struct order *o = NULL;
+    struct shape *x = NULL;
+    char list[4096];
+
+    place(c, given);
+    LW_TRY(model_of(c, given, &m, err));
+    LW_TRY(complete(c, m, given, &s, list, sizeof list, err));
+    LW_TRY(lw_plan_resolve(&m->w, &s, &resolved, err));
+    LW_TRY(order_of(c, &resolved, &o, err));
+    LW_TRY(shape_of(c, &m->w, &resolved, o->by_halves, &x, err));
+    return bounds(c, m, x, o, &resolved, memory, out, err);
+}

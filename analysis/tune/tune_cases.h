@@ -1,0 +1,39 @@
+#pragma once
+
+#include <stdint.h>
+
+#include "analysis/tune/tune_space.h"
+#include "shared/cluster/cluster.h"
+#include "shared/lower/outline.h"
+#include "shared/plan/cost.h"
+
+/* What strategies of a search share, made once: the model's workload by groups and micro-batch, its
+ * outline by what changes a rank's modules, the schedule's grid by its shape. */
+
+struct lw_tune_context; /* one model on one cluster, with one micro-batch */
+
+/* What one strategy comes to before it is simulated. */
+struct lw_tune_case {
+    lw_ps bound;            /* of the step */
+    int64_t needed_bytes;   /* lower bound of what the fullest rank's allocator needs; -1 = not
+                             * asked for, or not known */
+};
+
+struct lw_tune_request {
+    const struct lw_plan_source *source; /* parsed, without options of the strategy; borrowed */
+    const struct lw_cluster *cluster;    /* borrowed */
+};
+
+enum lw_status lw_tune_context_new(const struct lw_tune_request *r, struct lw_tune_context **out,
+                                   struct lw_err *err);
+void lw_tune_context_free(struct lw_tune_context *c);
+
+/* The bounds of a strategy as lw_tune_strategy makes it. memory: that of memory too; then all that
+ * is shared must have been made by a call without, and several threads may call. LW_EINVAL,
+ * LW_ENOTSUP: it is not valid; err says why. */
+enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strategy *given,
+                               bool memory, struct lw_tune_case *out, struct lw_err *err);
+
+/* A source of its own for one strategy: that of the request, with its options set. */
+enum lw_status lw_tune_source(const struct lw_tune_request *r, const struct lw_tune_given *given,
+                              struct lw_plan_source *out, struct lw_err *err);

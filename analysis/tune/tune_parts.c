@@ -1,0 +1,398 @@
+/* From a command line to the spaces of a search, and the begin of the command that `sim` takes for
+ * each. All strategies of a search have one framework: other ones have other figures, so a strategy
+ * would win by the program that usually runs it. */
+#include "analysis/tune/tune_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/cli/cli.h"
+#include "shared/framework/framework_choice.h"
+#include "traces/models/model_workload.h"
+
+static const struct lw_usage usage = {
+    .command = "tune",
+    .synopsis = "-w MODEL -c CLUSTER --global-batch N [--ranks N] [lists of strategy options]",
+    .about =
+        "Finds the strategies with the shortest step that fit the devices' memory: groups, "
+        "ZeRO stage, schedule, chunks, recomputation, micro-batch. An option that is not "
+        "given has a default list; --tp 8 searches one value, --tp 1,2,4 and --pp 1..32 "
+        "several, --schedule all every word. Each strategy has a lower bound of its step and "
+        "of its memory; what cannot be among the best is not simulated, so the answer is that "
+        "of simulating all. Every row's command gives the same step. All strategies are "
+        "predicted with one framework.",
+    .max_operands = 0,
+};
+
+enum { MOST_PARTS = 4096, BATCHES = 4 };
+
+/* --- words --- */
+
+/* --micro-batch is --batch: samples of one micro-batch. */
+static enum lw_status copy_words(struct lw_tune_command *c, int argc, char **argv, char ***out,
+                                 struct lw_err *err)
+{
+    static const char name[] = "--micro-batch";
+    size_t n = sizeof name - 1;
+
+    LW_TAKE(&c->arena, *out, argc + 1, err);
+    for (int i = 0; i < argc; i++) {
+        bool is = strncmp(argv[i], name, n) == 0 && (argv[i][n] == '\0' || argv[i][n] == '=');
+        LW_PRINT(&c->arena, (*out)[i], err, "%s%s", is ? "--batch" : "",
+                 is ? argv[i] + n : argv[i]);
+    }
+    return LW_OK;
+}
+
+static bool of_strategy(const char *name)
+{
+    return lw_strategy_find(name) >= 0;
+}
+
+/* For a shell. */
+static void put_word(FILE *f, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./:,=+-@%";
+    bool quote = !*text || strspn(text, plain) != strlen(text);
+
+    fputs(quote ? " '" : " ", f);
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", f);
+        else
+            fputc(*text, f);
+    if (quote)
+        fputc('\'', f);
+}
+
+static bool is_named(const char *word, size_t n, const char *name)
+{
+    return strlen(name) == n && strncmp(word, name, n) == 0;
+}
+
+/* The option of a word: its own letter, or its whole name. */
+static const struct lw_opt *option_of(const struct lw_opt *table, const char *word)
+{
+    size_t n = strncmp(word, "--", 2) == 0 ? strcspn(word + 2, "=") : 0;
+
+    for (; table->name; table++)
+        if (n > 0 ? is_named(word + 2, n, table->name)
+                  : table->letter && word[0] == '-' && word[1] == table->letter)
+            return table;
+    return NULL;
+}
+
+/* "lapwing sim" with the options that are of the model, the cluster and the framework. */
+static enum lw_status put_command(struct lw_tune_command *c, int argc, char **argv,
+                                  const char **out, struct lw_err *err)
+{
+    struct lw_plan_source scratch = {.silent = true};
+    struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + LW_PLAN_SOURCE_OWN];
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    if (!f)
+        return lw_fail_nomem(err);
+    lw_plan_source_options(&scratch, table);
+    fputs("lapwing sim", f);
+    for (int i = 1; i < argc; i++) {
+        const struct lw_opt *o = option_of(table, argv[i]);
+        bool is_long = strncmp(argv[i], "--", 2) == 0;
+        bool inside = o && (is_long ? strchr(argv[i], '=') != NULL : argv[i][2] != '\0');
+        bool next = o && o->kind != LW_OPT_FLAG && !inside && i + 1 < argc;
+        if (o && !of_strategy(o->name) && strcmp(o->name, "ranks") != 0) {
+            put_word(f, argv[i]);
+            if (next)
+                put_word(f, argv[i + 1]);
+        }
+        i += next;
+    }
+    fclose(f);
+    *out = text ? lw_arena_strdup(&c->arena, text) : NULL;
+    free(text);
+    return *out ? LW_OK : lw_fail_nomem(err);
+}
+
+/* --- one part --- */
+
+/* Of the model as one rank has it: its sizes. */
+static enum lw_status sizes_of(struct lw_tune_source_of *x, struct lw_workload *w,
+                               struct lw_err *err)
+{
+    const struct lw_tune_request r = {&x->source, &x->cluster};
+    struct lw_strategy strategy = lw_strategy_default();
+    struct lw_plan_source s;
+
+    LW_TRY(lw_tune_source(&r, NULL, &s, err));
+    s.global_batch = 0;
+    enum lw_status st =
+        lw_plan_source_workload(&s, s.workload_file, &strategy, &x->cluster, w, err);
+    lw_plan_source_free(&s);
+    return st;
+}
+
+/* The framework that a strategy with groups is usually run with. A recording has none. */
+static void choose_framework(struct lw_tune_source_of *x, const struct lw_workload *w)
+{
+    struct lw_strategy groups = lw_strategy_default();
+    struct lw_framework_choice choice;
+
+    if (x->source.framework_name || !lw_model_is_set(&w->from.model))
+        return;
+    groups.tp = groups.pp = w->heads > 0 ? 2 : 1;
+    lw_framework_usual(&groups, &x->cluster.device, w->dims.layers > 0, &choice);
+    x->source.framework_name = choice.name;
+}
+
+static int64_t ranks_of(const struct lw_tune_source_of *x)
+{
+    const struct lw_cluster *c = &x->cluster;
+
+    return x->source.ranks > 0 ? x->source.ranks
+           : c->n_nodes > 0    ? (int64_t)c->n_nodes * c->devices_per_node
+                               : c->devices_per_node;
+}
+
+static const char *one_of(const char *before, const char *name)
+{
+    return !before || strcmp(before, name) == 0 ? name : "several";
+}
+
+static enum lw_status finish_part(struct lw_tune_command *c, struct lw_tune_source_of *x,
+                                  const struct lw_workload *w, const char *command,
+                                  const char *outer, bool names_framework, bool names_batch,
+                                  struct lw_err *err)
+{
+    struct lw_tune_part *p = &c->parts[c->n_parts];
+    struct lw_plan_source *s = &x->source;
+    char batch[40] = "", framework[300] = "";
+
+    if (!names_batch)
+        snprintf(batch, sizeof batch, " --batch %lld", (long long)s->model.batch);
+    if (!names_framework && s->framework_name)
+        snprintf(framework, sizeof framework, " --framework %s", s->framework_name);
+    LW_PRINT(&c->arena, p->command, err, "%s%s%s", command, framework, batch);
+    LW_PRINT(&c->arena, p->outer, err, "%s%s", outer, batch);
+    p->outer += p->outer[0] == ' ';
+    p->price = c->price;
+    p->request = (struct lw_tune_request){s, &x->cluster};
+    LW_TRY(lw_tune_space(s, &c->lists, w, x->cluster.devices_per_node, ranks_of(x), &c->arena,
+                         &p->space, err));
+    c->model = one_of(c->model, w->name ? s->workload_file : "");
+    c->cluster = one_of(c->cluster, x->cluster.name);
+    c->framework = one_of(c->framework, s->framework_name ? s->framework_name : "ideal");
+    c->n_parts++;
+    return LW_OK;
+}
+
+static enum lw_status new_source(struct lw_tune_command *c, struct lw_tune_source_of **out,
+                                 struct lw_err *err)
+{
+    LW_TAKE(&c->arena, *out, 1, err);
+    (*out)->next = c->held;
+    c->held = *out;
+    (*out)->source.make_model = traces_model_workload;
+    (*out)->source.predicts = true;
+    return LW_OK;
+}
+
+/* Parts that share all but the micro-batch: where --batch is not given, a few. */
+static enum lw_status put_batches(struct lw_tune_command *c, struct lw_tune_source_of *x,
+                                  const char *command, const char *outer, struct lw_err *err)
+{
+    struct lw_workload w;
+    struct lw_tune_source_of *first = x;
+    bool names_framework = x->source.framework_name != NULL;
+
+    LW_TRY(sizes_of(x, &w, err));
+    choose_framework(x, &w);
+    bool fixed = x->source.model.batch > 0 || !lw_model_is_set(&w.from.model) ||
+                 !lw_plan_source_is_model(&x->source, x->source.workload_file);
+    enum lw_status st = LW_OK;
+    for (int i = 0; st == LW_OK && i < (fixed ? 1 : BATCHES); i++) {
+        if (i > 0)
+            st = new_source(c, &x, err);
+        if (st == LW_OK && i > 0) {
+            x->source = first->source;
+            x->cluster = first->cluster;
+            x->shares = true;
+        }
+        if (st == LW_OK && !fixed)
+            x->source.model.batch = 1 << i;
+        int n_given = x->source.n_given; /* the space takes them: the next part has them again */
+        if (st == LW_OK && (fixed || x->source.model.batch <= c->global_batch))
+            st = finish_part(c, x, &w, command, outer, names_framework, fixed, err);
+        first->source.n_given = n_given;
+    }
+    first->source.n_given = 0;
+    lw_workload_free(&w);
+    return st;
+}
+
+static enum lw_status check_source(const struct lw_plan_source *s, struct lw_err *err)
+{
+    if (!s->workload_file)
+        return lw_fail(err, LW_EUSAGE, "needs a model (-w NAME)");
+    if (s->global_batch == 0)
+        return lw_fail(err, LW_EUSAGE, "needs --global-batch N: strategies are compared on steps "
+                                       "of the same samples");
+    if (s->strategy_file)
+        return lw_fail(err, LW_EUSAGE, "-s %s: give the strategy's options, as values or lists",
+                       s->strategy_file);
+    return LW_OK;
+}
+
+/* --- all of them --- */
+
+/* Of the k-th combination of lists that are not of the strategy: the number among all. */
+static int64_t number_of(const struct lw_option_lists *l, int64_t k)
+{
+    int64_t number = 0, all = 1, stride[LW_OPTION_LISTS], at = 1;
+
+    for (int i = l->n - 1; i >= 0; i--) {
+        stride[i] = at;
+        at *= l->list[i].n;
+    }
+    for (int i = l->n - 1; i >= 0; i--) {
+        if (of_strategy(l->list[i].name))
+            continue;
+        number += k / all % l->list[i].n * stride[i];
+        all *= l->list[i].n;
+    }
+    return number;
+}
+
+static int64_t n_outer(const struct lw_option_lists *l)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < l->n; i++)
+        n *= of_strategy(l->list[i].name) ? 1 : l->list[i].n;
+    return n;
+}
+
+static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, int argc,
+                      char **argv)
+{
+    const struct lw_opt own[] = {
+        {"best", 0, LW_OPT_INT, &c->n_best, "N", "how many of the best strategies (10)", 1, 1000},
+        {"no-bounds", 0, LW_OPT_FLAG, &c->no_bounds, NULL,
+         "simulate every valid strategy that fits: the same answer, and the front of all of them"},
+        {"threads", 0, LW_OPT_INT, &c->n_threads, "N",
+         "threads; the output is the same (as many as cores)", 1, 256},
+        {"price", 0, LW_OPT_DOUBLE, &c->price, "P",
+         "price of a device-hour, in any currency (the cluster's price_per_device_hour)", 0,
+         1000000, .check = lw_cli_above_0},
+        LW_OPTION_QUIET(&c->quiet),
+        LW_OPTION_FORMAT(&c->format),
+        {0},
+    };
+    int n;
+
+    return lw_plan_source_begin(&x->source, &usage, own, argc, argv, &n);
+}
+
+/* What the k-th combination has of lists that are not of the strategy, for its rows. */
+static enum lw_status put_outer(struct lw_tune_command *c, int64_t k, const char **out,
+                                struct lw_err *err)
+{
+    *out = "";
+    for (int i = 0; i < c->lists.n; i++)
+        if (!of_strategy(c->lists.list[i].name))
+            LW_PRINT(&c->arena, *out, err, "%s --%s %s", *out, c->lists.list[i].name,
+                     lw_option_lists_value(&c->lists, k, i));
+    return LW_OK;
+}
+
+static enum lw_status put_part(struct lw_tune_command *c, int argc, char **argv, int64_t k,
+                               int *rc, struct lw_err *err)
+{
+    struct lw_tune_source_of *x;
+    const char *command, *outer;
+
+    LW_TRY(new_source(c, &x, err));
+    LW_TRY(put_command(c, argc, argv, &command, err));
+    LW_TRY(put_outer(c, k, &outer, err));
+    *rc = begin_part(c, x, argc, argv);
+    if (*rc >= 0)
+        return LW_OK;
+    x->source.silent = c->n_parts > 0;
+    LW_TRY(check_source(&x->source, err));
+    c->global_batch = x->source.global_batch;
+    LW_TRY(lw_plan_source_cluster(&x->source, &x->cluster, err));
+    return put_batches(c, x, command, outer, err);
+}
+
+static enum lw_status put_all(struct lw_tune_command *c, int argc, int *rc, struct lw_err *err)
+{
+    int64_t n = n_outer(&c->lists);
+
+    if (n > MOST_PARTS)
+        return lw_fail(err, LW_EUSAGE, "lists of clusters, frameworks, sizes and --ranks make %lld "
+                                       "combinations, expected at most %d",
+                       (long long)n, MOST_PARTS);
+    LW_TAKE(&c->arena, c->parts, n * BATCHES, err);
+    for (int64_t k = 0; k < n && *rc < 0; k++) {
+        char **words;
+        int64_t number = number_of(&c->lists, k);
+        LW_TRY(lw_option_lists_argv(&c->lists, number, &c->arena, &words, err));
+        LW_TRY(put_part(c, argc, words, number, rc, err));
+    }
+    return LW_OK;
+}
+
+int lw_tune_parts(struct lw_tune_command *c, int argc, char **argv)
+{
+    struct lw_err err = {0};
+    char **words;
+    int rc = -1;
+
+    *c = (struct lw_tune_command){.n_best = 10};
+    enum lw_status st = copy_words(c, argc, argv, &words, &err);
+    if (st == LW_OK)
+        st = lw_option_lists_find(argc, words, INT64_MAX / LW_OPTION_VALUES, &c->lists, &err);
+    if (st == LW_OK)
+        st = put_all(c, argc, &rc, &err);
+    if (st == LW_EUSAGE)
+        return lw_cli_usage("tune", "%s", err.msg);
+    return st == LW_OK ? rc : lw_cli_end("tune", st, &err);
+}
+
+void lw_tune_parts_free(struct lw_tune_command *c)
+{
+    for (struct lw_tune_source_of *x = c->held; x; x = x->next) {
+        if (!x->shares) {
+            lw_cluster_free(&x->cluster);
+            lw_plan_source_free(&x->source);
+        }
+    }
+    lw_option_lists_free(&c->lists);
+    lw_arena_free(&c->arena);
+    *c = (struct lw_tune_command){0};
+}
+
+/* --- no answer --- */
+
+enum lw_status lw_tune_answer(const struct lw_tune_command *c, const struct lw_tune_result *r,
+                              struct lw_err *err)
+{
+    char lacks[32];
+
+    (void)c;
+    if (r->n_best > 0 || r->interrupted)
+        return LW_OK;
+    if (r->n_valid == 0)
+        return lw_fail(err, LW_EINVAL, "none of %lld combinations is a valid strategy; most often: "
+                                       "%s", (long long)r->n_combinations,
+                       r->n_reasons > 0 ? r->reasons[0].example : "there is none");
+    if (!r->has_closest)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "none of %lld strategies fits; the closest, %s, lacks %s of each device: take "
+                   "more devices (--ranks), larger --pp or --tp, --zero 3, or --recompute full",
+                   (long long)r->n_valid, r->closest.strategy,
+                   lw_format_bytes(lacks, r->closest.missing_bytes));
+}

@@ -1,0 +1,316 @@
+/* The result of a search: numbers of strategies, the best, the front, and why the others are not
+ * among them. */
+#include "analysis/tune/tune_print.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/numbers/interval_text.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
+#include "shared/timeline/budget.h"
+
+static const char *step_text(char buf[32], lw_ps step)
+{
+    bool s = step >= LW_PS_PER_S;
+    double x = (double)step / (double)(s ? LW_PS_PER_S : LW_PS_PER_MS);
+
+    snprintf(buf, 32, "%.*f %s", x < 10 ? 4 : x < 100 ? 3 : 2, x, s ? "s" : "ms");
+    return buf;
+}
+
+/* --- text --- */
+
+static enum lw_status put_numbers(const struct lw_tune_result *r, FILE *f, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    char step[32];
+
+    FILE *o = lw_paragraph_open(&line, f, NULL);
+    fprintf(o, "%lld combinations, %lld of them repeat another, %lld are not valid: %lld "
+               "strategies",
+            (long long)r->n_combinations, (long long)r->n_repeated, (long long)r->n_invalid,
+            (long long)r->n_valid);
+    LW_TRY(lw_paragraph_close(&line, err));
+    o = lw_paragraph_open(&line, f, NULL);
+    fprintf(o, "%lld simulated in %.1f s, of which %lld do not fit; %lld cannot fit; %lld cannot "
+               "be faster than those below",
+            (long long)r->n_simulated, r->wall_s, (long long)r->n_unfit,
+            (long long)r->n_bounded_memory, (long long)r->n_bounded_step);
+    if (r->least_pruned >= 0)
+        fprintf(o, " (they take at least %s)", step_text(step, r->least_pruned));
+    return lw_paragraph_close(&line, err);
+}
+
+static bool any_cost(const struct lw_tune_row *const *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(v[i]->cost_per_trillion_tokens))
+            return true;
+    return false;
+}
+
+static bool many_sizes(const struct lw_tune_row *const *v, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++)
+        if (v[i]->n_devices != v[0]->n_devices)
+            return true;
+    return false;
+}
+
+static void put_real(struct lw_table *t, int digits, double x)
+{
+    if (isnan(x))
+        lw_table_cell(t, "-");
+    else
+        lw_table_cell(t, "%.*f", digits, x);
+}
+
+/* --- the options of rows: a column for each that differs --- */
+
+enum { SHOWN = 24, WORD = 64 };
+
+struct options {
+    char name[SHOWN][WORD], same[SHOWN][WORD]; /* same "": rows differ */
+    int n;
+};
+
+/* The value of an option in a strategy's text, "-" where it has none. */
+static void value_of(const struct lw_tune_row *x, const char *name, char out[WORD])
+{
+    size_t n = strlen(name);
+
+    snprintf(out, WORD, "-");
+    for (const char *at = x->strategy; (at = strstr(at, "--")) != NULL; at += 2)
+        if (strncmp(at + 2, name, n) == 0 && at[2 + n] == ' ')
+            snprintf(out, WORD, "%.*s", (int)strcspn(at + 3 + n, " "), at + 3 + n);
+}
+
+static bool is_word(const char *word, const char *text, int n)
+{
+    return (int)strlen(word) == n && strncmp(word, text, (size_t)n) == 0;
+}
+
+static void add_names(struct options *o, const struct lw_tune_row *x)
+{
+    for (const char *at = x->strategy; (at = strstr(at, "--")) != NULL; at += 2) {
+        int i = 0, n = (int)strcspn(at + 2, " ");
+        while (i < o->n && !is_word(o->name[i], at + 2, n))
+            i++;
+        if (i == o->n && n < WORD && o->n < SHOWN)
+            snprintf(o->name[o->n++], WORD, "%.*s", n, at + 2);
+    }
+}
+
+static struct options options_of(const struct lw_tune_row *const *v, int64_t n)
+{
+    struct options o = {.n = 0};
+    char value[WORD];
+
+    for (int64_t i = 0; i < n; i++)
+        add_names(&o, v[i]);
+    for (int k = 0; k < o.n; k++) {
+        value_of(v[0], o.name[k], o.same[k]);
+        for (int64_t i = 1; i < n; i++) {
+            value_of(v[i], o.name[k], value);
+            if (strcmp(value, o.same[k]) != 0)
+                o.same[k][0] = '\0';
+        }
+    }
+    return o;
+}
+
+static enum lw_status put_same(const struct options *o, FILE *f, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    const char *before = "all with ";
+    FILE *out = lw_paragraph_open(&line, f, NULL);
+
+    for (int k = 0; k < o->n; k++)
+        if (o->same[k][0]) {
+            fprintf(out, "%s%s %s", before, o->name[k], o->same[k]);
+            before = ", ";
+        }
+    return lw_paragraph_close(&line, err);
+}
+
+static int put_titles(const struct options *o, bool sizes, bool cost, const char **titles)
+{
+    int k = 0;
+
+    titles[k++] = ">";
+    titles[k++] = ">step";
+    titles[k++] = ">p10/p90 %";
+    titles[k++] = ">tokens/s";
+    titles[k++] = ">memory GiB";
+    if (sizes)
+        titles[k++] = ">devices";
+    if (cost)
+        titles[k++] = ">cost per 1T tokens";
+    for (int i = 0; i < o->n; i++)
+        if (!o->same[i][0])
+            titles[k++] = o->name[i];
+    return k;
+}
+
+static enum lw_status put_table(const struct lw_tune_row *const *v, int64_t n, FILE *f,
+                                struct lw_err *err)
+{
+    const struct options o = options_of(v, n);
+    bool cost = any_cost(v, n), sizes = many_sizes(v, n);
+    const char *titles[SHOWN + 8];
+    char text[WORD];
+
+    struct lw_table *t = lw_table_new(put_titles(&o, sizes, cost, titles), titles);
+    if (!t)
+        return lw_fail_nomem(err);
+    for (int64_t i = 0; i < n; i++) {
+        const struct lw_tune_row *x = v[i];
+        char budget[LW_BUDGET_FIGURE], pct[LW_INTERVAL_PCT];
+        lw_table_cell(t, "%lld", (long long)i + 1);
+        lw_table_cell(t, "%s", step_text(text, x->step));
+        lw_table_cell(t, "%s", lw_interval_pct(pct, x->step, x->p10, x->p90));
+        put_real(t, 0, x->tokens_per_s);
+        put_real(t, 1, x->device_bytes < 0 ? NAN : (double)x->device_bytes / 1073741824);
+        if (sizes)
+            lw_table_cell(t, "%lld", (long long)x->n_devices);
+        if (cost)
+            lw_table_cell(t, "%s", isnan(x->cost_per_trillion_tokens)
+                                       ? "-"
+                                       : lw_budget_figure(budget, x->cost_per_trillion_tokens));
+        for (int k = 0; k < o.n; k++)
+            if (!o.same[k][0]) {
+                value_of(x, o.name[k], text);
+                lw_table_cell(t, "%s", text);
+            }
+    }
+    LW_TRY(lw_table_end(t, f, 0, err));
+    return put_same(&o, f, err);
+}
+
+static enum lw_status put_line(FILE *f, const char *text, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    FILE *o = lw_paragraph_open(&line, f, NULL);
+
+    fputs(text, o);
+    return lw_paragraph_close(&line, err);
+}
+
+static enum lw_status put_reasons(const struct lw_tune_result *r, FILE *f, struct lw_err *err)
+{
+    for (int64_t i = 0; i < r->n_reasons; i++) {
+        struct lw_paragraph line;
+        FILE *o = lw_paragraph_open(&line, f, NULL);
+        fprintf(o, "not valid, %lld: %s", (long long)r->reasons[i].n, r->reasons[i].text);
+        LW_TRY(lw_paragraph_close(&line, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct lw_err *err)
+{
+    const struct lw_tune_result *r = p->r;
+    struct lw_paragraph line;
+    FILE *o = lw_paragraph_open(&line, f, NULL);
+
+    fprintf(o, "%s on %s, %lld samples a step", p->model, p->cluster, (long long)p->global_batch);
+    if (p->framework[0])
+        fprintf(o, ", framework %s", p->framework);
+    LW_TRY(lw_paragraph_close(&line, err));
+    LW_TRY(put_numbers(r, f, err));
+    if (r->interrupted)
+        LW_TRY(put_line(f, "interrupted: the best of those that were simulated", err));
+    fputc('\n', f);
+    if (r->n_best > 0) {
+        LW_TRY(put_table(r->best, r->n_best, f, err));
+        fprintf(f, "\nthe first, with all that sim says of it:\n  %s\n", r->best[0]->command);
+    }
+    if (r->n_front > 1) {
+        fputs("\nno simulated strategy is better in step, memory, devices and price than\n", f);
+        LW_TRY(put_table(r->front, r->n_front, f, err));
+    }
+    if (r->n_reasons > 0)
+        fputc('\n', f);
+    return put_reasons(r, f, err);
+}
+
+/* --- JSON, CSV --- */
+
+#define AT(field) offsetof(struct lw_tune_row, field)
+static const struct lw_column columns[] = {
+    {"strategy", NULL, LW_COLUMN_TEXT, AT(strategy)},
+    {"step_ns", NULL, LW_COLUMN_PS, AT(step)},
+    {"bound_ns", NULL, LW_COLUMN_PS, AT(bound)},
+    {"p10_ns", NULL, LW_COLUMN_PS, AT(p10), .lacking = ""},
+    {"p90_ns", NULL, LW_COLUMN_PS, AT(p90), .lacking = ""},
+    {"tokens_per_s", NULL, LW_COLUMN_REAL, AT(tokens_per_s), 1, .lacking = ""},
+    {"samples_per_s", NULL, LW_COLUMN_REAL, AT(samples_per_s), 4, .lacking = ""},
+    {"n_devices", NULL, LW_COLUMN_INT, AT(n_devices)},
+    {"peak_memory_bytes", NULL, LW_COLUMN_BYTES, AT(peak_memory_bytes), .lacking = ""},
+    {"memory_bytes", NULL, LW_COLUMN_BYTES, AT(device_bytes), .lacking = ""},
+    {"needed_bytes", NULL, LW_COLUMN_BYTES, AT(needed_bytes), .lacking = ""},
+    {"needed_bound_bytes", NULL, LW_COLUMN_BYTES, AT(needed_bound), .lacking = ""},
+    {"fits", NULL, LW_COLUMN_FLAG, AT(fits)},
+    {"cost_per_trillion_tokens", NULL, LW_COLUMN_REAL, AT(cost_per_trillion_tokens), 2,
+     .lacking = ""},
+    {"interval_of", NULL, LW_COLUMN_TEXT, AT(interval_of)},
+    {"command", NULL, LW_COLUMN_TEXT, AT(command)},
+};
+#undef AT
+
+static void put_rows(struct lw_jsonout *o, const char *key, const struct lw_tune_row *const *v,
+                     int64_t n)
+{
+    lw_jsonout_array(o, key);
+    for (int64_t i = 0; i < n; i++) {
+        lw_jsonout_line_object(o, NULL);
+        lw_record_json(o, columns, LW_N_COLUMNS(columns), v[i]);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
+static void print_json(const struct lw_tune_report *p, FILE *f)
+{
+    const struct lw_tune_result *r = p->r;
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    LW_JSON(&o, "model", p->model, "cluster", p->cluster, "framework", p->framework,
+            "global_batch", p->global_batch);
+    LW_JSON(&o, "n_combinations", r->n_combinations, "n_repeated", r->n_repeated, "n_invalid",
+            r->n_invalid, "n_valid", r->n_valid, "n_bounded",
+            r->n_bounded_step + r->n_bounded_memory, "n_bounded_step", r->n_bounded_step,
+            "n_bounded_memory", r->n_bounded_memory, "n_simulated", r->n_simulated, "n_unfit",
+            r->n_unfit, "interrupted", r->interrupted);
+    if (r->least_pruned >= 0)
+        lw_jsonout_int(&o, "least_pruned_ns", lw_ps_to_ns(r->least_pruned));
+    else
+        lw_jsonout_null(&o, "least_pruned_ns");
+    lw_jsonout_double(&o, "wall_s", r->wall_s);
+    put_rows(&o, "best", r->best, r->n_best);
+    put_rows(&o, "pareto", r->front, r->n_front);
+    lw_jsonout_array(&o, "invalid");
+    for (int64_t i = 0; i < r->n_reasons; i++)
+        LW_JSON_ROW(&o, NULL, "n", r->reasons[i].n, "reason", r->reasons[i].text, "example",
+                    r->reasons[i].example);
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_tune_print(const struct lw_tune_report *p, enum lw_format format, FILE *f,
+                             struct lw_err *err)
+{
+    if (format == LW_FORMAT_TEXT)
+        return print_text(p, f, err);
+    if (format == LW_FORMAT_JSON) {
+        print_json(p, f);
+        return LW_OK;
+    }
+    return lw_records_print(&(struct lw_records){.key = "simulated", .columns = columns,
+                                                 .n_columns = LW_N_COLUMNS(columns),
+                                                 .rows = p->r->rows, .n = p->r->n_rows,
+                                                 .size = sizeof *p->r->rows},
+                            format, f, err);
+}

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <stdio.h>
+
+#include "analysis/tune/tune_search.h"
+#include "shared/text/records.h"
+
+/* What there is to print of a search. */
+struct lw_tune_report {
+    const struct lw_tune_result *r;
+    const char *model, *cluster, *framework; /* "" = several */
+    int64_t global_batch;
+};
+
+enum lw_status lw_tune_print(const struct lw_tune_report *p, enum lw_format format, FILE *f,
+                             struct lw_err *err);

@@ -1,0 +1,541 @@
+/* Two passes. The first finds the valid strategies and the bound of each one's step. The second
+ * takes them in the order of the bounds, ROUND at a time: those whose memory bound exceeds the
+ * device are dropped, the rest is simulated on all cores; it ends where the next bound is above the
+ * N-th best step. What a round does depends on complete rounds alone, so threads change nothing.
+ *
+ * Order of strategies: by step, then by place in the space, so that the best N are one set. */
+#include "analysis/tune/tune_search.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/study/prediction.h"
+#include "shared/base/clock.h"
+#include "shared/base/parallel.h"
+#include "shared/base/sort.h"
+#include "shared/numbers/order.h"
+#include "shared/timeline/throughput.h"
+
+enum { ROUND = 8 };
+
+struct candidate {
+    lw_ps bound;
+    int64_t number; /* of all combinations of all parts */
+};
+
+struct search {
+    const struct lw_tune_task *t;
+    struct lw_tune_result *r;
+    struct lw_tune_context **contexts;
+    struct candidate *v;
+    int64_t n, capacity, rows_capacity, reasons_capacity;
+    int64_t *first; /* [n_parts + 1] numbers of combinations before */
+    struct lw_err *err;
+};
+
+LW_COMPARATOR(by_bound, struct candidate, a->bound, b->bound, a->number, b->number)
+
+/* --- the first pass --- */
+
+static const struct lw_tune_part *part_of(const struct search *s, int64_t number, int *part,
+                                          int64_t *k)
+{
+    int p = 0;
+
+    while (number >= s->first[p + 1])
+        p++;
+    *part = p;
+    *k = number - s->first[p];
+    return &s->t->parts[p];
+}
+
+/* The message with its numbers left out. */
+static void without_numbers(const char *msg, char *out, size_t size)
+{
+    size_t n = 0;
+
+    for (; *msg && n + 1 < size; msg++) {
+        bool digit = isdigit((unsigned char)*msg) != 0;
+        if (digit && n > 0 && out[n - 1] == '#')
+            continue;
+        out[n++] = digit ? '#' : *msg;
+    }
+    out[n] = '\0';
+}
+
+static enum lw_status count_reason(struct search *s, const char *msg, struct lw_err *err)
+{
+    char text[256];
+
+    without_numbers(msg, text, sizeof text);
+    s->r->n_invalid++;
+    for (int64_t i = 0; i < s->r->n_reasons; i++)
+        if (strcmp(s->r->reasons[i].text, text) == 0) {
+            s->r->reasons[i].n++;
+            return LW_OK;
+        }
+    if (lw_reserve(&s->r->reasons, &s->reasons_capacity, s->r->n_reasons + 1,
+                   sizeof *s->r->reasons) != 0)
+        return lw_fail_nomem(err);
+    struct lw_tune_reason x = {lw_arena_strdup(&s->r->arena, text),
+                               lw_arena_strdup(&s->r->arena, msg), 1};
+    s->r->reasons[s->r->n_reasons++] = x;
+    return x.text && x.example ? LW_OK : lw_fail_nomem(err);
+}
+
+static enum lw_status list_one(struct search *s, int part, int64_t k, struct lw_err *err)
+{
+    struct lw_strategy strategy;
+    struct lw_tune_given given;
+    struct lw_tune_case c;
+    struct lw_err why = {0};
+    enum lw_tune_kind kind =
+        lw_tune_strategy(&s->t->parts[part].space, k, &strategy, &given, &why);
+
+    if (kind == LW_TUNE_REPEATED) {
+        s->r->n_repeated++;
+        return LW_OK;
+    }
+    enum lw_status st = kind == LW_TUNE_INVALID
+                            ? LW_EINVAL
+                            : lw_tune_case_of(s->contexts[part], &strategy, false, &c, &why);
+    if (st == LW_ENOMEM)
+        return lw_fail_nomem(err);
+    if (st != LW_OK)
+        return count_reason(s, why.msg, err);
+    if (lw_reserve(&s->v, &s->capacity, s->n + 1, sizeof *s->v) != 0)
+        return lw_fail_nomem(err);
+    s->v[s->n++] = (struct candidate){c.bound, s->first[part] + k};
+    return LW_OK;
+}
+
+static enum lw_status list_all(struct search *s, struct lw_err *err)
+{
+    int64_t all = s->first[s->t->n_parts];
+
+    s->r->n_combinations = all;
+    for (int part = 0; part < s->t->n_parts; part++)
+        for (int64_t k = 0; k < s->t->parts[part].space.n; k++) {
+            if (k % 64 == 0) {
+                lw_progress_report(s->t->progress, "bounds of strategies",
+                                   (double)(s->first[part] + k) / (double)all);
+                if (lw_progress_stopped(s->t->progress))
+                    return LW_OK;
+            }
+            LW_TRY(list_one(s, part, k, err));
+        }
+    s->r->n_valid = s->n;
+    lw_sort(s->v, s->n, by_bound);
+    return LW_OK;
+}
+
+/* --- one simulation --- */
+
+struct job {
+    int64_t number;
+    struct lw_tune_row row;
+    struct lw_err why;
+    enum { UNKNOWN, UNFIT, REFUSED, SIMULATED } what;
+    struct lw_arena arena; /* texts of the row */
+};
+
+struct round {
+    struct search *s;
+    struct job job[ROUND];
+    int n;
+};
+
+static enum lw_status put_texts(const struct lw_tune_part *p, const struct lw_tune_given *g,
+                                struct job *j, struct lw_err *err)
+{
+    char text[2048];
+    size_t n = (size_t)snprintf(text, sizeof text, "%s", p->outer);
+    size_t own = n;
+
+    for (int i = 0; i < g->n && n < sizeof text; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s--%s %s", n ? " " : "", g->name[i],
+                              g->value[i]);
+    LW_PRINT(&j->arena, j->row.strategy, err, "%s", text);
+    LW_PRINT(&j->arena, j->row.command, err, "%s%s%s", p->command, own ? "" : " ", text + own);
+    return LW_OK;
+}
+
+static void take_figures(const struct lw_tune_part *part, const struct lw_prediction *p,
+                         struct lw_tune_row *x)
+{
+    struct lw_throughput t = lw_throughput_of(&p->plan, &p->cluster, p->summary.step);
+    const struct lw_figure price = p->cluster.price_per_device_hour;
+    double each = part->price > 0 ? part->price : lw_figure_is_set(price) ? price.value : NAN;
+
+    x->step = p->summary.step;
+    x->p10 = x->p90 = -1;
+    x->n_devices = p->plan.n_ranks;
+    x->peak_memory_bytes = p->memory.peak_bytes;
+    x->device_bytes = p->memory.peak_bytes < 0 ? -1 : lw_memory_device_bytes(&p->memory);
+    x->missing_bytes = lw_memory_missing_bytes(&p->memory, &p->cluster.device);
+    x->needed_bytes = p->memory.peak_bytes < 0 ? -1 : (int64_t)p->memory.needed;
+    x->fits = x->missing_bytes <= 0;
+    x->tokens_per_s = t.tokens_per_s;
+    x->samples_per_s = t.samples_per_s;
+    x->cost_per_trillion_tokens =
+        each * (double)x->n_devices / 3600 / t.tokens_per_s * 1e12;
+}
+
+static enum lw_status keep_key(struct lw_arena *a, const struct lw_alike_key *from,
+                               const char *framework, struct lw_tune_row *x, struct lw_err *err)
+{
+    x->framework = lw_arena_strdup(a, framework);
+    bool kept = x->framework != NULL;
+    for (int k = 0; k < LW_ALIKE_PARTS; k++) {
+        x->key.part[k] = lw_arena_strdup(a, from->part[k] ? from->part[k] : "");
+        kept &= x->key.part[k] != NULL;
+    }
+    return kept ? LW_OK : lw_fail_nomem(err);
+}
+
+/* The function of `lapwing sim`, from the same options. */
+static enum lw_status predict(const struct lw_tune_part *part, const struct lw_tune_given *g,
+                              struct job *j, struct lw_err *err)
+{
+    struct lw_prediction p = {.options = lw_sim_options_default(), .seed = -1, .row.id = -1,
+                              .no_db = true, .quiet = true};
+    enum lw_status st = lw_tune_source(&part->request, g, &p.source, err);
+
+    if (st == LW_OK)
+        st = lw_predict(&p, err);
+    if (st == LW_OK) {
+        const struct lw_alike_key key = lw_prediction_key(&p);
+        take_figures(part, &p, &j->row);
+        st = keep_key(&j->arena, &key, p.source.framework.name, &j->row, err);
+    }
+    lw_prediction_free(&p);
+    return st;
+}
+
+/* What a device has for tensors; -1 = not known. */
+static int64_t room_of(const struct lw_device *d)
+{
+    return lw_figure_is_set(d->memory_bytes)
+               ? (int64_t)d->memory_bytes.value - lw_device_framework_bytes(d)
+               : -1;
+}
+
+static enum lw_status look(const struct search *s, struct job *j, struct lw_err *err)
+{
+    struct lw_strategy strategy;
+    struct lw_tune_given given;
+    struct lw_tune_case c;
+    int part;
+    int64_t k;
+    const struct lw_tune_part *p = part_of(s, j->number, &part, &k);
+    int64_t room = room_of(&p->request.cluster->device);
+
+    lw_tune_strategy(&p->space, k, &strategy, &given, NULL);
+    LW_TRY(lw_tune_case_of(s->contexts[part], &strategy, true, &c, err));
+    j->row.part = part;
+    j->row.combination = k;
+    j->row.bound = c.bound;
+    j->row.needed_bound = c.needed_bytes;
+    LW_TRY(put_texts(p, &given, j, err));
+    j->what = room >= 0 && c.needed_bytes > room ? UNFIT : UNKNOWN;
+    if (j->what == UNFIT)
+        j->row.missing_bytes = c.needed_bytes - room;
+    return LW_OK;
+}
+
+static enum lw_status look_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
+{
+    struct round *r = ctx;
+
+    (void)p;
+    return look(r->s, &r->job[i], err);
+}
+
+/* A strategy that cannot be planned, though nothing before said so, is not valid. */
+static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
+{
+    struct round *r = ctx;
+    struct job *j = &r->job[i];
+    struct lw_strategy strategy;
+    struct lw_tune_given given;
+    int part;
+    int64_t k;
+    const struct lw_tune_part *of = part_of(r->s, j->number, &part, &k);
+
+    (void)p;
+    if (j->what != UNKNOWN || lw_progress_stopped(r->s->t->progress))
+        return LW_OK;
+    lw_tune_strategy(&of->space, k, &strategy, &given, NULL);
+    enum lw_status st = predict(of, &given, j, &j->why);
+    if (st == LW_ENOMEM)
+        return lw_fail_nomem(err);
+    j->what = st == LW_OK ? SIMULATED : REFUSED;
+    return LW_OK;
+}
+
+/* --- the second pass --- */
+
+static bool is_better(const struct search *s, const struct lw_tune_row *a,
+                      const struct lw_tune_row *b)
+{
+    int64_t at_a = s->first[a->part] + a->combination, at_b = s->first[b->part] + b->combination;
+
+    /* samples per second: spaces may have other batches and numbers of devices */
+    if (a->step != b->step)
+        return a->step < b->step;
+    return at_a < at_b;
+}
+
+static void put_best(struct search *s, const struct lw_tune_row *x)
+{
+    const struct lw_tune_row **best = s->r->best;
+    int64_t n = s->r->n_best, i = n;
+
+    for (; i > 0 && is_better(s, x, best[i - 1]); i--)
+        if (i < s->t->n_best)
+            best[i] = best[i - 1];
+    if (i < s->t->n_best) {
+        best[i] = x;
+        s->r->n_best += n < s->t->n_best;
+    }
+}
+
+static enum lw_status keep_row(struct search *s, struct job *j, struct lw_err *err)
+{
+    struct lw_tune_row *x = lw_arena_alloc(&s->r->arena, 1, sizeof *x);
+    const char *strategy = lw_arena_strdup(&s->r->arena, j->row.strategy);
+    const char *command = lw_arena_strdup(&s->r->arena, j->row.command);
+
+    if (!x || !strategy || !command)
+        return lw_fail_nomem(err);
+    *x = j->row;
+    x->strategy = strategy;
+    x->command = command;
+    x->interval_of = "";
+    if (j->what == SIMULATED)
+        LW_TRY(keep_key(&s->r->arena, &j->row.key, j->row.framework, x, err));
+    if (!x->fits || j->what == UNFIT) {
+        if (!s->r->has_closest || x->missing_bytes < s->r->closest.missing_bytes)
+            s->r->closest = *x;
+        s->r->has_closest = true;
+    }
+    if (j->what == UNFIT)
+        return LW_OK;
+    if (lw_reserve(&s->r->rows, &s->rows_capacity, s->r->n_rows + 1, sizeof *s->r->rows) != 0)
+        return lw_fail_nomem(err);
+    s->r->rows[s->r->n_rows++] = *x;
+    if (x->fits)
+        put_best(s, x);
+    return LW_OK;
+}
+
+static enum lw_status take_round(struct search *s, struct round *r, struct lw_err *err)
+{
+    enum lw_status st = LW_OK;
+
+    for (int i = 0; i < r->n; i++) {
+        struct job *j = &r->job[i];
+        s->r->n_bounded_memory += j->what == UNFIT;
+        s->r->n_simulated += j->what == SIMULATED;
+        s->r->n_unfit += j->what == SIMULATED && !j->row.fits;
+        if (st == LW_OK && j->what == REFUSED) {
+            s->r->n_valid--;
+            st = count_reason(s, j->why.msg, err);
+        }
+        if (st == LW_OK && (j->what == SIMULATED || j->what == UNFIT))
+            st = keep_row(s, j, err);
+        lw_arena_free(&j->arena);
+    }
+    return st;
+}
+
+/* It cannot be among the best N: its step is at least its bound. */
+static bool is_pruned(const struct search *s, const struct candidate *c)
+{
+    const struct lw_tune_row *last;
+    int64_t at;
+
+    if (s->t->no_bounds || s->r->n_best < s->t->n_best)
+        return false;
+    last = s->r->best[s->t->n_best - 1];
+    at = s->first[last->part] + last->combination;
+    return c->bound > last->step || (c->bound == last->step && c->number > at);
+}
+
+/* The next ROUND strategies that their memory's bound leaves. */
+static enum lw_status fill_round(struct search *s, struct round *r, int64_t *at, struct lw_err *err)
+{
+    r->n = 0;
+    while (r->n < ROUND && *at < s->n && !is_pruned(s, &s->v[*at])) {
+        struct job *j = &r->job[r->n++];
+        memset(j, 0, sizeof *j);
+        j->number = s->v[(*at)++].number;
+    }
+    return lw_parallel(&(struct lw_parallel_work){.one = look_one, .ctx = r, .n = r->n,
+                                                  .n_threads = s->t->n_threads},
+                       err);
+}
+
+/* How far: strategies below the N-th best step. */
+static void tell(const struct search *s, int64_t at)
+{
+    int64_t end = s->n, low = at;
+    char what[64];
+
+    while (low < end) { /* the first pruned one; bounds ascend */
+        int64_t mid = low + (end - low) / 2;
+        if (is_pruned(s, &s->v[mid]))
+            end = mid;
+        else
+            low = mid + 1;
+    }
+    snprintf(what, sizeof what, "%lld of %lld strategies", (long long)at, (long long)low);
+    lw_progress_report(s->t->progress, what, low > 0 ? (double)at / (double)low : 1);
+}
+
+static enum lw_status simulate_all(struct search *s, struct lw_err *err)
+{
+    struct round r = {.s = s};
+    int64_t at = 0;
+
+    while (!lw_progress_stopped(s->t->progress)) {
+        LW_TRY(fill_round(s, &r, &at, err));
+        if (r.n == 0)
+            break;
+        enum lw_status st = lw_parallel(
+            &(struct lw_parallel_work){.one = run_one, .ctx = &r, .n = r.n,
+                                       .n_threads = s->t->n_threads}, err);
+        if (st == LW_OK)
+            st = take_round(s, &r, err);
+        LW_TRY(st);
+        tell(s, at);
+    }
+    s->r->n_bounded_step = s->n - at;
+    s->r->least_pruned = at < s->n ? s->v[at].bound : -1;
+    s->r->interrupted = lw_progress_stopped(s->t->progress);
+    return LW_OK;
+}
+
+/* --- the front --- */
+
+static bool is_dominated(const struct lw_tune_row *x, const struct lw_tune_row *by)
+{
+    bool no_worse = by->samples_per_s >= x->samples_per_s &&
+                    by->peak_memory_bytes <= x->peak_memory_bytes &&
+                    by->n_devices <= x->n_devices &&
+                    !(by->cost_per_trillion_tokens > x->cost_per_trillion_tokens);
+    bool better = by->samples_per_s > x->samples_per_s ||
+                  by->peak_memory_bytes < x->peak_memory_bytes ||
+                  by->n_devices < x->n_devices ||
+                  by->cost_per_trillion_tokens < x->cost_per_trillion_tokens;
+
+    return no_worse && (better || by < x);
+}
+
+static int by_memory(const struct lw_tune_row *a, const struct lw_tune_row *b)
+{
+    return a->peak_memory_bytes != b->peak_memory_bytes
+               ? (a->peak_memory_bytes > b->peak_memory_bytes ? 1 : -1)
+               : (a->step > b->step) - (a->step < b->step);
+}
+
+static enum lw_status find_front(struct lw_tune_result *r, struct lw_err *err)
+{
+    LW_TAKE(&r->arena, r->front, r->n_rows + 1, err);
+    for (int64_t i = 0; i < r->n_rows; i++) {
+        const struct lw_tune_row *x = &r->rows[i];
+        bool out = !x->fits;
+        for (int64_t k = 0; !out && k < r->n_rows; k++)
+            out = k != i && r->rows[k].fits && is_dominated(x, &r->rows[k]);
+        if (out)
+            continue;
+        int64_t at = r->n_front++;
+        for (; at > 0 && by_memory(r->front[at - 1], x) > 0; at--)
+            r->front[at] = r->front[at - 1];
+        r->front[at] = x;
+    }
+    return LW_OK;
+}
+
+/* --- intervals --- */
+
+static enum lw_status put_interval(struct lw_arena *a, struct lw_tune_row *x, struct lw_err *err)
+{
+    struct lw_alike_step alike = {0};
+
+    LW_TRY(lw_alike_step_of(&x->key, x->framework, &alike, err));
+    lw_alike_step_interval(&alike, x->step, &x->p10, &x->p90);
+    x->interval_of = lw_arena_strdup(a, alike.of);
+    return x->interval_of ? LW_OK : lw_fail_nomem(err);
+}
+
+/* Of the rows that are shown. */
+static enum lw_status put_intervals(struct lw_tune_result *r, struct lw_err *err)
+{
+    for (int64_t i = 0; i < r->n_best; i++)
+        LW_TRY(put_interval(&r->arena, (struct lw_tune_row *)r->best[i], err));
+    for (int64_t i = 0; i < r->n_front; i++)
+        LW_TRY(put_interval(&r->arena, (struct lw_tune_row *)r->front[i], err));
+    return LW_OK;
+}
+
+static void sort_reasons(struct lw_tune_result *r)
+{
+    for (int64_t i = 1; i < r->n_reasons; i++) {
+        struct lw_tune_reason x = r->reasons[i];
+        int64_t at = i;
+        for (; at > 0 && r->reasons[at - 1].n < x.n; at--)
+            r->reasons[at] = r->reasons[at - 1];
+        r->reasons[at] = x;
+    }
+}
+
+/* --- all of it --- */
+
+static enum lw_status begin(struct search *s, struct lw_err *err)
+{
+    struct lw_tune_result *r = s->r;
+
+    LW_TAKE(&r->arena, s->first, s->t->n_parts + 1, err);
+    LW_TAKE(&r->arena, s->contexts, s->t->n_parts, err);
+    LW_TAKE(&r->arena, r->best, s->t->n_best + 1, err);
+    for (int p = 0; p < s->t->n_parts; p++) {
+        s->first[p + 1] = s->first[p] + s->t->parts[p].space.n;
+        LW_TRY(lw_tune_context_new(&s->t->parts[p].request, &s->contexts[p], err));
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
+                       struct lw_err *err)
+{
+    struct search s = {.t = t, .r = out, .err = err};
+    double began = lw_now_s();
+
+    *out = (struct lw_tune_result){.least_pruned = -1};
+    enum lw_status st = begin(&s, err);
+    if (st == LW_OK)
+        st = list_all(&s, err);
+    if (st == LW_OK)
+        st = simulate_all(&s, err);
+    if (st == LW_OK)
+        st = find_front(out, err);
+    if (st == LW_OK)
+        st = put_intervals(out, err);
+    sort_reasons(out);
+    for (int p = 0; s.contexts && p < t->n_parts; p++)
+        lw_tune_context_free(s.contexts[p]);
+    lw_free(s.v);
+    out->wall_s = lw_now_s() - began;
+    return st;
+}
+
+void lw_tune_free(struct lw_tune_result *r)
+{
+    lw_free(r->rows);
+    lw_free(r->reasons);
+    lw_arena_free(&r->arena);
+    *r = (struct lw_tune_result){0};
+}

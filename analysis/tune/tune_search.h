@@ -1,0 +1,70 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/alike/alike_step.h"
+#include "analysis/tune/tune_cases.h"
+#include "analysis/tune/tune_space.h"
+#include "shared/base/progress.h"
+
+/* The search: all strategies of several spaces, in the order of their bounds, the best N exactly.
+ * See docs/design/tune.md. */
+
+/* A model on a cluster with one micro-batch, and its space. */
+struct lw_tune_part {
+    struct lw_tune_request request;
+    struct lw_tune_space space;
+    const char *command; /* "lapwing sim -w ..." up to the options of the strategy */
+    const char *outer;   /* "--batch 4": what it has of lists that are not of the strategy; "" */
+    double price;        /* of a device-hour; 0 = the cluster's */
+};
+
+struct lw_tune_task {
+    const struct lw_tune_part *parts;
+    int n_parts, n_best, n_threads; /* threads 0: as many as cores */
+    bool no_bounds;                 /* simulate every valid strategy */
+    const struct lw_progress *progress;
+};
+
+/* A strategy that was simulated. */
+struct lw_tune_row {
+    int part;
+    int64_t combination;
+    const char *strategy, *command; /* its options; the command that gives the same step */
+    lw_ps bound, step, p10, p90;    /* p10, p90: -1 = no interval */
+    int64_t n_devices, peak_memory_bytes, device_bytes, missing_bytes;
+    int64_t needed_bytes, needed_bound; /* of the fullest rank's allocator; -1 = not known */
+    double tokens_per_s, samples_per_s, cost_per_trillion_tokens; /* NAN: not known */
+    bool fits;                      /* not known to lack memory */
+    bool tied;                      /* not told apart from the best */
+    const char *interval_of;        /* "" = no interval */
+    struct lw_alike_key key;        /* of measured runs like it */
+    const char *framework;
+};
+
+/* Strategies that are not valid for one reason; numbers of the message are left out. */
+struct lw_tune_reason {
+    const char *text, *example;
+    int64_t n;
+};
+
+struct lw_tune_result {
+    struct lw_arena arena;
+    int64_t n_combinations, n_repeated, n_invalid, n_valid;
+    int64_t n_bounded_step, n_bounded_memory, n_simulated, n_unfit; /* unfit: simulated, no room */
+    int64_t n_reasons, n_rows, n_best, n_front;
+    struct lw_tune_reason *reasons; /* most first */
+    struct lw_tune_row *rows;       /* in the order in which they were simulated */
+    const struct lw_tune_row **best, **front; /* best: fastest first; front: least memory first */
+    struct lw_tune_row closest;     /* where nothing fits: what lacks the fewest bytes */
+    bool has_closest, interrupted;
+    double wall_s;
+    lw_ps least_pruned; /* the least bound of those that were pruned by it; -1 = none */
+};
+
+/* LW_EINVAL: no strategy is valid. Free the result in any case. */
+enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
+                       struct lw_err *err);
+void lw_tune_free(struct lw_tune_result *r);
+

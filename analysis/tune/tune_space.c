@@ -1,0 +1,290 @@
+/* Combinations of options to strategies. Defaults are what a user of the options would try first:
+ * powers of two, the schedules that training programs have, every stage of ZeRO and every mode of
+ * recomputation. */
+#include "analysis/tune/tune_space.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/schedule/schedule.h"
+
+/* --- which options apply --- */
+
+static bool is(const char *name, const char *const *names)
+{
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0)
+            return true;
+    return false;
+}
+
+static const char *const of_pipelines[] = {"schedule", "partition", "partition-list",
+                                           "stage-memory", "pin-first", "pin-last",
+                                           "weigh-transfers", "async-messages", "first-layers",
+                                           "last-layers", "count-embedding", "count-loss", NULL};
+static const char *const of_tensors[] = {"sequence-parallel", "tp-overlap", NULL};
+static const char *const of_buckets[] = {"bucket-policy", "bucket-cap", "first-bucket", NULL};
+static const char *const of_third[] = {"persist", "reshard", "root-unit", "units", "unit-copies",
+                                       NULL};
+static const char *const of_shards[] = {"shard-policy", "zero-group", "broadcast-dtype", NULL};
+
+/* Interleaved schedules have as many chunks as one says; the others have their own number. */
+static bool takes_chunks(enum lw_schedule s)
+{
+    return s == LW_SCHEDULE_INTERLEAVED_1F1B || s == LW_SCHEDULE_INTERLEAVED_ZB ||
+           s == LW_SCHEDULE_LOOPED_BFS;
+}
+
+/* s: what is set so far: groups, ZeRO stage and schedule come before what depends on them. */
+static bool applies(const struct lw_strategy *s, const char *name)
+{
+    if (is(name, of_pipelines))
+        return s->pp > 1;
+    if (strcmp(name, "chunks") == 0)
+        return s->pp > 1 && takes_chunks(s->schedule);
+    if (is(name, of_tensors))
+        return s->tp > 1;
+    if (strcmp(name, "scatter-gather") == 0)
+        return s->tp > 1 && s->pp > 1;
+    if (strcmp(name, "cp-comm-type") == 0)
+        return s->cp > 1;
+    if (strcmp(name, "etp") == 0)
+        return s->ep > 1 && s->tp > 1;
+    if (strcmp(name, "zero") == 0)
+        return s->dp * s->cp > 1;
+    if (is(name, of_buckets))
+        return s->zero < 3 && s->dp * s->cp > 1;
+    if (is(name, of_third))
+        return s->zero == 3;
+    if (is(name, of_shards))
+        return s->zero > 0;
+    if (strcmp(name, "overlap-param-gather") == 0)
+        return s->zero == 1 || s->zero == 2;
+    return true;
+}
+
+/* --- dimensions --- */
+
+/* Those that others depend on come first, those that change least of a plan come last. */
+static const char *const order[] = {"tp", "cp", "ep", "etp", "pp", "dp", "zero", "schedule",
+                                    "chunks", "recompute", NULL};
+
+static int rank_of(const char *name)
+{
+    int i = 0;
+
+    while (order[i] && strcmp(order[i], name) != 0)
+        i++;
+    return i;
+}
+
+static struct lw_tune_dim *find(struct lw_tune_space *x, const char *name)
+{
+    for (int i = 0; i < x->n_dims; i++)
+        if (strcmp(x->dim[i].name, name) == 0)
+            return &x->dim[i];
+    return NULL;
+}
+
+static enum lw_status put(struct lw_tune_space *x, const char *name, int n,
+                          const char *const *values, struct lw_err *err)
+{
+    int at = x->n_dims;
+
+    if (x->n_dims == LW_TUNE_DIMS)
+        return lw_fail(err, LW_EUSAGE, "--%s: at most %d options may be searched", name,
+                       LW_TUNE_DIMS);
+    for (; at > 0 && rank_of(x->dim[at - 1].name) > rank_of(name); at--)
+        x->dim[at] = x->dim[at - 1];
+    x->dim[at] = (struct lw_tune_dim){name, lw_strategy_find(name), n, values};
+    x->n_dims++;
+    return LW_OK;
+}
+
+struct defaults {
+    struct lw_tune_space *x;
+    struct lw_arena *a;
+    struct lw_err *err;
+};
+
+/* 1, 2, 4, ... up to `most`, where the option was not given. */
+static enum lw_status powers(const struct defaults *d, const char *name, int64_t most)
+{
+    const char **v = lw_arena_alloc(d->a, 64, sizeof *v);
+    int n = 0;
+
+    if (find(d->x, name))
+        return LW_OK;
+    if (!v)
+        return lw_fail_nomem(d->err);
+    for (int64_t i = 1; i <= (most > 1 ? most : 1); i *= 2)
+        LW_PRINT(d->a, v[n++], d->err, "%lld", (long long)i);
+    return put(d->x, name, n, v, d->err);
+}
+
+static enum lw_status words(const struct defaults *d, const char *name, int n,
+                            const char *const *values)
+{
+    return find(d->x, name) ? LW_OK : put(d->x, name, n, values, d->err);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of the module that has the fewest; rows of experts' parameters are the experts. */
+static int64_t experts_of(const struct lw_workload *w)
+{
+    int64_t n = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].expert && w->params[i].rows > 0)
+            n = n == 0 ? w->params[i].rows : smaller(n, w->params[i].rows);
+    return n;
+}
+
+static enum lw_status put_defaults(const struct defaults *d, const struct lw_workload *w,
+                                   int32_t devices_per_node)
+{
+    static const char *const zeros[] = {"0", "1", "2", "3"};
+    static const char *const schedules[] = {"1f1b", "interleaved-1f1b", "zb-h1"};
+    static const char *const chunks[] = {"2", "3", "4", "6", "8"};
+    static const char *const recomputes[] = {"none", "selective", "full"};
+    static const char *const one[] = {"1"}, *const etps[] = {"0", "1"};
+    int64_t layers = w->dims.layers > 0 ? w->dims.layers : w->n_modules, ranks = d->x->ranks;
+    bool experts = lw_workload_has_experts(w), selective = false;
+
+    for (int32_t m = 0; m < w->n_modules; m++)
+        selective |= w->modules[m].selective_ps > 0 ||
+                     w->modules[m].kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0;
+    LW_TRY(powers(d, "tp", w->heads > 0 ? smaller(devices_per_node, ranks) : 1));
+    LW_TRY(powers(d, "cp", w->sample_tokens >= 8192 ? smaller(w->sample_tokens / 4096, 8) : 1));
+    LW_TRY(experts ? powers(d, "ep", smaller(experts_of(w), 64)) : words(d, "ep", 1, one));
+    LW_TRY(experts ? words(d, "etp", 2, etps) : LW_OK);
+    LW_TRY(powers(d, "pp", smaller(smaller(layers, ranks), 64)));
+    LW_TRY(words(d, "zero", 4, zeros));
+    LW_TRY(words(d, "schedule", 3, schedules));
+    LW_TRY(words(d, "chunks", 5, chunks));
+    return words(d, "recompute", selective ? 3 : 1, recomputes);
+}
+
+/* Options of which each strategy has one value, as --global-batch makes micro-batches. */
+static enum lw_status refuse(const struct lw_tune_space *x, struct lw_err *err)
+{
+    static const char *const not_here[] = {"micro-batches", "compat", "no-sync", NULL};
+
+    for (int i = 0; i < x->n_dims; i++)
+        if (is(x->dim[i].name, not_here))
+            return lw_fail(err, LW_EUSAGE, "--%s: a search does not take it: micro-batches follow "
+                                           "from --global-batch, --batch and --dp",
+                           x->dim[i].name);
+    return LW_OK;
+}
+
+static bool is_list(const struct lw_option_lists *lists, const char *name)
+{
+    for (int i = 0; i < lists->n; i++)
+        if (strcmp(lists->list[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+enum lw_status lw_tune_space(struct lw_plan_source *source, const struct lw_option_lists *lists,
+                             const struct lw_workload *w, int32_t devices_per_node, int64_t ranks,
+                             struct lw_arena *a, struct lw_tune_space *out, struct lw_err *err)
+{
+    struct lw_tune_space x = {.ranks = ranks, .n = 1};
+    const struct defaults d = {&x, a, err};
+
+    for (int i = 0; i < source->n_given; i++) {
+        const char **value = lw_arena_alloc(a, 1, sizeof *value);
+        if (!value)
+            return lw_fail_nomem(err);
+        *value = source->values[i];
+        if (!is_list(lists, source->names[i]))
+            LW_TRY(put(&x, source->names[i], 1, value, err));
+    }
+    for (int i = 0; i < lists->n; i++)
+        if (lw_strategy_find(lists->list[i].name) >= 0)
+            LW_TRY(put(&x, lists->list[i].name, lists->list[i].n, lists->list[i].values, err));
+    LW_TRY(refuse(&x, err));
+    LW_TRY(put_defaults(&d, w, devices_per_node));
+    for (int i = 0; i < x.n_dims; i++) {
+        if (x.n > INT64_C(100000000) / x.dim[i].n)
+            return lw_fail(err, LW_EUSAGE, "--%s: the lists make more than 100,000,000 strategies: "
+                                           "give shorter lists",
+                           x.dim[i].name);
+        x.n *= x.dim[i].n;
+    }
+    source->n_given = 0;
+    *out = x;
+    return LW_OK;
+}
+
+/* --- one combination --- */
+
+static bool set(const struct lw_tune_dim *d, const char *value, struct lw_strategy *s,
+                struct lw_tune_given *given, struct lw_err *err)
+{
+    if (lw_strategy_set(s, d->name, value, err) != LW_OK)
+        return false;
+    given->name[given->n] = d->name;
+    given->value[given->n++] = value;
+    return true;
+}
+
+/* --dp is what the other groups leave of the ranks. */
+static bool set_dp(const struct lw_tune_space *x, struct lw_strategy *s,
+                   struct lw_tune_given *given, struct lw_err *err)
+{
+    static const struct lw_tune_dim dp = {.name = "dp"};
+    int64_t others = s->pp * s->tp * s->cp;
+
+    if (x->ranks % others != 0) {
+        lw_fail(err, LW_EINVAL, "--pp x --tp x --cp does not divide --ranks %lld",
+                (long long)x->ranks);
+        return false;
+    }
+    snprintf(given->dp, sizeof given->dp, "%lld", (long long)(x->ranks / others));
+    return set(&dp, given->dp, s, given, err);
+}
+
+static bool is_of_ranks(const struct lw_tune_space *x, const struct lw_strategy *s,
+                        struct lw_err *err)
+{
+    if (lw_strategy_ranks(s) == x->ranks)
+        return true;
+    lw_fail(err, LW_EINVAL, "--dp x --pp x --tp x --cp is not --ranks %lld", (long long)x->ranks);
+    return false;
+}
+
+enum lw_tune_kind lw_tune_strategy(const struct lw_tune_space *x, int64_t k,
+                                   struct lw_strategy *out, struct lw_tune_given *given,
+                                   struct lw_err *err)
+{
+    struct lw_strategy s = lw_strategy_default();
+    int64_t rest = x->n;
+    bool has_dp = false;
+
+    given->n = 0;
+    for (int i = 0; i < x->n_dims; i++) {
+        const struct lw_tune_dim *d = &x->dim[i];
+        rest /= d->n;
+        int64_t v = k / rest % d->n;
+        if (!has_dp && rank_of(d->name) >= rank_of("dp")) {
+            has_dp = true;
+            if (strcmp(d->name, "dp") != 0 && !set_dp(x, &s, given, err))
+                return LW_TUNE_INVALID;
+        }
+        if (!applies(&s, d->name)) {
+            if (v > 0)
+                return LW_TUNE_REPEATED;
+            continue;
+        }
+        if (!set(d, d->values[v], &s, given, err))
+            return LW_TUNE_INVALID;
+    }
+    *out = s;
+    return is_of_ranks(x, &s, err) ? LW_TUNE_STRATEGY : LW_TUNE_INVALID;
+}

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/plan/cost.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+#include "shared/schedule/schedule.h"
+
+/* What is known of a plan without writing it: the times and bytes of its parts, of one rank. Every
+ * figure is at most that of the plan. See docs/design/tune.md. */
+
+/* Of consecutive modules, for one micro-batch; times with what is repeated of the forward, and with
+ * the collectives of the tensor group that nothing runs beside. */
+struct lw_outline_sum {
+    lw_ps forward, backward, input, weight; /* backward whole, or its halves */
+    int64_t kept, kept_early;  /* activations; of them those that the input's half gives back */
+    int64_t trained, all;      /* elements of parameters: that are updated; with frozen ones */
+    int64_t numel[LW_N_DTYPES], frozen[LW_N_DTYPES]; /* the same by element type */
+};
+
+/* The modules of one rank of a tensor, context and expert group. */
+struct lw_outline {
+    struct lw_arena arena;
+    int32_t n_modules;
+    bool by_halves;             /* the halves are filled, else the whole backward */
+    struct lw_outline_sum *sum; /* [n_modules + 1]: of the modules before */
+    int32_t n_params;
+    const struct lw_param *params; /* of the rank */
+    int64_t all_elements;       /* trained, of the whole model */
+    lw_ps optimizer_ps, gradients_ps; /* of these */
+    enum lw_optimizer optimizer;
+    struct lw_model_dims dims;
+    void *held;                 /* what the cuts need of the lowering */
+};
+
+/* The strategy with all that it leaves open, checked as lw_plan_build does before any work. */
+enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_strategy *given,
+                               struct lw_strategy *resolved, struct lw_err *err);
+
+/* s: resolved, and kept by pointer while the outline is used by lw_outline_cut, as is w. cost: of
+ * collectives; NULL = they count as nothing. */
+enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_strategy *s,
+                               bool by_halves, const struct lw_cost *cost, struct lw_outline *out,
+                               struct lw_err *err);
+void lw_outline_free(struct lw_outline *o);
+
+/* First modules of n_parts parts and, after them, n_modules: first[n_parts + 1], as the strategy's
+ * partitioner cuts. */
+enum lw_status lw_outline_cut(const struct lw_outline *o, const struct lw_strategy *s,
+                              const struct lw_grid *g, const struct lw_cost *cost, int32_t *first,
+                              struct lw_err *err);
+
+/* Of modules from..to - 1. */
+struct lw_outline_sum lw_outline_of(const struct lw_outline *o, int32_t from, int32_t to);
+
+/* The least time of the optimizer and of the passes over gradients on a rank that has `x`. */
+lw_ps lw_outline_optimizer(const struct lw_outline *o, const struct lw_strategy *s,
+                           const struct lw_outline_sum *x, int32_t n_copies);
+/* The least fixed bytes of such a rank; buckets are not counted. */
+void lw_outline_bytes(const struct lw_outline *o, const struct lw_strategy *s,
+                      const struct lw_outline_sum *x, int32_t n_copies, int64_t bytes[LW_N_MEM]);

@@ -1,0 +1,165 @@
+/* The search, run as a user runs it: equal to simulating everything, on several models and
+ * clusters. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+/* Field `k` of line `line` of CSV whose first fields have no quotes. */
+static const char *field(const char *csv, int line, int k)
+{
+    static char out[512];
+
+    while (line-- > 0)
+        csv = strchr(csv, '\n') + 1;
+    while (k-- > 0)
+        csv += strcspn(csv, ",\n") + 1;
+    snprintf(out, sizeof out, "%.*s", (int)strcspn(csv, ",\n"), csv);
+    return out;
+}
+
+static int column(const char *csv, const char *key)
+{
+    for (int k = 0; k < 30; k++)
+        if (strcmp(field(csv, 0, k), key) == 0)
+            return k;
+    fail_msg("no column %s", key);
+    return -1;
+}
+
+static int n_lines(const char *text)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+static int64_t figure(const char *csv, int line, const char *key)
+{
+    int k = column(csv, key); /* before `interval_of`, which may have commas */
+
+    return atoll(field(csv, line, k));
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The steps of rows that fit, ascending. */
+static int steps_of(const char *csv, int64_t *out, int most)
+{
+    int n = 0;
+
+    for (int line = 1; line < n_lines(csv) && n < most; line++)
+        if (strcmp(field(csv, line, column(csv, "fits")), "yes") == 0)
+            out[n++] = figure(csv, line, "step_ns");
+    qsort(out, (size_t)n, sizeof *out, ascending);
+    return n;
+}
+
+/* All are simulated: no bound is above what it bounds; and the search without that gives the same
+ * best steps. */
+static void check_space(const char *args, int least)
+{
+    static int64_t all[1000], best[1000];
+    char *every = strdup(lapwingf("tune %s --no-bounds --format csv -q", args));
+    char *found = strdup(lapwingf("tune %s --best 5 --format csv -q", args));
+    int n = steps_of(every, all, 1000), m = steps_of(found, best, 1000);
+
+    assert_true(n_lines(every) > least);
+    assert_true(n >= 5 && m >= 5 && n_lines(found) <= n_lines(every));
+    for (int line = 1; line < n_lines(every); line++) {
+        if (figure(every, line, "bound_ns") > figure(every, line, "step_ns") ||
+            figure(every, line, "needed_bound_bytes") > figure(every, line, "needed_bytes"))
+            fail_msg("%s: bound %lld of step %lld, bytes %lld of %lld: %s", args,
+                     (long long)figure(every, line, "bound_ns"),
+                     (long long)figure(every, line, "step_ns"),
+                     (long long)figure(every, line, "needed_bound_bytes"),
+                     (long long)figure(every, line, "needed_bytes"), field(every, line, 0));
+    }
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(best[i], all[i]);
+    free(every);
+    free(found);
+}
+
+TEST_WITH(equal_to_simulating_all, fixture_open, fixture_close)
+{
+    static const char *const spaces[] = {
+        "-w gpt2 -c dgx-a100 --global-batch 32 --ranks 8 --batch 1,4",
+        "-w gpt2 -c p4d --global-batch 32 --ranks 16 --batch 2 --framework ideal --tp 1..4 "
+        "--schedule 1f1b,gpipe,zb-h1,interleaved-1f1b --chunks 2,3",
+        "-w gpt2 -c dgx-h100 --global-batch 16 --ranks 8 --batch 1 --framework torch --zero 0..3 "
+        "--bucket-cap 1MiB..64MiB --pp 1,2 --tp 1,2 --recompute none --schedule 1f1b",
+        "-w decoder --layers 8 --hidden 512 --heads 8 --seq 1024 --vocab 4096 -c dgx-h100 "
+        "--global-batch 32 --ranks 16 --batch 1 --tp 1..8 --sequence-parallel on,off --pp 1..8 "
+        "--cp 1,2 --recompute full,none --zero 0,1 --schedule 1f1b,interleaved-1f1b --chunks 2",
+        "-w decoder --layers 8 --hidden 512 --heads 8 --seq 512 --vocab 4096 --experts 8 --topk 2 "
+        "--expert-ffn 512 -c dgx-h100 --global-batch 16 --ranks 8 --batch 1 --tp 1,2 --pp 1,2 "
+        "--zero 0,1 --recompute none --schedule 1f1b",
+        "-w gpt2 -c dgx-a100 --global-batch 16 --ranks 8 --batch 1 --framework ideal --tp 1 --pp "
+        "2,4,8 --zero 0 --recompute none,full --schedule all",
+    };
+
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+        check_space(spaces[i], 20);
+}
+
+/* The printed command of a row predicts the row's step, to the nanosecond. */
+TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
+{
+    char *json = strdup(lapwing("tune -w gpt2 -c dgx-a100 --global-batch 32 --ranks 8 --best 4 "
+                                "--recompute none,full --format json -q", NULL));
+    const char *at = strstr(json, "\"best\"");
+    int n = 0;
+
+    assert_non_null(at);
+    for (; n < 4 && (at = strstr(at, "\"step_ns\": ")) != NULL; n++) {
+        int64_t step = atoll(at + strlen("\"step_ns\": "));
+        char args[700];
+        at = strstr(at, "\"command\": \"lapwing ") + strlen("\"command\": \"lapwing ");
+        snprintf(args, sizeof args, "%.*s --no-db --format json", (int)strcspn(at, "\""), at);
+        assert_int_equal((int64_t)number_after(lapwing(args, NULL), "\"step_ns\": "), step);
+    }
+    assert_int_equal(n, 4);
+    free(json);
+}
+
+TEST_WITH(threads_change_nothing, fixture_open, fixture_close)
+{
+#define ARGS "tune -w gpt2 -c dgx-a100 --global-batch 32 --ranks 8 --batch 1,2 --format csv -q "
+    char *one = strdup(lapwing(ARGS "--threads 1", NULL));
+
+    assert_string_equal(lapwing(ARGS "--threads 3", NULL), one);
+#undef ARGS
+    free(one);
+}
+
+TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
+{
+    EXPECT("tune",
+           {"-c dgx-a100 --global-batch 8", 2, "needs a model (-w NAME)"},
+           {"-w gpt2 -c dgx-a100", 2, "needs --global-batch N"},
+           {"-w gpt2 -c dgx-a100 --global-batch 8 --micro-batches 4", 2,
+            "--micro-batches: a search does not take it"},
+           {"-w gpt2 -c dgx-a100 --global-batch 8 --pp 4..2", 2, "the range from 4 to 2 is empty"},
+           {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 16", 1,
+            "none of 2880 combinations is a valid strategy; most often: --pp x --tp x --cp does "
+            "not divide --ranks 8"},
+           {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 2 --pp 2 --dp 3", 1,
+            "--dp x --pp x --tp x --cp is not --ranks 8"},
+           {"-w gpt-175b -c dgx-a100 --global-batch 8 --ranks 8 -q", 1,
+            "fits; the closest, --batch 1 ",
+            {" of each device: take more devices (--ranks)"}},
+           {"-w nothing -c dgx-a100 --global-batch 8", 1, "nothing"});
+}
