@@ -87,29 +87,98 @@ lw_ps lw_tune_step_bound(const struct lw_tune_parts *p)
 
 /* --- memory --- */
 
-/* The most activations that a rank holds at once. */
-static int64_t in_flight(const struct lw_tune_parts *p, const struct lw_grid *g, int32_t rank)
-{
-    int64_t now = 0, most = 0;
+struct flight {
+    const struct lw_tune_parts *p;
+    const int64_t *gradients; /* [n_parts] that come with the first backward of a part and stay until
+                               * the last */
+    int64_t *left;            /* [n_parts] backwards of it, on the rank at hand */
+    int64_t now, most;
+};
 
-    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
-        const struct lw_outline_sum *x = &p->part[g->actions[i].stage];
-        switch (g->actions[i].kind) {
-        case LW_OP_FORWARD:
-            now += x->kept;
-            break;
-        case LW_OP_BACKWARD_INPUT:
-            now -= x->kept_early;
-            break;
-        case LW_OP_BACKWARD_WEIGHT:
-            now -= x->kept - x->kept_early;
-            break;
-        default:
-            now -= x->kept;
-        }
-        most = now > most ? now : most;
+static void hold(struct flight *f, int64_t bytes)
+{
+    f->now += bytes;
+    f->most = f->now > f->most ? f->now : f->most;
+}
+
+/* The op that makes the gradients of weights. */
+static void reduce(struct flight *f, int32_t q, bool begins)
+{
+    int64_t m = f->p->n_micro_batches;
+
+    if (begins && --f->left[q] == 0 && m > 1)
+        f->now -= f->gradients[q];
+    if (!begins && f->left[q] == m - 1 && m > 1)
+        hold(f, f->gradients[q]);
+}
+
+static void act(struct flight *f, const struct lw_action *a)
+{
+    const struct lw_outline_sum *x = &f->p->part[a->stage];
+
+    switch (a->kind) {
+    case LW_OP_FORWARD:
+        hold(f, x->kept);
+        break;
+    case LW_OP_BACKWARD_INPUT:
+        hold(f, x->regained - x->kept_early);
+        break;
+    case LW_OP_BACKWARD_WEIGHT:
+        reduce(f, a->stage, true);
+        f->now -= x->kept + x->regained - x->kept_early;
+        reduce(f, a->stage, false);
+        break;
+    default:
+        reduce(f, a->stage, true);
+        hold(f, f->p->again[a->stage]);
+        f->now -= f->p->again[a->stage] + x->kept;
+        reduce(f, a->stage, false);
     }
-    return most;
+}
+
+/* The most that a rank holds at once, beside what it holds throughout. */
+static int64_t in_flight(struct flight *f, const struct lw_grid *g, int32_t rank)
+{
+    f->now = f->most = 0;
+    for (int32_t q = 0; q < f->p->n_parts; q++)
+        f->left[q] = f->p->n_micro_batches;
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++)
+        act(f, &g->actions[i]);
+    return f->most;
+}
+
+/* Gradients of a part that are not among the fixed bytes: where they come and go; under ZeRO-2 and
+ * 3 of a pipeline what a rank's share lacks of all, until they are reduced. */
+static int64_t passing_gradients(const struct lw_outline_sum *x, const struct lw_strategy *s,
+                                 bool come)
+{
+    int64_t bytes = 0, members = s->dp * s->cp;
+    bool shares = s->zero >= 2 && s->pp > 1 && s->no_sync == 0 && s->zero_group == 0 &&
+                  members > 1 && s->ep == 1;
+
+    for (int t = 0; t < LW_N_DTYPES; t++) {
+        int64_t size = lw_dtype_size(lw_strategy_grad_dtype(s, (enum lw_dtype)t));
+        if (shares)
+            bytes += (x->numel[t] - x->numel[t] / members) * size;
+        else if (come && s->zero < 2)
+            bytes += x->numel[t] * size;
+    }
+    return bytes;
+}
+
+static enum lw_status begin_flight(const struct lw_tune_parts *p, const struct lw_strategy *s,
+                                   bool come, struct lw_arena *room, struct flight *f,
+                                   struct lw_err *err)
+{
+    int64_t *gradients;
+
+    *f = (struct flight){.p = p};
+    LW_TAKE(room, f->left, p->n_parts, err);
+    LW_TAKE(room, gradients, p->n_parts, err);
+    for (int32_t q = 0; q < p->n_parts; q++)
+        gradients[q] = passing_gradients(&p->part[q], s, come);
+    f->gradients = gradients;
+    return LW_OK;
 }
 
 static struct lw_outline_sum held_by(const struct lw_tune_parts *p, int32_t rank)
@@ -174,6 +243,7 @@ enum lw_status lw_tune_memory_bound(const struct lw_tune_parts *p, const struct 
     struct lw_arena room = {0};
     struct lw_plan plan;
     struct lw_framework_bytes b;
+    struct flight flight;
     double most = 0;
 
     *needed = 0;
@@ -182,9 +252,11 @@ enum lw_status lw_tune_memory_bound(const struct lw_tune_parts *p, const struct 
     enum lw_status st = sketch(p, o, s, stage_of, &room, &plan, err);
     if (st == LW_OK)
         lw_framework_hold(f, &plan);
+    if (st == LW_OK)
+        st = begin_flight(p, s, plan.roles[0].grads_come, &room, &flight, err);
     for (int32_t r = 0; st == LW_OK && r < p->n_ranks; r++) {
         const struct lw_measure m = {.rank = r, .peak_memory_bytes = fixed_bytes(&plan.roles[r]) +
-                                                                     in_flight(p, g, r)};
+                                                                     in_flight(&flight, g, r)};
         lw_framework_bytes_of(f, &plan, d, &m, &b);
         most = b.needed > most ? b.needed : most;
     }

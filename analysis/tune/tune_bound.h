@@ -19,6 +19,8 @@ struct lw_tune_parts {
     const int32_t *first, *held;       /* rank r holds held[first[r]] .. held[first[r + 1] - 1],
                                         * ascending */
     const lw_ps *optimizer;            /* [n_ranks] */
+    const int64_t *again; /* [n_parts] activations that the backward's first repeated module adds to
+                           * what is still kept; of the bound of memory */
     bool by_halves;                    /* backwards are split */
     bool mirrored;                     /* each part is on two ranks, half of the micro-batches on
                                         * each */

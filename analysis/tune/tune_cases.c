@@ -256,7 +256,7 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
 static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strategy *s,
                                struct order **out, struct lw_err *err)
 {
-    const struct order_key k = {s->pp > 1 ? (int64_t)s->schedule : LW_SCHEDULE_1F1B, s->pp,
+    const struct order_key k = {s->pp > 1 ? (int64_t)s->schedule : (int64_t)LW_SCHEDULE_1F1B, s->pp,
                                 s->pp > 1 ? s->chunks : 1, s->micro_batches};
     struct order *o = take(&c->orders, &k, sizeof k);
 
@@ -363,19 +363,34 @@ struct cut {
     int32_t *first; /* modules of parts */
 };
 
+/* The last module that is repeated: those after it have given back what they keep. */
+static int64_t repeated_first(const struct lw_outline *o, int32_t from, int32_t to)
+{
+    for (int32_t m = to - 1; m >= from; m--) {
+        const struct lw_outline_sum x = lw_outline_of(o, m, m + 1);
+        if (x.regained > 0)
+            return x.regained - lw_outline_of(o, m + 1, to).kept;
+    }
+    return 0;
+}
+
 static enum lw_status cut_parts(const struct lw_tune_context *c, const struct shape *x,
                                 const struct order *o, const struct lw_strategy *s,
                                 struct cut *out, struct lw_err *err)
 {
     struct lw_outline_sum *part;
+    int64_t *again;
     lw_ps *optimizer;
 
+    LW_TAKE(&out->arena, again, o->grid.n_stages, err);
     LW_TAKE(&out->arena, out->first, o->grid.n_stages + 1, err);
     LW_TAKE(&out->arena, part, o->grid.n_stages, err);
     LW_TAKE(&out->arena, optimizer, o->grid.n_ranks, err);
     LW_TRY(lw_outline_cut(&x->outline, s, &o->grid, &c->cost, out->first, err));
-    for (int32_t q = 0; q < o->grid.n_stages; q++)
+    for (int32_t q = 0; q < o->grid.n_stages; q++) {
         part[q] = lw_outline_of(&x->outline, out->first[q], out->first[q + 1]);
+        again[q] = repeated_first(&x->outline, out->first[q], out->first[q + 1]);
+    }
     bool mirrored = o->grid.layout == LW_LAYOUT_BIDIR;
     for (int32_t r = 0; r < o->grid.n_ranks; r++) {
         struct lw_outline_sum sum = {0};
@@ -386,7 +401,7 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
     }
     out->parts = (struct lw_tune_parts){
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
-        .held = o->held, .optimizer = optimizer, .by_halves = o->by_halves, .mirrored = mirrored,
+        .held = o->held, .optimizer = optimizer, .again = again, .by_halves = o->by_halves, .mirrored = mirrored,
         .n_micro_batches = s->micro_batches};
     return LW_OK;
 }

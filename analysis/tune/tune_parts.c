@@ -175,8 +175,10 @@ static enum lw_status finish_part(struct lw_tune_command *c, struct lw_tune_sour
     if (!names_framework && s->framework_name)
         snprintf(framework, sizeof framework, " --framework %s", s->framework_name);
     LW_PRINT(&c->arena, p->command, err, "%s%s%s", command, framework, batch);
+    if (!names_batch)
+        snprintf(batch, sizeof batch, "%sbatch=%lld", outer[0] ? " " : "",
+                 (long long)s->model.batch);
     LW_PRINT(&c->arena, p->outer, err, "%s%s", outer, batch);
-    p->outer += p->outer[0] == ' ';
     p->price = c->price;
     p->request = (struct lw_tune_request){s, &x->cluster};
     LW_TRY(lw_tune_space(s, &c->lists, w, x->cluster.devices_per_node, ranks_of(x), &c->arena,
@@ -302,8 +304,8 @@ static enum lw_status put_outer(struct lw_tune_command *c, int64_t k, const char
     *out = "";
     for (int i = 0; i < c->lists.n; i++)
         if (!of_strategy(c->lists.list[i].name))
-            LW_PRINT(&c->arena, *out, err, "%s --%s %s", *out, c->lists.list[i].name,
-                     lw_option_lists_value(&c->lists, k, i));
+            LW_PRINT(&c->arena, *out, err, "%s%s%s=%s", *out, **out ? " " : "",
+                     c->lists.list[i].name, lw_option_lists_value(&c->lists, k, i));
     return LW_OK;
 }
 

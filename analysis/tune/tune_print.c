@@ -81,9 +81,9 @@ static void value_of(const struct lw_tune_row *x, const char *name, char out[WOR
     size_t n = strlen(name);
 
     snprintf(out, WORD, "-");
-    for (const char *at = x->strategy; (at = strstr(at, "--")) != NULL; at += 2)
-        if (strncmp(at + 2, name, n) == 0 && at[2 + n] == ' ')
-            snprintf(out, WORD, "%.*s", (int)strcspn(at + 3 + n, " "), at + 3 + n);
+    for (const char *at = x->strategy; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strncmp(at, name, n) == 0 && at[n] == '=')
+            snprintf(out, WORD, "%.*s", (int)strcspn(at + n + 1, " "), at + n + 1);
 }
 
 static bool is_word(const char *word, const char *text, int n)
@@ -93,12 +93,12 @@ static bool is_word(const char *word, const char *text, int n)
 
 static void add_names(struct options *o, const struct lw_tune_row *x)
 {
-    for (const char *at = x->strategy; (at = strstr(at, "--")) != NULL; at += 2) {
-        int i = 0, n = (int)strcspn(at + 2, " ");
-        while (i < o->n && !is_word(o->name[i], at + 2, n))
+    for (const char *at = x->strategy; *at; at += strcspn(at, " "), at += *at == ' ') {
+        int i = 0, n = (int)strcspn(at, "=");
+        while (i < o->n && !is_word(o->name[i], at, n))
             i++;
         if (i == o->n && n < WORD && o->n < SHOWN)
-            snprintf(o->name[o->n++], WORD, "%.*s", n, at + 2);
+            snprintf(o->name[o->n++], WORD, "%.*s", n, at);
     }
 }
 

@@ -151,14 +151,15 @@ static enum lw_status put_texts(const struct lw_tune_part *p, const struct lw_tu
                                 struct job *j, struct lw_err *err)
 {
     char text[2048];
-    size_t n = (size_t)snprintf(text, sizeof text, "%s", p->outer);
-    size_t own = n;
+    size_t n = 0;
 
-    for (int i = 0; i < g->n && n < sizeof text; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s--%s %s", n ? " " : "", g->name[i],
-                              g->value[i]);
-    LW_PRINT(&j->arena, j->row.strategy, err, "%s", text);
-    LW_PRINT(&j->arena, j->row.command, err, "%s%s%s", p->command, own ? "" : " ", text + own);
+    LW_PRINT(&j->arena, j->row.strategy, err, "%s", p->outer);
+    for (int i = 0; i < g->n && n < sizeof text; i++) {
+        LW_PRINT(&j->arena, j->row.strategy, err, "%s%s%s=%s", j->row.strategy,
+                 j->row.strategy[0] ? " " : "", g->name[i], g->value[i]);
+        n += (size_t)snprintf(text + n, sizeof text - n, " --%s %s", g->name[i], g->value[i]);
+    }
+    LW_PRINT(&j->arena, j->row.command, err, "%s%s", p->command, text);
     return LW_OK;
 }
 

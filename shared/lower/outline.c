@@ -102,15 +102,18 @@ static void add_backwards(const struct lw_part *d, const struct exchange *x,
     }
 }
 
-/* Without what recomputation brings back. A part may keep less of the layers that it repeats. */
+/* As lower_part.c has it. With --recompute-layers a part keeps more of some. */
 static void take_kept(const struct lw_strategy *s, const struct lw_module *m,
                       struct lw_outline_sum *out)
 {
     const int64_t *kept = m->kept_bytes;
     int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
 
-    out->kept = kept[s->recompute] > 0 ? kept[s->recompute] : 0;
-    out->kept_early = core <= 0 ? 0 : core < out->kept ? core : out->kept;
+    out->kept = kept[s->recompute];
+    if (repeats(s, m) && kept[LW_RECOMPUTE_NONE] > out->kept)
+        out->regained = kept[LW_RECOMPUTE_NONE] - out->kept;
+    int64_t all = out->kept + out->regained;
+    out->kept_early = core <= 0 ? 0 : core < all ? core : all;
 }
 
 static void take_params(const struct lw_workload *w, struct lw_outline_sum *of)
@@ -136,6 +139,7 @@ static struct lw_outline_sum plus(const struct lw_outline_sum *a, const struct l
     x.input += sign * b->input;
     x.weight += sign * b->weight;
     x.kept += sign * b->kept;
+    x.regained += sign * b->regained;
     x.kept_early += sign * b->kept_early;
     x.trained += sign * b->trained;
     x.all += sign * b->all;

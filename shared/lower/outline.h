@@ -18,7 +18,9 @@
  * the collectives of the tensor group that nothing runs beside. */
 struct lw_outline_sum {
     lw_ps forward, backward, input, weight; /* backward whole, or its halves */
-    int64_t kept, kept_early;  /* activations; of them those that the input's half gives back */
+    /* Activations: kept from forward to backward; brought back by what is repeated; of both those
+     * that the input's half gives back. */
+    int64_t kept, regained, kept_early;
     int64_t trained, all;      /* elements of parameters: that are updated; with frozen ones */
     int64_t numel[LW_N_DTYPES], frozen[LW_N_DTYPES]; /* the same by element type */
 };

@@ -159,7 +159,7 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 2 --pp 2 --dp 3", 1,
             "--dp x --pp x --tp x --cp is not --ranks 8"},
            {"-w gpt-175b -c dgx-a100 --global-batch 8 --ranks 8 -q", 1,
-            "fits; the closest, --batch 1 ",
+            "fits; the closest, batch=1 ",
             {" of each device: take more devices (--ranks)"}},
            {"-w nothing -c dgx-a100 --global-batch 8", 1, "nothing"});
 }
