@@ -89,8 +89,8 @@ lw_ps lw_tune_step_bound(const struct lw_tune_parts *p)
 
 struct flight {
     const struct lw_tune_parts *p;
-    const int64_t *gradients; /* [n_parts] that come with the first backward of a part and stay until
-                               * the last */
+    const int64_t *gradients; /* [n_parts] that come with the first backward of a part, and stay
+                               * until the last */
     int64_t *left;            /* [n_parts] backwards of it, on the rank at hand */
     int64_t now, most;
 };

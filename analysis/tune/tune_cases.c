@@ -256,8 +256,9 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
 static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strategy *s,
                                struct order **out, struct lw_err *err)
 {
-    const struct order_key k = {s->pp > 1 ? (int64_t)s->schedule : (int64_t)LW_SCHEDULE_1F1B, s->pp,
-                                s->pp > 1 ? s->chunks : 1, s->micro_batches};
+    bool alone = s->pp == 1;
+    const struct order_key k = {alone ? (int64_t)LW_SCHEDULE_1F1B : (int64_t)s->schedule, s->pp,
+                                alone ? 1 : s->chunks, s->micro_batches};
     struct order *o = take(&c->orders, &k, sizeof k);
 
     if (!o) {
@@ -401,8 +402,8 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
     }
     out->parts = (struct lw_tune_parts){
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
-        .held = o->held, .optimizer = optimizer, .again = again, .by_halves = o->by_halves, .mirrored = mirrored,
-        .n_micro_batches = s->micro_batches};
+        .held = o->held, .optimizer = optimizer, .again = again, .by_halves = o->by_halves,
+        .mirrored = mirrored, .n_micro_batches = s->micro_batches};
     return LW_OK;
 }
 

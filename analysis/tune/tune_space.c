@@ -66,8 +66,8 @@ static bool applies(const struct lw_strategy *s, const char *name)
 /* --- dimensions --- */
 
 /* Those that others depend on come first, those that change least of a plan come last. */
-static const char *const order[] = {"tp", "cp", "ep", "etp", "pp", "dp", "zero", "schedule",
-                                    "chunks", "recompute", NULL};
+static const char *const order[] = {"tp", "sequence-parallel", "cp", "ep", "etp", "pp", "dp",
+                                    "zero", "schedule", "chunks", "recompute", NULL};
 
 static int rank_of(const char *name)
 {
@@ -148,10 +148,11 @@ static enum lw_status put_defaults(const struct defaults *d, const struct lw_wor
                                    int32_t devices_per_node)
 {
     static const char *const zeros[] = {"0", "1", "2", "3"};
-    static const char *const schedules[] = {"1f1b", "interleaved-1f1b", "zb-h1"};
+    static const char *const schedules[] = {"1f1b", "interleaved-1f1b", "gpipe", "zb-h1", "zb-h2"};
     static const char *const chunks[] = {"2", "3", "4", "6", "8"};
     static const char *const recomputes[] = {"none", "selective", "full"};
     static const char *const one[] = {"1"}, *const etps[] = {"0", "1"};
+    static const char *const switches[] = {"off", "on"};
     int64_t layers = w->dims.layers > 0 ? w->dims.layers : w->n_modules, ranks = d->x->ranks;
     bool experts = lw_workload_has_experts(w), selective = false;
 
@@ -164,7 +165,9 @@ static enum lw_status put_defaults(const struct defaults *d, const struct lw_wor
     LW_TRY(experts ? words(d, "etp", 2, etps) : LW_OK);
     LW_TRY(powers(d, "pp", smaller(smaller(layers, ranks), 64)));
     LW_TRY(words(d, "zero", 4, zeros));
-    LW_TRY(words(d, "schedule", 3, schedules));
+    LW_TRY(words(d, "sequence-parallel", 2, switches));
+    LW_TRY(words(d, "overlap-param-gather", 2, switches));
+    LW_TRY(words(d, "schedule", 5, schedules));
     LW_TRY(words(d, "chunks", 5, chunks));
     return words(d, "recompute", selective ? 3 : 1, recomputes);
 }
