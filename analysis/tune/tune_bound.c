@@ -40,6 +40,7 @@ static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
 {
     int64_t m = p->n_micro_batches;
     lw_ps way = 0, rest = 0; /* of what others wait for; weights' halves */
+    lw_ps reduce = 0, after = 0;
     int32_t least = -1;
 
     for (int32_t i = p->first[rank]; i < p->first[rank + 1]; i++) {
@@ -49,12 +50,17 @@ static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
         least = least < 0 ? p->held[i] : least;
         way = lw_add_sat(way, x->forward + (p->by_halves ? x->input : x->backward));
         rest = lw_add_sat(rest, p->by_halves ? x->weight : 0);
+        reduce = lw_add_sat(reduce, p->reduce[i]);
+        after = lw_add_sat(after, p->after[i]);
     }
     if (least < 0)
         return 0;
     lw_ps begun = lw_add_sat(forwards(p, q0, least), lw_mul_sat(way, m));
-    return larger(lw_add_sat(begun, lw_mul_sat(rest, m) + p->optimizer[rank]),
-                  lw_add_sat(begun, drain(p, least) + p->optimizer[0]));
+    lw_ps done = lw_add_sat(begun, lw_mul_sat(rest, m)), reduced = lw_add_sat(done - after, reduce);
+    lw_ps each = lw_add_sat(forwards(p, q0, least), lw_mul_sat(p->each, m));
+    done = larger(larger(done, reduced), each);
+    return larger(lw_add_sat(done, p->optimizer[rank] + p->gather[rank]),
+                  lw_add_sat(begun, drain(p, least) + p->optimizer[0] + p->gather[0]));
 }
 
 /* Either half of the micro-batches goes each way. */

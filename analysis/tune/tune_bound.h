@@ -19,6 +19,11 @@ struct lw_tune_parts {
     const int32_t *first, *held;       /* rank r holds held[first[r]] .. held[first[r + 1] - 1],
                                         * ascending */
     const lw_ps *optimizer;            /* [n_ranks] */
+    /* Collectives of the data group. By the places of `held`: those of a part's gradients, and the
+     * rank's work on the part from the first backward on that is the last one of its part: none of
+     * them begins earlier. [n_ranks]: gathers of weights after the optimizer. */
+    const lw_ps *reduce, *after, *gather;
+    lw_ps each; /* without a pipeline: those of every micro-batch; 0 = none */
     const int64_t *again; /* [n_parts] activations that the backward's first repeated module adds to
                            * what is still kept; of the bound of memory */
     bool by_halves;                    /* backwards are split */

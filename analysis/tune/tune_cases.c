@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/tune/tune_bound.h"
+#include "analysis/tune/tune_rates.h"
 #include "shared/cli/model_source.h"
 #include "shared/framework/framework_stages.h"
 #include "shared/device/device_kind.h"
@@ -78,12 +79,22 @@ struct order { /* of a schedule */
     struct lw_err why; /* there is none */
     bool by_halves;
     int32_t *first, *held;
+    struct counts *after; /* by the places of held: actions from the first backward on that is the
+                           * last one of its part */
+};
+
+struct counts {
+    int32_t forward, backward, input, weight;
+};
+
+struct reach { /* of a data group */
+    struct lw_tune_rates sum, scatter, gather;
 };
 
 struct lw_tune_context {
     struct lw_tune_request r;
     struct lw_arena arena;
-    struct shelf models, shapes, orders;
+    struct shelf models, shapes, orders, reaches;
     struct lw_cost cost;
     struct lw_cluster cluster; /* placed: a shallow copy */
     int64_t ranks_placed;
@@ -188,7 +199,7 @@ static struct model_key key_of_model(const struct lw_strategy *s)
     k.grad_dtype = s->grad_dtype;
     k.reduced = s->dp * s->cp > 1;
     k.zero = groups ? -1 : s->zero;
-    k.schedule = s->pp > 1 ? s->schedule : -1;
+    k.schedule = s->pp > 1 ? (int64_t)s->schedule : -1;
     k.compat = s->compat;
     k.given = s->given;
     return k;
@@ -232,6 +243,43 @@ struct order_key {
     int64_t schedule, pp, chunks, micro_batches;
 };
 
+/* Where the first backward begins that is the last one of its part. */
+static int32_t first_last(const struct lw_grid *g, int32_t rank, int32_t *left)
+{
+    for (int32_t q = 0; q < g->n_stages; q++)
+        left[q] = 0;
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++)
+        left[g->actions[i].stage] += g->actions[i].kind == LW_OP_BACKWARD ||
+                                     g->actions[i].kind == LW_OP_BACKWARD_WEIGHT;
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
+        bool ends = g->actions[i].kind == LW_OP_BACKWARD ||
+                    g->actions[i].kind == LW_OP_BACKWARD_WEIGHT;
+        if (ends && --left[g->actions[i].stage] == 0)
+            return i;
+    }
+    return g->first[rank + 1];
+}
+
+static enum lw_status count_after(struct order *o, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_grid *g = &o->grid;
+    int32_t *left;
+
+    LW_TAKE(a, o->after, o->first[g->n_ranks] + 1, err);
+    LW_TAKE(a, left, g->n_stages, err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        for (int32_t i = first_last(g, r, left); i < g->first[r + 1]; i++) {
+            int32_t at = o->first[r];
+            while (at < o->first[r + 1] && o->held[at] != g->actions[i].stage)
+                at++;
+            o->after[at].forward += g->actions[i].kind == LW_OP_FORWARD;
+            o->after[at].backward += g->actions[i].kind == LW_OP_BACKWARD;
+            o->after[at].input += g->actions[i].kind == LW_OP_BACKWARD_INPUT;
+            o->after[at].weight += g->actions[i].kind == LW_OP_BACKWARD_WEIGHT;
+        }
+    return LW_OK;
+}
+
 static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_err *err)
 {
     const struct lw_grid *g = &o->grid;
@@ -250,7 +298,7 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
     o->first[g->n_ranks] = n;
     for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
         o->by_halves |= g->actions[i].kind == LW_OP_BACKWARD_INPUT;
-    return LW_OK;
+    return both ? LW_OK : count_after(o, a, err);
 }
 
 static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strategy *s,
@@ -332,6 +380,69 @@ static enum lw_status shape_of(struct lw_tune_context *c, const struct lw_worklo
     return st;
 }
 
+/* --- a data group --- */
+
+struct reach_key {
+    int64_t n, tp, alone, rank_order;
+};
+
+/* What is not counted: groups of which some are on more nodes than others, algorithms by name,
+ * several collectives of one communicator at a time, experts and replicas. */
+static bool is_plain(const struct lw_tune_context *c, const struct lw_strategy *s)
+{
+    int64_t span = s->tp * s->cp * s->dp, node = c->cluster.devices_per_node;
+    struct lw_figure workers = c->cluster.interference.comm_workers;
+
+    return s->dp * s->cp > 1 && s->reducer == LW_REDUCER_AUTO && s->zero_group == 0 &&
+           s->compat == LW_COMPAT_NONE && s->rank_order == LW_RANKS_MEGATRON && node > 0 &&
+           (span % node == 0 || node % span == 0) && node % s->tp == 0 &&
+           !(lw_figure_is_set(workers) && workers.value > 1) &&
+           (s->zero == 0 || s->shard_policy == LW_SHARD_FLAT);
+}
+
+static enum lw_status reach_of(struct lw_tune_context *c, const struct lw_strategy *s,
+                               const struct reach **out, struct lw_err *err)
+{
+    struct reach_key k;
+
+    memset(&k, 0, sizeof k);
+    k.n = s->dp * s->cp;
+    k.tp = s->tp;
+    k.alone = lw_strategy_ranks(s) == s->dp * s->cp;
+    struct reach *x = take(&c->reaches, &k, sizeof k);
+    *out = x;
+    if (x)
+        return LW_OK;
+    if (!(x = lw_arena_alloc(&c->arena, 1, sizeof *x)))
+        return lw_fail_nomem(err);
+    int64_t span = s->tp * k.n, node = c->cluster.devices_per_node;
+    int64_t n_nodes = span > node ? span / node : 1;
+    struct lw_cost_query q = {.dtype = LW_BF16, .n_ranks = (int32_t)k.n,
+                              .n_nodes = (int32_t)n_nodes, .fewest = (int32_t)(k.n / n_nodes),
+                              .alone = k.alone};
+    q.op = LW_OP_ALL_REDUCE;
+    lw_tune_rates_of(&c->cost, &q, &x->sum);
+    q.op = LW_OP_REDUCE_SCATTER;
+    lw_tune_rates_of(&c->cost, &q, &x->scatter);
+    q.op = LW_OP_ALL_GATHER;
+    lw_tune_rates_of(&c->cost, &q, &x->gather);
+    *out = x;
+    return keep(&c->reaches, &c->arena, &k, sizeof k, x, err);
+}
+
+static int64_t reduced_bytes(const struct lw_strategy *s, const struct lw_outline_sum *x,
+                             bool weights)
+{
+    int64_t bytes = 0;
+
+    for (int t = 0; t < LW_N_DTYPES; t++) {
+        enum lw_dtype own = (enum lw_dtype)t, grad = lw_strategy_grad_dtype(s, own);
+        enum lw_dtype wire = weights ? own : lw_strategy_wire_dtype(s, grad);
+        bytes += x->reduced[t] * lw_dtype_size(wire);
+    }
+    return bytes;
+}
+
 /* --- one strategy --- */
 
 /* As lw_plan_source_load does: the framework's options, micro-batches, stages. */
@@ -362,7 +473,47 @@ struct cut {
     struct lw_arena arena;
     struct lw_tune_parts parts;
     int32_t *first; /* modules of parts */
+    lw_ps *reduce, *after, *gather, each;
 };
+
+static void put_after(const struct order *o, const struct lw_outline_sum *part, struct cut *out)
+{
+    for (int32_t i = 0; i < o->first[o->grid.n_ranks]; i++) {
+        const struct counts *n = &o->after[i];
+        const struct lw_outline_sum *x = &part[o->held[i]];
+        out->after[i] = n->forward * x->forward + n->backward * x->backward + n->input * x->input +
+                        n->weight * x->weight;
+    }
+}
+
+/* reach: NULL = its collectives count as nothing. */
+static enum lw_status put_data(const struct order *o, const struct lw_strategy *s,
+                               const struct reach *reach, const struct lw_outline_sum *part,
+                               struct cut *out, struct lw_err *err)
+{
+    bool after_step = (s->zero == 1 || s->zero == 2) && !s->overlap_param_gather &&
+                      s->broadcast_dtype == LW_F32;
+
+    LW_TAKE(&out->arena, out->reduce, o->first[o->grid.n_ranks] + 1, err);
+    LW_TAKE(&out->arena, out->after, o->first[o->grid.n_ranks] + 1, err);
+    LW_TAKE(&out->arena, out->gather, o->grid.n_ranks, err);
+    put_after(o, part, out);
+    for (int32_t r = 0; reach && r < o->grid.n_ranks; r++) {
+        int64_t weights = 0;
+        for (int32_t i = o->first[r]; i < o->first[r + 1]; i++) {
+            const struct lw_outline_sum *x = &part[o->held[i]];
+            out->reduce[i] = lw_tune_least_time(s->zero > 0 ? &reach->scatter : &reach->sum,
+                                                reduced_bytes(s, x, false));
+            weights += reduced_bytes(s, x, true);
+        }
+        if (after_step)
+            out->gather[r] = lw_tune_least_time(&reach->gather, weights);
+        if (s->pp == 1 && s->zero >= 2 && s->no_sync == 0)
+            out->each = out->reduce[0] + (s->zero == 3 && s->reshard && s->persist == 0
+                                              ? lw_tune_least_time(&reach->gather, weights) : 0);
+    }
+    return LW_OK;
+}
 
 /* The last module that is repeated: those after it have given back what they keep. */
 static int64_t repeated_first(const struct lw_outline *o, int32_t from, int32_t to)
@@ -376,8 +527,8 @@ static int64_t repeated_first(const struct lw_outline *o, int32_t from, int32_t 
 }
 
 static enum lw_status cut_parts(const struct lw_tune_context *c, const struct shape *x,
-                                const struct order *o, const struct lw_strategy *s,
-                                struct cut *out, struct lw_err *err)
+                                const struct order *o, const struct reach *reach,
+                                const struct lw_strategy *s, struct cut *out, struct lw_err *err)
 {
     struct lw_outline_sum *part;
     int64_t *again;
@@ -400,7 +551,10 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
         optimizer[r] = lw_outline_optimizer(&x->outline, s, &sum,
                                             (int32_t)(s->dp * s->cp * (mirrored ? 2 : 1)));
     }
+    if (!mirrored)
+        LW_TRY(put_data(o, s, reach, part, out, err));
     out->parts = (struct lw_tune_parts){
+        .reduce = out->reduce, .after = out->after, .gather = out->gather, .each = out->each,
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
         .held = o->held, .optimizer = optimizer, .again = again, .by_halves = o->by_halves,
         .mirrored = mirrored, .n_micro_batches = s->micro_batches};
@@ -420,13 +574,13 @@ static enum lw_status stages_of(const struct shape *x, const struct order *o, st
 /* Bounds of a strategy whose shared parts are there. */
 static enum lw_status bounds(const struct lw_tune_context *c, const struct model *m,
                              const struct shape *x, const struct order *o,
-                             const struct lw_strategy *s, bool memory, struct lw_tune_case *out,
-                             struct lw_err *err)
+                             const struct reach *reach, const struct lw_strategy *s, bool memory,
+                             struct lw_tune_case *out, struct lw_err *err)
 {
     struct cut k = {{0}};
     int32_t *stage_of;
     int64_t needed = -1;
-    enum lw_status st = cut_parts(c, x, o, s, &k, err);
+    enum lw_status st = cut_parts(c, x, o, reach, s, &k, err);
 
     if (st == LW_OK && memory) {
         st = stages_of(x, o, &k, &stage_of, err);
@@ -461,6 +615,7 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
     struct model *m;
     struct order *o = NULL;
     struct shape *x = NULL;
+    const struct reach *reach = NULL;
     char list[4096];
 
     place(c, given);
@@ -469,5 +624,7 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
     LW_TRY(lw_plan_resolve(&m->w, &s, &resolved, err));
     LW_TRY(order_of(c, &resolved, &o, err));
     LW_TRY(shape_of(c, &m->w, &resolved, o->by_halves, &x, err));
-    return bounds(c, m, x, o, &resolved, memory, out, err);
+    if (is_plain(c, &resolved))
+        LW_TRY(reach_of(c, &resolved, &reach, err));
+    return bounds(c, m, x, o, reach, &resolved, memory, out, err);
 }

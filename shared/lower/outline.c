@@ -126,6 +126,8 @@ static void take_params(const struct lw_workload *w, struct lw_outline_sum *of)
         x->all = lw_add_sat(x->all, p->numel);
         x->trained = lw_add_sat(x->trained, p->trainable ? p->numel : 0);
         (p->trainable ? x->numel : x->frozen)[p->dtype] += p->numel;
+        if (lw_param_has_gradient(p) && !p->ignored && !p->sparse && !p->expert)
+            x->reduced[p->dtype] += p->numel;
     }
 }
 
@@ -146,6 +148,7 @@ static struct lw_outline_sum plus(const struct lw_outline_sum *a, const struct l
     for (int t = 0; t < LW_N_DTYPES; t++) {
         x.numel[t] += sign * b->numel[t];
         x.frozen[t] += sign * b->frozen[t];
+        x.reduced[t] += sign * b->reduced[t];
     }
     return x;
 }

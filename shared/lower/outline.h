@@ -23,6 +23,7 @@ struct lw_outline_sum {
     int64_t kept, regained, kept_early;
     int64_t trained, all;      /* elements of parameters: that are updated; with frozen ones */
     int64_t numel[LW_N_DTYPES], frozen[LW_N_DTYPES]; /* the same by element type */
+    int64_t reduced[LW_N_DTYPES]; /* of those whose gradients the data group reduces; no experts */
 };
 
 /* The modules of one rank of a tensor, context and expert group. */

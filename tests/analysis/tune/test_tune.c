@@ -154,8 +154,8 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
             "--micro-batches: a search does not take it"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --pp 4..2", 2, "the range from 4 to 2 is empty"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 16", 1,
-            "none of 2880 combinations is a valid strategy; most often: --pp x --tp x --cp does "
-            "not divide --ranks 8"},
+            " combinations is a valid strategy; most often: --pp x --tp x --cp does not divide "
+            "--ranks 8"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 2 --pp 2 --dp 3", 1,
             "--dp x --pp x --tp x --cp is not --ranks 8"},
            {"-w gpt-175b -c dgx-a100 --global-batch 8 --ranks 8 -q", 1,

@@ -6,6 +6,7 @@
 static lw_ps bound(int32_t n_ranks, int32_t n_parts, const struct lw_outline_sum *part,
                    const lw_ps *optimizer, bool by_halves, int64_t m)
 {
+    static const lw_ps none[16];
     int32_t first[8], held[16], n = 0;
 
     for (int32_t r = 0; r < n_ranks; r++) {
@@ -16,7 +17,7 @@ static lw_ps bound(int32_t n_ranks, int32_t n_parts, const struct lw_outline_sum
     first[n_ranks] = n;
     return lw_tune_step_bound(&(struct lw_tune_parts){
         .n_parts = n_parts, .n_ranks = n_ranks, .part = part, .first = first, .held = held,
-        .optimizer = optimizer, .by_halves = by_halves, .n_micro_batches = m});
+        .optimizer = optimizer, .reduce = none, .after = none, .gather = none, .by_halves = by_halves, .n_micro_batches = m});
 }
 
 /* docs/design/tune.md: from the first rank 1 + 4 (1 + 2) + 2, from the last 4 (1 + 2) + 2. */
