@@ -19,12 +19,12 @@ static lw_ps forwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
     return sum;
 }
 
-/* Of the gradients' way back to the first part. */
-static lw_ps drain(const struct lw_tune_parts *p, int32_t to)
+/* Of gradients on their way back through parts from..to - 1. */
+static lw_ps backwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
 {
     lw_ps sum = 0;
 
-    for (int32_t q = 0; q < to; q++)
+    for (int32_t q = from; q < to; q++)
         sum = lw_add_sat(sum, p->by_halves ? p->part[q].input : p->part[q].backward);
     return sum;
 }
@@ -34,33 +34,58 @@ static lw_ps larger(lw_ps a, lw_ps b)
     return a > b ? a : b;
 }
 
-/* The rank's work on its parts from q0 on, with what must come before and after it; 0 = it has no
- * such part. */
-static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
+/* What a rank does from some moment on. */
+struct work {
+    lw_ps way, rest;      /* of what other ranks wait for; weights' halves */
+    lw_ps reduce, after;
+    int32_t least;        /* its first part; -1 = none */
+};
+
+/* Of its parts from q0 on; without the forwards before its first backward, or with them. */
+static struct work work_of(const struct lw_tune_parts *p, int32_t rank, int32_t q0, bool without)
 {
+    struct work w = {.least = -1};
     int64_t m = p->n_micro_batches;
-    lw_ps way = 0, rest = 0; /* of what others wait for; weights' halves */
-    lw_ps reduce = 0, after = 0;
-    int32_t least = -1;
 
     for (int32_t i = p->first[rank]; i < p->first[rank + 1]; i++) {
         const struct lw_outline_sum *x = &p->part[p->held[i]];
         if (p->held[i] < q0)
             continue;
-        least = least < 0 ? p->held[i] : least;
-        way = lw_add_sat(way, x->forward + (p->by_halves ? x->input : x->backward));
-        rest = lw_add_sat(rest, p->by_halves ? x->weight : 0);
-        reduce = lw_add_sat(reduce, p->reduce[i]);
-        after = lw_add_sat(after, p->after[i]);
+        w.least = w.least < 0 ? p->held[i] : w.least;
+        w.way = lw_add_sat(w.way, lw_mul_sat(x->forward, m - (without ? p->before[i] : 0)));
+        w.way = lw_add_sat(w.way, lw_mul_sat(p->by_halves ? x->input : x->backward, m));
+        w.rest = lw_add_sat(w.rest, lw_mul_sat(p->by_halves ? x->weight : 0, m));
+        w.reduce = lw_add_sat(w.reduce, p->reduce[i]);
+        w.after = lw_add_sat(w.after, p->after[i]);
     }
-    if (least < 0)
-        return 0;
-    lw_ps begun = lw_add_sat(forwards(p, q0, least), lw_mul_sat(way, m));
-    lw_ps done = lw_add_sat(begun, lw_mul_sat(rest, m)), reduced = lw_add_sat(done - after, reduce);
-    lw_ps each = lw_add_sat(forwards(p, q0, least), lw_mul_sat(p->each, m));
-    done = larger(larger(done, reduced), each);
-    return larger(lw_add_sat(done, p->optimizer[rank] + p->gather[rank]),
-                  lw_add_sat(begun, drain(p, least) + p->optimizer[0] + p->gather[0]));
+    return w;
+}
+
+/* The end of the step, where the work begins at `begin`. */
+static lw_ps end_of(const struct lw_tune_parts *p, int32_t rank, lw_ps begin, const struct work *w)
+{
+    lw_ps begun = lw_add_sat(begin, w->way), done = lw_add_sat(begun, w->rest);
+    lw_ps reduced = lw_add_sat(larger(done - w->after, 0), w->reduce);
+
+    return larger(lw_add_sat(larger(done, reduced), p->optimizer[rank] + p->gather[rank]),
+                  lw_add_sat(begun, backwards(p, 0, w->least) + p->optimizer[0] + p->gather[0]));
+}
+
+/* The rank's work on its parts from q0 on, after the forwards that lead to it; and all of its work
+ * from its first backward on, which waits for a micro-batch to go to the last part and back. */
+static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
+{
+    const struct work own = work_of(p, rank, q0, false), all = work_of(p, rank, 0, true);
+    int32_t n = p->n_parts;
+    lw_ps back = lw_add_sat(forwards(p, q0, n), backwards(p, p->first_back[rank] + 1, n));
+    lw_ps end = end_of(p, rank, back, &all);
+
+    if (own.least < 0)
+        return end;
+    lw_ps begin = forwards(p, q0, own.least);
+    lw_ps each = lw_add_sat(begin, lw_mul_sat(p->each, p->n_micro_batches));
+    end = larger(end, end_of(p, rank, begin, &own));
+    return larger(end, lw_add_sat(each, p->optimizer[rank] + p->gather[rank]));
 }
 
 /* Either half of the micro-batches goes each way. */

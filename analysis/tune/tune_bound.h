@@ -23,6 +23,9 @@ struct lw_tune_parts {
      * rank's work on the part from the first backward on that is the last one of its part: none of
      * them begins earlier. [n_ranks]: gathers of weights after the optimizer. */
     const lw_ps *reduce, *after, *gather;
+    /* By the places of `held`: forwards that the rank does before its first backward, which is of
+     * part first_back[rank]. */
+    const int32_t *before, *first_back;
     lw_ps each; /* without a pipeline: those of every micro-batch; 0 = none */
     const int64_t *again; /* [n_parts] activations that the backward's first repeated module adds to
                            * what is still kept; of the bound of memory */

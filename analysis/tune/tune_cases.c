@@ -79,6 +79,7 @@ struct order { /* of a schedule */
     struct lw_err why; /* there is none */
     bool by_halves;
     int32_t *first, *held;
+    int32_t *before, *first_back; /* lw_tune_parts */
     struct counts *after; /* by the places of held: actions from the first backward on that is the
                            * last one of its part */
 };
@@ -280,6 +281,25 @@ static enum lw_status count_after(struct order *o, struct lw_arena *a, struct lw
     return LW_OK;
 }
 
+static enum lw_status count_before(struct order *o, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_grid *g = &o->grid;
+
+    LW_TAKE(a, o->before, o->first[g->n_ranks] + 1, err);
+    LW_TAKE(a, o->first_back, g->n_ranks, err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        for (int32_t i = g->first[r]; i < g->first[r + 1]; i++) {
+            int32_t at = o->first[r];
+            o->first_back[r] = g->actions[i].stage;
+            if (g->actions[i].kind != LW_OP_FORWARD)
+                break;
+            while (at < o->first[r + 1] && o->held[at] != g->actions[i].stage)
+                at++;
+            o->before[at]++;
+        }
+    return LW_OK;
+}
+
 static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_err *err)
 {
     const struct lw_grid *g = &o->grid;
@@ -298,6 +318,7 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
     o->first[g->n_ranks] = n;
     for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
         o->by_halves |= g->actions[i].kind == LW_OP_BACKWARD_INPUT;
+    LW_TRY(both ? LW_OK : count_before(o, a, err));
     return both ? LW_OK : count_after(o, a, err);
 }
 
@@ -554,10 +575,11 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
     if (!mirrored)
         LW_TRY(put_data(o, s, reach, part, out, err));
     out->parts = (struct lw_tune_parts){
-        .reduce = out->reduce, .after = out->after, .gather = out->gather, .each = out->each,
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
-        .held = o->held, .optimizer = optimizer, .again = again, .by_halves = o->by_halves,
-        .mirrored = mirrored, .n_micro_batches = s->micro_batches};
+        .held = o->held, .optimizer = optimizer, .reduce = out->reduce, .after = out->after,
+        .gather = out->gather, .before = o->before, .first_back = o->first_back,
+        .each = out->each, .again = again, .by_halves = o->by_halves, .mirrored = mirrored,
+        .n_micro_batches = s->micro_batches};
     return LW_OK;
 }
 
