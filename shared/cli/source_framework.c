@@ -148,7 +148,7 @@ enum lw_status lw_source_framework_of_file(struct lw_plan_source *s, const char 
     const struct lw_made_for *m = &w->from.made_for;
     bool model = s->make_model && lw_model_is_set(&w->from.model);
 
-    if (!model)
+    if (!model && w->n_kernels == 0)
         return s->framework_name ? take_options(s, err) : lw_plan_source_recorded(s, err);
     if (s->framework_name) {
         LW_TRY(take_given(s, err));
@@ -160,7 +160,7 @@ enum lw_status lw_source_framework_of_file(struct lw_plan_source *s, const char 
                            lw_source_text(m->framework)[0] ? m->framework : LW_IDEAL_FRAMEWORK);
         return LW_OK;
     }
-    if (m->usual && !s->as_recorded && !lw_is_edited(name, "workload"))
+    if (model && m->usual && !s->as_recorded && !lw_is_edited(name, "workload"))
         return take_usual(s, &w->from.model, strategy, of, err);
     if (lw_source_text(m->framework)[0])
         return take_named(s, w, err);

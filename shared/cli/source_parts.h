@@ -53,6 +53,23 @@ enum lw_status lw_source_framework_of_file(struct lw_plan_source *s, const char 
 enum lw_status lw_source_framework_of_plan(struct lw_plan_source *s, const char *file,
                                            const struct lw_plan *p, struct lw_err *err);
 
+/* --- kernels of a workload file --- */
+
+/* Its modules whose times are those of their kernels are by kernels from here on; others are as
+ * measured, which is noted. c: a cluster that may have the device of the times; NULL = none. */
+enum lw_status lw_source_take_kernels(struct lw_plan_source *s, const struct lw_cluster *c,
+                                      struct lw_workload *w, struct lw_err *err);
+/* Its kernels timed for the cluster's device and the strategy's groups. LW_EINVAL: what the file has
+ * beside them would be another for these. */
+enum lw_status lw_source_time_kernels(struct lw_plan_source *s, const char *name,
+                                      const struct lw_strategy *strategy,
+                                      const struct lw_cluster *c, struct lw_workload *w,
+                                      struct lw_err *err);
+/* "tp 2, cp 1, ep 1": what times were made for, and where two are for other frameworks or gradients
+ * these too. */
+const char *lw_source_made_for_text(const struct lw_made_for *m, const struct lw_made_for *other,
+                                    bool timed, char *buf, size_t size);
+
 /* --- workload --- */
 
 /* Of the sizes of a model alone: no device, no framework. */

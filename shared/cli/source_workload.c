@@ -83,28 +83,6 @@ static enum lw_status make_model(struct lw_plan_source *s, const char *name,
     return st;
 }
 
-/* What times were made for: the groups, and where two are for other frameworks or other gradients,
- * these too. A file without times is of none. */
-static const char *made_for_text(const struct lw_made_for *m, const struct lw_made_for *other,
-                                 bool timed, char *buf, size_t size)
-{
-    const char *f = lw_source_text(m->framework)[0] ? m->framework : LW_IDEAL_FRAMEWORK;
-    const char *g = lw_source_text(other->framework)[0] ? other->framework : LW_IDEAL_FRAMEWORK;
-    int64_t tp = m->tp ? m->tp : 1, cp = m->cp ? m->cp : 1, ep = m->ep ? m->ep : 1;
-    bool others = timed && strcmp(f, g) != 0;
-    bool same_groups = timed && !others && m->tp == other->tp && m->cp == other->cp &&
-                       m->ep == other->ep;
-    const char *reduced = m->reduced ? ", several data ranks" : ", one data rank";
-    const char *f32 = m->grad_f32 ? ", f32 gradients" : ", gradients of the parameters' type";
-
-    snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%s%.60s%s%s", (long long)tp, (long long)cp,
-             (long long)ep, m->folded_experts ? ", etp 1" : "", others ? ", framework " : "",
-             others ? f : "",
-             same_groups && m->reduced != other->reduced ? reduced : "",
-             same_groups && m->grad_f32 != other->grad_f32 ? f32 : "");
-    return buf;
-}
-
 static void say_again(const struct lw_plan_source *s, const struct lw_workload *old,
                       const struct lw_workload *now)
 {
@@ -118,8 +96,8 @@ static void say_again(const struct lw_plan_source *s, const struct lw_workload *
             stderr,
             "lapwing: workload '%.80s' was made from model '%.80s' for %.60s (%s); it is computed "
             "again for %.60s (%s)%s%s",
-            old->name, old->from.model.name, device, made_for_text(a, b, timed, was, sizeof was),
-            now->from.device, made_for_text(b, a, timed, is, sizeof is),
+            old->name, old->from.model.name, device, lw_source_made_for_text(a, b, timed, was, sizeof was),
+            now->from.device, lw_source_made_for_text(b, a, timed, is, sizeof is),
             s->device || s->cluster_file ? "" : "; -c NAME takes another cluster",
             lw_model_first_given(&s->model) ? ", with the options given" : "");
 }
@@ -165,22 +143,6 @@ static enum lw_status make_from(const struct lw_plan_source *s, const struct lw_
     return s->make_model(&r, &target, again, err);
 }
 
-/* A file has the times of a model, not its kernels. The model takes the place of a file that says
- * the same to the last byte, and of no other: not of one that was edited, or is of another
- * version. */
-static void take_kernels(const struct lw_plan_source *s, const struct lw_strategy *strategy,
-                         const struct lw_cluster *c, struct lw_workload *w)
-{
-    struct lw_workload again;
-
-    if (s->as_recorded || !c || make_from(s, strategy, c, w, &again, NULL) != LW_OK)
-        return;
-    bool same = lw_workloads_alike(w, &again);
-    lw_workload_free(same ? w : &again);
-    if (same)
-        *w = again;
-}
-
 static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_strategy *strategy,
                               const struct lw_cluster *c, bool here, struct lw_workload *w,
                               struct lw_err *err)
@@ -212,34 +174,46 @@ static enum lw_status find_own_device(const struct lw_workload *w, struct lw_clu
                                    "has: give its cluster (-c FILE)", w->name, w->from.device);
 }
 
-/* Of a file that was made from a model: the same model for the device and the groups in use. */
+/* The same model for the device and the groups in use. */
+static enum lw_status model_again(struct lw_plan_source *s, const char *name,
+                                  const struct lw_strategy *strategy, const struct lw_cluster *c,
+                                  bool here, struct lw_workload *w, struct lw_err *err)
+{
+    if (lw_is_edited(name, "workload") && !s->silent)
+        lw_printf_paragraph(stderr, "lapwing: %s was edited; its edits are dropped for the "
+                                    "options given", name);
+    return make_on(s, strategy, c, here, w, err);
+}
+
+/* Of a file that was made from a model, or has kernels: times for the device and the groups in
+ * use. An edited one keeps its edits: its own kernels are timed. */
 static enum lw_status make_again(struct lw_plan_source *s, const char *name,
                                  const struct lw_strategy *strategy, const struct lw_cluster *c,
                                  struct lw_workload *w, struct lw_err *err)
 {
     const struct lw_cluster *to = takes_cluster(s, w) ? c : NULL;
+    bool model = s->make_model && lw_model_is_set(&w->from.model);
+    bool given = lw_model_first_given(&s->model) != NULL;
     struct lw_cluster found = {0};
     enum lw_status st = LW_OK;
 
     LW_TRY(lw_source_device(s, to, &to, err));
-    if (needs_again(s, w, strategy, to)) {
-        bool edited = lw_is_edited(name, "workload"), given = lw_model_first_given(&s->model);
-
-        if (edited && given && !s->silent)
-            lw_printf_paragraph(stderr, "lapwing: %s was edited; its edits are dropped for the "
-                                        "options given", name);
-        if (edited && !given)
-            st = lw_fail(err, LW_EINVAL,
-                         "%s: was edited, and would be computed again from model '%s' without the "
-                         "edits: give them as options (--batch, --seq, --layers, ...), or keep the "
-                         "file's times and device with --as-recorded", name, w->from.model.name);
-        if (st == LW_OK && !to)
-            st = find_own_device(w, &found, err);
-        if (st == LW_OK)
-            st = make_on(s, strategy, to ? to : &found, to == c && !s->cluster_file, w, err);
-    } else {
-        take_kernels(s, strategy, to, w);
-    }
+    if (!needs_again(s, w, strategy, to))
+        return lw_source_take_kernels(s, to, w, err);
+    bool again = model && (given || !lw_is_edited(name, "workload"));
+    if (!again && w->n_kernels == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "%s: was edited, and would be computed again from model '%s' without the "
+                       "edits: give them as options (--batch, --seq, --layers, ...), or keep the "
+                       "file's times and device with --as-recorded", name, w->from.model.name);
+    if (!to)
+        st = find_own_device(w, &found, err);
+    bool here = to && to == c && !s->cluster_file;
+    if (st == LW_OK)
+        st = again ? model_again(s, name, strategy, to ? to : &found, here, w, err)
+                   : lw_source_time_kernels(s, name, strategy, to ? to : &found, w, err);
+    if (st == LW_OK && !again)
+        w->timeless = here && lw_source_is_timeless(s);
     lw_cluster_free(&found);
     return st;
 }
@@ -271,7 +245,8 @@ static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
     } else {
         LW_TRY(lw_workload_read(name, &read, err));
     }
-    bool now = lw_model_is_set(&read.from.model) && takes_cluster(s, &read);
+    bool model = lw_model_is_set(&read.from.model);
+    bool now = (model || read.n_kernels > 0) && takes_cluster(s, &read);
     const struct lw_cluster own = {.device = {.kind = read.from.device}};
     const struct lw_cluster *of;
     enum lw_status st = lw_source_device(s, now ? c : &own, &of, err);
@@ -285,7 +260,7 @@ static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
         lw_workload_free(&read);
         return st;
     }
-    if (s->make_model && lw_model_is_set(&read.from.model))
+    if ((s->make_model && model) || (read.n_kernels > 0 && !given))
         st = make_again(s, name, strategy, c, &read, err);
     else if (given)
         st = lw_fail(err, LW_EINVAL,

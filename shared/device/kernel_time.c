@@ -137,8 +137,8 @@ static void add_forward(const struct timer *t, const struct lw_kernel_work *work
     const bool dense = k->kind == LW_KERNEL_GEMM && k->experts == 0;
     struct sums *s = t->of;
 
-    s->flops += work->flops;
-    s->bytes += work->bytes;
+    s->flops = lw_add_sat(s->flops, work->flops);
+    s->bytes = lw_add_sat(s->bytes, work->bytes);
     s->n_forward += work->n_launches > 0 ? work->n_launches : 1;
     add(&s->again, k->again ? time : 0);
     add(&s->column,
@@ -242,8 +242,8 @@ static void hold_for_host(const struct timer *t, const struct sums *s, struct lw
     lw_ps input = of_rank(s->time[1], s->whole[1], split);
     lw_ps weight = of_rank(s->time[2], s->whole[2], split);
     bool waits = t->rates->host_waits;
-    lw_ps short_f = s->n_forward * op - (waits ? 0 : forward);
-    lw_ps short_b = s->n_backward * op - (waits ? 0 : lw_add_sat(input, weight));
+    lw_ps short_f = lw_mul_sat(s->n_forward, op) - (waits ? 0 : forward);
+    lw_ps short_b = lw_mul_sat(s->n_backward, op) - (waits ? 0 : lw_add_sat(input, weight));
 
     if (op <= 0)
         return;
@@ -252,9 +252,9 @@ static void hold_for_host(const struct timer *t, const struct sums *s, struct lw
     m->host_bounds[0] = !waits && short_f > 0;
     m->host_bounds[1] = !waits && short_b > 0;
     if (short_f > 0)
-        m->forward_ps = lw_add_sat(m->forward_ps, short_f * split);
+        m->forward_ps = lw_add_sat(m->forward_ps, lw_mul_sat(short_f, split));
     if (short_b > 0)
-        m->backward_input_ps = lw_add_sat(m->backward_input_ps, short_b * split);
+        m->backward_input_ps = lw_add_sat(m->backward_input_ps, lw_mul_sat(short_b, split));
     lw_module_move_attention(m, s->time[LW_PRODUCTS_FORWARD], backward_of(s));
 }
 
@@ -282,7 +282,7 @@ static void set_times(const struct timer *t, const struct sums *s, struct lw_mod
     hold_for_host(t, s, m);
 }
 
-/* Of all ranks of the context group: a plan divides by them. */
+/* Of all ranks of the context group: a plan divides by them. Measured times are so. */
 static void take_all_ranks(struct lw_module *m, int64_t ranks)
 {
     int64_t *const of_kernels[] = {
@@ -292,7 +292,7 @@ static void take_all_ranks(struct lw_module *m, int64_t ranks)
         &m->attention_backward_ps, &m->forward_flops, &m->forward_bytes,
     };
 
-    for (size_t f = 0; ranks > 1 && f < sizeof of_kernels / sizeof *of_kernels; f++)
+    for (size_t f = 0; ranks > 1 && m->n_kernels > 0 && f < sizeof of_kernels / sizeof *of_kernels; f++)
         *of_kernels[f] = lw_mul_sat(*of_kernels[f], ranks);
 }
 
@@ -339,15 +339,20 @@ static lw_ps stretched(lw_ps at, lw_ps sum, lw_ps window)
 /* A gradient is ready at the end of its kernel's backward; that of a tied parameter with the last
  * of its uses, which is the first parameter's, since its module comes last in backward. */
 static void set_ready(struct lw_workload *w, const struct sums *sums, const lw_ps *before,
-                      const lw_ps *end)
+                      const lw_ps *old_end, const lw_ps *end, int64_t ranks)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
         struct lw_param *p = &w->params[i];
         const struct lw_module *m = &w->modules[p->module];
         const struct sums *s = &sums[p->module];
+        if (m->n_kernels == 0) { /* measured */
+            p->ready_ps += p->ready_ps >= 0 ? end[p->module] - old_end[p->module] : 0;
+            continue;
+        }
         lw_ps rest = stretched(before[m->first_kernel + w->grad_kernel[i]], backward_of(s),
-                               lw_module_backward(m));
-        p->ready_ps = p->trainable && p->used ? end[p->module] - rest : -1;
+                               lw_module_backward(m) / ranks);
+        p->ready_ps =
+            p->trainable && p->used ? end[p->module] - lw_mul_sat(rest, ranks) : -1;
     }
 }
 
@@ -425,26 +430,26 @@ enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
     lw_ps *before = lw_arena_alloc(&scratch, w->n_kernels, sizeof *before);
     int32_t *seen = lw_arena_alloc(&scratch, w->n_kernels, sizeof *seen);
     lw_ps *end = lw_arena_alloc(&scratch, w->n_modules, sizeof *end), now = 0;
+    lw_ps *old_end = lw_arena_alloc(&scratch, w->n_modules, sizeof *old_end), old = 0;
     struct ready *ready = lw_arena_alloc(&scratch, w->n_params, sizeof *ready);
 
-    if (!sums || !before || !seen || !end || !ready) {
+    if (!sums || !before || !seen || !end || !old_end || !ready) {
         lw_arena_free(&scratch);
         return lw_fail_nomem(err);
     }
     t.apart = lw_device_by_shape(d, dtype);
     t.by_shape = t.apart && !table_of(&t, LW_WORK_GEMM);
     sum_modules(w, &t, sums, before, seen);
+    const int64_t ranks = lw_groups_cp(groups);
     for (int32_t i = w->n_modules - 1; i >= 0; i--) {
-        set_times(&t, &sums[i], &w->modules[i]);
+        old_end[i] = old = lw_add_sat(old, lw_module_backward(&w->modules[i]));
+        if (w->modules[i].n_kernels > 0)
+            set_times(&t, &sums[i], &w->modules[i]);
+        take_all_ranks(&w->modules[i], ranks);
         end[i] = now = lw_add_sat(now, lw_module_backward(&w->modules[i]));
     }
     if (w->grad_kernel)
-        set_ready(w, sums, before, end);
-    for (int32_t i = 0; i < w->n_params && w->grad_kernel; i++)
-        if (w->params[i].ready_ps > 0)
-            w->params[i].ready_ps = lw_mul_sat(w->params[i].ready_ps, lw_groups_cp(groups));
-    for (int32_t i = 0; i < w->n_modules; i++)
-        take_all_ranks(&w->modules[i], lw_groups_cp(groups));
+        set_ready(w, sums, before, old_end, end, ranks);
     if (w->grad_kernel)
         set_order(w, ready);
     time_step(w, &t);

@@ -18,8 +18,8 @@ struct lw_kernel_rates {
 
 /* Sets what the workload's kernels determine: times, FLOPs and bytes of its modules, attention in
  * their windows, kernel_times (NULL: not kept), ready times and ready order (without grad_kernel:
- * left as they are), the optimizer and the passes over gradients. w must have kernels. Times stop
- * at INT64_MAX, which lw_workload_check refuses. LW_ENOMEM. */
+ * left as they are), the optimizer and the passes over gradients. Modules without kernels keep
+ * their times. Times stop at INT64_MAX, which lw_workload_check refuses. LW_ENOMEM. */
 enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
                                const struct lw_kernel_rates *rates,
                                const struct lw_kernel_groups *groups, struct lw_err *err);

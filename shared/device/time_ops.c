@@ -147,11 +147,20 @@ static enum lw_status add_notes(struct lw_workload *w, const struct lw_device *f
     return add_note(w, text, err);
 }
 
+static void forget(struct lw_module *m)
+{
+    m->forward_ps = m->backward_input_ps = m->backward_weight_ps = m->selective_ps = 0;
+    m->forward_flops = m->forward_bytes = 0;
+}
+
 /* What the operators take, and the optimizer. */
 static enum lw_status time_on(struct lw_workload *w, const struct lw_device *d,
                               const struct lw_kernel_rates *rates, struct phases *out,
                               lw_ps *optimizer, struct lw_err *err)
 {
+    for (int32_t i = 0; i < w->n_modules; i++)
+        if (w->modules[i].n_kernels == 0)
+            forget(&w->modules[i]);
     LW_TRY(lw_kernels_time(w, d, rates, &(struct lw_kernel_groups){.tp = 1}, err));
     for (int32_t i = 0; i < w->n_modules; i++)
         out[i] = phases_of(&w->modules[i]);
@@ -190,8 +199,15 @@ static enum lw_status time_ops(struct lw_workload *w, const struct lw_device *fr
                                                      here[i].forward),
                                               scaled(old[i].backward, there[i].backward,
                                                      here[i].backward)});
+<<<<<<< HEAD
     for (int32_t i = 0; i < w->n_modules && from; i++) /* the times hold more than kernels */
         lw_module_forget_bounds(&w->modules[i]);
+=======
+    for (int32_t i = 0; i < w->n_modules && from; i++) { /* the times hold more than kernels */
+        memset(w->modules[i].bound_ps, 0, sizeof w->modules[i].bound_ps);
+        w->modules[i].n_kernels = 0;
+    }
+>>>>>>> b067ba29 (workload files: kernels of a model stand beside its times)
     w->n_kernels = from ? 0 : w->n_kernels;
     w->step_source = from ? LW_TIME_SCALED : w->step_source;
     w->optimizer_ps =

@@ -17,9 +17,6 @@
 
 enum lw_status lw_workload_read(const char *file, struct lw_workload *w, struct lw_err *err);
 enum lw_status lw_workload_write(const struct lw_workload *w, const char *file, struct lw_err *err);
-/* Both would be written as the same bytes, but for the groups and the framework that they were made
- * for. False where memory runs out. */
-bool lw_workloads_alike(const struct lw_workload *a, const struct lw_workload *b);
 
 enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw_err *err);
 enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err);

@@ -371,7 +371,7 @@ static void read_field(struct lw_fields *r, const struct lw_field *f, void *base
 /* Of the field under the cursor. */
 static void fail_unknown(struct lw_json *j, const struct lw_field *table)
 {
-    char all[400] = "", hint[96], name[64];
+    char all[800] = "", hint[96], name[64];
     size_t len;
     const char *key = lw_json_key(j, &len);
 

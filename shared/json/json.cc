@@ -1200,7 +1200,7 @@ const char *lw_json_number_text(struct lw_json *j, size_t *len)
 
 void lw_json_fail(struct lw_json *j, const char *fmt, ...)
 {
-    char what[440];
+    char what[900];
     va_list ap;
 
     va_start(ap, fmt);

@@ -384,6 +384,17 @@ static void note_tensor(const struct lw_lowering *l)
                         "front of its backward");
 }
 
+/* Where a gradient is complete in a backward that collectives cut: of kernels by their order. */
+static bool completes_by_times(const struct lw_workload *w)
+{
+    bool measured = !w->by_kernels || !w->grad_kernel;
+
+    for (int32_t i = 0; i < w->n_params && !measured; i++)
+        measured = w->params[i].ready_ps >= 0 &&
+                   !lw_has_kernels(w, &w->modules[w->params[i].module]);
+    return measured;
+}
+
 /* What may be another decision on a machine with other times. */
 static void note_times(const struct lw_lowering *l)
 {
@@ -401,7 +412,8 @@ static void note_times(const struct lw_lowering *l)
         lw_builder_from_times(l->b, "--bucket-policy optimal");
     if (reduces && s->launch_order == LW_LAUNCH_COMPLETION)
         lw_builder_from_times(l->b, "--launch-order completion-order");
-    if ((l->tp > 1 || l->cp > 1) && l->parts[0].back.n_ready > 0 && !l->w->by_kernels)
+    if ((l->tp > 1 || l->cp > 1) && l->parts[0].back.n_ready > 0 &&
+        completes_by_times(l->w))
         lw_builder_from_times(l->b, "where gradients are complete between a module's collectives");
 }
 

@@ -16,7 +16,7 @@ enum { FORWARD = 1 << LW_PRODUCTS_FORWARD, INPUT = 1 << LW_PRODUCTS_INPUT,
 
 bool lw_has_kernels(const struct lw_workload *w, const struct lw_module *m)
 {
-    return w->by_kernels && m->n_kernels > 0;
+    return w->by_kernels && m->n_kernels > 0 && !m->measured;
 }
 
 /* --- where kernels begin and end -------------------------------------------------------------- */

@@ -3,12 +3,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/base/err.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/product.h"
 
 /* The work of a model's modules, kernel by kernel, in the dimensions of the whole model: of one
  * micro-batch, before a tensor, context or expert group divides it. Independent of a device and of
- * a framework's rates. A workload without kernels (a recording, a file) has measured times alone.
+ * a framework's rates. A workload without kernels (a recording) has measured times alone.
  * See docs/design/kernels.md. */
 
 enum lw_kernel_kind {
@@ -110,8 +111,14 @@ struct lw_kernel_groups {
 /* For tables: "gemm", "column", "memory"; NULL beyond the last. */
 const char *lw_kernel_kind_word(int kind);
 const char *lw_kernel_split_word(int split);
+const char *lw_kernel_tokens_word(int tokens);
 const char *lw_bound_word(int bound);
 const char *lw_time_source_word(int source);
+
+/* Kernel i of a file. LW_EFORMAT names the field, what it holds and what it may: dimensions that
+ * its kind needs are 1 to INT32_MAX, an operand has at most 2^44 elements, and one phase does at most
+ * 2^58 FLOPs and moves at most 2^50 bytes, so that no group overflows a number. */
+enum lw_status lw_kernel_check(const struct lw_kernel *k, int32_t i, struct lw_err *err);
 
 /* What the framework does to the model's memory per step, in bytes per element. */
 struct lw_step_traffic {

@@ -14,6 +14,7 @@
 #include "shared/plan/strategy.h"
 
 #define MOST_SIZE (INT64_MAX / 16) /* of all parameters, or of a field of all modules: 2^59 */
+#define MOST_STEP_BYTES 1024 /* per element */
 #define MOST_TOKENS (INT64_C(1) << 40) /* of one micro-batch */
 
 LW_FREE_BY_ARENA(lw_workload_free, struct lw_workload)
@@ -61,7 +62,7 @@ bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strat
 {
     const struct lw_made_for *m = &w->from.made_for, to = lw_made_for(s);
 
-    return lw_model_is_set(&w->from.model) &&
+    return (lw_model_is_set(&w->from.model) || w->n_kernels > 0) &&
            (at_least_1(m->tp) != to.tp || at_least_1(m->cp) != to.cp ||
             at_least_1(m->ep) != to.ep || m->folded_experts != to.folded_experts ||
             m->sequence_parallel != to.sequence_parallel ||
@@ -323,6 +324,63 @@ static enum lw_status check_attention(int32_t i, const struct lw_module *m, stru
     return LW_OK;
 }
 
+/* Modules take the kernels in their order, each as many as it has, or those of one before it: then
+ * a list is timed once. *next: the first that no module before has. */
+static enum lw_status check_module_kernels(const struct lw_workload *w, int32_t i, int32_t *next,
+                                           int32_t *seen, struct lw_err *err)
+{
+    const struct lw_module *m = &w->modules[i];
+
+    LW_TRY(in_range(err, "modules", i, "n_kernels", m->n_kernels, 0, (int64_t)w->n_kernels + 1));
+    if (m->n_kernels == 0)
+        return LW_OK;
+    LW_TRY(in_range(err, "modules", i, "first_kernel", m->first_kernel, 0, w->n_kernels));
+    if (m->first_kernel == *next && m->n_kernels <= w->n_kernels - *next) {
+        seen[*next] = m->n_kernels;
+        *next += m->n_kernels;
+        return LW_OK;
+    }
+    if (seen[m->first_kernel] == m->n_kernels)
+        return LW_OK;
+    return lw_fail(err, LW_EFORMAT,
+                   "at modules[%" PRId32 "].first_kernel: found %" PRId32 " with n_kernels %" PRId32
+                   ", allowed: %" PRId32 ", the first that no module before it has, of %" PRId32
+                   " in kernels, or both numbers of a module before it",
+                   i, m->first_kernel, m->n_kernels, *next, w->n_kernels);
+}
+
+/* Of a model each kernel is a module's, and each gradient a kernel's. */
+static enum lw_status check_kernels(const struct lw_workload *w, struct lw_err *err)
+{
+    int32_t next = 0, *seen = lw_calloc((size_t)w->n_kernels + 1, sizeof *seen);
+    enum lw_status s = seen ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t k = 0; k < w->n_kernels && s == LW_OK; k++)
+        s = lw_kernel_check(&w->kernels[k], k, err);
+    for (int32_t i = 0; i < w->n_modules && s == LW_OK; i++)
+        s = check_module_kernels(w, i, &next, seen, err);
+    lw_free(seen);
+    if (s == LW_OK && next < w->n_kernels)
+        s = lw_fail(err, LW_EFORMAT, "at kernels[%" PRId32 "]: no module has it; a module names "
+                    "its kernels by first_kernel and n_kernels", next);
+    if (s == LW_OK && w->n_grad_kernels != 0 && w->n_grad_kernels != w->n_params)
+        s = lw_fail(err, LW_EFORMAT, "at grad_kernel: found %" PRId32 " numbers, allowed: one for "
+                    "each of the %" PRId32 " parameters, or none", w->n_grad_kernels, w->n_params);
+    return s;
+}
+
+static enum lw_status check_grad_kernel(const struct lw_workload *w, int32_t i, struct lw_err *err)
+{
+    const struct lw_module *m = &w->modules[w->params[i].module];
+    int32_t most = m->n_kernels > 0 ? m->n_kernels - 1 : 0;
+
+    if (w->n_grad_kernels == 0 || (w->grad_kernel[i] >= 0 && w->grad_kernel[i] <= most))
+        return LW_OK;
+    return lw_fail(err, LW_EFORMAT, "at grad_kernel[%" PRId32 "]: found %" PRId32 ", allowed: 0 to "
+                   "%" PRId32 ", a kernel of module '%s', whose parameter it is",
+                   i, w->grad_kernel[i], most, m->name);
+}
+
 static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
                                    struct lw_err *err)
 {
@@ -376,6 +434,7 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
     LW_TRY(at_least(err, "params", i, "device", p->device, 0));
     LW_TRY(in_range(err, "params", i, "tp_split", (int64_t)p->tp_split, 0, LW_TP_BLOCK));
     LW_TRY(in_range(err, "params", i, "tied", p->tied, -1, i));
+    LW_TRY(check_grad_kernel(w, i, err));
     if (p->tied >= 0) {
         const struct lw_param *first = &w->params[p->tied];
         if (first->tied >= 0)
@@ -503,6 +562,9 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     for (int32_t i = 0; i < w->n_modules; i++)
         LW_TRY(check_module(w, i, &sum, err));
     LW_TRY(check_total_bytes(w, err));
+    LW_TRY(check_kernels(w, err));
+    LW_TRY(in_range(err, NULL, 0, "update_bytes", w->step_traffic.update, 0, MOST_STEP_BYTES));
+    LW_TRY(in_range(err, NULL, 0, "held_bytes", w->step_traffic.held, 0, MOST_STEP_BYTES));
     lw_ps backward = lw_workload_backward_ps(w);
     for (int32_t i = 0; i < w->n_params; i++)
         LW_TRY(check_param(w, i, &total, backward, err));

@@ -65,9 +65,10 @@ struct lw_module {
      * none = unknown, or there are none. */
     int32_t *products[LW_N_PRODUCT_PHASES];
     int32_t n_products[LW_N_PRODUCT_PHASES];
-    /* What its times come from; modules that are alike share their kernels. None: they are measured
-     * or read from a file. */
+    /* What its times come from; modules that are alike share their kernels. None: they are
+     * measured. */
     int32_t first_kernel, n_kernels;
+    bool measured; /* its times are others than its kernels': a plan does not read these */
     int32_t *ops, n_ops; /* of a recording: indexes into the workload's operators, of the forward as
                           * they ran, then of the backward from the last to the first */
     lw_ps bound_ps[2][LW_N_BOUNDS]; /* forward and backward of one rank by what bounds its kernels;
@@ -175,8 +176,7 @@ struct lw_workload {
     /* Of a recording: the operators that are different; none = not recorded. */
     struct lw_recorded_op *ops;
     int32_t n_ops;
-    /* Of a model as it was made; no file holds them (shared/device/kernel_time.h). */
-    int32_t n_kernels;
+    int32_t n_kernels, n_grad_kernels; /* of a model (shared/device/kernel_time.h) */
     struct lw_kernel *kernels;
     struct lw_kernel_times *kernel_times; /* of each, as they were timed last; NULL: not kept, or
                                            * the times of modules have changed since */
@@ -184,7 +184,7 @@ struct lw_workload {
     bool by_kernels; /* a plan's own copy: times of modules with kernels are of one rank, from
                       * kernel_times */
     int32_t *grad_kernel;      /* by parameter: which of its module's kernels completes its gradient
-                                * when its backward ends */
+                                * when its backward ends; none: ready times are measured */
     struct lw_step_traffic step_traffic;
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
     int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */

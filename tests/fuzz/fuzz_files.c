@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "shared/device/file_kernels.h"
 #include "shared/files/files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -33,6 +34,25 @@ static void try_plan(const char *in, const char *out)
     lw_plan_free(&q);
 }
 
+/* On a device with figures for shapes, for groups of any size. */
+static void time_kernels(struct lw_workload *w)
+{
+    static const struct lw_kernel_groups groups = {.tp = 4096, .cp = 3, .ep = 65536,
+                                                   .sequence_parallel = true};
+    static struct lw_cluster c;
+    const struct lw_device *const d[2] = {&c.device, NULL};
+    const struct lw_kernel_rates rates = {.host_op_ps = LW_PS_PER_S};
+    struct lw_measured_modules measured;
+    struct lw_err err = {0};
+
+    if (!c.name)
+        require(lw_cluster_find("dgx-h100", &c, &err), &err);
+    if (w->n_kernels == 0)
+        return;
+    require(lw_kernels_take(w, d, &rates, &measured, &err), &err);
+    (void)lw_kernels_retime(w, &c.device, &rates, &groups, &err);
+}
+
 static void try_workload(const char *in, const char *out)
 {
     struct lw_workload w, r;
@@ -42,6 +62,7 @@ static void try_workload(const char *in, const char *out)
         return;
     require(lw_workload_write(&w, out, &err), &err);
     require(lw_workload_read(out, &r, &err), &err);
+    time_kernels(&r);
     lw_workload_free(&w);
     lw_workload_free(&r);
 }

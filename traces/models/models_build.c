@@ -409,6 +409,7 @@ static enum lw_status take_kernels(struct traces_builder *b, struct lw_err *err)
     if (b->n_kernels > 0)
         memcpy(w->kernels, b->kernels, (size_t)b->n_kernels * sizeof *w->kernels);
     w->n_kernels = b->n_kernels;
+    w->n_grad_kernels = b->n_kernels > 0 ? w->n_params : 0;
     for (int32_t i = 0; i < w->n_modules; i++)
         count_exchanges(w->kernels, &w->modules[i]);
     return LW_OK;

@@ -335,7 +335,8 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
     return product(t, (struct lw_kernel){.m = t->tokens * s->topk, .n = out, .k = in,
                                          .split = (uint8_t)split_of(split), .fp8 = s->fp8,
                                          .halves = halves, .experts = s->experts,
-                                         .capacity = s->expert_capacity});
+                                         .capacity = s->expert_capacity == 1
+                                                         ? 0 : s->expert_capacity});
 }
 
 /* The product of scores, or of values, with every score, for every head of every sequence. Its

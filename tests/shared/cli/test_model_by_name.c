@@ -18,22 +18,20 @@ static double number_at(const char *text, const char *key)
     return strtod(at + strlen(key), NULL);
 }
 
+/* Of a file that was made for an H100, on the same and on other devices. */
 static void same(const char *model, const char *shape, const char *strategy)
 {
-    char made[200], by_name[200], by_file[200];
+    static const char *const systems[] = {"dgx-h100", "dgx-a100", "l40s"};
+    static const char command[] = "sim -w %s -c %s %s --no-db --format csv 2>log | grep -v wall_s";
 
-    snprintf(made, sizeof made, "model %s --device dgx-h100 %s -o w.json --force", model, shape);
-    snprintf(by_name, sizeof by_name,
-             "sim -w %s -c dgx-h100 %s --no-db --format csv 2>log | grep -v wall_s", model,
-             strategy);
-    snprintf(by_file, sizeof by_file,
-             "sim -w w.json -c dgx-h100 %s --no-db --format csv 2>log | grep -v wall_s", strategy);
-    lapwing(made, NULL);
-    char *first = strdup(lapwing(by_name, NULL));
-    assert_non_null(first);
-    assert_string_equal(first, lapwing(by_file, NULL));
-    assert_true(strlen(first) > 100);
-    free(first);
+    lapwingf("model %s --device dgx-h100 %s -o w.json --force", model, shape);
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
+        char *first = strdup(lapwingf(command, model, systems[i], strategy));
+        assert_non_null(first);
+        assert_string_equal(first, lapwingf(command, "w.json", systems[i], strategy));
+        assert_non_null(strstr(first, "plan_hash"));
+        free(first);
+    }
 }
 
 TEST_WITH(a_name_and_its_file_are_one_workload, fixture_open, fixture_close)
@@ -42,6 +40,9 @@ TEST_WITH(a_name_and_its_file_are_one_workload, fixture_open, fixture_close)
     same("gpt-1.3b", "", "--dp 8");
     same("llama-3-8b", "--tp 8 --sequence-parallel", "--tp 8 --sequence-parallel on --dp 2");
     same("mixtral-8x7b", "--ep 8", "--dp 64 --ep 8 --zero 1");
+    same("llama-3-8b", "--cp 2 --framework megatron-lm",
+         "--dp 2 --cp 2 --cp-comm-type p2p --pp 2 --micro-batches 4 --framework megatron-lm");
+    same("bert-large", "--tp 2", "--tp 2 --zero 2 --dp 2 --recompute full");
 }
 
 TEST_WITH(the_device_is_of_the_cluster_or_the_named_one, fixture_open, fixture_close)
@@ -287,19 +288,34 @@ TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
     expect("sim -w llama-3-8b", 1, "choose another device, or --dtype f32");
     expect("sim -w llama-3-8b", 1, "; or give its cluster (-c NAME)");
 }
-/* An edit of a file that is computed again from its model would be lost. */
+static double step_of(const char *args)
+{
+    return number_at(lapwingf("sim -w %s --no-db --format json 2>log", args), "\"step_ns\": ");
+}
+
+/* An edit of a file that is computed again from its model would be lost: its own kernels are timed,
+ * where they are those of the framework and the groups. */
 TEST_WITH(an_edited_file_is_not_computed_again, fixture_open, fixture_close)
 {
-    lapwing("model gpt2 -o m.json", NULL);
-    shell("sed -i 's/\"sample_tokens\": 1024/\"sample_tokens\": 512/' m.json", NULL);
-    expect("sim -w m.json -c dgx-h100 --no-db", 1,
-           "m.json: was edited, and would be computed again");
+    lapwing("model gpt2 --framework ideal -o m.json", NULL);
+    double whole = step_of("m.json -c dgx-h100");
+    shell("sed -i '0,/\"n\": 3072/s//\"n\": 3584/' m.json", NULL);
+    expect("sim -w m.json -c dgx-h100 --no-db", 1, "m.json: at modules[1]: times of");
+    shell("sed -i 's/, \"[a-z_]*_ns\": [0-9.]*//g; /^  \"[a-z]*_ns\"/d; /^    \"device\"/d' m.json",
+          NULL);
+    expect("sim -w m.json -c dgx-h100 --no-db", 0, "m.json: its kernels are timed for H100");
+    assert_true(step_of("m.json -c dgx-h100") > 1.01 * whole);
+    assert_true(step_of("m.json -c dgx-a100") > 1.5 * whole);
+    expect("plan -w m.json", 0, "no times: give -c NAME");
+    expect("sim -w m.json -c dgx-h100 --cp 2 --no-db", 1, "which kernels it has depends on");
+    expect("sim -w m.json -c dgx-h100 --framework nemo --no-db", 1,
+           "its kernels are of another framework");
     expect("sim -w m.json -c dgx-h100 --seq 512 --no-db", 0, "its edits are dropped");
     /* so is a file that another program wrote again */
     lapwing("model gpt2 -o n.json", NULL);
     shell("tr -d '\\n' < n.json | sed 's/\"sample_tokens\": 1024/\"sample_tokens\": 512/' > o.json",
           NULL);
-    expect("sim -w o.json -c dgx-h100 --no-db", 1,
+    expect("sim -w o.json -c dgx-h100 --no-db --framework nemo", 1,
            "o.json: was edited, and would be computed again");
 }
 

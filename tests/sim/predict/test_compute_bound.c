@@ -2,6 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,24 +80,34 @@ TEST_WITH(of_a_models_file_it_is_the_models, fixture_open, fixture_close)
     assert_non_null(strstr(out, "\"compute_bound\": null"));
 }
 
-/* Whatever was edited, and though the file has lost its hash, or comes through a pipe. */
+/* Whatever was edited, and though the file has lost its hash, or comes through a pipe. Times that
+ * are still those of kernels are bound as these are. */
 TEST_WITH(an_edited_file_keeps_its_edits, fixture_open, fixture_close)
 {
-    static const char *const edits[] = {
-        "s/\"kept_bytes\": [1-9][0-9]*/&00/", "s/\"output_bytes\": [1-9][0-9]*/&0/",
-        "s/\"dtype\": \"bf16\"/\"dtype\": \"f32\"/", "s/\"optimizer_ns\": [1-9][0-9]*/&0/"};
-    static const char asked[] = "-c dgx-h100 --dp 2 --framework nanotron --no-db --format json";
+    static const struct {
+        const char *edit, *figure;
+        bool kernels;
+    } edits[] = {
+        {"s/\"kept_bytes\": [1-9][0-9]*/&0/", "\"peak_memory_bytes\": ", true},
+        {"s/\"output_bytes\": [1-9][0-9]*/&00/", "\"step_ns\": ", true},
+        {"s/\"dtype\": \"bf16\"/\"dtype\": \"f32\"/", "\"peak_memory_bytes\": ", false},
+        {"s/\"optimizer_ns\": [1-9][0-9]*/&0/", "\"step_ns\": ", true}};
+    static const char asked[] = "-c dgx-h100 --dp 2 --pp 2 --micro-batches 4 --framework nanotron "
+                                "--no-db --format json";
 
     shell("$L model gpt-125m --batch 1 --device dgx-h100 --framework nanotron -o w.json", NULL);
+    char *plain = strdup(lapwingf("sim -w w.json %s", asked));
     for (size_t k = 0; k < sizeof edits / sizeof *edits; k++) {
         shellf("sed '%s; s/\"content_hash\".*/\"notes_\": 0/' w.json | "
-               "grep -v notes_ >x.json", edits[k]);
+               "grep -v notes_ >x.json", edits[k].edit);
         shell("sed -i '$!b' x.json; sed -zi 's/,\\n}/\\n}/' x.json", NULL);
-        const char *out = lapwingf("sim -w x.json %s", asked);
-        assert_non_null(strstr(out, "\"compute_bound\": null"));
-        out = lapwingf("sim -w - %s < x.json", asked);
-        assert_non_null(strstr(out, "\"compute_bound\": null"));
+        for (int piped = 0; piped < 2; piped++) {
+            const char *out = lapwingf(piped ? "sim -w - %s < x.json" : "sim -w x.json %s", asked);
+            assert_int_equal(!strstr(out, "\"compute_bound\": null"), edits[k].kernels);
+            assert_true(number_at(out, edits[k].figure) != number_at(plain, edits[k].figure));
+        }
     }
+    free(plain);
 }
 
 /* A plan's file and a stored plan have what their model had; of a recording nothing is known. */
