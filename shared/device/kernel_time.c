@@ -292,7 +292,9 @@ static void take_all_ranks(struct lw_module *m, int64_t ranks)
         &m->attention_backward_ps, &m->forward_flops, &m->forward_bytes,
     };
 
-    for (size_t f = 0; ranks > 1 && m->n_kernels > 0 && f < sizeof of_kernels / sizeof *of_kernels; f++)
+    if (ranks == 1 || m->n_kernels == 0)
+        return;
+    for (size_t f = 0; f < sizeof of_kernels / sizeof *of_kernels; f++)
         *of_kernels[f] = lw_mul_sat(*of_kernels[f], ranks);
 }
 

@@ -116,8 +116,8 @@ const char *lw_bound_word(int bound);
 const char *lw_time_source_word(int source);
 
 /* Kernel i of a file. LW_EFORMAT names the field, what it holds and what it may: dimensions that
- * its kind needs are 1 to INT32_MAX, an operand has at most 2^44 elements, and one phase does at most
- * 2^58 FLOPs and moves at most 2^50 bytes, so that no group overflows a number. */
+ * its kind needs are 1 to INT32_MAX, an operand has at most 2^44 elements, and one phase does at
+ * most 2^58 FLOPs and moves at most 2^50 bytes, so that no group overflows a number. */
 enum lw_status lw_kernel_check(const struct lw_kernel *k, int32_t i, struct lw_err *err);
 
 /* What the framework does to the model's memory per step, in bytes per element. */
