@@ -96,8 +96,9 @@ static void say_again(const struct lw_plan_source *s, const struct lw_workload *
             stderr,
             "lapwing: workload '%.80s' was made from model '%.80s' for %.60s (%s); it is computed "
             "again for %.60s (%s)%s%s",
-            old->name, old->from.model.name, device, lw_source_made_for_text(a, b, timed, was, sizeof was),
-            now->from.device, lw_source_made_for_text(b, a, timed, is, sizeof is),
+            old->name, old->from.model.name, device,
+            lw_source_made_for_text(a, b, timed, was, sizeof was), now->from.device,
+            lw_source_made_for_text(b, a, timed, is, sizeof is),
             s->device || s->cluster_file ? "" : "; -c NAME takes another cluster",
             lw_model_first_given(&s->model) ? ", with the options given" : "");
 }

@@ -126,11 +126,18 @@ static enum lw_status take(struct lw_workload *w, const struct said *x, struct l
         memcpy(w->kernel_times, x->w.kernel_times,
                (size_t)w->n_kernels * sizeof *w->kernel_times);
     w->timed_for = x->w.timed_for;
+    if (w->optimizer_ps == x->w.optimizer_ps && w->gradients_ps == x->w.gradients_ps) {
+        w->optimizer_bound = x->w.optimizer_bound;
+        w->gradients_bound = x->w.gradients_bound;
+        w->step_source = x->w.step_source;
+    }
     for (int32_t i = 0; i < w->n_modules; i++) {
         struct lw_module *m = &w->modules[i];
         m->measured = m->n_kernels > 0 && !x->same[i];
-        if (m->n_kernels > 0 && x->same[i])
-            memcpy(m->bound_ps, x->w.modules[i].bound_ps, sizeof m->bound_ps);
+        if (m->n_kernels == 0 || !x->same[i])
+            continue;
+        memcpy(m->bound_ps, x->w.modules[i].bound_ps, sizeof m->bound_ps);
+        memcpy(m->host_bounds, x->w.modules[i].host_bounds, sizeof m->host_bounds);
     }
     return LW_OK;
 }

@@ -14,8 +14,8 @@ enum lw_status lw_kernels_check_device(const struct lw_workload *w, const struct
                                        struct lw_err *err);
 
 /* Modules whose times are those of their kernels on a device get kernel_times and what bounds them;
- * the others (times that were edited, or are of other figures) are measured. Of two devices (NULL: none) that of which more times are. The number of the others, and
- * the first. LW_ENOMEM. */
+ * the others (times that were edited, or are of other figures) are measured. Of two devices (NULL:
+ * none) that of which more times are. The number of the others, and the first. LW_ENOMEM. */
 struct lw_measured_modules {
     int32_t n, first;
 };

@@ -199,15 +199,10 @@ static enum lw_status time_ops(struct lw_workload *w, const struct lw_device *fr
                                                      here[i].forward),
                                               scaled(old[i].backward, there[i].backward,
                                                      here[i].backward)});
-<<<<<<< HEAD
-    for (int32_t i = 0; i < w->n_modules && from; i++) /* the times hold more than kernels */
-        lw_module_forget_bounds(&w->modules[i]);
-=======
     for (int32_t i = 0; i < w->n_modules && from; i++) { /* the times hold more than kernels */
-        memset(w->modules[i].bound_ps, 0, sizeof w->modules[i].bound_ps);
+        lw_module_forget_bounds(&w->modules[i]);
         w->modules[i].n_kernels = 0;
     }
->>>>>>> b067ba29 (workload files: kernels of a model stand beside its times)
     w->n_kernels = from ? 0 : w->n_kernels;
     w->step_source = from ? LW_TIME_SCALED : w->step_source;
     w->optimizer_ps =

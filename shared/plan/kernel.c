@@ -1,10 +1,5 @@
-<<<<<<< HEAD
-/* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them. A
- * number that is no such kind has none. */
-=======
-/* Words of kernels' kinds, splits and bounds, as files and tables write them, and what a file's
- * kernel may hold. A number that is no such kind has no word. */
->>>>>>> b067ba29 (workload files: kernels of a model stand beside its times)
+/* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them, and
+ * what a file's kernel may hold. A number that is no such kind has no word. */
 #include "shared/plan/kernel.h"
 
 #include <inttypes.h>
@@ -58,7 +53,6 @@ const char *lw_bound_word(int bound)
     return word_of(words, LW_N_BOUNDS, bound);
 }
 
-<<<<<<< HEAD
 const char *lw_time_source_word(int source)
 {
     static const char *const words[LW_N_TIME_SOURCES] = {
@@ -66,7 +60,8 @@ const char *lw_time_source_word(int source)
         [LW_TIME_ROOFLINE] = "roofline", [LW_TIME_SCALED] = "scaled"};
 
     return word_of(words, LW_N_TIME_SOURCES, source);
-=======
+}
+
 /* --- check ------------------------------------------------------------------------------------ */
 
 struct found {
@@ -161,5 +156,4 @@ enum lw_status lw_kernel_check(const struct lw_kernel *k, int32_t i, struct lw_e
     return k->kind == LW_KERNEL_GEMM        ? check_gemm(k, i, err)
            : k->kind == LW_KERNEL_ATTENTION ? check_attention(k, i, err)
                                             : LW_OK;
->>>>>>> b067ba29 (workload files: kernels of a model stand beside its times)
 }

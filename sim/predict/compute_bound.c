@@ -4,63 +4,6 @@
 #include "shared/plan/op.h"
 #include "shared/text/wrap.h"
 
-<<<<<<< HEAD
-=======
-static const struct {
-    const char *name, *key;
-} bounds[LW_N_BOUNDS] = {
-    [LW_BOUND_COMPUTE] = {"products", "compute_ns"},
-    [LW_BOUND_MEMORY] = {"device memory", "memory_ns"},
-    [LW_BOUND_LAUNCH] = {"launches", "launch_ns"},
-    [LW_BOUND_HOST] = {"the host", "host_ns"},
-};
-
-static const lw_ps *of_op(const struct lw_workload *w, const struct lw_op *op)
-{
-    static const lw_ps pass[LW_N_BOUNDS] = {[LW_BOUND_MEMORY] = 1};
-
-    if (op->kind == LW_OP_OPTIMIZER || op->module < 0 || op->module >= w->n_modules)
-        return pass;
-    return w->modules[op->module].bound_ps[op->kind != LW_OP_FORWARD];
-}
-
-/* The last bound that has a share takes what rounding leaves. */
-static void add_op(struct lw_compute_bound *b, const lw_ps *shares, lw_ps time)
-{
-    lw_ps sum = 0, before = 0, given = 0;
-
-    for (int k = 0; k < LW_N_BOUNDS; k++)
-        sum = lw_add_sat(sum, shares[k]);
-    for (int k = 0; k < LW_N_BOUNDS && sum > 0; k++) {
-        before = lw_add_sat(before, shares[k]);
-        lw_ps upto = (lw_ps)((__int128)time * before / sum);
-        b->ps[k] += upto - given;
-        given = upto;
-    }
-    b->ps[LW_BOUND_MEMORY] += time - given;
-}
-
-static bool is_by_kernels(const struct lw_module *m)
-{
-    return !m->measured && (m->n_kernels > 0 || m->forward_ps + lw_module_backward(m) == 0);
-}
-
-/* All of its times are of kernels. */
-static bool has_bounds(const struct lw_workload *w)
-{
-    lw_ps sum = 0;
-
-    for (int32_t i = 0; w && i < w->n_modules; i++) {
-        if (!is_by_kernels(&w->modules[i]))
-            return false;
-        for (int k = 0; k < LW_N_BOUNDS; k++)
-            sum = lw_add_sat(sum, lw_add_sat(w->modules[i].bound_ps[0][k],
-                                             w->modules[i].bound_ps[1][k]));
-    }
-    return sum > 0 && w->from.device && w->from.device[0];
-}
-
->>>>>>> b067ba29 (workload files: kernels of a model stand beside its times)
 struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r)
 {
     const struct lw_measure *worst = &r->summary->ranks[r->summary->worst];
