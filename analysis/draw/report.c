@@ -392,8 +392,8 @@ static enum lw_status put_plan_words(struct lw_store *s, int64_t plan, FILE *f,
     fputs("</ul>\n<details><summary>Strategy</summary><p><code>", f);
     LW_TRY(lw_sql_finish(q, err));
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT name, value FROM plan_option WHERE plan = ? ORDER BY name", "l",
-                        plan));
+                        "SELECT replace(name, 'reducer', 'collective-algorithm'), value FROM "
+                        "plan_option WHERE plan = ? ORDER BY name", "l", plan));
     while (lw_sql_next(q)) {
         fputs("--", f);
         html_text(f, lw_sql_text(q, 0));

@@ -92,6 +92,9 @@ static enum lw_status add_option(struct traits *t, int32_t run, const char *name
     int option = lw_strategy_find(name);
     char buf[64], usual[64];
 
+    name = option < 0 ? name : lw_strategy_option(option)->name; /* not an old one */
+    if (strcmp(name, "collective-algorithm") == 0)
+        name = "algorithm"; /* a name of a run has little room */
     struct trait x = {.run = run, .name = name, .value = shown(option, value, buf),
                       .rank = option < 0 ? SETTING : option_rank(name, option),
                       .alone = command != NULL};

@@ -73,8 +73,8 @@ static const struct {
     {"step_p90_ps", MEASURE, AT(p90)},
     {"interval_of", TEXT, AT(interval_of)},
     {"run.name", TEXT, AT(name)},
-    {"(SELECT group_concat(name || '=' || value, char(10)) FROM plan_option"
-     " WHERE plan_option.plan = run.plan)",
+    {"(SELECT group_concat(replace(name, 'reducer', 'collective-algorithm') || '=' || value,"
+     " char(10)) FROM plan_option WHERE plan_option.plan = run.plan)",
      TEXT, AT(options)},
 };
 #undef AT

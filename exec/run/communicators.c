@@ -23,7 +23,7 @@ static enum lw_status choose_reducer(struct exec_run *r, struct exec_comm *comm,
     if (r->backend->comm_reducer)
         return r->backend->comm_reducer(r->world, comm, reducer, err);
     return lw_fail(err, LW_ENOTSUP, "the plan asks for the reducer '%s', but backend '%s' chooses "
-                                    "its algorithms itself (--reducer auto)", name,
+                                    "its algorithms itself (--collective-algorithm auto)", name,
                    r->backend->name);
 }
 

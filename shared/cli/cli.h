@@ -49,7 +49,7 @@ struct lw_opt {
      * LW_OPT_STRING with neither words nor a check takes names and texts of the user, and its arg
      * is one of lw_cli_takes_any. */
     const char *arg;
-    const char *help;     /* one line, with the default */
+    const char *help;     /* one line, with the default; NULL: an old name, which help leaves out */
     int64_t min, max;     /* LW_OPT_INT, _SIZE, _DOUBLE: allowed range (max 0 = no limit) */
     lw_opt_check *check;  /* NULL, or tried before the value is set */
 };

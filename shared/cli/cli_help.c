@@ -14,6 +14,8 @@ static void put_options(FILE *f, const struct lw_opt *table)
     int column = lw_columns_of(f) < WIDE ? 10 : 28;
 
     for (; table->name; table++) {
+        if (!table->help)
+            continue;
         char left[128];
         int n = table->letter
                     ? snprintf(left, sizeof left, "  -%c, --%s", table->letter, table->name)
@@ -66,6 +68,8 @@ void lw_cli_help_man(FILE *f, const struct lw_usage *u, const struct lw_opt *tab
     put_roff(f, u->synopsis);
     fputs("\n.SH OPTIONS\n", f);
     for (; table->name; table++) {
+        if (!table->help)
+            continue;
         fputs(".TP\n.B ", f);
         if (table->letter)
             fprintf(f, "\\-%c, ", table->letter);
@@ -89,7 +93,8 @@ void lw_cli_help_man(FILE *f, const struct lw_usage *u, const struct lw_opt *tab
 void lw_cli_help_words(FILE *f, const struct lw_opt *table)
 {
     for (; table->name; table++)
-        fprintf(f, "--%s%s\n", table->name, table->kind == LW_OPT_FLAG ? "" : "=");
+        if (table->help)
+            fprintf(f, "--%s%s\n", table->name, table->kind == LW_OPT_FLAG ? "" : "=");
     fputs("--help\n", f);
 }
 
@@ -101,6 +106,8 @@ void lw_cli_help_json(FILE *f, const struct lw_usage *u, const struct lw_opt *ta
     LW_JSON(&o, "command", u->command, "synopsis", u->synopsis, "about", u->about);
     lw_jsonout_array(&o, "options");
     for (; table->name; table++) {
+        if (!table->help)
+            continue;
         char letter[2] = {table->letter, 0};
         LW_JSON_ROW(&o, NULL, "name", table->name, "letter", table->letter ? letter : NULL,
                     "argument", table->arg, "help", table->help);
@@ -115,6 +122,8 @@ enum lw_status lw_cli_help_csv(FILE *f, const struct lw_opt *table, struct lw_er
     struct lw_table *t = lw_table_new(4, titles);
 
     for (; table->name; table++) {
+        if (!table->help)
+            continue;
         char letter[2] = {table->letter, 0};
         LW_CELLS(t, table->name, letter, table->arg ? table->arg : "", table->help);
     }

@@ -121,6 +121,8 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
         const struct lw_strategy_option *o = lw_strategy_option(i);
         table[n++] =
             (struct lw_opt){o->name, 0, LW_OPT_CALL, &s->call, o->arg, o->help, 0, 0};
+        if (o->was)
+            table[n++] = (struct lw_opt){o->was, 0, LW_OPT_CALL, &s->call, o->arg, NULL, 0, 0};
     }
     for (; own->name; own++) {
         assert(n < LW_PLAN_SOURCE_OPTIONS + LW_PLAN_SOURCE_OWN - 1);

@@ -12,7 +12,8 @@
 static int find_option(struct lw_json *j)
 {
     for (int i = 0; i < lw_strategy_n_options(); i++)
-        if (lw_json_key_is(j, lw_strategy_option(i)->name))
+        if (lw_json_key_is(j, lw_strategy_option(i)->name) ||
+            (lw_strategy_option(i)->was && lw_json_key_is(j, lw_strategy_option(i)->was)))
             return i;
     return -1;
 }

@@ -47,7 +47,7 @@ static const struct fixed table[] = {
     {LW_COMPAT_COLOSSALAI, "schedule", "colossal-1f1b|colossal-interleaved"},
     {LW_COMPAT_COLOSSALAI, "partition", "uniform|colossal-balanced"},
 
-    {LW_COMPAT_HAISCALE, "reducer", "hfreduce"},
+    {LW_COMPAT_HAISCALE, "collective-algorithm", "hfreduce"},
     {LW_COMPAT_HAISCALE, "static-graph", "off"},
     {LW_COMPAT_HAISCALE, "comm-hook", "none"},
     {LW_COMPAT_HAISCALE, "rank-order", "haiscale"},

@@ -33,10 +33,11 @@ static void feed_strategy(struct lw_hash *h, const struct lw_strategy *s)
     char buf[64], other[64];
 
     for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *o = lw_strategy_option(i);
         const char *value = lw_strategy_get(s, i, buf);
         if (strcmp(value, lw_strategy_get(&usual, i, other)) == 0)
             continue;
-        lw_hash_string(h, lw_strategy_option(i)->name);
+        lw_hash_string(h, o->was ? o->was : o->name);
         lw_hash_string(h, value);
     }
     lw_hash_string(h, "");

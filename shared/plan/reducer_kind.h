@@ -5,8 +5,8 @@
 
 #include "shared/base/err.h"
 
-/* How collectives are done: what --reducer chooses, a communicator of a plan carries, and a cost
- * is requested. hierarchical to pairwise are algorithms that sim times beside the ring:
+/* How collectives are done: what --collective-algorithm chooses, a communicator of a plan carries,
+ * and a cost is requested. hierarchical to pairwise are algorithms that sim times beside the ring:
  * docs/design/collectives.md. The names that begin with nccl ask for NCCL's own cost model:
  * docs/design/nccl.md. */
 enum {

@@ -53,7 +53,7 @@ static const struct option {
     int64_t least, most; /* of a number; a field that is not given may hold another one */
 } options[] = {
 #define ROW(name, kind, field, least, most, arg, words, helps, help) \
-    {{name, arg, help, words, helps}, kind, offsetof(struct lw_strategy, field), least, most}
+    {{name, arg, help, words, helps, NULL}, kind, offsetof(struct lw_strategy, field), least, most}
 #define SIZED(name, field, least, help) \
     ROW(name, SIZE, field, least, INT64_MAX, "SIZE", NULL, NULL, help)
 #define PLAIN(name, kind, field, arg, help) ROW(name, kind, field, 0, 0, arg, NULL, NULL, help)
@@ -177,9 +177,10 @@ static const struct option {
     ON_OFF("unit-copies", unit_copies,
            "ZeRO-3: weights are copied into the buffer that is gathered and out of it, as FSDP2 "
            "does (off)"),
-    ROW("reducer", REDUCER, reducer, 0, 0, "NAME", reducers, NULL,
-           "algorithm of the collectives (auto); with nccl: lists of algorithms, protocols or "
-           "both, as in NCCL_ALGO and NCCL_PROTO"),
+    {{"collective-algorithm", "NAME",
+      "algorithm of the collectives (auto); with nccl: lists of algorithms, protocols or both, as "
+      "in NCCL_ALGO and NCCL_PROTO", reducers, NULL, "reducer"},
+     REDUCER, offsetof(struct lw_strategy, reducer), 0, 0},
     CHOICE("broadcast-dtype", broadcast_dtype, "DTYPE", dtypes,
            "type in which parameters are sent after a sharded optimizer step (f32)"),
     PLAIN("clip", REAL, clip, "NORM", "clip the gradient norm (0: off)"),
@@ -434,7 +435,8 @@ int lw_strategy_find(const char *name)
 
     dashed(key, sizeof key, name);
     for (int i = 0; i < N_OPTIONS; i++)
-        if (strcmp(key, options[i].shown.name) == 0)
+        if (strcmp(key, options[i].shown.name) == 0 ||
+            (options[i].shown.was && strcmp(key, options[i].shown.was) == 0))
             return i;
     return -1;
 }
@@ -592,7 +594,8 @@ const char *lw_compat_name(enum lw_compat c)
 
 enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, struct lw_err *err)
 {
-    static const struct option all = {{"algorithm", "NAME", "", reducers, NULL}, REDUCER, 0, 0, 0};
+    static const struct option all = {{"algorithm", "NAME", "", reducers, NULL, NULL},
+                                      REDUCER, 0, 0, 0};
 
     return set_reducer(&all, kind, name, err);
 }

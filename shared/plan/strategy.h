@@ -127,9 +127,10 @@ struct lw_strategy_option {
     const char *name, *arg, *help;
     const char *const *values; /* NULL-ended words; NULL when it takes a number */
     const char *const *helps;  /* what each word means; NULL where the words say it */
+    const char *was;           /* its name before, which is read too and hashed; NULL = none */
 };
 int lw_strategy_n_options(void);
-int lw_strategy_find(const char *name); /* -1 = no such option */
+int lw_strategy_find(const char *name); /* by either name; -1 = no such option */
 const struct lw_strategy_option *lw_strategy_option(int option);
 
 /* The gradient's element type of a parameter of that type. */

@@ -329,7 +329,7 @@ static enum lw_status refuse(const struct lw_cost_query *q, struct lw_err *err)
         if (k == LW_REDUCER_RING || /* its chain and its pairs: sim/cost/cost_alpha_beta.c */
             (k != LW_REDUCER_GLOO && sim_algorithm_does((enum lw_reducer_kind)k, q->op)))
             lw_err_word(can, sizeof can, lw_reducer_name((enum lw_reducer_kind)k));
-    return lw_fail(err, LW_ENOTSUP, "no model of %s by %s (--reducer): choose %s",
+    return lw_fail(err, LW_ENOTSUP, "no model of %s by %s (--collective-algorithm): choose %s",
                    lw_op_name(q->op), lw_reducer_name(q->algorithm), can);
 }
 

@@ -39,10 +39,10 @@ struct lw_cost_answer {
 /* "measured", "scaled" (a table beyond its sizes or ranks) or "modelled". */
 const char *sim_cost_basis(const struct lw_cost_answer *answer);
 
-/* With an algorithm that --reducer names (not auto, ring, gloo, which the cluster's tables speak
- * for), its closed form on the cluster's links: sim/cost/cost_closed_form.h. LW_EINVAL: a
- * negative size, no ranks, more nodes than ranks. LW_ENOTSUP: neither a table nor the figures a
- * model needs; the message names the missing figure. */
+/* With an algorithm that --collective-algorithm names (not auto, ring, gloo, which the cluster's
+ * tables speak for), its closed form on the cluster's links: sim/cost/cost_closed_form.h.
+ * LW_EINVAL: a negative size, no ranks, more nodes than ranks. LW_ENOTSUP: neither a table nor the
+ * figures a model needs; the message names the missing figure. */
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err);

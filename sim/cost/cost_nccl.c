@@ -174,7 +174,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, const struct lw_cost
         return lw_fail(err, LW_ENOTSUP,
                        "cluster '%s' gives no nccl.compute_capability, which NCCL's "
                        "cost model needs: add it to the cluster file, or choose "
-                       "--reducer auto or ring (cost: --algorithm)",
+                       "--collective-algorithm auto or ring (cost: --algorithm)",
                        c->name);
     LW_TRY(sim_nccl_version_of(c->library_version, &comm.version, err));
     comm.arch = arch_of(f->compute_capability.value);
@@ -193,7 +193,8 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, const struct lw_cost
         return lw_fail(
             err, LW_ENOTSUP,
             "NCCL's graph search finds no channel on cluster '%s' (%.3g GB/s a device, %.3g "
-            "GB/s an adapter): correct the links, or choose --reducer ring (cost: --algorithm)",
+            "GB/s an adapter): correct the links, or choose --collective-algorithm ring (cost: "
+            "--algorithm)",
             c->name, node.device_gbs, node.adapter_gbs);
     comm.inter_gbs = left_gbs(c, &node, q->alone);
     LW_TRY(switch_off(c, &comm, err));

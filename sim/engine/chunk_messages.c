@@ -161,8 +161,8 @@ enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place)
         LW_TRY(sim_algorithm_of(e->cluster, &g->query, &k, e->err));
         return lw_fail(e->err, LW_ENOTSUP,
                        "%s: at chunk detail only rings can share links or go by events; "
-                       "its communicator '%s' goes by %s: choose --detail collective or --reducer "
-                       "ring",
+                       "its communicator '%s' goes by %s: choose --detail collective or "
+                       "--collective-algorithm ring",
                        lw_plan_op_text(e->plan, g->first_op, text), e->plan->comms[g->comm].name,
                        lw_reducer_name(k));
     }

@@ -435,13 +435,13 @@ static enum lw_status check_reducers(const struct sim_engine *e)
             return lw_fail(
                 e->err, LW_ENOTSUP,
                 "communicator '%s': the messages of reducer %s are not modelled: choose --detail "
-                "collective, or --reducer auto for a ring at chunk detail",
+                "collective, or --collective-algorithm auto for a ring at chunk detail",
                 p->comms[op->comm].name, lw_reducer_name(k));
         by_table |= sim_nccl_is_asked(e->cluster, k);
         if (!by_table && !sim_algorithm_does(k, op->kind))
             return lw_fail(e->err, LW_ENOTSUP,
-                           "communicator '%s': reducer %s has no model of %s; choose --reducer "
-                           "auto or ring, or see 'lapwing cost --algorithm'",
+                           "communicator '%s': reducer %s has no model of %s; choose "
+                           "--collective-algorithm auto or ring, or see 'lapwing cost --algorithm'",
                            p->comms[op->comm].name, lw_reducer_name(k), lw_op_name(op->kind));
     }
     return LW_OK;

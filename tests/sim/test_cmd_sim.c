@@ -545,9 +545,9 @@ TEST(a_slow_link_delays_collectives_that_nccls_model_times)
     for (size_t i = 0; i < sizeof reducers / sizeof *reducers; i++) {
         double step[2];
         for (int k = 0; k < 2; k++)
-            step[k] = number_after(lapwingf("sim -w bert-base -c %s.json --dp 4 --reducer %s "
-                                            "--no-db --format json", k ? "slow" : "equal",
-                                            reducers[i]), "\"step_ns\": ");
+            step[k] = number_after(lapwingf("sim -w bert-base -c %s.json --dp 4 "
+                                            "--collective-algorithm %s --no-db --format json",
+                                            k ? "slow" : "equal", reducers[i]), "\"step_ns\": ");
         assert_true(step[1] > 1.1 * step[0]);
     }
 }

@@ -206,3 +206,24 @@ TEST_WITH(runs_hold_rates_memory_and_price, fixture_open, fixture_close)
     }
     free(one);
 }
+
+/* An old name of an option is read, swept and named as the new one; help has the new one alone. */
+TEST_WITH(an_old_name_of_an_option_is_read, fixture_open, fixture_close)
+{
+    expect(SIM "--dp 8 --no-db --collective-algorithm nope", 2,
+           "--collective-algorithm: unknown value 'nope'");
+    char *old = strdup(lapwing(SIM "--dp 8 --no-db --reducer tree --format csv", NULL));
+    assert_non_null(old);
+    assert_string_equal(lapwing(SIM "--dp 8 --no-db --collective-algorithm tree --format csv",
+                                NULL), old);
+    free(old);
+    expect(SIM "--dp 8 --reducer ring,tree --db r.db", 0, "fastest of those that fit: ");
+    expect("runs --db r.db", 0, " algorithm tree, ");
+    expect("plan -w gpt2 --dp 8 --reducer tree --format json", 0,
+           "\"collective-algorithm\": \"tree\"");
+    assert_null(strstr(lapwing("help sim", NULL), "--reducer"));
+    fixture_put(fixture_path("s.json"), "{\"lapwing\": 1, \"kind\": \"strategy\", "
+                                        "\"options\": {\"reducer\": \"tree\"}}\n");
+    expect("plan -w gpt2 --dp 8 -s s.json --format json", 0,
+           "\"collective-algorithm\": \"tree\"");
+}

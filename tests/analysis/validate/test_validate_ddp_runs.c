@@ -428,7 +428,7 @@ TEST(import_and_sim_give_the_same_step)
     expect("import $P/" TINY " -o w.json --cluster-out c.json", 0,
            "note: ready times of rank 0 of the no_sync step");
     EXPECT("sim -w w.json -c c.json --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB",
-           {"--reducer gloo --no-db --format json", 0, "\"step_ns\": 55786432"});
+           {"--collective-algorithm gloo --no-db --format json", 0, "\"step_ns\": 55786432"});
     expect("import $P/" TINY " -o w.json --step 1", 1, "concern PyTorch traces");
     fixture_close(NULL);
 }

@@ -21,6 +21,19 @@ TEST(words_are_taken_with_dash_or_underscore)
     assert_false(s.overlap);
 }
 
+TEST(an_old_name_is_read)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_err err = {0};
+    int option = lw_strategy_find("collective-algorithm");
+
+    assert_true(option >= 0);
+    assert_int_equal(lw_strategy_find("reducer"), option);
+    assert_string_equal(lw_strategy_option(option)->name, "collective-algorithm");
+    assert_ok(lw_strategy_set(&s, "reducer", "tree", &err), err);
+    assert_int_equal(s.reducer, LW_REDUCER_TREE);
+}
+
 TEST(a_short_word_means_the_full_one)
 {
     static const char *const cases[][3] = {

@@ -168,12 +168,12 @@ TEST_WITH(plan_refuses_what_sim_refuses, fixture_open, fixture_close)
 {
     struct lw_cluster c = known("dgx-h100");
 
-    expect("plan -w mlp -c dgx-h100 --dp 8 --reducer nccl:nvls-tree", 1,
+    expect("plan -w mlp -c dgx-h100 --dp 8 --collective-algorithm nccl:nvls-tree", 1,
            "plan: NCCL 2.30 has no all_reduce by nccl:nvls-tree on 8 ranks of 1 node here: choose");
-    expect("sim -w mlp -c dgx-h100 --dp 8 --reducer nccl:nvls-tree --no-db", 1,
+    expect("sim -w mlp -c dgx-h100 --dp 8 --collective-algorithm nccl:nvls-tree --no-db", 1,
            "sim: NCCL 2.30 has no all_reduce by nccl:nvls-tree on 8 ranks of 1 node here: choose");
-    expect("plan -w mlp -c dgx-h100 --dp 16 --reducer nccl:nvls-tree", 0, "");
-    expect("plan -w mlp --dp 8 --reducer nccl:nvls-tree", 0, "");
+    expect("plan -w mlp -c dgx-h100 --dp 16 --collective-algorithm nccl:nvls-tree", 0, "");
+    expect("plan -w mlp --dp 8 --collective-algorithm nccl:nvls-tree", 0, "");
     c.library_version = "2.18.3";
     assert_int_equal(lw_cluster_write(&c, fixture_path("old.json"), NULL), LW_OK);
     expect("plan -w mlp -c old.json --dp 8", 1, "unknown version '2.18.3' of NCCL");
