@@ -1,11 +1,12 @@
-/* The commands of the guides are run, and print what the guides show.
+/* The commands of README.md and the guides are run, and print what the pages show.
  *
- * In docs/guide/NAME.md an indented block whose first line begins with "$ " is a session: each
- * such line is a command, the lines after it are what it prints. A command ends with a backslash
- * where it goes on in the next line, and one with "<<'END'" goes on to the line END. In what is
- * shown, "..." at the end of a line stands for the rest of that line, and a line "..." alone for
- * any lines. Commands of one guide share a folder, in the order of the page. LAPWING_GOLDEN=update
- * writes what the commands print, except after "...": such a command keeps its text. */
+ * In README.md and docs/guide/NAME.md an indented block whose first line begins with "$ " is a
+ * session: each such line is a command, the lines after it are what it prints. A command ends with
+ * a backslash where it goes on in the next line, and one with "<<'END'" goes on to the line END. In
+ * what is shown, "..." at the end of a line stands for the rest of that line, and a line "..."
+ * alone for any lines. Commands of one guide share a folder, in the order of the page.
+ * LAPWING_GOLDEN=update writes what the commands print, except after "...": such a command keeps
+ * its text. */
 #include "tests/lib/unit.h"
 
 #include <stdbool.h>
@@ -158,7 +159,8 @@ static int run_page(const char *name)
     bool update = mode && strcmp(mode, "update") == 0;
     int n_commands = 0;
 
-    snprintf(path, sizeof path, "docs/guide/%s.md", name);
+    bool guide = strcmp(name, "README") != 0;
+    snprintf(path, sizeof path, guide ? "docs/guide/%s.md" : "%s.md", name);
     snprintf(to_path, sizeof to_path, "%s.new", path);
     read_page(path, &p);
     FILE *to = update ? fopen(to_path, "w") : NULL;
@@ -201,6 +203,13 @@ GUIDE(replay)
 GUIDE(compare)
 GUIDE(validate)
 GUIDE(peers)
+
+/* The folder of the recordings is in the reader's. */
+TEST_WITH(readme_shows_what_is_printed, fixture_open, fixture_close)
+{
+    shell("ln -s $P/traces traces", NULL);
+    assert_true(run_page("README") >= 4);
+}
 
 /* An interpreter without the sanitizer cannot load a library that has it. */
 TEST_WITH(library_shows_what_is_printed, fixture_open, fixture_close)
