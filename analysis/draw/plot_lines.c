@@ -72,7 +72,8 @@ static bool of_one_line(const struct lw_run *a, const struct lw_run *b, const ch
         (cluster || strcmp(option, "cluster") == 0 || strcmp(option, "node-gbps") == 0) &&
         (a->n_ranks == b->n_ranks || strcmp(option, cap) != 0))
         return true;
-    return cluster && strcmp(a->workload_hash, b->workload_hash) == 0 &&
+    /* a model has no hash, and its sizes are in the command alone */
+    return cluster && *a->workload_hash && strcmp(a->workload_hash, b->workload_hash) == 0 &&
            strcmp(a->framework, b->framework) == 0 && same_plan_but(a, b, option);
 }
 
@@ -367,11 +368,27 @@ static double y_of(const struct plot_point *v, const struct lw_step_work *w, dou
                    : (double)v->run->step / unit;
 }
 
+/* Steps of several models have no best. */
+static bool has_one_workload(const struct plot_lines *l)
+{
+    const char *first = NULL;
+
+    for (int32_t i = 0; i < l->n; i++) {
+        const struct lw_run *r = l->points[i].run;
+        if (l->points[i].line < 0)
+            continue;
+        if (first && strcmp(first, r->workload_name) != 0)
+            return false;
+        first = r->workload_name;
+    }
+    return true;
+}
+
 static const struct plot_point *best_of(const struct plot_lines *l, const struct lw_step_work *w)
 {
     const struct plot_point *best = NULL;
 
-    for (int32_t i = 0; i < l->n; i++) {
+    for (int32_t i = 0; i < l->n && has_one_workload(l); i++) {
         const struct plot_point *v = &l->points[i];
         if (v->line >= 0 && v->run->fits != 0 && (!best || y_of(v, w, 1) < y_of(best, w, 1)))
             best = v;

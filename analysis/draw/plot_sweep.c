@@ -27,9 +27,20 @@ static void widen(struct series *v, lw_ps step)
     v->high = step > v->high ? step : v->high;
 }
 
+/* A model has no hash: its name and what a step of it has stand for that. */
+static bool is_same_workload(const struct lw_run *a, const struct lw_run *b)
+{
+    bool same_tokens = a->tokens == b->tokens || (isnan(a->tokens) && isnan(b->tokens));
+
+    return *a->workload_hash || *b->workload_hash
+               ? strcmp(a->workload_hash, b->workload_hash) == 0
+               : strcmp(a->workload_name, b->workload_name) == 0 && a->samples == b->samples &&
+                     same_tokens;
+}
+
 static bool is_like(const struct lw_run *a, const struct lw_run *b)
 {
-    return a->n_ranks == b->n_ranks && strcmp(a->workload_hash, b->workload_hash) == 0 &&
+    return a->n_ranks == b->n_ranks && is_same_workload(a, b) &&
            strcmp(a->cluster_hash, b->cluster_hash) == 0;
 }
 

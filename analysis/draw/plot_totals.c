@@ -239,6 +239,28 @@ static bool put_interval(FILE *f, const struct totals *t, int32_t row, double un
     return true;
 }
 
+/* Its middle is that of the axis, which is the right half at least: it may be twice as wide as from
+ * there to the edge. */
+static void put_overlap_name(FILE *f, int width, const char *per, const char *unit, bool intervals)
+{
+    static const struct {
+        const char *of, *interval;
+    } each[] = {
+        {", of the rank with the longest period", "; |-| p10-p90 of the predicted step"},
+        {", of the slowest rank", "; |-| p10-p90 of the step"},
+        {", slowest rank", "; |-| p10-p90"},
+    };
+    char text[160] = "";
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        snprintf(text, sizeof text, "time%s%s%s [%s]%s", per ? " of a " : "", per ? per : "",
+                 each[i].of, unit, intervals ? each[i].interval : "");
+        if (plot_text_px(text, 10) < width * 0.54)
+            break;
+    }
+    fprintf(f, "set xlabel '%s'\n", text);
+}
+
 static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
                         const struct totals *t, const char *per, lw_ps axis, FILE *f)
 {
@@ -257,9 +279,9 @@ static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
     fputs("$parts << EOD\n", f);
     for (int32_t i = 0; i < p->n_runs; i++)
         put_part_bars(f, &t[i], i, unit.ps, axis);
-    fprintf(f, "EOD\nset xlabel 'time%s%s, of the rank with the longest period [%s]%s'\n"
-               "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", per ? " of a " : "", per ? per : "",
-            unit.name, any ? "; |-| p10-p90 of the predicted step" : "", (double)axis / unit.ps,
+    fputs("EOD\n", f);
+    put_overlap_name(f, width, per, unit.name, any);
+    fprintf(f, "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", (double)axis / unit.ps,
             -p->n_runs + 0.4);
     put_overlap_rows(p, names, f, width, (double)axis / unit.ps);
     fputs("plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "

@@ -599,6 +599,9 @@ TEST_WITH(an_overlap_of_two_batches_is_by_token, runs_open, fixture_close)
     has(text, "$parts << EOD\n0 1000 -0.340 0.340 ");
     has(text, "set arrow from 950,-0.42 to 1050,-0.42 heads");
     test_free(text);
+    text = script_at(LW_PLOT_OVERLAP, 600); /* 324 pixels, and the whole name is 480 wide */
+    has(text, "set xlabel 'time of a token, slowest rank [ns]; |-| p10-p90'\n");
+    test_free(text);
 }
 
 TEST_WITH(predictions_are_paired_with_executions_of_the_same_plan, runs_open, fixture_close)
@@ -688,6 +691,21 @@ TEST_WITH(a_sweep_has_a_line_for_each_of_all_else, runs_open, fixture_close)
 }
 
 /* A default cap that is less than 1 % slower is kept, as `lapwing recommend` does. */
+/* Two models are lines of their own, and neither is the best of both. */
+TEST_WITH(a_sweep_of_two_models_rings_none, runs_open, fixture_close)
+{
+    shell("$L sim -w gpt2,bert-base --batch 1 -c dgx-a100 --dp 2,4 -q --db two.db >log && "
+          "$L plot sweep --x dp --db two.db -o two.gp && "
+          "$L plot sweep --x dp 1 2 --db two.db -o one.gp", NULL);
+    char *two = fixture_get(fixture_path("two.gp")), *one = fixture_get(fixture_path("one.gp"));
+
+    has(two, "$line1");
+    assert_null(strstr(two, "best: run"));
+    has(one, "best: run");
+    free(two);
+    free(one);
+}
+
 TEST_WITH(a_sweep_keeps_a_default_that_is_as_fast, runs_open, fixture_close)
 {
     struct fixture_run usual = runs_one_bucket;

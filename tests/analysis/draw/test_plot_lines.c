@@ -43,6 +43,34 @@ TEST(each_option_of_many_runs_is_counted_once)
     assert_int_equal(lw_alloc_live(), before);
 }
 
+/* Two models, and two batches, of equal plans on one cluster: each is a line of its own. A workload
+ * file has a hash, and its runs are one line however they were given. */
+TEST(models_of_equal_plans_are_lines_of_their_own)
+{
+    static const char *const of[] = {"gpt2 --batch 1", "gpt2 --batch 2", "llama-3-8b --batch 1"};
+    static char commands[8][80];
+    static struct lw_run runs[8];
+    struct plot_lines l;
+    struct lw_err err = {0};
+
+    for (int32_t i = 0; i < 6; i++) {
+        snprintf(commands[i], sizeof commands[i], "sim -w %s -c dgx-h100 --dp %d", of[i % 3],
+                 i < 3 ? 8 : 16);
+        runs[i] = run_of(i + 1, commands[i]);
+        runs[i].options = i < 3 ? "dp=8\nzero=0" : "dp=16\nzero=0";
+    }
+    assert_ok(plot_lines_find(runs, 6, "dp", "x.db", &l, &err), err);
+    assert_int_equal(l.n_lines, 3);
+    for (int32_t i = 0; i < 6; i++)
+        assert_int_equal(l.points[i].line, l.points[(i + 3) % 6].line);
+    plot_lines_free(&l);
+    for (int32_t i = 0; i < 6; i++)
+        runs[i].workload_hash = "one";
+    assert_ok(plot_lines_find(runs, 6, "dp", "x.db", &l, &err), err);
+    assert_int_equal(l.n_lines, 1);
+    plot_lines_free(&l);
+}
+
 /* A picture neither moves the points that it is given nor keeps memory, however large it is. */
 TEST(a_picture_leaves_its_lines_as_they_are)
 {
