@@ -52,11 +52,25 @@ static void show_shares(struct canvas *c)
     }
 }
 
+/* One character a kind, none of which is another's, a digit, or one of waiting and exposure. Those
+ * of two letters elsewhere have one of their own here. */
+static char letter_of(enum lw_op_kind kind)
+{
+    static const char own[LW_N_OP_KINDS] = {
+        [LW_OP_COPY_IN] = '<',        [LW_OP_COPY_OUT] = '>',    [LW_OP_CAST] = 'c',
+        [LW_OP_ALL_REDUCE] = 'A',     [LW_OP_REDUCE_SCATTER] = 's', [LW_OP_ALL_GATHER] = 'G',
+        [LW_OP_BROADCAST] = 'b',      [LW_OP_ALL_TO_ALL] = 'x',  [LW_OP_EVENT_RECORD] = 'e',
+        [LW_OP_EVENT_WAIT] = 'w',     [LW_OP_HOST_SYNC] = 'h',
+    };
+
+    return own[kind] ? own[kind] : lw_op_letter(kind)[0];
+}
+
 static char letter(const struct picture_bar *b)
 {
     if (b->comm && b->bucket >= 0)
         return (char)('0' + b->bucket % 10);
-    return picture_letter(b);
+    return b->look == LOOK_RECOMPUTE ? picture_letter(b) : letter_of((enum lw_op_kind)b->kind);
 }
 
 static void clear(struct canvas *c)
@@ -123,7 +137,7 @@ static void put_legend(const struct picture *pic, FILE *f)
     for (int k = 0; k < LW_N_OP_KINDS; k++)
         if (shown[k]) {
             const char *name = lw_op_name((enum lw_op_kind)k);
-            fprintf(f, "%s%c %s", first ? "" : ", ", lw_op_letter((enum lw_op_kind)k)[0], name);
+            fprintf(f, "%s%c %s", first ? "" : ", ", letter_of((enum lw_op_kind)k), name);
             first = false;
         }
     fprintf(f, "%s%s%s%s\n", again ? ", r recompute" : "", buckets ? ", digits buckets" : "",

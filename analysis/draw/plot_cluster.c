@@ -259,6 +259,24 @@ static void put_bounds(const struct lw_device *d, enum lw_dtype dtype, FILE *f)
     fputs("EOD\n", f);
 }
 
+/* A calibration's own products, square and of as many FLOPs as a row says. Returns the largest
+ * side; *least is lowered to the smallest. */
+static double put_measured_products(const struct lw_work_table *t, int i, double *least, FILE *f)
+{
+    double side = 0;
+
+    fprintf(f, "$gemm%d << EOD\n", i);
+    for (int32_t k = 0; k < t->n_rows; k++) {
+        if (t->size[k] <= 0 || t->time_ps[k] <= 0) /* no place on axes of powers */
+            continue;
+        side = cbrt((double)t->size[k] / 2);
+        *least = fmin(*least, side);
+        fprintf(f, "%.6g %.6g\n", side, (double)t->size[k] / (double)t->time_ps[k]);
+    }
+    fputs("EOD\n", f);
+    return side;
+}
+
 static enum lw_status draw_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f,
                                 struct lw_err *err)
 {
@@ -271,7 +289,7 @@ static enum lw_status draw_gemm(struct lw_store *s, const struct lw_plot *p, FIL
     snprintf(title, sizeof title, "Products of m x k and k x n on %s of %s", d->kind,
              p->cluster->name);
     begin(p, f, title);
-    fputs("set xlabel 'n = k'\nset ylabel 'TFLOP/s'\nset xrange [256:16384]\n", f);
+    fputs("set xlabel 'n = k'\nset ylabel 'TFLOP/s'\n", f);
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         if (!lw_device_by_shape(d, dtypes[i]))
             continue;
@@ -282,15 +300,27 @@ static enum lw_status draw_gemm(struct lw_store *s, const struct lw_plot *p, FIL
             put_products(d, dtypes[i], c, n++, f);
         }
     }
+    bool by_shape = n > 0;
+    double least = by_shape ? 256 : INFINITY, most = by_shape ? 16384 : 0;
+    for (int32_t k = 0; k < d->n_work && n < MOST_CURVES; k++) {
+        if (d->work[k].kind != LW_WORK_GEMM)
+            continue;
+        snprintf(names[n], sizeof names[n], "%s, measured, m = n = k",
+                 lw_dtype_name(d->work[k].dtype));
+        most = fmax(most, put_measured_products(&d->work[k], n++, &least, f));
+    }
     if (n == 0)
         return lw_fail(err, LW_ENOTSUP,
                        "device '%s' of cluster '%s' has no figures for products by shape "
-                       "(gemm_sustained, gemm_fill, n_sms, peak_flops); choose another cluster "
-                       "(-c)", d->kind, p->cluster->name);
+                       "(gemm_sustained, gemm_fill, n_sms, peak_flops) and none that were "
+                       "measured; choose another cluster (-c), or measure this machine (lapwing "
+                       "calibrate)", d->kind, p->cluster->name);
+    fprintf(f, "set xrange [%.6g:%.6g]\n", least, most > least ? most : 2 * least);
     for (int i = 0; i < n; i++)
         put_curve(f, i, "gemm", names[i]);
-    fputs(", \\\n  $memory using 1:2 with lines dashtype 3 linecolor rgb '#404040' "
-          "title 'memory bandwidth, m = n = k'\n", f);
+    fputs(by_shape ? ", \\\n  $memory using 1:2 with lines dashtype 3 linecolor rgb '#404040' "
+                     "title 'memory bandwidth, m = n = k'\n"
+                   : "\n", f);
     return LW_OK;
 }
 

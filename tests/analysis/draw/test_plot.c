@@ -466,6 +466,48 @@ TEST_WITH(products_are_drawn_as_the_device_model_times_them, runs_open, fixture_
     test_free(text);
 }
 
+/* A calibration's products: 2 x 64^3 FLOPs in 20 us are 0.0262144 TFLOP/s. */
+TEST_WITH(products_of_a_calibration_are_drawn_as_measured, runs_open, fixture_close)
+{
+    fixture_put(fixture_path("mine.json"),
+                "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"mine\", "
+                "\"devices_per_node\": 2, \"device\": {\"kind\": \"cpu core\", \"work\": ["
+                "{\"kind\": \"gemm\", \"dtype\": \"f32\", \"source\": \"measured\", "
+                "\"rows\": [{\"size\": 524288, \"ns\": 20000}, "
+                "{\"size\": 4194304, \"ns\": 100000}]}]}}\n");
+    expect("plot gemm -c mine.json -o g.gp", 0, "wrote g.gp");
+    char *text = fixture_get(fixture_path("g.gp"));
+    has(text, "64 0.0262144\n128 0.041943\n");
+    has(text, "title 'f32, measured, m = n = k'");
+    has(text, "set xrange [64:128]");
+    assert_null(strstr(text, "$memory"));
+    free(text);
+    expect("plot gemm -c host -o g.gp --force", 1, "or measure this machine (lapwing calibrate)");
+}
+
+/* No two kinds of a timeline of characters have one character. */
+TEST_WITH(characters_of_kinds_are_distinct, runs_open, fixture_close)
+{
+    shell("$L sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --pp 2 --micro-batches 2 --spans --db "
+          "c.db >log", NULL);
+    char *text = strdup(lapwing("plot timeline --db c.db -o -", NULL));
+    bool seen[128] = {false};
+    int n = 0;
+
+    assert_non_null(text);
+    char *legend = strstr(text, "\nF forward, ");
+    assert_non_null(legend);
+    for (char *p = legend + 1; *p && strncmp(p, "digits", 6) != 0; n++) {
+        assert_false(seen[(int)*p]);
+        seen[(int)*p] = true;
+        p = strstr(p, ", ");
+        assert_non_null(p);
+        p += 2;
+    }
+    assert_in_range(n, 6, 20);
+    free(text);
+}
+
 TEST_WITH(a_validation_is_drawn_by_family_and_model, runs_open, fixture_close)
 {
     static const char json[] =
