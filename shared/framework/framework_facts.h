@@ -22,6 +22,8 @@
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \
     row(kept_loss_in_place, "", FLAG, "the loss's steps change one f32 copy of the scores") \
+    row(loss_scores, "B", COUNT, "of a score, what the loss's steps hold at their most") \
+    row(loss_scores_split, "B", COUNT, "the same where a tensor group divides the scores") \
     row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \

@@ -5,6 +5,8 @@ says of ZeRO, recomputation and overlap. What the framework does beside is the f
 cannot be expressed is refused with a reason that has no figure of the row, so that reasons can be
 counted.
 """
+import re
+
 from words import Cannot, WORDS, has, has_any_case
 
 LORA_RANK = 16  # MLPerf Training rules, llama2_70b_lora: rank 16
@@ -241,12 +243,29 @@ def tp_overlap_of(row):
     return next((how for cell, how in TP_OVERLAPS if row.tp > 1 and has(row.overlap, cell)), "")
 
 
+# Words of parts of a block that selective recomputation names, and Megatron-LM's names of them.
+PARTS = {"core_attn": "core_attn", "mlp": "mlp", "moe": "moe", "moe_act": "moe_act",
+         "act": "moe_act", "layernorm": "layernorm", "norm": "layernorm",
+         "mla_up_proj": "mla_up_proj", "shared_expert": "shared_experts",
+         "shared_experts": "shared_experts"}
+
+
+def parts_of(row):
+    """ "mlp + core_attn" or "selective (norm, act)"; core attention alone has no name: it is what
+    selective recomputation is without names."""
+    found = [PARTS[w] for w in re.findall(r"\w+", row.recompute.lower()) if w in PARTS]
+    return "" if has(row.recompute, "full") or set(found) <= {"core_attn"} else \
+        ",".join(dict.fromkeys(found))
+
+
 def recompute_of(row):
     """ "selective layer" is a share of the blocks that no table gives: nothing."""
     if not row.recompute:
         return ""
     if has(row.recompute, "full"):
         return "full"
+    if parts_of(row):
+        return "selective"
     selective = has(row.recompute, "selective") or has(row.recompute, "core_attn")
     return "selective" if selective and not has(row.recompute, "layer") else "none"
 
@@ -322,6 +341,7 @@ def strategy_options(row, put):
     ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
     put("overlap-param-gather", "on" if ahead and zero in (1, 2) else "")
     put("recompute", recompute_of(row))
+    put("recompute-modules", parts_of(row))
     put("grad-dtype", "f32" if has(row.precision, "fp32 grad") else row.grad_dtype)
 
 

@@ -119,6 +119,8 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
         shape->kept |= TRACES_KEPT_LAYOUTS;
     take_workspaces(f, s, d, shape);
     shape->fused_norms = lw_fact(f->te_workspace); /* TELayerNormColumnParallelLinear */
+    shape->loss_scores =
+        (int64_t)lw_fact_value(s->tp > 1 ? f->loss_scores_split : f->loss_scores, 0);
     shape->gather_buffer = lw_fact(f->gather_buffer);
     shape->mask_in_batch = lw_fact(f->mask_in_batch);
     shape->step = step_of(f, s->dp * s->cp > 1);

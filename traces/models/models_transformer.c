@@ -501,6 +501,8 @@ static int64_t loss_bytes(const struct transformer *t)
 {
     int64_t copy = t->b.item < 4 ? t->b.item : 0;
 
+    if (t->b.shape.loss_scores > 0)
+        return t->b.shape.loss_scores;
     if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS))
         return t->b.item;
     if (has_kept(t, TRACES_KEPT_LOSS_IN_PLACE))

@@ -112,6 +112,25 @@ TEST(products_of_8_bits_keep_operands_of_8_bits)
                      2 * (4 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + 3 * HIDDEN + FFN + SUMS);
 }
 
+/* torch's cross_entropy in eager mode holds three f32 tensors of scores, four over a tensor group;
+ * the head's input is kept twice. */
+TEST(a_loss_holds_what_its_framework_says)
+{
+    struct traces_model_shape s = {.batch = 1, .layers = 1, .hidden = HIDDEN, .heads = HEADS,
+                                   .seq = SEQ, .vocab = 4096};
+    struct lw_workload w;
+    struct lw_err err;
+
+    for (s.loss_scores = 0; s.loss_scores <= 16; s.loss_scores += 4) {
+        int64_t score = s.loss_scores > 0 ? s.loss_scores : 4;
+        assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
+        assert_int_equal(w.modules[w.n_modules - 1].kept_bytes[LW_RECOMPUTE_NONE],
+                         SEQ * (score * 4096 + 2 * 2 * HIDDEN));
+        assert_int_equal(w.dims.score_bytes, SEQ * score * 4096);
+        lw_workload_free(&w);
+    }
+}
+
 /* Adapters on attention's products: the first norm's output is theirs, the second's and the last
  * operand go. */
 TEST(frozen_products_keep_no_operands)
