@@ -1,3 +1,5 @@
+/* Ticks of all processors and of this process, read at one moment: the first line of /proc/stat and
+ * the process clock. Where that line cannot be read, the ticks are -1. */
 #include "exec/run/machine_load.h"
 
 #include <stdio.h>

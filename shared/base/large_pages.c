@@ -1,3 +1,5 @@
+/* Asks the kernel for huge pages over the whole pages of a block (madvise, MADV_HUGEPAGE): a hint,
+ * whose failure changes no result. */
 #include "shared/base/large_pages.h"
 
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* Counts the runs of equal nodes in ascending ranks: those of most groups ascend, others are sorted
+ * in a copy. Without memory for one every pair is compared, so the count cannot fail. */
 #include "shared/plan/spread.h"
 
 #include <stdbool.h>

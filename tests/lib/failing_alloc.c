@@ -1,3 +1,5 @@
+/* The n-th allocation fails: before and after each call, the blocks that live and the bytes of the
+ * output are compared. */
 #include "tests/lib/failing_alloc.h"
 
 #include <stdlib.h>

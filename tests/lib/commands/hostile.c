@@ -1,3 +1,5 @@
+/* Runs the program beside a file that must not appear, and reads what it wrote byte by byte, as
+ * strict JSON, or as nested HTML. */
 #include "tests/lib/commands/hostile.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* mpirun for tests: found by the shell, with the plugins that the Makefile names in LAPWING_MPI. */
 #include "tests/lib/commands/mpi_fixture.h"
 
 #include <limits.h>

@@ -1,3 +1,5 @@
+/* Rewrites a stored plan as older programs stored it: its rows are in the tables that plan_file
+ * replaced, and it has no file. */
 #include "tests/lib/commands/old_plan.h"
 
 #include <inttypes.h>

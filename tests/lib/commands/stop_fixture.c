@@ -1,3 +1,5 @@
+/* How runs of a few ranks are started, and what must hold after one has stopped: none of its
+ * processes is left, and the next run works. */
 #include "tests/lib/commands/stop_fixture.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The folder of a test: made, written, read, listed and removed. */
 #include "tests/lib/files/file_fixture.h"
 
 #include <setjmp.h>

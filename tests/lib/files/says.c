@@ -1,3 +1,4 @@
+/* Words in messages, which prose may break at blanks into lines. */
 #include "tests/lib/files/says.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SQLite itself on a database file, apart from the program's own access to it. */
 #include "tests/lib/files/sql_file.h"
 
 #include <sqlite3.h>

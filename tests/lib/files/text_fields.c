@@ -1,3 +1,5 @@
+/* Walks a JSON text and its format's table side by side, and adds the k-th text field that is
+ * missing. */
 #include "tests/lib/files/text_fields.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Costs of collectives on known clusters, asked and compared row by row. */
 #include "tests/lib/sim/cost_help.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Sorting arrays that may be empty: shared/base/sort.h. */
 #include "shared/base/sort.h"
 #include "tests/lib/unit.h"
 
