@@ -255,6 +255,9 @@ static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy
  * virtual stages too). */
 static enum lw_status refuse_expert_overlap(const struct lw_strategy *s, struct lw_err *err)
 {
+    if (s->dispatch_once > 0 && s->ep == 1)
+        return lw_fail(err, LW_EINVAL, "--dispatch-once %lld needs --ep of at least 2",
+                       (long long)s->dispatch_once);
     if (!s->expert_overlap)
         return LW_OK;
     if (s->ep == 1)

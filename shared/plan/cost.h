@@ -15,7 +15,9 @@
  * auto = what the cluster's library or model does by itself. fewest: members on the node that has
  * the fewest; 0 = not known: spread evenly, or where nodes do not divide ranks, filling them in
  * order. alone: no other device of these nodes communicates, as in a run whose only group it is;
- * else every device of a node is in such a group (docs/design/cost.md). */
+ * else every device of a node is in such a group (docs/design/cost.md). copies: of an all-to-all of
+ * tokens, each of which goes to so many members at random, one may be chosen again, and its copies to
+ * one node or member travel once; 0: every byte travels. */
 struct lw_cost_query {
     enum lw_op_kind op;
     enum lw_dtype dtype;
@@ -24,7 +26,12 @@ struct lw_cost_query {
     enum lw_reducer_kind algorithm;
     int32_t fewest;
     bool alone;
+    int32_t copies;
 };
+
+/* Of K copies of a token to n places at random, those that are the first to their place:
+ * n (1 - (1 - 1/n)^K) / K. */
+double lw_first_copies(int32_t n, int32_t copies);
 
 struct lw_cost {
     lw_ps (*time)(const void *ctx, const struct lw_cost_query *query); /* -1 = cannot tell */

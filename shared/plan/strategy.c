@@ -78,6 +78,9 @@ static const struct option {
     ROW("etp", INT_OR_0, etp, 1, MAX_RANKS, "N", NULL, NULL,
            "--ep: ranks of a tensor group that split each expert: as many as --tp, or 1: they "
            "share the experts, each of them whole (0: as --tp)"),
+    COUNT("dispatch-once", dispatch_once, 0, 1 << 16,
+          "--ep: a token goes to K experts (the model's --topk), and its copies to one node, and to "
+          "one rank, travel once, as with DeepEP and HybridEP (0: every copy travels)"),
     ON_OFF("expert-overlap", expert_overlap,
            "--ep: a forward and a backward of another micro-batch run as one unit, and the tokens "
            "of one travel to and from the experts while the other computes: Megatron-LM's "

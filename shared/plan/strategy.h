@@ -83,6 +83,8 @@ struct lw_strategy {
                                     * prefixes (shared/lower_part/unit_names.h); borrowed */
     bool overlap_param_gather;     /* ZeRO-1 and 2: a bucket's weights are gathered before the next
                                     * step's forward uses them, not after the optimizer */
+    int64_t dispatch_once;         /* experts that a token goes to, whose copies to one node or rank
+                                    * travel once; 0: each copy travels */
     bool expert_overlap;           /* a forward and a backward are one unit: tokens of one travel to
                                     * and from the experts while the other computes */
     bool sequence_parallel; /* activations between split layers are cut over the tensor group */

@@ -3,6 +3,7 @@
  * compared. */
 #include "sim/cost/cost_model.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "shared/cluster/measured.h"
@@ -178,6 +179,20 @@ static void hold_curve(const struct lw_cluster *c, const struct lw_cost_query *q
     a->detail = "the links' peak: the curve is faster";
 }
 
+double lw_first_copies(int32_t n, int32_t copies)
+{
+    return copies > 0 ? n * (1 - pow(1 - 1.0 / n, copies)) / copies : 1;
+}
+
+/* Copies that travel once: between nodes those that are the first to their node. */
+static void send_once(struct lw_cost_query *q)
+{
+    double share = lw_first_copies(q->n_nodes > 1 ? q->n_nodes : q->n_ranks, q->copies);
+
+    if (q->copies > 0)
+        q->bytes = (int64_t)ceil((double)q->bytes * share);
+}
+
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err)
@@ -197,6 +212,7 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
     }
     if (q.fewest == 0)
         q.fewest = sim_fewest_on_a_node(cluster, &q);
+    send_once(&q);
     while (!models[m].applies(cluster, &q))
         m++;
     LW_TRY(models[m].time(cluster, &q, out, err));

@@ -442,6 +442,10 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
             LW_TRY(shape_of(c, &inside, &s, err)); /* may take the place of the first */
             double in_gbs = s->comm.graphs.ring.n_channels * s->comm.graphs.ring.intra_gbs;
             double in_us = bytes * (on_node - 1) / p / (1000 * in_gbs);
+            if (q->copies > 0) /* what came to the node goes on to its ranks, once to each */
+                in_us = bytes * lw_first_copies(q->n_ranks, q->copies) /
+                        lw_first_copies(q->n_nodes, q->copies) * (on_node - 1) / on_node /
+                        (1000 * in_gbs);
             us = us > in_us ? us : in_us;
         }
     } else {

@@ -270,6 +270,18 @@ def recompute_of(row):
     return "selective" if selective and not has(row.recompute, "layer") else "none"
 
 
+TOPK = {"qwen3": 8, "deepseek-v3": 8, "kimi-k2": 8, "gpt-oss": 4}  # of models without a size
+
+
+def topk_of(row):
+    return row.topk or next(k for name, k in TOPK.items() if row.base.startswith(name))
+
+
+def sends_once(row):
+    """DeepEP and HybridEP send a token once to each node and rank (deepseek-ai/DeepEP, README)."""
+    return row.ep > 1 and has_any_case(row.dispatcher, "ep")
+
+
 def overlaps_experts(row, zero):
     """Megatron's --overlap-moe-expert-parallel-comm, which a pipeline has with virtual stages."""
     units = row.pp == 1 or row.vpp > 1
@@ -333,6 +345,7 @@ def strategy_options(row, put):
     if row.tp > 1:
         put("sequence-parallel", "on" if is_yes(row.seq_parallel) else "off")
     put("tp-overlap", tp_overlap_of(row))
+    put("dispatch-once", topk_of(row) if sends_once(row) else "")
     put("expert-overlap", "on" if overlaps_experts(row, zero) else "")
     put("zero", "" if zero is None else zero)
     put("zero-group", group if 1 < group < row.dp else "")
