@@ -14,7 +14,7 @@ TEXTS = {
     "offload": "cpu_offload", "task": "task", "moe": "moe_variant",
     "expert_capacity": "expert_capacity", "schedule": "", "partition": "", "family": "",
     "tied": "tied_embeddings", "grad_dtype": "", "expert_overlap": "overlap_ep",
-    "dispatcher": "dispatcher",
+    "dispatcher": "dispatcher", "routing": "moe_routing",
 }
 NUMBERS = {
     "gpus": "gpus", "gpus_per_node": "gpus_per_node", "layers": "layers", "hidden": "hidden",

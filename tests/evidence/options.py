@@ -282,6 +282,19 @@ def sends_once(row):
     return row.ep > 1 and has_any_case(row.dispatcher, "ep")
 
 
+# Time of the fullest rank's experts against even loads: median of 178 pairs of kernel-tables/moe.csv
+# (ep above 1, 1,024 tokens and more, 32 experts and more), power_law_1.01, which its authors assume of
+# DeepSeek-V3 (ai-dynamo/aiconfigurator, sdk/models.py: _power_law_alpha).
+REAL_ROUTER = "1.17"
+
+
+def complete_routing(row):
+    if has(row.routing, "real router") and row.ep > 1 and not row.expert_capacity:
+        row.expert_capacity = REAL_ROUTER
+        row.assumed.append("the fullest rank's experts have 1.17 of the even share, as of loads by a "
+                           "power law of 1.01 (kernel-tables/moe.csv)")
+
+
 def overlaps_experts(row, zero):
     """Megatron's --overlap-moe-expert-parallel-comm, which a pipeline has with virtual stages."""
     units = row.pp == 1 or row.vpp > 1
@@ -370,6 +383,7 @@ def express(row):
     complete_world(row)
     complete_batch(row)
     check_offload(row)
+    complete_routing(row)
     cluster = cluster_of(row)
     model_options(row, put)
     put("cluster", cluster)

@@ -496,3 +496,39 @@ TEST_WITH(times_of_nccl_have_the_interval_of_measured_fabrics, fixture_open, fix
     assert_true(p10 * p90 / time / time > 0.999 && p10 * p90 / time / time < 1.001);
     has_not(lapwingf("cost -c host --bytes 1MiB --format json"), "p10_ns");
 }
+
+static lw_ps tokens(const struct lw_cluster *c, int64_t bytes, int32_t n_ranks, int32_t n_nodes,
+                    int32_t copies)
+{
+    const struct lw_cost_query q = {.op = LW_OP_ALL_TO_ALL, .dtype = LW_BF16, .bytes = bytes,
+                                    .n_ranks = n_ranks, .n_nodes = n_nodes, .copies = copies};
+    struct lw_cost_answer a;
+    struct lw_err err = {0};
+
+    assert_ok(lw_sim_cost_explain(c, &q, &a, &err), err);
+    return a.time - a.latency;
+}
+
+/* 8 experts of a token at random: 2 (1 - 1/256) / 8 = 0.249 of its copies are the first to one of two
+ * nodes, 8 (1 - (7/8)^8) / 8 = 0.656 to one of eight ranks. DeepEP on two nodes of H100, combine of
+ * 4,096 tokens of 7,168 bf16 (kernel-tables/deepep_normal.csv, topk 8): 2.10 ms; of 4 nodes and 2,048
+ * tokens 1.83 ms. Every copy sent would take 6.6 and 5.3 times the model's. */
+TEST(copies_of_a_token_travel_once)
+{
+    const int64_t bytes = 4096LL * 8 * 7168 * 2;
+    struct lw_cluster c = known("dgx-h100");
+
+    assert_true(fabs(lw_first_copies(2, 8) - 255.0 / 1024) < 1e-12);
+    assert_true(fabs(lw_first_copies(8, 8) - 0.6564) < 1e-4);
+    assert_true(lw_first_copies(8, 1) == 1 && lw_first_copies(8, 0) == 1);
+    double one = (double)tokens(&c, bytes, 8, 1, 8) / (double)tokens(&c, bytes, 8, 1, 0);
+    assert_true(fabs(one - 0.6564) < 1e-3);
+    double two = (double)tokens(&c, bytes, 16, 2, 8), all = (double)tokens(&c, bytes, 16, 2, 0);
+    double four = (double)tokens(&c, bytes / 2, 32, 4, 8);
+    print_message("two nodes %.3f ms of 2.10, all copies %.3f; four %.3f ms of 1.83\n", two * 1e-9,
+                  all * 1e-9, four * 1e-9);
+    assert_true(two < 0.35 * all);
+    assert_true(two * 1e-9 > 1.0 && two * 1e-9 < 2.10);
+    assert_true(fabs(four * 1e-9 / 1.83 - 1) < 0.2);
+    lw_cluster_free(&c);
+}
