@@ -171,8 +171,9 @@ int cmd_explain(int argc, char **argv)
     const struct lw_usage usage = {
         "explain", "[RUN] [options]",
         "Show why a stored run's step took as long as it did: every moment of its slowest rank is "
-        "charged to one cause, the critical path over all ranks, and what-ifs that are simulated "
-        "from the run's own plan. RUN is a number (the last run).",
+        "charged to one cause, the critical path over all ranks with what bounds it (products, "
+        "memory, launches, host, network), what a faster one of these would save, and what-ifs "
+        "that are simulated from the run's own plan. RUN is a number (the last run).",
         0, 1};
     struct lw_err err = {0};
     int n_operands, rc;

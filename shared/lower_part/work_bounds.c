@@ -43,7 +43,6 @@ void lw_part_bound(const struct lw_part *d, int32_t module, unsigned phases, str
     w->source = d->w->step_source == LW_TIME_SCALED ? LW_TIME_SCALED : LW_TIME_GIVEN;
     if (w->ps <= 0 || !fits(d, m) || !has_bounds(m, backward))
         return;
-    w->source = d->w->step_source;
     if (d->w->kernel_times)
         w->source = lw_kernel_bounds(d, module, phases, share, weights);
     else
@@ -52,6 +51,8 @@ void lw_part_bound(const struct lw_part *d, int32_t module, unsigned phases, str
     if (m->host_bounds[backward])
         for (int k = 0; k < LW_N_BOUNDS; k++)
             weights[k] = k == LW_BOUND_HOST;
+    if (w->source == LW_TIME_GIVEN) /* the host's alone */
+        w->source = d->w->step_source;
     lw_apportion(w->ps, weights, LW_N_BOUNDS, w->bound_ps);
 }
 
