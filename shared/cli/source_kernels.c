@@ -153,8 +153,8 @@ static enum lw_status check_times_are_kernels(struct lw_plan_source *s, const ch
     return lw_fail(err, LW_EINVAL,
                    "%s: at modules[%" PRId32 "]: times of '%s' are not those of kernels on '%s', "
                    "and are not known for '%s' or other groups: leave them out (forward_ns, "
-                   "backward_input_ns, ..., and device and ready_ns) so that its kernels are timed, "
-                   "or keep the file's times and device with --as-recorded",
+                   "backward_input_ns, ..., and device and ready_ns) so that its kernels are "
+                   "timed, or keep the file's times and device with --as-recorded",
                    name, measured.first, w->modules[measured.first].name, w->from.device,
                    c->device.kind);
 }
@@ -166,8 +166,8 @@ static void say_timed(const struct lw_plan_source *s, const char *name,
 
     if (!s->silent)
         lw_printf_paragraph(stderr,
-                            "lapwing: %s: its kernels are timed for %.60s (%s); bytes that it keeps "
-                            "for the backward, and workspaces, stay as in the file", name,
+                            "lapwing: %s: its kernels are timed for %.60s (%s); bytes that it "
+                            "keeps for the backward, and workspaces, stay as in the file", name,
                             w->from.device,
                             lw_source_made_for_text(&w->from.made_for, &w->from.made_for, false,
                                                     groups, sizeof groups));

@@ -59,8 +59,8 @@ enum lw_status lw_source_framework_of_plan(struct lw_plan_source *s, const char 
  * measured, which is noted. c: a cluster that may have the device of the times; NULL = none. */
 enum lw_status lw_source_take_kernels(struct lw_plan_source *s, const struct lw_cluster *c,
                                       struct lw_workload *w, struct lw_err *err);
-/* Its kernels timed for the cluster's device and the strategy's groups. LW_EINVAL: what the file has
- * beside them would be another for these. */
+/* Its kernels timed for the cluster's device and the strategy's groups. LW_EINVAL: what the file
+ * has beside them would be another for these. */
 enum lw_status lw_source_time_kernels(struct lw_plan_source *s, const char *name,
                                       const struct lw_strategy *strategy,
                                       const struct lw_cluster *c, struct lw_workload *w,

@@ -89,10 +89,8 @@ enum lw_status lw_kernels_list_products(struct lw_workload *w,
     for (l.kernel = 0; l.kernel < w->n_kernels; l.kernel++)
         lw_kernel_share(&w->kernels[l.kernel], groups, use_work, &l);
     enum lw_status s = settle(w, &l, err);
-    if (s == LW_OK) {
-        w->products_tp = lw_groups_tp(groups) > 1 ? (int32_t)groups->tp : 0;
-        w->products_cp = lw_groups_cp(groups) > 1 ? (int32_t)groups->cp : 0;
-    }
+    if (s == LW_OK)
+        w->timed_for = *groups;
     lw_free(l.products);
     lw_free(l.uses);
     return s;

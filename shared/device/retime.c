@@ -159,13 +159,13 @@ static struct products products_of(const struct lw_workload *w, const struct lw_
                                    int phase, lw_ps whole_ps, const struct figures *from,
                                    const struct figures *to, struct products *whole)
 {
-    const bool divided = m->tp_split != LW_TP_REPLICATED && w->products_tp > 1;
+    const bool divided = m->tp_split != LW_TP_REPLICATED && w->timed_for.tp > 1;
     struct products x = {0};
 
     for (int32_t i = 0; i < m->n_products[phase]; i++) {
         const struct lw_product *p = &w->products[m->products[phase][i]];
         bool each = whole_ps > 0 && is_whole(w, m, phase, p);
-        add_product(&x, p, divided && !each ? w->products_tp : 1, from, to);
+        add_product(&x, p, divided && !each ? (double)w->timed_for.tp : 1, from, to);
         if (each)
             add_product(whole, p, 1, from, to);
     }

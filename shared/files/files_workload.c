@@ -274,8 +274,8 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_NS("gap_after_optimizer_ns", AT(gap_ps[LW_GAP_AFTER_OPTIMIZER]), 0),
     LW_F_OBJECT("recorded", AT(recorded), recorded_fields),
     LW_F_LIST("products", AT(products), AT(n_products), lw_product_fields, struct lw_product),
-    LW_F_INT32("products_tp", AT(products_tp), 0),
-    LW_F_INT32("products_cp", AT(products_cp), 0),
+    LW_F("products_tp", INT64, AT(timed_for.tp), .most = INT32_MAX),
+    LW_F("products_cp", INT64, AT(timed_for.cp), .most = INT32_MAX),
     LW_F_LIST("ops", AT(ops), AT(n_ops), recorded_op_fields, struct lw_recorded_op),
     LW_F_INT64("update_bytes", AT(step_traffic.update), 0),
     LW_F_INT64("held_bytes", AT(step_traffic.held), 0),
@@ -335,7 +335,8 @@ static enum lw_status leave_out_products(const struct lw_workload *w, struct lw_
         for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)
             modules[i].n_products[f] = 0;
     out->modules = modules;
-    out->n_products = out->products_tp = out->products_cp = 0;
+    out->n_products = 0;
+    out->timed_for = (struct lw_kernel_groups){.tp = 0};
     return LW_OK;
 }
 

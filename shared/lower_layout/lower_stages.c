@@ -90,7 +90,6 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
                                 .n_modules = r.end - r.begin, .params = params, .batch = w->batch,
                                 .optimizer = w->optimizer, .optimizer_ps = w->optimizer_ps,
                                 .products = w->products, .n_products = w->n_products,
-                                .products_tp = w->products_tp, .products_cp = w->products_cp,
                                 .kernels = w->kernels, .n_kernels = w->n_kernels,
                                 .kernel_times = w->kernel_times, .by_kernels = w->by_kernels,
                                 .timed_for = w->timed_for, .step_source = w->step_source};

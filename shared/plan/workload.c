@@ -596,5 +596,6 @@ enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w)
 
 bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s)
 {
-    return w->n_products > 0 && lw_products_tp(w) == s->tp && lw_products_cp(w) == s->cp;
+    return w->n_products > 0 && at_least_1(w->timed_for.tp) == s->tp &&
+           at_least_1(w->timed_for.cp) == s->cp;
 }

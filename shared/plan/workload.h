@@ -170,9 +170,7 @@ struct lw_workload {
     struct lw_buffer *buffers;
     int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
                                 * unknown, reverse registration order is assumed and said */
-    struct lw_product *products; /* as one rank of a tensor group of products_tp and of a context
-                                  * group of products_cp has them */
-    int32_t products_tp, products_cp; /* 0 = 1 */
+    struct lw_product *products; /* as a rank of timed_for has them */
     /* Of a recording: the operators that are different; none = not recorded. */
     struct lw_recorded_op *ops;
     int32_t n_ops;
@@ -180,7 +178,7 @@ struct lw_workload {
     struct lw_kernel *kernels;
     struct lw_kernel_times *kernel_times; /* of each, as they were timed last; NULL: not kept, or
                                            * the times of modules have changed since */
-    struct lw_kernel_groups timed_for;    /* of a rank of these groups */
+    struct lw_kernel_groups timed_for;    /* products and kernel_times are of a rank of these */
     bool by_kernels; /* a plan's own copy: times of modules with kernels are of one rank, from
                       * kernel_times */
     int32_t *grad_kernel;      /* by parameter: which of its module's kernels completes its gradient
@@ -231,17 +229,6 @@ lw_ps lw_workload_forward_ps(const struct lw_workload *w);
 lw_ps lw_workload_backward_ps(const struct lw_workload *w);
 /* One step alone on one device: forward + backward + passes over gradients + optimizer + gaps. */
 lw_ps lw_workload_step_ps(const struct lw_workload *w);
-/* The groups that the shapes of products are of one rank of. */
-static inline int32_t lw_products_tp(const struct lw_workload *w)
-{
-    return w->products_tp > 0 ? w->products_tp : 1;
-}
-
-static inline int32_t lw_products_cp(const struct lw_workload *w)
-{
-    return w->products_cp > 0 ? w->products_cp : 1;
-}
-
 /* Whether the shapes of the workload's products are those of one rank of the strategy's tensor and
  * context groups. Where they are not, its times are divided by the group and its products left out.
  * False without products. */
