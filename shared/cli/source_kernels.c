@@ -1,7 +1,7 @@
-/* Kernels of a workload file: taken for the times that stand beside them, or timed for another device
- * and other groups. A file whose model is known is made again from the model (source_workload.c): a
- * model knows what the device keeps, too. Kernels of an edited file, or of one that no model made,
- * are all that there is. */
+/* Kernels of a workload file: taken for the times that stand beside them, or timed for another
+ * device and other groups. A file whose model is known is made again from the model
+ * (source_workload.c): a model knows what the device keeps, too. Kernels of an edited file, or of
+ * one that no model made, are all that there is. */
 #include "shared/cli/source_parts.h"
 
 #include <inttypes.h>
