@@ -374,6 +374,24 @@ TEST(three_hundred_gradients_with_the_next_forward_are_searched)
     assert_true(end >= ready[N - 1] + forward[0]);
 }
 
+TEST(failing_allocations_of_a_search_leak_nothing)
+{
+    enum { N = LW_MERGE_EVERY + 2 };
+    static int64_t bytes[N];
+    static lw_ps ready[N];
+    static const struct affine a = {3, 1};
+    struct lw_cost cost = {.time = affine_time, .ctx = &a};
+    struct lw_merge m = {.n = N, .bytes = bytes, .ready = ready, .cost = &cost};
+    struct lw_bucketing b = {.n_buckets = -7};
+    struct lw_err err;
+
+    for (int i = 0; i < N; i++) {
+        bytes[i] = 1 + i % 7;
+        ready[i] = i;
+    }
+    EACH_ALLOCATION_FAILS(10, lw_bucket_optimal(&m, &b, NULL, &err), b, lw_bucketing_free(&b));
+}
+
 TEST(failing_allocations_leak_nothing)
 {
     static const int64_t bytes[] = {1, 1, 4};
