@@ -25,7 +25,7 @@ static const struct lw_usage usage = {
     .max_operands = 0,
 };
 
-enum { MOST_PARTS = 4096, BATCHES = 4 };
+enum { MOST_PARTS = 4096, BATCHES = 5 };
 
 /* --- words --- */
 

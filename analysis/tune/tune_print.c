@@ -33,13 +33,15 @@ static enum lw_status put_numbers(const struct lw_tune_result *r, FILE *f, struc
             (long long)r->n_valid);
     LW_TRY(lw_paragraph_close(&line, err));
     o = lw_paragraph_open(&line, f, NULL);
-    fprintf(o, "%lld simulated in %.1f s, of which %lld do not fit; %lld cannot fit; %lld cannot "
-               "be faster than those below",
-            (long long)r->n_simulated, r->wall_s, (long long)r->n_unfit,
-            (long long)r->n_bounded_memory, (long long)r->n_bounded_step);
+    fprintf(o, "%lld simulated, of which %lld do not fit; %lld cannot fit; %lld cannot be faster "
+               "than those below",
+            (long long)r->n_simulated, (long long)r->n_unfit, (long long)r->n_bounded_memory,
+            (long long)r->n_bounded_step);
     if (r->least_pruned >= 0)
         fprintf(o, " (they take at least %s)", step_text(step, r->least_pruned));
-    return lw_paragraph_close(&line, err);
+    LW_TRY(lw_paragraph_close(&line, err));
+    fprintf(f, "searched in %.1f s\n", r->wall_s);
+    return LW_OK;
 }
 
 static bool any_cost(const struct lw_tune_row *const *v, int64_t n)
@@ -208,6 +210,28 @@ static enum lw_status put_reasons(const struct lw_tune_result *r, FILE *f, struc
     return LW_OK;
 }
 
+/* Which of the best are slower by more than the predictor knows. */
+static enum lw_status put_apart(const struct lw_tune_result *r, FILE *f, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    int64_t n = 0;
+
+    if (r->n_best < 2 || isnan(r->pairs.within))
+        return LW_OK;
+    for (int64_t i = 1; i < r->n_best; i++)
+        n += !r->best[i]->told_apart;
+    FILE *o = lw_paragraph_open(&line, f, NULL);
+    if (n == r->n_best - 1)
+        fprintf(o, "not told apart: all differ");
+    else
+        fprintf(o, "not told apart from the first: %lld of them, which differ", (long long)n);
+    fprintf(o, " by less than %.0f %%. 80 %% of pairs of measured runs are within that (one table, "
+               "%sone framework, device, parallelism and network; median of %d tables)",
+            100 * (r->pairs.within - 1), r->pairs.same ? "the same parallelism as the first, " : "",
+            r->pairs.n_tables);
+    return lw_paragraph_close(&line, err);
+}
+
 static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct lw_err *err)
 {
     const struct lw_tune_result *r = p->r;
@@ -224,6 +248,7 @@ static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct
     fputc('\n', f);
     if (r->n_best > 0) {
         LW_TRY(put_table(r->best, r->n_best, f, err));
+        LW_TRY(put_apart(r, f, err));
         fprintf(f, "\nthe first, with all that sim says of it:\n  %s\n", r->best[0]->command);
     }
     if (r->n_front > 1) {
@@ -246,6 +271,7 @@ static const struct lw_column columns[] = {
     {"p90_ns", NULL, LW_COLUMN_PS, AT(p90), .lacking = ""},
     {"tokens_per_s", NULL, LW_COLUMN_REAL, AT(tokens_per_s), 1, .lacking = ""},
     {"samples_per_s", NULL, LW_COLUMN_REAL, AT(samples_per_s), 4, .lacking = ""},
+    {"told_apart", NULL, LW_COLUMN_FLAG, AT(told_apart)},
     {"n_devices", NULL, LW_COLUMN_INT, AT(n_devices)},
     {"peak_memory_bytes", NULL, LW_COLUMN_BYTES, AT(peak_memory_bytes), .lacking = ""},
     {"memory_bytes", NULL, LW_COLUMN_BYTES, AT(device_bytes), .lacking = ""},
@@ -288,6 +314,7 @@ static void print_json(const struct lw_tune_report *p, FILE *f)
         lw_jsonout_int(&o, "least_pruned_ns", lw_ps_to_ns(r->least_pruned));
     else
         lw_jsonout_null(&o, "least_pruned_ns");
+    lw_jsonout_double(&o, "difference_pct", 100 * (r->pairs.within - 1));
     lw_jsonout_double(&o, "wall_s", r->wall_s);
     put_rows(&o, "best", r->best, r->n_best);
     put_rows(&o, "pareto", r->front, r->n_front);

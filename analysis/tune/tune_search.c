@@ -482,6 +482,19 @@ static enum lw_status put_intervals(struct lw_tune_result *r, struct lw_err *err
     return LW_OK;
 }
 
+/* A recording has no runs like it: nothing is known of its differences. */
+static enum lw_status tell_apart(struct lw_tune_result *r, struct lw_err *err)
+{
+    r->pairs.within = NAN;
+    if (r->n_best == 0)
+        return LW_OK;
+    LW_TRY(lw_alike_pairs_of(&r->best[0]->key, &r->pairs, err));
+    for (int64_t i = 1; i < r->n_best; i++)
+        ((struct lw_tune_row *)r->best[i])->told_apart =
+            (double)r->best[i]->step > r->pairs.within * (double)r->best[0]->step;
+    return LW_OK;
+}
+
 static void sort_reasons(struct lw_tune_result *r)
 {
     for (int64_t i = 1; i < r->n_reasons; i++) {
@@ -525,6 +538,8 @@ enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
         st = find_front(out, err);
     if (st == LW_OK)
         st = put_intervals(out, err);
+    if (st == LW_OK)
+        st = tell_apart(out, err);
     sort_reasons(out);
     for (int p = 0; s.contexts && p < t->n_parts; p++)
         lw_tune_context_free(s.contexts[p]);

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/alike/alike_pairs.h"
 #include "analysis/alike/alike_step.h"
 #include "analysis/tune/tune_cases.h"
 #include "analysis/tune/tune_space.h"
@@ -38,7 +39,7 @@ struct lw_tune_row {
     int64_t needed_bytes, needed_bound; /* of the fullest rank's allocator; -1 = not known */
     double tokens_per_s, samples_per_s, cost_per_trillion_tokens; /* NAN: not known */
     bool fits;                      /* not known to lack memory */
-    bool tied;                      /* not told apart from the best */
+    bool told_apart;                /* from the best: their difference is larger than `pairs` */
     const char *interval_of;        /* "" = no interval */
     struct lw_alike_key key;        /* of measured runs like it */
     const char *framework;
@@ -61,6 +62,7 @@ struct lw_tune_result {
     struct lw_tune_row closest;     /* where nothing fits: what lacks the fewest bytes */
     bool has_closest, interrupted;
     double wall_s;
+    struct lw_alike_pairs pairs;    /* how far two predictions may be apart by chance */
     lw_ps least_pruned; /* the least bound of those that were pruned by it; -1 = none */
 };
 

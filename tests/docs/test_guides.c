@@ -203,6 +203,7 @@ GUIDE(replay)
 GUIDE(compare)
 GUIDE(validate)
 GUIDE(peers)
+GUIDE(tune)
 
 /* The folder of the recordings is in the reader's. */
 TEST_WITH(readme_shows_what_is_printed, fixture_open, fixture_close)
