@@ -325,6 +325,7 @@ static const struct {
     {"cpu-offload", "offload to the host is not planned: state stays on the device"},
     {"offload-activations", "offload to the host is not planned: activations stay on the device, "
                             "or --recompute"},
+    {"overlap-moe-expert-parallel-comm", "here it is --expert-overlap on"},
     {"autocast", "weights have the type of --dtype: autocast over f32 weights is not planned"},
     {"parallel-blocks", "attention and the linear pair run one after the other: parallel blocks "
                         "are not modelled"},

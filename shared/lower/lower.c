@@ -249,33 +249,37 @@ static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy
         s->bucket_policy = lw_shard_policy(s->shard_policy)->buckets;
 }
 
-/* Units of a forward and a backward. What a unit makes leaves after both, so a rank of 1F1B, which
- * is one forward ahead of the next rank, would wait for it unit by unit; interleaved it is two
- * ahead (NVIDIA/Megatron-LM@60e039626, megatron/core/transformer/transformer_config.py asks for
- * virtual stages too). */
+static enum lw_status refuse_dispatch(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->dispatch_once == 0 || s->ep > 1)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--dispatch-once %lld needs --ep of at least 2",
+                   (long long)s->dispatch_once);
+}
+
+/* Units of two that the user asks for. */
 static enum lw_status refuse_expert_overlap(const struct lw_strategy *s, struct lw_err *err)
 {
-    if (s->dispatch_once > 0 && s->ep == 1)
-        return lw_fail(err, LW_EINVAL, "--dispatch-once %lld needs --ep of at least 2",
-                       (long long)s->dispatch_once);
-    if (!s->expert_overlap)
+    enum lw_schedule_pairs pairs = lw_schedule_pairs_of(s->schedule);
+    const char *why;
+
+    if (s->expert_overlap != LW_EXPERT_OVERLAP_ON)
         return LW_OK;
     if (s->ep == 1)
-        return lw_fail(err, LW_EINVAL, "--expert-overlap on needs --ep of at least 2: without "
-                                       "it no token travels");
-    if (s->zero == 3)
-        return lw_fail(err, LW_ENOTSUP, "--expert-overlap on cannot be combined with --zero 3: a "
-                                        "unit's forward frees the weights that its backward "
-                                        "gathers; choose --zero 1 or 2");
-    if (s->pp > 1 && s->schedule != LW_SCHEDULE_INTERLEAVED_1F1B)
-        return lw_fail(err, LW_ENOTSUP,
-                       "--expert-overlap on makes units of --schedule interleaved-1f1b, not %s "
-                       "(the units of dualpipe and dualpipev overlap without it): choose that "
-                       "with --chunks of at least 2, or leave it out",
-                       lw_schedule_name(s->schedule));
-    if (s->compat != LW_COMPAT_NONE)
-        return lw_fail(err, LW_ENOTSUP, "--expert-overlap on cannot be combined with --compat %s",
-                       lw_compat_name(s->compat));
+        return lw_fail(err, LW_EINVAL, "--expert-overlap on needs --ep of at least 2: without it "
+                                       "no tokens are sent to other ranks");
+    if (s->pp == 1 && s->micro_batches < 2)
+        return lw_fail(err, LW_EINVAL, "--expert-overlap on runs a forward beside the backward of "
+                                       "another micro-batch: it needs --micro-batches of at least "
+                                       "2");
+    if (s->pp > 1 && (pairs == LW_PAIRS_NONE || s->schedule == LW_SCHEDULE_1F1B))
+        return lw_fail(err, LW_EINVAL,
+                       "--expert-overlap on: --schedule %s has no units of a forward and a "
+                       "backward that overlap; expected interleaved-1f1b (with --chunks), dualpipe "
+                       "or dualpipev", lw_schedule_name(s->schedule));
+    if (!lw_strategy_overlaps_experts(s, &why))
+        return lw_fail(err, LW_ENOTSUP, "--expert-overlap on cannot be combined with this: %s",
+                       why);
     return LW_OK;
 }
 
@@ -284,6 +288,7 @@ static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct 
     LW_TRY(refuse_without_pipeline(s, err));
     LW_TRY(refuse_without_tensor(s, err));
     LW_TRY(refuse_sharding(s, err));
+    LW_TRY(refuse_dispatch(s, err));
     LW_TRY(refuse_expert_overlap(s, err));
     if (s->zero == 0 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_EINVAL, "--broadcast-dtype needs --zero of at least 1");

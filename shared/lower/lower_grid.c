@@ -31,6 +31,7 @@ struct writer {
     int32_t *comm[2];       /* [n_colours] classes of activations, of gradients */
     int32_t *stream[2];
     int32_t compute, work[4];
+    int32_t of_unit[2];     /* work of a unit's first action, of its second */
     int32_t *received;      /* [2 n_stages n_micro_batches] op that brings the value; -1 = local */
 };
 
@@ -114,6 +115,11 @@ static enum lw_status add_links(struct writer *k, struct lw_err *err)
     return LW_OK;
 }
 
+static int32_t add_work(struct lw_builder *b, lw_ps ps)
+{
+    return lw_builder_work(b, &(struct lw_work){.ps = ps, .flops = -1, .bytes = -1});
+}
+
 static enum lw_status add_tables(struct writer *k, struct lw_err *err)
 {
     const lw_ps times[] = {k->d->f, k->d->b, k->d->i, k->d->w}; /* as their kinds follow */
@@ -129,8 +135,11 @@ static enum lw_status add_tables(struct writer *k, struct lw_err *err)
         lw_builder_module(k->b, lw_grid_rank_of(k->g, s, 0));
     k->compute = lw_builder_stream(k->b, "compute", LW_STREAM_COMPUTE, 0);
     for (int w = 0; w < 4; w++)
-        k->work[w] = lw_builder_work(
-            k->b, &(struct lw_work){.ps = times[w], .flops = -1, .bytes = -1});
+        k->work[w] = add_work(k->b, times[w]);
+    const lw_ps first = k->d->pair < k->d->f ? k->d->pair : k->d->f;
+    const lw_ps halves[] = {first, k->d->pair - first};
+    for (int w = 0; w < 2 && k->d->pair > 0; w++)
+        k->of_unit[w] = add_work(k->b, halves[w]);
     return add_links(k, err);
 }
 
@@ -149,13 +158,17 @@ static int32_t input_of(const struct writer *k, const struct lw_action *a)
     return *received(k, a->kind != LW_OP_FORWARD, a->stage, a->micro_batch);
 }
 
-static int32_t run(struct writer *k, const struct lw_action *a, const int32_t *deps, int32_t n)
+/* second: of a unit, whose first action has run. */
+static int32_t run(struct writer *k, const struct lw_action *a, bool second, const int32_t *deps,
+                   int32_t n)
 {
     struct lw_op op = lw_builder_blank(a->kind, k->compute);
     char name[32];
 
     snprintf(name, sizeof name, "%d%c%d", a->stage, lw_action_letter(a->kind), a->micro_batch);
     op.work = k->work[a->kind - LW_OP_FORWARD];
+    if (k->d->pair > 0 && (second || a->with_next))
+        op.work = k->of_unit[second];
     op.module = a->stage;
     op.stage = lw_grid_rank_of(k->g, a->stage, a->micro_batch);
     op.micro_batch = a->micro_batch;
@@ -207,7 +220,7 @@ static void write_rank(struct writer *k, int32_t rank)
                 break;
             }
         }
-        last = run(k, &s->action, deps, inside ? 0 : n);
+        last = run(k, &s->action, inside, deps, inside ? 0 : n);
         inside = s->action.with_next;
     }
 }
@@ -216,7 +229,7 @@ static enum lw_status lower(struct writer *k, struct lw_err *err)
 {
     int64_t values = 2L * k->g->n_stages * k->g->n_micro_batches;
 
-    LW_TRY(lw_grid_order(k->g, &k->order, err));
+    LW_TRY(lw_grid_order(k->g, false, &k->order, err));
     LW_TRY(list_links(k, err));
     LW_TRY(colour_links(k, err));
     LW_TRY(add_tables(k, err));
@@ -251,7 +264,7 @@ enum lw_status lw_grid_plan(const struct lw_grid *g, const char *name, enum lw_s
                             const struct lw_grid_durations *d, struct lw_plan *plan,
                             struct lw_err *err)
 {
-    const struct lw_grid_costs costs = {d->f, d->i, d->w, d->comm};
+    const struct lw_grid_costs costs = {d->f, d->i, d->w, d->comm, d->pair, false};
     struct writer k = {.g = g, .d = d};
     struct lw_strategy s = strategy_of(g, schedule);
     struct lw_plan made;

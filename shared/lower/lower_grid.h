@@ -13,6 +13,7 @@
 struct lw_grid_durations {
     lw_ps f, i, w, b; /* forward, backward's two halves, a whole backward */
     lw_ps comm;       /* of every message */
+    lw_ps pair;       /* a unit of a forward and a backward; 0 = the sum of both */
 };
 
 /* name: of the plan. schedule, chunks: recorded as its strategy (LW_SCHEDULE_CUSTOM for a user's

@@ -226,6 +226,20 @@ static void note_partition(const struct lw_lowering *l)
                               "%lld on the last", (long long)s->pin_first, (long long)s->pin_last);
 }
 
+static void note_pairs(const struct lw_lowering *l)
+{
+    const char *why = NULL;
+
+    if (l->pairs)
+        lw_builder_note(l->b, "units of a forward and a backward: each runs its compute beside the "
+                              "other's all-to-alls of experts");
+    else if (l->ep > 1 && l->pp > 1 && l->s->expert_overlap == LW_EXPERT_OVERLAP_AUTO &&
+             lw_schedule_pairs_of(l->s->schedule) == LW_PAIRS_BY_RULE &&
+             !lw_strategy_overlaps_experts(l->s, &why))
+        lw_builder_note(l->b, "units of a forward and a backward: their all-to-alls of experts are "
+                              "exposed, because %s", why);
+}
+
 static void note_pipeline(const struct lw_lowering *l)
 {
     struct lw_builder *b = l->b;
@@ -289,20 +303,6 @@ static bool selects_nothing(const struct lw_workload *w)
     return true;
 }
 
-/* What all-to-alls of tokens run beside (shared/lower_ops/lower_weave.c). */
-static const char *beside_tokens(const struct lw_lowering *l)
-{
-    bool pairs = l->pp > 1 && (l->s->schedule == LW_SCHEDULE_DUALPIPE ||
-                               l->s->schedule == LW_SCHEDULE_DUALPIPEV);
-
-    if (l->s->expert_overlap || (pairs && l->s->zero < 3))
-        return "where a forward and a backward are a unit beside the compute of the other, else "
-               "beside none";
-    return pairs ? "beside no compute: with --zero 3 the forward and the backward of a pair run "
-                   "one after the other"
-                 : "beside no compute";
-}
-
 static void note_method(const struct lw_lowering *l)
 {
     long long n = (long long)l->s->recompute_layers;
@@ -343,11 +343,11 @@ static void note_tensor(const struct lw_lowering *l)
         lw_builder_note(
             l->b,
             "expert parallelism: 1/%d of the experts a rank%s, tokens spread evenly; all-to-all "
-            "before and after the experts, forward and backward, %s; their gradients are reduced "
+            "before and after the experts, forward and backward%s; their gradients are reduced "
             "over %d ranks",
             l->ep,
             lw_expert_width(l) > 1 ? ", each whole, shared over the tensor group too" : "",
-            beside_tokens(l),
+            l->pairs ? "" : ", beside no compute",
             l->parts[0].n_expert_members);
     if (l->cp > 1 && l->s->cp_comm == LW_CP_P2P)
         lw_builder_note(l->b,
@@ -450,6 +450,7 @@ void lw_lower_notes(const struct lw_lowering *l)
         lw_builder_note(b, "ready times: %d of %d gradients have none and count as ready at the "
                            "end of their module's backward", back->n_untimed, back->n_ready);
     note_pipeline(l);
+    note_pairs(l);
     note_tensor(l);
     note_tied(l);
     if (d->n_members > 1)

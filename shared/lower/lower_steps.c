@@ -84,7 +84,7 @@ static enum lw_status decide(struct lw_lowering *l, const struct lw_cost *cost, 
     LW_TRY(lw_lower_tensor(l, err));
     LW_TRY(lw_lower_stages(l, cost, err));
     LW_TRY(lw_lower_tied(l, err));
-    LW_TRY(lw_grid_order(&l->grid, &l->order, err));
+    LW_TRY(lw_grid_order(&l->grid, l->pairs, &l->order, err));
     for (int32_t q = 0; q < l->n_parts; q++)
         n_grads += l->parts[q].n_grads;
     if (l->parts[0].n_members > 1 && n_grads == 0)

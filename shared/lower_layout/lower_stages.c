@@ -17,18 +17,29 @@
 
 /* --- the grid -------------------------------------------------------------------------------- */
 
+static bool has_pairs(const struct lw_grid *g)
+{
+    for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
+        if (g->actions[i].with_next)
+            return true;
+    return false;
+}
+
 static enum lw_status make_grid(struct lw_lowering *l, struct lw_err *err)
 {
     const struct lw_strategy *s = l->s;
     struct lw_schedule_shape shape = {.schedule = l->pp > 1 ? s->schedule : LW_SCHEDULE_1F1B,
                                       .n_ranks = l->pp,
                                       .n_micro_batches = (int32_t)s->micro_batches,
-                                      .n_chunks = l->pp > 1 ? (int32_t)s->chunks : 1,
-                                      .units = s->expert_overlap};
+                                      .n_chunks = l->pp > 1 ? (int32_t)s->chunks : 1};
+
+    shape.pairs = s->expert_overlap == LW_EXPERT_OVERLAP_ON &&
+                  lw_schedule_pairs_of(shape.schedule) == LW_PAIRS_ASKED;
 
     LW_TRY(lw_schedule_grid(&shape, &l->grid, err));
     LW_TRY(lw_grid_check(&l->grid, err));
     l->mirrored = l->grid.layout == LW_LAYOUT_BIDIR;
+    l->pairs = lw_strategy_overlaps_experts(s, NULL) && has_pairs(&l->grid);
     l->n_parts = l->grid.n_stages;
     if (l->pp > 1 && lw_schedule_combines_calls(s->schedule))
         return lw_colossal_order(&shape, false, &l->calls, err);

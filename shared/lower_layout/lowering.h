@@ -48,6 +48,7 @@ struct lw_lowering {
     struct lw_grid grid;         /* of the pipeline; one rank and one stage without one */
     struct lw_grid_order order;  /* what each of its ranks does */
     struct lw_colossal_order calls; /* the same for schedules of combined calls; else empty */
+    bool pairs;                  /* all-to-alls run beside the other's compute in units of two */
     bool mirrored;               /* two directions: two pipeline ranks hold the same parts */
     int32_t n_parts;
     struct lw_part *parts;       /* [n_parts] in the order of the model: part q is stage q of the

@@ -16,7 +16,7 @@ static enum lw_status write_ops(struct lw_writer *k, struct lw_err *err)
             LW_TRY(lw_write_reduction_end(k, &k->parts[i], err));
     if (k->pass->ends_step)
         lw_write_update(k);
-    return LW_OK;
+    return lw_write_interleaved(k, err);
 }
 
 /* --- room ------------------------------------------------------------------------------------ */
@@ -110,6 +110,7 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
         n_weights += x->d->shards.n_buffers;
     }
     LW_TRY(lw_write_link_tied(k, room, err));
+    LW_TRY(lw_write_begin_pairs(k, room, err));
     k->deps = lw_arena_alloc(room, n_reduced > n_weights ? n_reduced : n_weights, sizeof *k->deps);
     return k->deps ? LW_OK : lw_fail_nomem(err);
 }
@@ -121,12 +122,8 @@ static enum lw_status write_role(struct lw_writer *k, int32_t variant, struct lw
 
     if (s == LW_OK) {
         lw_builder_program(k->l->b, variant, k->role);
-        k->first_op = lw_builder_plan(k->l->b)->n_ops;
         s = write_ops(k, err);
     }
-    if (s == LW_OK)
-        lw_weave_units(k);
-    lw_free(k->units);
     for (int32_t i = 0; i < k->n_parts; i++)
         lw_reducer_free(k->parts[i].reducer);
     lw_arena_free(&room);

@@ -63,6 +63,8 @@ static int32_t input_of(struct lw_writer *k, const struct lw_action *a, bool bac
                              .stage = backward ? a->stage + 1 : a->stage - 1};
     int32_t got = k->got[at];
 
+    if (got < 0 && k->items)
+        return lw_write_local_input(k, a);
     if (got < 0 || !lw_scatters_messages(l))
         return got;
     int32_t module = boundary(l, &from);
@@ -210,13 +212,12 @@ enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)
     if (k->l->calls.n_ranks > 0)
         return lw_write_calls(k, err);
     for (int32_t i = o->first[k->role]; i < o->first[k->role + 1]; i++) {
-        bool runs = o->steps[i].kind == LW_GRID_RUN;
-        lw_note_unit(k, runs ? &o->steps[i].action : NULL);
-        if (runs)
+        lw_write_enter_step(k, i);
+        if (o->steps[i].kind == LW_GRID_RUN)
             LW_TRY(lw_write_action(k, &o->steps[i].action, err));
         else
             pass_on(k, &o->steps[i]);
+        lw_write_leave_step(k);
     }
-    lw_note_unit(k, NULL);
     return LW_OK;
 }

@@ -61,6 +61,14 @@ struct lw_writer_part {
     bool unused_copied, map_reduced;
 };
 
+/* Ops that one step of the rank's order wrote: lower_pairs.c. */
+struct lw_pair_item {
+    int32_t first, n;    /* ops */
+    int8_t lane;         /* of a unit: 0 its forward, 1 its backward; 2 a message; -1 = other */
+    bool backward;
+    int32_t unit;        /* of a lane: which, counted on the rank */
+};
+
 /* The state of writing one pass of one rank. */
 struct lw_writer {
     struct lw_lowering *l;
@@ -87,16 +95,10 @@ struct lw_writer {
     int32_t sum;                   /* the backward's last sum over the tensor group */
     int32_t after;                 /* what the next one there waits for too; -1 = nothing */
     int32_t n_calls;               /* group calls so far */
-    int32_t first_op;              /* of the program */
-    struct lw_unit_ops *units;     /* [n_units] those whose ops are woven; goes with lw_free */
-    int64_t n_units, units_capacity;
-};
-
-/* Ops of a unit, numbers of the plan: its forward has first .. second - 1, its backward second ..
- * end - 1, or the other way round. before, after: of the writer as the unit begins. */
-struct lw_unit_ops {
-    int32_t first, second, end;
-    int32_t before, after, first_after;
+    struct lw_pair_item *items;    /* [n_items] of the order so far; NULL: units of two run one
+                                    * after the other */
+    int32_t n_items, n_units;
+    int32_t first_last;            /* last compute of a unit's forward */
 };
 
 /* lower_writer.c: ops with the fields that all of a pass share. */
@@ -162,17 +164,21 @@ int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t modul
 /* lower_pipeline.c: forwards, backwards and messages in the schedule's order. */
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
 
-/* lower_weave.c: an action of the grid begins, or the last one has ended (NULL); after all ops: the
- * two of each unit, side by side. */
-void lw_note_unit(struct lw_writer *k, const struct lw_action *a);
-void lw_weave_units(struct lw_writer *k);
-
 /* Its pieces, for lower_colossal.c: one forward or backward; one end of a message of what `made`
  * made; where a value of a stage and micro-batch is kept in made[] and got[]. */
 enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err);
 int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
                          int32_t peer, int32_t call, int32_t dep);
 int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb);
+
+/* lower_pairs.c: with --expert-overlap. Room for what a pass notes; before and after each step of
+ * the order; the op that brings an action's input where the rank itself made it; and the program's
+ * ops in the order that lets all-to-alls run beside compute. */
+enum lw_status lw_write_begin_pairs(struct lw_writer *k, struct lw_arena *room, struct lw_err *err);
+void lw_write_enter_step(struct lw_writer *k, int32_t step);
+void lw_write_leave_step(struct lw_writer *k);
+int32_t lw_write_local_input(const struct lw_writer *k, const struct lw_action *a);
+enum lw_status lw_write_interleaved(struct lw_writer *k, struct lw_err *err);
 
 /* lower_colossal.c: the same as lw_write_pipeline for combined calls; found-inf and norm. */
 enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err);

@@ -478,41 +478,57 @@ void lw_builder_dep(struct lw_builder *b, int32_t dep)
         b->plan.ops[b->plan.n_ops - 1].n_deps++;
 }
 
+/* Dependencies of these ops are the last ones of the table: nothing else was added since. */
+void lw_builder_reorder(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n)
+{
+    if (b->failed || n == 0)
+        return;
+    close_list(b);
+    struct lw_op *ops = b->plan.ops + first;
+    int32_t from = ops[0].first_dep, n_deps = b->plan.n_deps - from, at = 0;
+    struct lw_op *old = lw_alloc((size_t)n * sizeof *old);
+    int32_t *now = lw_alloc((size_t)n * sizeof *now);
+    int32_t *deps = lw_alloc(((size_t)n_deps + 1) * sizeof *deps);
+    b->failed = !old || !now || !deps;
+    for (int32_t i = 0; !b->failed && i < n; i++) {
+        old[i] = ops[i];
+        now[order[i]] = first + i;
+    }
+    if (!b->failed && n_deps > 0)
+        memcpy(deps, b->plan.deps + from, (size_t)n_deps * sizeof *deps);
+    for (int32_t i = 0; !b->failed && i < n; i++) {
+        ops[i] = old[order[i]];
+        const int32_t *mine = deps + (ops[i].first_dep - from);
+        ops[i].first_dep = from + at;
+        for (int32_t k = 0; k < ops[i].n_deps; k++, at++)
+            b->plan.deps[from + at] = mine[k] < first ? mine[k] : now[mine[k] - first];
+    }
+    lw_free(old);
+    lw_free(now);
+    lw_free(deps);
+}
+
+const struct lw_op *lw_builder_op_at(const struct lw_builder *b, int32_t op)
+{
+    return b->failed ? NULL : &b->plan.ops[op];
+}
+
+const int32_t *lw_builder_deps_of(const struct lw_builder *b, int32_t op)
+{
+    return b->failed ? NULL : b->plan.deps + b->plan.ops[op].first_dep;
+}
+
+int32_t lw_builder_n_ops(const struct lw_builder *b)
+{
+    return b->plan.n_ops;
+}
+
 void lw_builder_ready(struct lw_builder *b, int32_t param)
 {
     push(b, LW_TABLE_ready, &param);
     b->list_open = true;
     if (!b->failed)
         b->plan.ops[b->plan.n_ops - 1].n_ready++;
-}
-
-const struct lw_plan *lw_builder_plan(const struct lw_builder *b)
-{
-    return &b->plan;
-}
-
-void lw_builder_order(struct lw_builder *b, const int32_t *order)
-{
-    close_list(b);
-    const struct lw_program g = b->failed ? (struct lw_program){0, 0} : *program_of(b, b->variant);
-    struct lw_op *moved = lw_calloc((size_t)g.n_ops + 1, sizeof *moved);
-    int32_t *place = lw_calloc((size_t)g.n_ops + 1, sizeof *place);
-
-    b->failed = b->failed || !moved || !place;
-    for (int32_t i = 0; !b->failed && i < g.n_ops; i++) {
-        moved[i] = b->plan.ops[g.first_op + order[i]];
-        place[order[i]] = i;
-    }
-    for (int32_t i = 0; !b->failed && i < g.n_ops; i++) {
-        int32_t *deps = b->plan.deps + moved[i].first_dep;
-        b->plan.ops[g.first_op + i] = moved[i];
-        for (int32_t k = 0; k < moved[i].n_deps; k++) {
-            deps[k] = g.first_op + place[deps[k] - g.first_op];
-            assert(deps[k] < g.first_op + i);
-        }
-    }
-    lw_free(moved);
-    lw_free(place);
 }
 
 struct lw_operand *lw_builder_operand_room(struct lw_builder *b, int32_t n, int32_t *row)

@@ -52,13 +52,15 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
                       int32_t n_deps);
 /* The op added last waits for this earlier one of its program too. */
 void lw_builder_dep(struct lw_builder *b, int32_t dep);
+/* Ops so far; one of them and what it waits for, until the next is added; NULL = it failed. */
+int32_t lw_builder_n_ops(const struct lw_builder *b);
+const struct lw_op *lw_builder_op_at(const struct lw_builder *b, int32_t op);
+const int32_t *lw_builder_deps_of(const struct lw_builder *b, int32_t op);
+/* Ops of the program at hand from number `first` on, n of them: the i-th is then what number
+ * first + order[i] was. An op still follows what it waits for. After its last op was added. */
+void lw_builder_reorder(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n);
 /* The op added last completes (or, for COPY_IN, copies) this gradient too. */
 void lw_builder_ready(struct lw_builder *b, int32_t param);
-/* What has been added so far; tables move as they grow. */
-const struct lw_plan *lw_builder_plan(const struct lw_builder *b);
-/* The program at hand, of which no number is used any more, in another order: its op order[i] (from
- * 0) comes i-th. What an op waits for must stay before it. */
-void lw_builder_order(struct lw_builder *b, const int32_t *order);
 /* A row of operands for a role: entries[i] for the rank with index i in the role. */
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n);
 /* A new row, *row, of n entries to be filled before anything else is added; NULL = it failed. */

@@ -37,6 +37,7 @@ static const char *const again_parts[] = {LW_RECOMPUTE_PARTS(PART_WORD) NULL};
 #undef PART_WORD
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
+static const char *const expert_overlaps[] = {"auto", "off", "on", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
 enum { MAX_RANKS = 1 << 22 };     /* a plan of that many takes a second and 220 MB */
@@ -81,10 +82,11 @@ static const struct option {
     COUNT("dispatch-once", dispatch_once, 0, 1 << 16,
           "--ep: a token goes to K experts (the model's --topk), and its copies to one node, and to "
           "one rank, travel once, as with DeepEP and HybridEP (0: every copy travels)"),
-    ON_OFF("expert-overlap", expert_overlap,
-           "--ep: a forward and a backward of another micro-batch run as one unit, and the tokens "
-           "of one travel to and from the experts while the other computes: Megatron-LM's "
-           "--overlap-moe-expert-parallel-comm; the units of dualpipe always do (off)"),
+    CHOICE("expert-overlap", expert_overlap, "MODE", expert_overlaps,
+           "--ep: the all-to-alls of one micro-batch run beside the compute of another, in units "
+           "of a forward and a backward: auto: in those of dualpipe and dualpipev; on: also in "
+           "interleaved-1f1b and without a pipeline, which make such units as Megatron-LM's "
+           "overlap_moe_expert_parallel_comm does; off (auto)"),
     ON_OFF("sequence-parallel", sequence_parallel,
            "--tp: activations between split layers are sharded over the tensor group; "
            "all-gathers and reduce-scatters replace all-reduces (off)"),
@@ -552,6 +554,23 @@ bool lw_strategy_folds_experts(const struct lw_strategy *s)
 int64_t lw_strategy_expert_number(const struct lw_strategy *s, int64_t data, int64_t tensor)
 {
     return lw_strategy_folds_experts(s) ? data * s->tp + tensor : data;
+}
+
+bool lw_strategy_overlaps_experts(const struct lw_strategy *s, const char **why)
+{
+    const struct {
+        bool is;
+        const char *what;
+    } apart[] = {
+        {s->zero == 3, "--zero 3 gathers and frees weights around each module"},
+        {s->cp > 1 && s->cp_comm == LW_CP_P2P, "--cp-comm-type p2p passes blocks around a ring"},
+    };
+    const char *none, **to = why ? why : &none;
+
+    *to = NULL;
+    for (size_t i = 0; i < sizeof apart / sizeof *apart && !*to; i++)
+        *to = apart[i].is ? apart[i].what : NULL;
+    return s->ep > 1 && s->expert_overlap != LW_EXPERT_OVERLAP_OFF && !*to;
 }
 
 int64_t lw_strategy_ranks(const struct lw_strategy *s)

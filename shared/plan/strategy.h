@@ -34,6 +34,12 @@ enum { LW_TENSOR_PIECES = 4 }; /* of a collective or of the products beside it *
  * beside the steps of attention. */
 enum lw_cp_comm { LW_CP_ALL_GATHER, LW_CP_P2P, LW_N_CP_COMMS };
 
+/* All-to-alls of experts beside the compute of another micro-batch: in schedules whose rule has
+ * units of a forward and a backward; never; also in the forms of 1F1B that make such units. */
+enum lw_expert_overlap {
+    LW_EXPERT_OVERLAP_AUTO, LW_EXPERT_OVERLAP_OFF, LW_EXPERT_OVERLAP_ON, LW_N_EXPERT_OVERLAPS,
+};
+
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 
 enum lw_compat {
@@ -47,6 +53,7 @@ struct lw_strategy {
     int64_t ep;                    /* ranks that share the experts; divides dp * cp, or dp * cp * tp
                                     * where these are folded over the tensor group */
     int64_t etp;                   /* ranks that split each expert: tp, or 1; 0 = tp */
+    enum lw_expert_overlap expert_overlap;
     int64_t micro_batches, chunks;
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */
@@ -85,8 +92,6 @@ struct lw_strategy {
                                     * step's forward uses them, not after the optimizer */
     int64_t dispatch_once;         /* experts that a token goes to, whose copies to one node or rank
                                     * travel once; 0: each copy travels */
-    bool expert_overlap;           /* a forward and a backward are one unit: tokens of one travel to
-                                    * and from the experts while the other computes */
     bool sequence_parallel; /* activations between split layers are cut over the tensor group */
     enum lw_tp_overlap tp_overlap;
     enum lw_cp_comm cp_comm;
@@ -153,6 +158,11 @@ bool lw_strategy_folds_experts(const struct lw_strategy *s);
 /* The number of a rank among those of its stage and, unless experts are folded, of its tensor
  * coordinate; ranks of equal numbers modulo ep hold the same experts. */
 int64_t lw_strategy_expert_number(const struct lw_strategy *s, int64_t data, int64_t tensor);
+
+/* All-to-alls of experts run beside the compute of another micro-batch where the schedule has units
+ * of two. Where another option keeps them apart: false, and *why is its text, NULL where nothing
+ * does. why may be NULL. */
+bool lw_strategy_overlaps_experts(const struct lw_strategy *s, const char **why);
 
 /* Values in range and not contradicting each other. */
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err);

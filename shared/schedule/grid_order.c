@@ -60,34 +60,35 @@ static void send(const struct lw_grid *g, struct lw_grid_order *o, int32_t *at, 
 }
 
 /* Go through the one order; at[n_ranks] are cursors. Without steps it only counts. */
-static void walk(const struct lw_grid *g, const struct key *keys, struct lw_grid_order *o,
-                 int32_t *at)
+static void walk(const struct lw_grid *g, bool early, const struct key *keys,
+                 struct lw_grid_order *o, int32_t *at)
 {
     for (int32_t i = 0; i < g->first[g->n_ranks]; i++) {
         const struct lw_action *a = &g->actions[keys[i].action];
         int32_t rank = lw_grid_rank_of(g, a->stage, a->micro_batch);
         put(o, at, rank, (struct lw_grid_step){LW_GRID_RUN, *a, -1});
-        if (a->with_next)
+        if (a->with_next && !early)
             continue;
-        if (keys[i].action > g->first[rank] && a[-1].with_next)
+        if (!early && keys[i].action > g->first[rank] && a[-1].with_next)
             send(g, o, at, rank, &a[-1]);
         send(g, o, at, rank, a);
     }
 }
 
 /* The two of a unit stay together. */
-static void set_keys(const struct lw_grid *g, const struct lw_grid_times *t, struct key *keys)
+static void set_keys(const struct lw_grid *g, bool early, const struct lw_grid_times *t,
+                     struct key *keys)
 {
     for (int32_t i = 0; i < g->first[g->n_ranks]; i++) {
         const struct lw_action *a = &g->actions[i];
         int32_t to_go = a->kind == LW_OP_FORWARD ? g->n_stages - 1 - a->stage : a->stage;
-        bool second = i > 0 && a[-1].with_next;
+        bool second = !early && i > 0 && a[-1].with_next;
         keys[i] = (struct key){t->end[i], lw_grid_rank_of(g, a->stage, a->micro_batch) % 2,
                                second ? keys[i - 1].to_go : to_go, t->turn[i], i};
     }
 }
 
-static enum lw_status fill(const struct lw_grid *g, const struct lw_grid_times *t,
+static enum lw_status fill(const struct lw_grid *g, bool early, const struct lw_grid_times *t,
                            struct lw_arena *room, struct lw_grid_order *o, struct lw_err *err)
 {
     int32_t n = g->first[g->n_ranks], *at;
@@ -95,28 +96,30 @@ static enum lw_status fill(const struct lw_grid *g, const struct lw_grid_times *
 
     LW_TAKE(room, keys, n, err);
     LW_TAKE(room, at, g->n_ranks, err);
-    set_keys(g, t, keys);
+    set_keys(g, early, t, keys);
     lw_sort(keys, n, compare_keys);
     LW_TAKE(&o->arena, o->first, (int64_t)g->n_ranks + 1, err);
-    walk(g, keys, o, at);
+    walk(g, early, keys, o, at);
     for (int32_t r = 0; r < g->n_ranks; r++)
         o->first[r + 1] = o->first[r] + at[r];
     LW_TAKE(&o->arena, o->steps, o->first[g->n_ranks], err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         at[r] = o->first[r];
-    walk(g, keys, o, at);
+    walk(g, early, keys, o, at);
     return LW_OK;
 }
 
-enum lw_status lw_grid_order(const struct lw_grid *g, struct lw_grid_order *out,
+enum lw_status lw_grid_order(const struct lw_grid *g, bool early, struct lw_grid_order *out,
                              struct lw_err *err)
 {
     struct lw_grid_order o = {.n_ranks = g->n_ranks};
+    struct lw_grid_costs costs = nominal;
     struct lw_grid_times t;
     struct lw_arena room = {0};
 
-    LW_TRY(lw_grid_time(g, &nominal, &t, err));
-    enum lw_status s = fill(g, &t, &room, &o, err);
+    costs.early = early;
+    LW_TRY(lw_grid_time(g, &costs, &t, err));
+    enum lw_status s = fill(g, early, &t, &room, &o, err);
     lw_arena_free(&room);
     lw_grid_times_free(&t);
     LW_GIVE(s, out, o, lw_grid_order_free(&o));

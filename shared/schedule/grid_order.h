@@ -28,8 +28,9 @@ struct lw_grid_order {
 };
 void lw_grid_order_free(struct lw_grid_order *o);
 
-/* The grid must pass lw_grid_check. Fails as lw_grid_time does. */
-enum lw_status lw_grid_order(const struct lw_grid *g, struct lw_grid_order *out,
+/* The grid must pass lw_grid_check. early: what the first of a unit makes leaves before the second
+ * has run. Fails as lw_grid_time does. */
+enum lw_status lw_grid_order(const struct lw_grid *g, bool early, struct lw_grid_order *out,
                              struct lw_err *err);
 
 /* The stage that a message's value goes to, -1 for none: the next one's forward, or the backward of

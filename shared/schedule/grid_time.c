@@ -83,13 +83,16 @@ static bool advance(struct clock *c, int32_t rank)
     end = start;
     for (int32_t k = i; k < i + n; k++)
         end += duration(c, &g->actions[k]);
+    if (n > 1 && c->cost->pair > 0)
+        end = start + c->cost->pair;
     for (int32_t k = i; k < i + n; k++) {
         const struct lw_action *a = &g->actions[k];
+        bool leaves = c->cost->early && k + 1 < i + n;
         c->t->start[k] = start;
-        c->t->end[k] = end;
+        c->t->end[k] = leaves ? start + duration(c, a) : end;
         c->t->turn[k] = c->n_run++;
         if (a->kind != LW_OP_BACKWARD_WEIGHT)
-            *value(c, a->kind == LW_OP_FORWARD ? F : I, a->stage, a->micro_batch) = end;
+            *value(c, a->kind == LW_OP_FORWARD ? F : I, a->stage, a->micro_batch) = c->t->end[k];
     }
     c->now[rank] = end;
     c->at[rank] = i + n;
@@ -155,7 +158,7 @@ static enum lw_status run(struct clock *c, struct lw_arena *room, struct lw_err 
 
 enum lw_status lw_grid_costs_check(const struct lw_grid_costs *c, struct lw_err *err)
 {
-    if (c->f >= 0 && c->i >= 0 && c->w >= 0 && c->comm >= 0)
+    if (c->f >= 0 && c->i >= 0 && c->w >= 0 && c->comm >= 0 && c->pair >= 0)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,
                    "durations of a grid must not be negative, got F %lld, I %lld, W %lld, transfer "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shared/base/arena.h"
@@ -7,10 +8,12 @@
 #include "shared/schedule/schedule.h"
 
 /* Durations of actions, alike at all stages, in one unit of time; B takes i + w, a unit of two
- * actions the sum of both. */
+ * actions the sum of both unless `pair` says what it takes. */
 struct lw_grid_costs {
     int64_t f, i, w;
     int64_t comm;    /* from one rank to another */
+    int64_t pair;    /* a unit of two; 0 = the sum of both */
+    bool early;      /* what the first of a unit makes is there before the second has run */
 };
 /* LW_EINVAL for negative durations. */
 enum lw_status lw_grid_costs_check(const struct lw_grid_costs *c, struct lw_err *err);

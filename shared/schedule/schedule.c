@@ -115,6 +115,11 @@ int32_t lw_schedule_chunks(enum lw_schedule schedule)
     return schedulers[schedule]->chunks;
 }
 
+enum lw_schedule_pairs lw_schedule_pairs_of(enum lw_schedule schedule)
+{
+    return schedulers[schedule]->pairs;
+}
+
 bool lw_schedule_combines_calls(enum lw_schedule schedule)
 {
     return schedulers[schedule]->combined_calls;

@@ -50,14 +50,18 @@ struct lw_schedule_shape {
                        * its turn, as Megatron-LM; 0 = equal rounds of about p, as torch */
     const struct lw_schedule_costs *costs; /* borrowed; NULL = F, I and W take the same, transfers
                                             * (almost) nothing; see docs/design/schedule.md */
-    bool units; /* interleaved-1f1b, and 1f1b of one rank: one forward more before the first
-                 * backward, and each forward and backward in turn are one unit */
+    bool pairs;       /* 1f1b on one rank, interleaved-1f1b: one more forward first, then units of
+                       * a forward and a backward (Megatron-LM: overlap_moe_expert_parallel_comm) */
 };
 
 void lw_grid_free(struct lw_grid *g);
 
 /* Stages per rank that a schedule demands; 0 = any number. */
 int32_t lw_schedule_chunks(enum lw_schedule schedule);
+/* Units of a forward and a backward: none, some by its rule, some where the shape asks for them
+ * (lw_schedule_shape.pairs; of 1f1b on one rank alone). */
+enum lw_schedule_pairs { LW_PAIRS_NONE, LW_PAIRS_BY_RULE, LW_PAIRS_ASKED };
+enum lw_schedule_pairs lw_schedule_pairs_of(enum lw_schedule schedule);
 /* Sends and receives of its ranks go in calls of several (schedule_colossal.h). */
 bool lw_schedule_combines_calls(enum lw_schedule schedule);
 /* lw_schedule_shape.group means something to it. */

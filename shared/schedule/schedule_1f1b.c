@@ -72,19 +72,9 @@ static void emit_step(struct lw_emit *e, const struct lw_schedule_shape *s, int3
     lw_emit(e, kind, at.stage, at.micro_batch);
 }
 
-/* Forward f and backward b as one. */
-static void emit_unit(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t group,
-                      int32_t rank, int32_t f, int32_t b)
-{
-    struct step first = step_of(s, group, rank, f, false);
-    struct step second = step_of(s, group, rank, b, true);
-
-    lw_emit_pair(e, first.stage, first.micro_batch, second.stage, second.micro_batch);
-}
-
-/* With units a rank is one forward further, so that no unit has both directions of one micro-batch
- * on the last stage (NVIDIA/Megatron-LM@60e039626, megatron/core/pipeline_parallel/schedules.py:
- * num_warmup_microbatches + 1 with overlap_moe_expert_parallel_comm).
+/* With pairs a forward more comes first, so that the two of a unit need nothing of each other
+ * (NVIDIA/Megatron-LM@00611e6e megatron/core/pipeline_parallel/schedules.py,
+ * get_pp_rank_microbatches; @00caa53a combined_1f1b.py).
  *
  * Forwards until `warmup`, then forward and backward in turn, then the backwards that are left. A
  * zero-bubble schedule splits the backward: W of the oldest follows once `delay` I are done. */
@@ -94,12 +84,14 @@ static void alternate(struct lw_emit *e, const struct lw_schedule_shape *s, int3
     int32_t group = group_of(s), total = s->n_micro_batches * s->n_chunks;
     int32_t n_w = 0;
 
-    warmup = least(warmup + s->units, total);
+    warmup = least(warmup + s->pairs, total);
     for (int32_t k = 0; k < warmup; k++)
         emit_step(e, s, group, rank, LW_OP_FORWARD, k);
     for (int32_t k = 0; k < total; k++) {
-        if (warmup + k < total && s->units) {
-            emit_unit(e, s, group, rank, warmup + k, k);
+        if (s->pairs && warmup + k < total) {
+            struct step f = step_of(s, group, rank, warmup + k, false);
+            struct step b = step_of(s, group, rank, k, true);
+            lw_emit_pair(e, f.stage, f.micro_batch, b.stage, b.micro_batch);
             continue;
         }
         if (warmup + k < total)
@@ -165,9 +157,11 @@ static enum lw_status whole_rounds(const struct lw_schedule_shape *s, struct lw_
 }
 
 const struct lw_scheduler lw_scheduler_gpipe = {.rank = gpipe, .chunks = 1};
-const struct lw_scheduler lw_scheduler_1f1b = {.rank = one_f_one_b, .chunks = 1};
+const struct lw_scheduler lw_scheduler_1f1b = {.rank = one_f_one_b, .chunks = 1,
+                                               .pairs = LW_PAIRS_ASKED};
 const struct lw_scheduler lw_scheduler_interleaved_1f1b = {
     .rank = interleaved_1f1b, .takes_group = true, .demand = whole_rounds,
+    .pairs = LW_PAIRS_ASKED,
 };
 const struct lw_scheduler lw_scheduler_interleaved_zb = {.rank = interleaved_zb,
                                                          .demand = whole_rounds};

@@ -137,7 +137,9 @@ static enum lw_status dualpipev_demand(const struct lw_schedule_shape *s, struct
 
 const struct lw_scheduler lw_scheduler_dualpipe = {
     .rank = dualpipe, .layout = LW_LAYOUT_BIDIR, .chunks = 2, .demand = dualpipe_demand,
+    .pairs = LW_PAIRS_BY_RULE,
 };
 const struct lw_scheduler lw_scheduler_dualpipev = {
     .rank = dualpipev, .layout = LW_LAYOUT_V, .chunks = 2, .demand = dualpipev_demand,
+    .pairs = LW_PAIRS_BY_RULE,
 };

@@ -34,6 +34,7 @@ struct lw_scheduler {
     int32_t chunks;          /* that it needs; 0 = any number from 1 */
     bool combined_calls;     /* sends and receives in calls of several: schedule_colossal.h */
     bool takes_group;        /* lw_schedule_shape.group */
+    enum lw_schedule_pairs pairs;
     enum lw_status (*demand)(const struct lw_schedule_shape *s, struct lw_err *err);
 };
 

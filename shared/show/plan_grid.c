@@ -14,19 +14,24 @@
 static enum lw_status read_durations(const char *text, struct lw_grid_durations *d,
                                      struct lw_err *err)
 {
-    lw_ps *fields[] = {&d->f, &d->i, &d->w, &d->comm};
+    lw_ps *fields[] = {&d->f, &d->i, &d->w, &d->comm, &d->pair};
     char part[64];
+    int k = 0;
 
-    for (int k = 0; k < 4; k++) {
+    d->pair = 0;
+    for (bool more = true; more; k++) {
         size_t n = strcspn(text, ",");
-        if (n == 0 || n >= sizeof part || (k == 3) != (text[n] == '\0'))
+        more = text[n] != '\0';
+        if (n == 0 || n >= sizeof part || (more ? k == 4 : k < 3))
             return lw_fail(err, LW_EUSAGE, "--durations: expected four times as F,I,W,C, like "
-                                           "10us,11us,7us,2us");
+                                           "10us,11us,7us,2us, or a fifth: of a unit of two");
         memcpy(part, text, n);
         part[n] = '\0';
         LW_TRY(lw_parse_time(part, fields[k], err));
-        text += n + (k < 3);
+        text += n + more;
     }
+    if (k == 5 && d->pair <= 0)
+        return lw_fail(err, LW_EUSAGE, "--durations: a unit of two must take more than 0");
     d->b = d->i + d->w;
     return LW_OK;
 }
@@ -47,8 +52,9 @@ void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_G
          "grid alone: micro-batches of a group of interleaved-1f1b (about pp)", 1, INT32_MAX},
         {"lower", 0, LW_OPT_STRING, &q->lower, "messages|shards",
          "grid alone, as csv: with sends and receives, or with at most 3 stages gathered"},
-        {"durations", 0, LW_OPT_STRING, &q->durations, "F,I,W,C",
-         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)",
+        {"durations", 0, LW_OPT_STRING, &q->durations, "F,I,W,C[,P]",
+         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us); a "
+         "unit of a forward and a backward (the sum of both)",
          .check = are_durations},
     };
 
@@ -241,7 +247,8 @@ static enum lw_status write_grid(const struct lw_grid *g, const char *name,
 enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_request *q,
                             const char *out, enum lw_format format, struct lw_err *err)
 {
-    struct lw_grid_durations d = {LW_PS_PER_US, LW_PS_PER_US, LW_PS_PER_US, 2 * LW_PS_PER_US, 0};
+    struct lw_grid_durations d = {LW_PS_PER_US, LW_PS_PER_US, LW_PS_PER_US,
+                                  2 * LW_PS_PER_US, 0, 0};
     struct lw_schedule_shape s = {.schedule = LW_SCHEDULE_CUSTOM};
     struct lw_strategy st;
     struct lw_grid g;

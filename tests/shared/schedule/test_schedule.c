@@ -52,7 +52,7 @@ TEST(orders_are_as_written_in_the_design_page)
 static void expect_units(enum lw_schedule schedule, int32_t p, int32_t m, int32_t v, int32_t rank,
                          const char *expected)
 {
-    const struct lw_schedule_shape shape = {schedule, p, m, v, 0, NULL, .units = true};
+    const struct lw_schedule_shape shape = {schedule, p, m, v, 0, NULL, .pairs = true};
     struct lw_grid g;
     struct lw_err err = {0};
     char text[1024];
