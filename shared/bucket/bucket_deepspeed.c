@@ -30,14 +30,15 @@ struct filling {
 
 static struct kind *kind_of(struct filling *f, const struct lw_grad *g)
 {
-    int64_t cap = f->t->s->bucket_cap_bytes;
+    int64_t cap = f->t->s->bucket_cap_bytes, elements = f->t->s->reduce_elements;
 
     for (int32_t i = 0; i < f->n_kinds; i++)
         if (f->kinds[i].dtype == g->dtype && f->kinds[i].device == g->device)
             return &f->kinds[i];
     f->kinds[f->n_kinds] = (struct kind){
         .dtype = g->dtype, .device = g->device, .bucket = -1,
-        .limit = cap >= 0 ? cap / lw_dtype_size(g->dtype) : DEFAULT_ELEMENTS};
+        .limit = cap >= 0 ? cap / lw_dtype_size(g->dtype)
+                 : elements > 0 ? elements : DEFAULT_ELEMENTS};
     return &f->kinds[f->n_kinds++];
 }
 

@@ -325,6 +325,15 @@ static const struct {
     {"cpu-offload", "offload to the host is not planned: state stays on the device"},
     {"offload-activations", "offload to the host is not planned: activations stay on the device, "
                             "or --recompute"},
+    {"stage3-prefetch-bucket-size", "here it is --prefetch-bucket-size N, in elements"},
+    {"stage3-max-live-parameters", "here it is --max-live-parameters N, in elements"},
+    {"stage3-param-persistence-threshold", "here it is --persist N + 1: parameters of fewer than "
+                                           "so many elements stay on every rank"},
+    {"stage3-max-reuse-distance", "weights are freed after each use: --reshard off keeps them"},
+    {"overlap-comm", "here it is --overlap on|off"},
+    {"allgather-bucket-size",
+     "DeepSpeed gathers a group of parameters in one call where torch has all_gather_into_tensor, "
+     "whatever this size is (runtime/utils.py, all_gather_dp_groups)"},
     {"overlap-moe-expert-parallel-comm", "here it is --expert-overlap on"},
     {"autocast", "weights have the type of --dtype: autocast over f32 weights is not planned"},
     {"parallel-blocks", "attention and the linear pair run one after the other: parallel blocks "

@@ -202,8 +202,12 @@ static bool applies(const char *option, const struct lw_strategy *s)
 {
     static const char *const tensor[] = {"tp-overlap", "sequence-parallel", NULL};
     static const char *const data[] = {"zero", "overlap-param-gather", NULL};
-    static const char *const third[] = {"reshard", "prefetch", "units", "unit-copies", NULL};
+    static const char *const third[] = {"reshard", "prefetch", "units", "unit-copies", "persist",
+                                        NULL};
+    static const char *const elements[] = {"prefetch-bucket-size", "max-live-parameters", NULL};
 
+    if (is_option(option, elements)) /* in place of units that the user counts */
+        return s->zero == 3 && s->prefetch < 0;
     if (strcmp(option, "tp-overlap") == 0 && !runs_whole_backwards(s))
         return false;
     if (is_option(option, tensor))

@@ -23,6 +23,7 @@
 
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
+#include "shared/numbers/checked.h"
 #include "shared/numbers/dtype.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
@@ -100,13 +101,28 @@ static int64_t *own_bytes(struct lw_role *role)
     return role->static_bytes;
 }
 
+/* Buffers of reduced gradients, of that size whatever the model. */
+static int64_t reduce_buffers(const struct run *r)
+{
+    int64_t elements = (int64_t)lw_fact_value(r->f->bucket, 0);
+    bool third = r->s->zero == 3 && lw_fact(r->f->bucket_zero3);
+    bool twice = lw_fact(r->f->bucket_overlaps) && r->s->overlap && r->s->zero < 3;
+
+    if (elements == 0 || (!is_flat(r) && !third))
+        return 0;
+    if (r->s->reduce_elements > 0)
+        elements = r->s->reduce_elements;
+    else if (r->s->bucket_cap_bytes >= 0 && r->s->bucket_policy == LW_BUCKET_DEEPSPEED)
+        elements = r->s->bucket_cap_bytes / ITEM;
+    return lw_mul_sat(elements, twice ? 2 * ITEM : ITEM);
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
     const struct run r = {f, dims, plan, plan->strategy};
     bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
     int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
-    int64_t bucket = (int64_t)lw_fact_value(f->bucket, 0) * ITEM;
 
     for (int32_t i = 0; i < plan->n_roles; i++)
         plan->roles[i].grads_come = !lw_fact(f->gradients_stay) && !r.s->bucket_view;
@@ -118,7 +134,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
             bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * state;
         bytes[LW_MEM_GRADS] *= lw_fact(f->applied_gradients) ? 0 : 1;
         bytes[LW_MEM_BUCKETS] *= lw_fact(f->buckets_in_place) ? 0 : 1;
-        bytes[LW_MEM_BUCKETS] += reduced && !sums && is_flat(&r) ? bucket : 0;
+        bytes[LW_MEM_BUCKETS] += reduced && !sums ? reduce_buffers(&r) : 0;
         bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
         bytes[LW_MEM_WORKSPACES] = dims->workspace;
         bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;

@@ -199,10 +199,25 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
     return LW_OK;
 }
 
+static enum lw_status refuse_reduce_elements(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->reduce_elements == 0)
+        return LW_OK;
+    if (s->zero != 3 && s->bucket_policy != LW_BUCKET_DEEPSPEED)
+        return lw_fail(err, LW_EINVAL,
+                       "--reduce-bucket-size is of --bucket-policy deepspeed, not %s; other "
+                       "policies have --bucket-cap", lw_bucket_policy_name(s->bucket_policy));
+    if (s->bucket_cap_bytes >= 0)
+        return lw_fail(err, LW_EINVAL, "--reduce-bucket-size counts elements, --bucket-cap bytes: "
+                                       "give only one of them");
+    return LW_OK;
+}
+
 static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err *err)
 {
     static const char *const third[] = {"persist", "reshard", "root-unit", "units",
-                                        "unit-copies"};
+                                        "unit-copies", "prefetch-bucket-size",
+                                        "max-live-parameters"};
 
     for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
         if (lw_strategy_given(s, lw_strategy_find(third[i])))
@@ -210,6 +225,14 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
     if (s->zero < 3 && !s->overlap_param_gather &&
         lw_strategy_given(s, lw_strategy_find("prefetch")))
         return lw_fail(err, LW_EINVAL, "--prefetch needs --zero 3 or --overlap-param-gather on");
+    if (s->prefetch_elements > 0 && s->prefetch >= 0)
+        return lw_fail(err, LW_EINVAL, "--prefetch %lld counts units, --prefetch-bucket-size %lld "
+                                       "elements: give only one of them", (long long)s->prefetch,
+                       (long long)s->prefetch_elements);
+    if (s->live_elements > 0 && s->prefetch_elements == 0)
+        return lw_fail(err, LW_EINVAL, "--max-live-parameters limits what --prefetch-bucket-size "
+                                       "gathers ahead: give both");
+    LW_TRY(refuse_reduce_elements(s, err));
     LW_TRY(refuse_gathers_ahead(s, err));
     if (s->zero > 0 && s->zero < 3 && s->shard_policy == LW_SHARD_ROWS)
         return lw_fail(err, LW_EINVAL, "--shard-policy rows cuts the units of modules: it needs "

@@ -93,7 +93,9 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
 
     for (int32_t i = 0; i < h->n_buffers; i++)
         n_kept += h->buffers[i].module < 0;
-    if (d->s->prefetch >= 0 || d->s->pp == 1)
+    if (d->s->prefetch_elements > 0)
+        snprintf(ahead, sizeof ahead, "%" PRId64 " elements", d->s->prefetch_elements);
+    else if (d->s->prefetch >= 0 || d->s->pp == 1 || d->s->zero == 3)
         snprintf(ahead, sizeof ahead, "%" PRId64,
                  d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT);
     const char *many = h->n_buffers == 1 ? "" : "s";
@@ -117,10 +119,10 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
     if (d->s->zero == 3)
         lw_builder_note(
             b,
-            "weights: %d units are all-gathered before use, %" PRId64 " ahead%s; %d, of "
+            "weights: %d units are all-gathered before use, %s ahead%s; %d, of "
             "parameters below %" PRId64 " elements, stay and are all-gathered after "
             "the optimizer",
-            h->n_buffers - n_kept, d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT,
+            h->n_buffers - n_kept, ahead,
             d->s->reshard            ? ", freed after forward and backward"
             : lw_part_keeps_units(d) ? ", freed after the step's last backward"
                                      : ", freed after the backward",

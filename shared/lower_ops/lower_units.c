@@ -65,16 +65,58 @@ static struct lw_unit_elsewhere unit_at(struct lw_writer_part *x, int32_t module
     return (struct lw_unit_elsewhere){NULL, module, -1};
 }
 
+/* Elements of gathered units on the rank. */
+static int64_t live_elements(const struct lw_writer *k)
+{
+    int64_t n = 0;
+
+    for (int32_t i = 0; i < k->n_parts; i++)
+        for (int32_t b = 0; k->parts[i].unit_there && b < k->parts[i].d->shards.n_buffers; b++)
+            n += k->parts[i].unit_there[b] ? k->parts[i].d->shards.buffers[b].elements : 0;
+    return n;
+}
+
+/* Elements of the module's units that were not there; they are now. */
+static int64_t gather_module(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+{
+    struct lw_unit_elsewhere u;
+    int64_t n = 0;
+
+    for (int32_t i = 0; (u = unit_at(x, module, i)).part; i++) {
+        n += u.part->unit_there[u.unit] ? 0 : u.part->d->shards.buffers[u.unit].elements;
+        gather(k, u.part, u.unit);
+    }
+    return n;
+}
+
+/* DeepSpeed's prefetch: after the module's own, what comes next until so many elements are on their
+ * way; the last may exceed it (deepspeedai/DeepSpeed@641d86fa
+ * deepspeed/runtime/zero/partitioned_param_coordinator.py, fetch_sub_module). */
+static void gather_elements_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                                  int32_t step)
+{
+    const struct lw_strategy *s = x->d->s;
+    int64_t most = s->prefetch_elements, n = 0;
+
+    gather_module(k, x, module);
+    if (s->live_elements > 0 && s->live_elements - live_elements(k) < most)
+        most = s->live_elements - live_elements(k);
+    for (int32_t m = module + step; n < most && m >= 0 && m < x->d->w->n_modules; m += step)
+        n += gather_module(k, x, m);
+}
+
 /* The units of the module and of those that are prefetched with it. */
 static void gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
                          int32_t step)
 {
     int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
-    struct lw_unit_elsewhere u;
 
+    if (x->d->s->prefetch_elements > 0) {
+        gather_elements_ahead(k, x, module, step);
+        return;
+    }
     for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; m += step) {
-        for (int32_t n = 0; (u = unit_at(x, (int32_t)m, n)).part; n++)
-            gather(k, u.part, u.unit);
+        gather_module(k, x, (int32_t)m);
         i += !lw_part_same_unit(x->d, (int32_t)m, (int32_t)m + step);
     }
 }

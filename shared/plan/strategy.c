@@ -132,6 +132,9 @@ static const struct option {
            "all-reduce is split around the optimizer, as in DeAR (off)"),
     SIZED("bucket-cap", bucket_cap_bytes, 0,
           "bucket size limit (the policy's default: 25 MiB for c10d)"),
+    ROW("reduce-bucket-size", INT_OR_0, reduce_elements, 1, INT64_C(1) << 40, "N", NULL, NULL,
+           "--bucket-policy deepspeed: limit in elements; also the size of the buffers that "
+           "DeepSpeed holds, under ZeRO-3 too (0: 500000000)"),
     SIZED("first-bucket", first_bucket_bytes, 0,
           "limit of the first bucket (the policy's default: 1 MiB for c10d)"),
     ON_OFF("last-bucket-cap", last_bucket_cap,
@@ -168,6 +171,12 @@ static const struct option {
     COUNT("prefetch", prefetch, 0, INT32_MAX,
            "how many weights are gathered ahead: units of ZeRO-3, or buckets of "
            "--overlap-param-gather (1; of these in pipelines all of a part and of the next part)"),
+    ROW("prefetch-bucket-size", INT_OR_0, prefetch_elements, 1, INT64_C(1) << 40, "N", NULL, NULL,
+           "ZeRO-3: weights are gathered ahead until so many elements are, as DeepSpeed's "
+           "stage3_prefetch_bucket_size, in place of --prefetch (0: by --prefetch)"),
+    ROW("max-live-parameters", INT_OR_0, live_elements, 1, INT64_C(1) << 40, "N", NULL, NULL,
+           "ZeRO-3: no weights are gathered ahead while so many elements are there, as DeepSpeed's "
+           "stage3_max_live_parameters (0: any number)"),
     COUNT("persist", persist, 0, INT32_MAX,
            "ZeRO-3: parameters of fewer elements stay on every rank (0)"),
     ON_OFF("reshard", reshard,

@@ -60,6 +60,9 @@ struct lw_strategy {
     int64_t first_bucket_bytes;    /* -1 = the policy's default */
     int64_t prefetch;              /* units (ZeRO-3) or buckets (overlap_param_gather) gathered
                                     * ahead; -1 = default */
+    int64_t prefetch_elements;     /* ZeRO-3: gathered ahead until so many elements; 0 = by units */
+    int64_t live_elements;         /* ZeRO-3: nothing more is gathered ahead beyond; 0 = any */
+    int64_t reduce_elements;       /* DeepSpeed's buckets of gradients; 0 = its default */
     int64_t persist;               /* ZeRO-3: parameters of fewer elements stay on every rank */
     int64_t zero;                  /* ZeRO stage 0..3 */
     int64_t zero_group;            /* ranks that shards lie on; 0 = all that hold a copy */

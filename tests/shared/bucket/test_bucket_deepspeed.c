@@ -100,6 +100,20 @@ TEST(the_default_limit_is_500_million_elements)
     end(&q);
 }
 
+/* 500 elements: 1 + 300, then 200. */
+TEST(a_limit_may_be_given_in_elements)
+{
+    static const int64_t numel[] = {200, 300, 1};
+    struct asked q;
+    struct lw_err err = {0};
+
+    begin(&q, numel, 3, -1);
+    q.s.reduce_elements = 500;
+    assert_int_equal(assign(&q, &err), LW_OK);
+    assert_int_equal(q.answer.buckets.n_buckets, 2);
+    end(&q);
+}
+
 /* Two bf16 around one f32: each type has a bucket, listed as they are complete. */
 TEST(each_dtype_has_a_bucket_of_its_own)
 {

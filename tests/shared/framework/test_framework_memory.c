@@ -206,6 +206,34 @@ TEST(buckets_and_flat_weights_of_each_framework)
     }
 }
 
+/* DeepSpeed's buffers: of reduce_bucket_size elements of 2 bytes whatever the model, two of them
+ * where reductions overlap the backward, one under ZeRO-3. */
+TEST(reduce_buffers_of_deepspeed_have_their_own_size)
+{
+    static const struct {
+        int64_t zero, elements, cap, bucket;
+        bool overlap;
+    } cases[] = {
+        {2, 0, -1, 2000000000, true},       {2, 0, -1, 1000000000, false},
+        {1, 0, -1, 2000000000, true},       {2, 200000000, -1, 800000000, true},
+        {2, 0, 400000000, 800000000, true}, {3, 0, -1, 1000000000, true},
+        {3, 7, -1, 14, false},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fixture x;
+        set_up(&x, 20, 0, 0, 1000);
+        x.strategy.zero = cases[k].zero;
+        x.strategy.dp = 2;
+        x.strategy.overlap = cases[k].overlap;
+        x.strategy.bucket_policy = LW_BUCKET_DEEPSPEED;
+        x.strategy.reduce_elements = cases[k].elements;
+        x.strategy.bucket_cap_bytes = cases[k].cap;
+        hold("deepspeed", &dims, &x.plan);
+        assert_int_equal(x.role.static_bytes[LW_MEM_BUCKETS], cases[k].bucket);
+    }
+}
+
 TEST(gradients_that_are_applied_at_once_are_not_held)
 {
     struct fixture x;

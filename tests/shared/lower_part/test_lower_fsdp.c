@@ -109,6 +109,34 @@ TEST(modules_are_gathered_before_and_freed_after_use)
         "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
 }
 
+/* DeepSpeed's stage3_prefetch_bucket_size: what comes next until 203 elements are on their way. b
+ * has 202, so c follows it, and in the backward a. 150 elements are one unit ahead at each place.
+ * So are 203 where 302 may be there: beside a's 100 there is room for b's 202 and no more. */
+TEST(weights_are_gathered_ahead_by_elements)
+{
+    static const char *const one_ahead[] = {
+        "dp 2 zero 3", "dp 2 zero 3 prefetch-bucket-size 150",
+        "dp 2 zero 3 prefetch-bucket-size 203 max-live-parameters 302"};
+    struct tiny t;
+    struct lw_strategy s = strategy("dp 2 zero 3 prefetch-bucket-size 203");
+    char plain[ROOM], text[ROOM];
+
+    tiny_init(&t);
+    expect(&t, &s,
+           "+05/400 AG05/400 +14/808 AG14/808 +23/1200 AG23/1200 Ew F0:1 -05/400 Ew F1:2 -14/808 "
+           "Ew F2:3 +14/808 AG14/808 +05/400 AG05/400 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 "
+           "-23/1200 Ew +1/808 B1:2 Ci/8 B1:2 -14/808 Ci/800 RS1/808 -1/808 Ew +2/400 B0:2 -05/400 "
+           "Ci/400 RS2/400 -2/400 Ew O:3",
+           "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
+    for (size_t i = 0; i < sizeof one_ahead / sizeof *one_ahead; i++) {
+        struct lw_strategy like = strategy(one_ahead[i]);
+        struct lw_plan plan = build(&t, &like);
+        tiny_ops(&plan, plan.variants[0].name, i == 0 ? plain : text, sizeof text);
+        assert_string_equal(i == 0 ? plain : text, plain);
+        lw_plan_free(&plan);
+    }
+}
+
 /* Below 150 elements: a.weight and b.bias make a unit of 102 that stays, gathered after the
  * step. */
 TEST(small_parameters_persist)
@@ -620,6 +648,10 @@ TEST(sharded_runs_end_like_one_rank)
             s.micro_batches = passes;
             s.no_sync = passes - 1;
             run_verified(&t, &s, 602 * 4 * 3);
+            s.prefetch_elements = 203;
+            run_verified(&t, &s, 602 * 4 * 3);
+            s.live_elements = 302;
+            run_verified(&t, &s, 602 * 4 * 3);
             s.persist = 150;
             s.reshard = passes == 1;
             run_verified(&t, &s, 602 * 4 * 3 + 102 * 4 * (dp - 1));
@@ -917,6 +949,15 @@ TEST(f64_weights_travel_as_they_are)
     }
 }
 
+TEST(elements_and_units_or_bytes_are_not_both_given)
+{
+    struct lw_strategy s = strategy("dp 2 zero 3 prefetch-bucket-size 5 prefetch 1");
+
+    refused(&s, "--prefetch 1 counts units, --prefetch-bucket-size 5 elements");
+    s = strategy("dp 2 zero 2 reduce-bucket-size 5 bucket-cap 20");
+    refused(&s, "--reduce-bucket-size counts elements, --bucket-cap bytes");
+}
+
 TEST(contradictory_options_are_refused)
 {
     static const struct {
@@ -930,6 +971,11 @@ TEST(contradictory_options_are_refused)
         {3, "bucket-policy", "single", "of each module in one bucket"},
         {3, "bucket-cap", "1MiB", "of each module in one bucket"},
         {3, "shard-policy", "per-tensor", "flat-contiguous, not per-tensor"},
+        {2, "prefetch-bucket-size", "5", "--prefetch-bucket-size needs --zero 3"},
+        {3, "max-live-parameters", "5", "what --prefetch-bucket-size gathers ahead: give both"},
+        {1, "max-live-parameters", "5", "--max-live-parameters needs --zero 3"},
+        {0, "reduce-bucket-size", "5", "--reduce-bucket-size is of --bucket-policy deepspeed, not "
+                                       "c10d-2; other policies have --bucket-cap"},
         {2, "shard-policy", "lpt", "cannot keep parameters whole"},
         {3, "shard-policy", "lpt", "cannot keep parameters whole"},
     };
