@@ -198,6 +198,8 @@ bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
         return false;
     switch (op->kind) {
     case LW_OP_COPY: return !bucketed || !lw_plan_sparse(m->plan, op->bucket);
+    case LW_OP_LOAD:
+    case LW_OP_STORE: return true;
     case LW_OP_COPY_IN: return op->n_ready == 0;
     case LW_OP_COPY_OUT: return !bucketed;
     case LW_OP_CAST: return !bucketed && (op->bucket < 0 || m->weights.bucket_at[op->bucket] < 0);

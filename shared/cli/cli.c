@@ -321,10 +321,17 @@ static const struct {
     {"optimizer-in-backward",
      "layer-wise optimizers are not planned: the update comes after all reductions; --framework "
      "torchtune-optimizer-in-backward has their memory"},
-    {"offload-optimizer", "offload to the host is not planned: state stays on the device"},
-    {"cpu-offload", "offload to the host is not planned: state stays on the device"},
-    {"offload-activations", "offload to the host is not planned: activations stay on the device, "
-                            "or --recompute"},
+    {"offload-optimizer", "here it is --offload optimizer"},
+    {"optimizer-cpu-offload", "an update by the host's processors is not planned; --offload "
+                              "optimizer brings the state to the device"},
+    {"cpu-offload", "an update by the host's processors is not planned; --offload optimizer brings "
+                    "the state to the device"},
+    {"offload-activations", "offload of activations is not planned: they stay on the device, or "
+                            "--recompute"},
+    {"cpu-offloading", "offload of activations is not planned: they stay on the device, or "
+                       "--recompute"},
+    {"use-parallel-residual", "attention and the linear pair run one after the other: parallel "
+                              "blocks are not modelled"},
     {"stage3-prefetch-bucket-size", "here it is --prefetch-bucket-size N, in elements"},
     {"stage3-max-live-parameters", "here it is --max-live-parameters N, in elements"},
     {"stage3-param-persistence-threshold", "here it is --persist N + 1: parameters of fewer than "

@@ -47,6 +47,7 @@ struct lw_device {
     struct lw_figure memory_bytes_per_s;         /* device memory bandwidth */
     struct lw_figure memory_sustained;           /* share of it that kernels without products
                                                   * reach */
+    struct lw_figure host_link_bytes_per_s;      /* between device and host, one direction */
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
     struct lw_figure n_sms;
     struct lw_figure launch_ps;                  /* host time to launch one op */

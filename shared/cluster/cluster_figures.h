@@ -23,6 +23,7 @@
     row(memory_bytes_per_s, "B/s", POSITIVE) \
     row(memory_sustained, "", SHARE) \
     row(copy_bytes_per_s, "B/s", POSITIVE) \
+    row(host_link_bytes_per_s, "B/s", POSITIVE) \
     row(n_sms, "", COUNT) \
     time(launch)
 

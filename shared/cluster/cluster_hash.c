@@ -100,6 +100,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
     feed_stated(h, "shared_link", x->shared_link);
     feed_stated(h, "framework", d->framework_bytes);
     feed_stated(h, "memory_sustained", d->memory_sustained);
+    feed_stated(h, "host_link", d->host_link_bytes_per_s);
 }
 
 static void feed_table(struct lw_hash *h, const struct lw_cost_table *t)

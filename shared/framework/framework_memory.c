@@ -25,6 +25,7 @@
 #include "shared/framework/framework.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/dtype.h"
+#include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
@@ -193,16 +194,27 @@ static double step_bytes(const struct run *r, const int64_t bytes[LW_N_MEM])
 /* Of a rank: what it holds throughout, at most beside that, and gradients that take no freed
  * block. */
 struct rank_bytes {
-    const int64_t *bytes;
+    int64_t bytes[LW_N_MEM]; /* with the state that the host holds until the update */
+    int64_t offloaded;       /* that state */
     double fixed, active, gradients;
     double coming; /* gradients that are not fixed: all of them, when the step begins */
 };
 
+static int64_t offloaded(const struct lw_plan *plan, int32_t stage)
+{
+    for (int32_t i = 0; plan->strategy->offload != LW_OFFLOAD_NONE && i < plan->n_ops; i++)
+        if (plan->ops[i].kind == LW_OP_LOAD && plan->ops[i].stage == stage)
+            return plan->ops[i].bytes;
+    return 0;
+}
+
 static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_measure *m)
 {
     const struct lw_role *role = &r->plan->roles[r->plan->role_of[m->rank]];
-    struct rank_bytes x = {.bytes = role->static_bytes};
+    struct rank_bytes x = {.offloaded = offloaded(r->plan, role->stage)};
 
+    memcpy(x.bytes, role->static_bytes, sizeof x.bytes);
+    x.bytes[LW_MEM_OPTIMIZER] += x.offloaded;
     x.coming = role->grads_come ? (double)x.bytes[LW_MEM_GRADS] : 0;
     x.fixed = (double)lw_memory_fixed(r->plan, m->rank);
     x.active = (double)m->peak_memory_bytes - x.fixed;
@@ -223,7 +235,7 @@ static struct lw_framework_beside beside(const struct run *r, const struct rank_
     double replaced = 0;
 
     y.flat = lw_fact(r->f->flat_gradients) && is_flat(r) && !sums_in_f32(r);
-    y.step = step_bytes(r, x->bytes);
+    y.step = step_bytes(r, x->bytes) + (double)x->offloaded;
     if (y.flat) {
         y.step -= ITEM * updated(r, x->bytes);
         replaced = (double)(x->bytes[LW_MEM_GRADS] + x->bytes[LW_MEM_BUCKETS]);

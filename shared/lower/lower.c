@@ -409,6 +409,21 @@ static enum lw_status check_recompute(const struct lw_workload *w, const struct 
                    w->name);
 }
 
+static enum lw_status check_offload(const struct lw_workload *w, const struct lw_strategy *s,
+                                    struct lw_err *err)
+{
+    if (s->offload == LW_OFFLOAD_NONE)
+        return LW_OK;
+    if (w->optimizer != LW_OPTIMIZER_ADAM && w->optimizer != LW_OPTIMIZER_MOMENTUM)
+        return lw_fail(err, LW_EINVAL, "--offload optimizer: the optimizer of workload '%s' has no "
+                                       "state that is known; choose --offload none, or a workload "
+                                       "with adam or momentum", w->name);
+    if (s->compat != LW_COMPAT_NONE)
+        return lw_fail(err, LW_ENOTSUP, "--offload optimizer cannot be combined with --compat %s",
+                       lw_compat_name(s->compat));
+    return LW_OK;
+}
+
 /* Each rank has an early and a late piece of each sequence, so that causal work is even, as
  * Megatron-LM's ranks (NVIDIA/Megatron-LM megatron/training/arguments.py: --seq-length is a
  * multiple of 2 * --context-parallel-size). */
@@ -460,6 +475,7 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(refuse_of_ddp(s, err));
     LW_TRY(check_recompute(w, s, err));
+    LW_TRY(check_offload(w, s, err));
     LW_TRY(lw_units_check(s, w, err));
     LW_TRY(check_root(w, s, err));
     LW_TRY(check_sequences(w, s, err));

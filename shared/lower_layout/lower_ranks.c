@@ -128,6 +128,10 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
         for (int32_t q = 0; q < l->n_parts; q++)
             if (l->parts[q].stage == x.stage)
                 LW_TRY(lw_part_memory(&l->parts[q], x.static_bytes, err));
+        if (l->offloaded) {
+            l->offloaded[role] = x.static_bytes[LW_MEM_OPTIMIZER];
+            x.static_bytes[LW_MEM_OPTIMIZER] = 0;
+        }
         lw_builder_role(l->b, &x);
     }
     for (int32_t p = 0; p < l->pp; p++)
@@ -331,10 +335,14 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 
     LW_TAKE(&l->arena, members, most_members(l), err);
     LW_TAKE(&l->arena, holders, (int64_t)lw_n_copies(l) * l->tp, err);
+    if (l->s->offload == LW_OFFLOAD_OPTIMIZER)
+        LW_TAKE(&l->arena, l->offloaded, l->pp, err);
     LW_TRY(add_roles(l, err));
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
     const struct lw_line none = {-1, -1};
     l->copy = -1;
+    l->host_link =
+        l->offloaded ? lw_builder_stream(l->b, "host link", LW_STREAM_COPY, 0) : -1;
     l->data = l->replicas = l->forward = l->backward = l->tensor = none;
     l->model = l->pipeline = l->context = l->expert = l->expert_data = none;
     if (l->parts[0].n_members > 1)

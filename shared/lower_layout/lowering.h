@@ -83,6 +83,8 @@ struct lw_lowering {
     int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th after it */
     enum lw_dtype activation_dtype;
     int32_t *optimizer_work;     /* [pp] */
+    int64_t *offloaded;          /* [pp] bytes of state in the host's memory; NULL: none */
+    int32_t host_link;           /* stream of copies from and to the host; -1 = none */
 };
 
 /* Ranks that run the same program have one role, the pipeline rank; this is its stage in the

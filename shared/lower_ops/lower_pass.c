@@ -11,6 +11,8 @@
 static enum lw_status write_ops(struct lw_writer *k, struct lw_err *err)
 {
     LW_TRY(lw_write_pipeline(k, err));
+    if (k->pass->ends_step)
+        lw_write_load_state(k);
     for (int32_t i = 0; i < k->n_parts; i++)
         if (k->parts[i].reducer)
             LW_TRY(lw_write_reduction_end(k, &k->parts[i], err));
@@ -137,7 +139,8 @@ enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, 
 
     *variant = lw_builder_variant(l->b, pass->name, sets[pass->set], pass->ends_step);
     for (int32_t role = 0; role < l->pp; role++) {
-        struct lw_writer k = {.l = l, .pass = pass, .last_compute = -1, .after = -1, .role = role,
+        struct lw_writer k = {.l = l, .pass = pass, .last_compute = -1, .after = -1, .loaded = -1,
+                              .role = role,
                               .stage = lw_stage_of_role(l, role)};
         LW_TRY(write_role(&k, *variant, err));
     }

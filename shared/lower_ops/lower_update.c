@@ -79,6 +79,36 @@ static void spread_weights(struct lw_writer *k, int32_t optimizer)
     widen_buffers(k);
 }
 
+/* The state comes from the host when the last backward has ended, beside what is left of the
+ * reductions, and goes back after the update, beside what brings weights to others. */
+static struct lw_op state_op(const struct lw_writer *k, enum lw_op_kind kind)
+{
+    struct lw_op op = lw_write_op(k, kind, k->l->host_link, "optimizer state");
+
+    op.dtype = LW_F32;
+    op.bytes = k->l->offloaded[k->role];
+    op.work_ps = lw_op_class(kind) == LW_CLASS_COPY ? -1 : 0;
+    return op;
+}
+
+void lw_write_load_state(struct lw_writer *k)
+{
+    if (!k->l->offloaded || k->l->offloaded[k->role] == 0)
+        return;
+    struct lw_op room = state_op(k, LW_OP_ALLOC), load = state_op(k, LW_OP_LOAD);
+    int32_t there = lw_builder_op(k->l->b, &room, &k->last_compute, k->last_compute >= 0);
+    k->loaded = lw_builder_op(k->l->b, &load, &there, 1);
+}
+
+static void store_state(struct lw_writer *k, int32_t optimizer)
+{
+    if (k->loaded < 0)
+        return;
+    struct lw_op store = state_op(k, LW_OP_STORE), room = state_op(k, LW_OP_FREE);
+    int32_t gone = lw_builder_op(k->l->b, &store, &optimizer, 1);
+    lw_builder_op(k->l->b, &room, &gone, 1);
+}
+
 void lw_write_update(struct lw_writer *k)
 {
     k->micro_batch = -1;
@@ -91,6 +121,10 @@ void lw_write_update(struct lw_writer *k)
         k->deps[k->n_deps++] = k->last_compute;
     lw_write_clip(k);
     op.work = k->l->optimizer_work[k->role];
-    spread_weights(k, lw_write_compute(k, &op, k->deps, k->n_deps));
+    int32_t optimizer = lw_write_compute(k, &op, k->deps, k->n_deps);
+    if (k->loaded >= 0)
+        lw_builder_dep(k->l->b, k->loaded);
+    store_state(k, optimizer);
+    spread_weights(k, optimizer);
     lw_write_gap(k, LW_GAP_AFTER_OPTIMIZER);
 }

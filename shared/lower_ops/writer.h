@@ -98,6 +98,7 @@ struct lw_writer {
     struct lw_pair_item *items;    /* [n_items] of the order so far; NULL: units of two run one
                                     * after the other */
     int32_t n_items, n_units;
+    int32_t loaded;                /* op that brings the optimizer's state; -1 = none */
     int32_t first_last;            /* last compute of a unit's forward */
 };
 
@@ -250,7 +251,9 @@ int32_t lw_write_squares(struct lw_writer *k);
 int32_t lw_write_norm_sum(struct lw_writer *k, struct lw_line line, int32_t last);
 int32_t lw_write_scale(struct lw_writer *k, int32_t last);
 
-/* lower_update.c: gaps, optimizer, weights to all members. */
+/* lower_update.c: gaps, optimizer, weights to all members; before what is left of the reductions,
+ * --offload optimizer's state from the host. */
+void lw_write_load_state(struct lw_writer *k);
 void lw_write_update(struct lw_writer *k);
 
 /* lower_pass.c: adds a variant with the ops of the pass on every stage; its number in *variant. */

@@ -35,6 +35,8 @@ static const struct {
     [LW_OP_EVENT_RECORD] = {"event_record", "Er", LW_CLASS_HOST},
     [LW_OP_EVENT_WAIT] = {"event_wait", "Ew", LW_CLASS_HOST},
     [LW_OP_HOST_SYNC] = {"host_sync", "Hs", LW_CLASS_HOST},
+    [LW_OP_LOAD] = {"load", "Ld", LW_CLASS_COPY},
+    [LW_OP_STORE] = {"store", "St", LW_CLASS_COPY},
 };
 
 const char *lw_op_name(enum lw_op_kind kind)

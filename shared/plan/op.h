@@ -38,6 +38,9 @@ enum lw_op_kind {
     LW_OP_EVENT_RECORD,    /* a point in a stream */
     LW_OP_EVENT_WAIT,      /* later ops of this stream wait for its dependencies */
     LW_OP_HOST_SYNC,       /* the host stream waits for its dependencies */
+    /* memory movement between the device and its host, timed by the link to the host */
+    LW_OP_LOAD,            /* host -> device */
+    LW_OP_STORE,           /* device -> host */
     LW_N_OP_KINDS,
 };
 

@@ -38,6 +38,7 @@ static const char *const again_parts[] = {LW_RECOMPUTE_PARTS(PART_WORD) NULL};
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const expert_overlaps[] = {"auto", "off", "on", NULL};
+static const char *const offloads[] = {"none", "optimizer", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
 enum { MAX_RANKS = 1 << 22 };     /* a plan of that many takes a second and 220 MB */
@@ -208,6 +209,9 @@ static const struct option {
     ROW("recompute-modules", WORDS, again_parts, 0, 0, "LIST", again_parts, NULL,
            "--recompute selective: parts of a block to compute again, with ',' between (the "
            "framework's: core_attn)"),
+    CHOICE("offload", offload, "WHAT", offloads,
+           "what lies in the host's memory: optimizer: the state comes to the device for the "
+           "update and goes back after it, over the link to the host (none)"),
     ON_OFF("overlap", overlap, "communicate during backward (on)"),
     CHOICE("compat", compat, "NAME", compats,
            "decide as this system does, including its faults (none)"),
@@ -276,6 +280,10 @@ static enum lw_status bad_word(const struct option *o, const char *value, struct
                        "--comm-hook %s: PowerSGD sends factors of low rank and keeps the error: no "
                        "sum of gradients, so no plan has it; expected one of none, fp16, bf16",
                        value);
+    if (strcmp(o->shown.name, "offload") == 0 && strcmp(value, "activations") == 0)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--offload activations is not planned: activations stay on the device; "
+                       "--recompute keeps fewer; expected one of none, optimizer");
     if (!sums_8_bits(o, value))
         return lw_fail_word(err, o->shown.name, value, words);
     for (int i = 0; o->shown.values[i]; i++)

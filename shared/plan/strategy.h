@@ -40,6 +40,9 @@ enum lw_expert_overlap {
     LW_EXPERT_OVERLAP_AUTO, LW_EXPERT_OVERLAP_OFF, LW_EXPERT_OVERLAP_ON, LW_N_EXPERT_OVERLAPS,
 };
 
+/* What lies in the host's memory between its uses. */
+enum lw_offload { LW_OFFLOAD_NONE, LW_OFFLOAD_OPTIMIZER, LW_N_OFFLOADS };
+
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 
 enum lw_compat {
@@ -78,6 +81,7 @@ struct lw_strategy {
     enum lw_grad_dtype grad_dtype;
     enum lw_dtype broadcast_dtype;
     enum lw_recompute recompute;
+    enum lw_offload offload;
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
     bool sync_each;                /* without a pipeline: every micro-batch is reduced */

@@ -11,20 +11,25 @@
 #include "shared/base/sort.h"
 #include "shared/plan/message_ends.h"
 #include "shared/plan/op.h"
+#include "shared/plan/strategy.h"
 #include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/numbers/order.h"
 
 enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
 
-/* Rooms of buckets are those of gradients, or of weights that are gathered. */
+/* Rooms of buckets are those of gradients, or of weights that are gathered; others are of the
+ * optimizer's state (--offload). */
 static enum lw_memory memory_of(const struct lw_plan *plan, int32_t op, const struct lw_use *use)
 {
     bool room = lw_op_class((enum lw_op_kind)plan->ops[op].kind) == LW_CLASS_MEMORY;
 
     if (use->buffer == LW_USE_WEIGHTS)
         return LW_MEMORY_GATHERED;
-    return room && plan->ops[op].bucket >= 0 ? LW_MEMORY_BUCKETS : LW_MEMORY_ACTIVATIONS;
+    if (room && plan->ops[op].bucket >= 0)
+        return LW_MEMORY_BUCKETS;
+    return room && plan->strategy->offload == LW_OFFLOAD_OPTIMIZER ? LW_MEMORY_OPTIMIZER
+                                                                   : LW_MEMORY_ACTIVATIONS;
 }
 
 /* A message begins (1) or ceases (-1) to take room when an op starts or ends. */

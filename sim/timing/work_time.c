@@ -118,6 +118,21 @@ static enum lw_dtype read_by(const struct lw_plan *plan, const struct lw_op *op)
     return plan->buckets[op->bucket].dtype;
 }
 
+static enum lw_status host_copy(const struct lw_plan *plan, const struct lw_cluster *c,
+                                const struct lw_op *op, int64_t bytes, struct sim_work *out,
+                                struct lw_err *err)
+{
+    const struct way w = {NULL,
+                          bytes,
+                          bytes,
+                          c->device.host_link_bytes_per_s,
+                          1,
+                          "host_link_bytes_per_s",
+                          "rate between device and host (device.host_link_bytes_per_s)"};
+
+    return take(plan, c, op, &w, out, err);
+}
+
 static enum lw_status copy(const struct lw_plan *plan, const struct lw_cluster *c,
                            const struct lw_op *op, int64_t bytes, struct sim_work *out,
                            struct lw_err *err)
@@ -159,7 +174,10 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
         return LW_OK;
     }
     switch (lw_op_class(op->kind)) {
-    case LW_CLASS_COPY: return copy(plan, c, op, bytes, out, err);
+    case LW_CLASS_COPY:
+        return op->kind == LW_OP_LOAD || op->kind == LW_OP_STORE
+                   ? host_copy(plan, c, op, bytes, out, err)
+                   : copy(plan, c, op, bytes, out, err);
     case LW_CLASS_COMPUTE: return roofline(plan, c, op, out, err);
     case LW_CLASS_HOST: return host(plan, c, op, out, err);
     default:
