@@ -345,7 +345,8 @@ static enum lw_status put_faster(const struct lw_explain_report *r, FILE *f, str
     }
     enum lw_status st = make_faster(r, &room, v, &n, err);
     if (st == LW_OK && n > 0) {
-        fprintf(f, "\nthe step with a resource that is 10 %% faster: what it bounds, divided by 1.1\n");
+        fputs("\nthe step with a resource that is 10 % faster: what it bounds, divided by 1.1\n",
+              f);
         st = lw_records_text(&LW_RECORDS(NULL, faster_columns, v, n), f, 0, err);
     }
     lw_arena_free(&room);

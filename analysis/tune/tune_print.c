@@ -232,6 +232,25 @@ static enum lw_status put_apart(const struct lw_tune_result *r, FILE *f, struct 
     return lw_paragraph_close(&line, err);
 }
 
+/* Over several lines that a shell reads as one. */
+static void put_command(FILE *f, const char *command)
+{
+    int width = lw_columns_of(f) - 2, at = 2; /* room for what continues a line */
+
+    fputc(' ', f);
+    for (const char *word = command; *word;) {
+        int n = (int)strcspn(word, " ");
+        if (at > 2 && at + 1 + n > width) {
+            fputs(" \\\n     ", f);
+            at = 5;
+        }
+        fprintf(f, " %.*s", n, word);
+        at += 1 + n;
+        word += n + (word[n] == ' ');
+    }
+    fputc('\n', f);
+}
+
 static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct lw_err *err)
 {
     const struct lw_tune_result *r = p->r;
@@ -249,7 +268,8 @@ static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct
     if (r->n_best > 0) {
         LW_TRY(put_table(r->best, r->n_best, f, err));
         LW_TRY(put_apart(r, f, err));
-        fprintf(f, "\nthe first, with all that sim says of it:\n  %s\n", r->best[0]->command);
+        fputs("\nthe first, with all that sim says of it:\n", f);
+        put_command(f, r->best[0]->command);
     }
     if (r->n_front > 1) {
         fputs("\nno simulated strategy is better in step, memory, devices and price than\n", f);

@@ -40,8 +40,8 @@ enum lw_status lw_bucket_mg_wfbp(const struct lw_merge *m, struct lw_bucketing *
 /* The exact minimum of lw_merge_end over all runs; of equally good ways to end a prefix the one
  * whose last bucket begins latest. All n^2 / 2 runs are looked at; above LW_MERGE_EVERY gradients,
  * without forward, those that a bound leaves (bucket_search.h). LW_ENOTSUP: n above LW_MERGE_MAX;
- * with forward, more than LW_MERGE_LABELS partial answers none of which is worse in every respect than
- * another. */
+ * with forward, more than LW_MERGE_LABELS partial answers none of which is worse in every respect
+ * than another. */
 enum { LW_MERGE_EVERY = 2048, LW_MERGE_MAX = 32768, LW_MERGE_LABELS = 1 << 20 };
 enum lw_status lw_bucket_optimal(const struct lw_merge *m, struct lw_bucketing *out, lw_ps *end,
                                  struct lw_err *err);

@@ -1,7 +1,7 @@
-/* Branch and bound over where the last bucket begins. The j before i lie under a tree of ranges that
- * each know the least best[j] in them; a range is looked at only if a bound on what its buckets end
- * at is below the best end found. Ranges are taken from the right, and an end counts if it is less
- * than the best, so of equally good j the largest is found.
+/* Branch and bound over where the last bucket begins. The j before i lie under a tree of ranges
+ * that each know the least best[j] in them; a range is looked at only if a bound on what its
+ * buckets end at is below the best end found. Ranges are taken from the right, and an end counts if
+ * it is less than the best, so of equally good j the largest is found.
  *
  * Two bounds hold for j in [a, b], whose buckets are of lo = sums[i] - sums[b] to hi = sums[i] -
  * sums[a] bytes:

@@ -16,8 +16,8 @@
  * the fewest; 0 = not known: spread evenly, or where nodes do not divide ranks, filling them in
  * order. alone: no other device of these nodes communicates, as in a run whose only group it is;
  * else every device of a node is in such a group (docs/design/cost.md). copies: of an all-to-all of
- * tokens, each of which goes to so many members at random, one may be chosen again, and its copies to
- * one node or member travel once; 0: every byte travels. */
+ * tokens, each of which goes to so many members at random, one may be chosen again, and its copies
+ * to one node or member travel once; 0: every byte travels. */
 struct lw_cost_query {
     enum lw_op_kind op;
     enum lw_dtype dtype;

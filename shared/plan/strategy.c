@@ -81,8 +81,8 @@ static const struct option {
            "--ep: ranks of a tensor group that split each expert: as many as --tp, or 1: they "
            "share the experts, each of them whole (0: as --tp)"),
     COUNT("dispatch-once", dispatch_once, 0, 1 << 16,
-          "--ep: a token goes to K experts (the model's --topk), and its copies to one node, and to "
-          "one rank, travel once, as with DeepEP and HybridEP (0: every copy travels)"),
+          "--ep: a token goes to K experts (the model's --topk), and its copies to one node, and "
+          "to one rank, travel once, as with DeepEP and HybridEP (0: every copy travels)"),
     CHOICE("expert-overlap", expert_overlap, "MODE", expert_overlaps,
            "--ep: the all-to-alls of one micro-batch run beside the compute of another, in units "
            "of a forward and a backward: auto: in those of dualpipe and dualpipev; on: also in "

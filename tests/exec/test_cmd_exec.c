@@ -70,8 +70,10 @@ TEST(a_stored_plan_runs)
 static void make_older(void)
 {
     sql_do(fixture_path("older.db"),
-           "ALTER TABLE run DROP COLUMN step_p10_ps; ALTER TABLE run DROP COLUMN step_p90_ps;"
-           "ALTER TABLE run DROP COLUMN interval_of; PRAGMA user_version = 8");
+           "ALTER TABLE op DROP COLUMN bound; ALTER TABLE op DROP COLUMN time_source;"
+           "ALTER TABLE op DROP COLUMN compute_ps; ALTER TABLE op DROP COLUMN memory_ps;"
+           "ALTER TABLE op DROP COLUMN launch_ps; ALTER TABLE op DROP COLUMN host_ps;"
+           "PRAGMA user_version = 9");
 }
 
 static int64_t version_of_older(void)

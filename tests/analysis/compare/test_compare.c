@@ -2,6 +2,7 @@
  * tests/lib/commands/run_fixture.h. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 
@@ -484,12 +485,12 @@ TEST_WITH(steps_of_other_sample_counts_compare_by_sample, runs_open, fixture_clo
             .lacks = "than A"});
     /* 4 times the samples in about the same time: -75 % a sample, in both commands */
     expect("compare 1 2 --db s.db --format json", 0, "\"per_unit\": {\"unit\": \"sample\", ");
-    double two, three;
+    double of_two, of_three;
     out = strstr(lapwing("compare 1 2 --db s.db --format json", NULL), "\"per_unit\"");
-    assert_int_equal(sscanf(strstr(out, "change_pct"), "change_pct\": %lf", &two), 1);
+    assert_int_equal(sscanf(strstr(out, "change_pct"), "change_pct\": %lf", &of_two), 1);
     out = lapwing("compare 1 2 1 --db s.db --format json", NULL);
-    assert_int_equal(sscanf(strstr(out, "change_pct"), "change_pct\": %lf", &three), 1);
-    assert_true(two < -70 && two > -76 && fabs(two - three) < 2e-3);
+    assert_int_equal(sscanf(strstr(out, "change_pct"), "change_pct\": %lf", &of_three), 1);
+    assert_true(of_two < -70 && of_two > -76 && fabs(of_two - of_three) < 2e-3);
     expect("compare 1 2 --db s.db --tolerance 60", 3, "% off, beyond the tolerance of 60 %");
 }
 

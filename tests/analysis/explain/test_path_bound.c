@@ -294,8 +294,8 @@ MODEL_TEST(bounds_sum_to_the_step)
             .dtype = "f32", .optimizer = "adam", .attention = i % 2 ? "flash" : "full",
             .tensor = cases[k].tp, .context = cases[k].cp,
             .sequence_parallel = cases[k].sequence,
-            .host_op_ps = prng_in(&r, 0, 1) * prng_in(&r, 1, 9000000),
-            .host_waits = prng_in(&r, 0, 1)};
+            .rates = {.host_op_ps = prng_in(&r, 0, 1) * prng_in(&r, 1, 9000000),
+                      .host_waits = prng_in(&r, 0, 1)}};
         struct lw_sim_options o = {.n_steps = 3, .seed = (uint64_t)i,
                                    .start_skew_ps = prng_in(&r, 0, 1) * prng_in(&r, 1, 3000000)};
         struct lw_device d = model_device();

@@ -100,11 +100,11 @@ TEST_WITH(an_interval_is_that_of_the_command, fixture_open, fixture_close)
     static const char *const given[] = {"framework", "composer", "dp", "8", "zero", "3", NULL};
     static const char *const ideal[] = {"framework", "ideal", "dp", "8", NULL};
     static const char *const names[] = {"p10_ps", "p90_ps"};
-    const char *const *const options[] = {given, ideal};
+    const char *const *const each[] = {given, ideal};
     char error[400] = "", words[64];
 
     for (int k = 0; k < 2; k++) {
-        lapwing_plan *p = lapwing_plan_make("gpt-1.3b", "dgx-a100", options[k], error,
+        lapwing_plan *p = lapwing_plan_make("gpt-1.3b", "dgx-a100", each[k], error,
                                             sizeof error);
         lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
         if (!r)

@@ -336,6 +336,13 @@ static void ask_in_the_third(void *first, const char *what, double share)
     asked = asked || share >= 2. / 8;
 }
 
+/* Compute beside communication is slower, so each op is an event. */
+static void slow_ranks(struct lw_cluster *c)
+{
+    two_ranks(c, 1e9, 300 * LW_PS_PER_NS);
+    c->interference.compute_rate_under_comm = given(0.5);
+}
+
 static void interrupted(const struct lw_strategy *s, int32_t n_simulated)
 {
     double first = 0;
@@ -346,7 +353,7 @@ static void interrupted(const struct lw_strategy *s, int32_t n_simulated)
 
     asked = 0;
     tiny_init(&t);
-    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    slow_ranks(&c);
     ok(lw_recommend(&t.w, s, &c, NULL, &progress, &r, &err));
     assert_true(first > 0 && first <= 1. / 8);
     assert_true(r.interrupted);
@@ -382,12 +389,12 @@ TEST(an_interrupt_before_the_first_cap_leaves_the_reference)
 
     asked = 1;
     tiny_init(&t);
-    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    slow_ranks(&c);
     s.dp = 2;
     ok(lw_recommend(&t.w, &s, &c, NULL, &progress, &r, &err));
     assert_true(r.interrupted && r.n_simulated == 0 && r.best == -1 && r.reference.step > 0);
     lw_recommendation_free(&r);
-    s.micro_batches = 2000; /* not even that */
+    s.micro_batches = 2000;
     assert_int_equal(lw_recommend(&t.w, &s, &c, NULL, &progress, &r, &err), LW_EFAILED);
     assert_non_null(strstr(err.msg, "interrupted"));
     lw_cluster_free(&c);
@@ -518,7 +525,7 @@ TEST(an_interrupt_keeps_the_predictions_stored_before)
 
     asked = 0;
     tiny_init(&t);
-    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    slow_ranks(&c);
     s.dp = 2;
     ok(lw_recommend(&t.w, &s, &c, NULL, NULL, &r, &err));
     const struct lw_recommend_store store = {fixture_path("some.db"), "", &t.w, &c, &s, NULL, &r,

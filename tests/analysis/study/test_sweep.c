@@ -47,7 +47,7 @@ static int column(const char *csv, const char *key)
 TEST_WITH(a_row_is_the_prediction_of_its_combination, fixture_open, fixture_close)
 {
     char *all = strdup(lapwing(SIM "--dp 2,4 --zero 0,1 --no-db --format csv", NULL));
-    char step[64], args[160];
+    char step[256], args[160];
 
     assert_non_null(all);
     assert_int_equal(n_of(all, '\n'), 5);
@@ -194,7 +194,7 @@ TEST_WITH(runs_hold_rates_memory_and_price, fixture_open, fixture_close)
 
     assert_non_null(one);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        char expected[64];
+        char expected[256];
         snprintf(expected, sizeof expected, "%s", field(one, 1, column(one, keys[i])));
         assert_true(expected[0]);
         /* the name has commas, in quotation marks: all columns are shifted alike */

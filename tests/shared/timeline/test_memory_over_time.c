@@ -19,6 +19,7 @@ static struct lw_workload layers(int32_t n)
                                                                          .layers = n + n % 2});
     w.n_modules = n;
     w.n_params = w.n_ready = 2 * n;
+    w.n_grad_kernels = 0;
     for (int32_t i = 0; i < w.n_ready; i++)
         w.ready_order[i] = w.n_ready - 1 - i;
     for (int32_t i = 0; i < w.n_params; i++)

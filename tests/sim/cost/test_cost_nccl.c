@@ -510,9 +510,10 @@ static lw_ps tokens(const struct lw_cluster *c, int64_t bytes, int32_t n_ranks, 
 }
 
 /* 8 experts of a token at random: 2 (1 - 1/256) / 8 = 0.249 of its copies are the first to one of
- * two nodes, 8 (1 - (7/8)^8) / 8 = 0.656 to one of eight ranks. DeepEP on two nodes of H100, combine
- * of 4,096 tokens of 7,168 bf16 (kernel-tables/deepep_normal.csv, topk 8): 2.10 ms, here 1.30; of
- * 4 nodes and 2,048 tokens 1.83 ms, here 1.76. Every copy sent takes 5.22 ms on two nodes. */
+ * two nodes, 8 (1 - (7/8)^8) / 8 = 0.656 to one of eight ranks. DeepEP on two nodes of H100,
+ * combine of 4,096 tokens of 7,168 bf16 (kernel-tables/deepep_normal.csv, topk 8): 2.10 ms, here
+ * 1.30; of 4 nodes and 2,048 tokens 1.83 ms, here 1.76. Every copy sent takes 5.22 ms on two
+ * nodes. */
 TEST(copies_of_a_token_travel_once)
 {
     const int64_t bytes = 4096LL * 8 * 7168 * 2;

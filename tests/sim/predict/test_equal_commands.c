@@ -126,7 +126,7 @@ static bool compare(const struct drawn *d)
     static const char plan_file[] = "=plan_hash|n_ranks|n_ops|steps?_ns|span_ns|[a-z_]*busy_ns|"
                                     "exposed[a-z_]*|wait[a-z_]*|bubble_ratio|compute_share|"
                                     "peak_memory_bytes|period_ns";
-    char args[2 * WORDS], base[2 * WORDS];
+    char args[3 * WORDS], base[2 * WORDS];
 
     snprintf(base, sizeof base, "-w %s -c %s%s", d->model, d->cluster, d->strategy);
     snprintf(args, sizeof args, "%s --no-db", base);
@@ -138,7 +138,7 @@ static bool compare(const struct drawn *d)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         snprintf(args, sizeof args, "%s %s", base, others[i].args);
         if (*others[i].but) {
-            char plain[2 * WORDS];
+            char plain[3 * WORDS];
             snprintf(plain, sizeof plain, "%s --no-db", base);
             char *fewer = figures(plain, others[i].but);
             expect_equal(fewer, args, others[i].but);
