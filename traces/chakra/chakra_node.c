@@ -206,10 +206,12 @@ enum lw_status chakra_attribute(struct traces_graph *g, struct traces_node *n, c
     return LW_OK;
 }
 
-enum lw_status chakra_settle(struct traces_graph *g, struct traces_node *n, struct lw_err *err)
+enum lw_status chakra_settle(struct traces_graph *g, struct traces_node *n, int64_t type,
+                             struct lw_err *err)
 {
-    if (n->type >= TRACES_N_NODE_TYPES)
-        return fail_node(g, n, err, "type", n->type, "0 to 7");
+    if (type < 0 || type >= TRACES_N_NODE_TYPES)
+        return fail_node(g, n, err, "type", type, "0 to 10");
+    n->type = (uint8_t)type;
     g->ours = g->ours || n->ours;
     n->start = n->ours ? -1 : n->start; /* the nodes of our exports are in order */
     if (n->type == TRACES_NODE_SEND || n->type == TRACES_NODE_RECV) {

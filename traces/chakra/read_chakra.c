@@ -9,75 +9,21 @@
 
 #include "shared/io/input.h"
 #include "shared/numbers/checked.h"
+#include "traces/chakra/chakra_messages.h"
 #include "traces/chakra/chakra_node.h"
 #include "traces/chakra/et.pb-c.h"
 
-/* ---- lengths ---- */
-
-/* The varint at *p; false: it ends beyond `end`, or has more than ten bytes. */
-static bool take_varint(const uint8_t **p, const uint8_t *end, uint64_t *v)
-{
-    *v = 0;
-    for (int shift = 0; *p < end && shift < 70; shift += 7) {
-        uint8_t byte = *(*p)++;
-        *v |= (uint64_t)(byte & 0x7f) << (shift < 64 ? shift : 0);
-        if (byte < 0x80)
-            return true;
-    }
-    return false;
-}
-
-/* A message about the file: fields 1 and 2 alone, texts within it. */
-static bool is_metadata(const uint8_t *p, const uint8_t *end)
-{
-    uint64_t tag, len;
-
-    while (p < end) {
-        if (!take_varint(&p, end, &tag) || (tag != 10 && tag != 18) ||
-            !take_varint(&p, end, &len) || len > (uint64_t)(end - p))
-            return false;
-        if (tag == 10 && len > 64)
-            return false;
-        for (uint64_t i = 0; tag == 10 && i < len; i++)
-            if (p[i] < '!' || p[i] > '~')
-                return false;
-        if (tag == 18 && (len < 2 || p[0] != 10))
-            return false;
-        p += len;
-    }
-    return true;
-}
-
-static bool is_fixed(const uint8_t *p, size_t len, bool big)
-{
-    uint32_t n = big ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]
-                     : (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
-
-    return n >= 2 && n <= len - 4 && is_metadata(p + 4, p + 4 + n);
-}
-
-/* The lengths are numbers of four bytes: of a writer that is not Chakra's. */
-static const char *fixed_lengths(const char *text, size_t len)
-{
-    const uint8_t *p = (const uint8_t *)text;
-
-    return len < 8                   ? NULL
-           : is_fixed(p, len, true)  ? "big-endian"
-           : is_fixed(p, len, false) ? "little-endian"
-                                     : NULL;
-}
+/* ---- which files ---- */
 
 bool traces_chakra_is(const char *text, size_t len)
 {
     const uint8_t *p = (const uint8_t *)text, *end = p + len;
     uint64_t n;
 
-    if (fixed_lengths(text, len))
+    if (chakra_fixed_lengths(p, len) || chakra_first_message(p, len) != CHAKRA_FIRST_NONE)
         return true;
-    if (!take_varint(&p, end, &n) || n < 2 || p == end)
+    if (!chakra_varint_at(&p, end, &n) || n < 2 || p == end || n <= (uint64_t)(end - p))
         return false;
-    if (n <= (uint64_t)(end - p))
-        return is_metadata(p, p + n);
     /* cut within the first message: binary, and as one begins */
     return memchr(text, '\0', len) && (p[0] == 10 || p[0] == 18) && end - p > 2 && p[1] <= n;
 }
@@ -174,6 +120,24 @@ static struct chakra_value value_of(const LwEt__Attribute *a)
     return v;
 }
 
+/* An attribute of the file. */
+static enum lw_status take_fact(struct traces_graph *g, const LwEt__Attribute *a,
+                                struct lw_err *err)
+{
+    struct chakra_value v = value_of(a);
+    const char *name = a->name ? a->name : "";
+
+    if (strcmp(name, "schema") == 0 && v.text) {
+        g->by_data = true;
+        return traces_graph_text(g, v.text, v.len, &g->schema, err);
+    }
+    if (strcmp(name, "rank") == 0 && v.number >= 0 && v.number <= INT32_MAX)
+        g->rank = (int32_t)v.number;
+    else if (strcmp(name, "world_size") == 0 && v.number > 0 && v.number <= INT32_MAX)
+        g->world = (int32_t)v.number;
+    return LW_OK;
+}
+
 static enum lw_status take_metadata(struct reader *r, const uint8_t *p, size_t len)
 {
     struct traces_graph *g = r->g;
@@ -184,19 +148,23 @@ static enum lw_status take_metadata(struct reader *r, const uint8_t *p, size_t l
         return damaged(r, p, "the first message is not a Chakra GlobalMetadata");
     if (m->version && *m->version)
         status = traces_graph_text(g, m->version, strlen(m->version), &g->schema, r->err);
-    for (size_t i = 0; status == LW_OK && i < m->n_attr; i++) {
-        struct chakra_value v = value_of(m->attr[i]);
-        const char *name = m->attr[i]->name ? m->attr[i]->name : "";
-        if (strcmp(name, "schema") == 0 && v.text) {
-            g->by_data = true;
-            status = traces_graph_text(g, v.text, v.len, &g->schema, r->err);
-        } else if (strcmp(name, "rank") == 0 && v.number >= 0 && v.number <= INT32_MAX) {
-            g->rank = (int32_t)v.number;
-        } else if (strcmp(name, "world_size") == 0 && v.number > 0 && v.number <= INT32_MAX) {
-            g->world = (int32_t)v.number;
-        }
-    }
+    for (size_t i = 0; status == LW_OK && i < m->n_attr; i++)
+        status = take_fact(g, m->attr[i], r->err);
     lw_et__metadata__free_unpacked(m, &r->allocator);
+    return status;
+}
+
+/* Of the schema of October 2023, before it had a version. */
+static enum lw_status take_older_metadata(struct reader *r, const uint8_t *p, size_t len)
+{
+    LwEt__OlderMetadata *m = lw_et__older_metadata__unpack(&r->allocator, len, p);
+    enum lw_status status = LW_OK;
+
+    if (!m)
+        return damaged(r, p, "the first message is not a Chakra GlobalMetadata");
+    for (size_t i = 0; status == LW_OK && i < m->n_attr; i++)
+        status = take_fact(r->g, m->attr[i], r->err);
+    lw_et__older_metadata__free_unpacked(m, &r->allocator);
     return status;
 }
 
@@ -211,7 +179,7 @@ static enum lw_status add_node(struct reader *r, const LwEt__Node *m)
     struct traces_node n = traces_node_blank();
 
     n.id = m->id;
-    n.type = m->type < TRACES_N_NODE_TYPES ? (uint8_t)m->type : TRACES_N_NODE_TYPES;
+    n.type = m->type < TRACES_N_NODE_TYPES ? (uint8_t)m->type : TRACES_NODE_INVALID;
     n.time = m->duration_micros > 0 ? from_micros(m->duration_micros) : -1;
     n.start = m->start_time_micros > 0 ? from_micros(m->start_time_micros) : -1;
     LW_TRY(traces_graph_text(g, m->name ? m->name : "", m->name ? strlen(m->name) : 0, &n.name,
@@ -222,7 +190,7 @@ static enum lw_status add_node(struct reader *r, const LwEt__Node *m)
         if (a->name && a->value_case != LW_ET__ATTRIBUTE__VALUE__NOT_SET)
             LW_TRY(chakra_attribute(g, &n, a->name, strlen(a->name), &v, r->err));
     }
-    LW_TRY(chakra_settle(g, &n, r->err));
+    LW_TRY(chakra_settle(g, &n, m->type, r->err));
     for (size_t i = 0; i < m->n_data_deps; i++)
         LW_TRY(traces_graph_dep(g, m->data_deps[i], r->err));
     for (size_t i = 0; !g->by_data && i < m->n_ctrl_deps; i++)
@@ -234,6 +202,10 @@ static enum lw_status add_node(struct reader *r, const LwEt__Node *m)
 
 static enum lw_status take_node(struct reader *r, const uint8_t *p, size_t len)
 {
+    if (chakra_is_old_node(p, p + len))
+        return damaged(r, p,
+                       "a node of Chakra's schema before 0.0.4 (October 2023), expected 0.0.4 or "
+                       "later: convert the trace again with a newer Chakra");
     LwEt__Node *m = lw_et__node__unpack(&r->allocator, len, p);
 
     if (!m)
@@ -243,14 +215,23 @@ static enum lw_status take_node(struct reader *r, const uint8_t *p, size_t len)
     return status;
 }
 
+static enum lw_status take_first(struct reader *r, const uint8_t *p, size_t len,
+                                 enum chakra_first kind)
+{
+    return kind == CHAKRA_FIRST_NODE    ? take_node(r, p, len)
+           : kind == CHAKRA_FIRST_OLDER ? take_older_metadata(r, p, len)
+                                        : take_metadata(r, p, len);
+}
+
 static enum lw_status read(struct reader *r, const uint8_t *end)
 {
     const uint8_t *p = r->text;
+    enum chakra_first kind = chakra_first_message(p, (size_t)(end - p));
 
     for (bool first = true; p < end; first = false) {
         const uint8_t *at = p;
         uint64_t n;
-        if (!take_varint(&p, end, &n))
+        if (!chakra_varint_at(&p, end, &n))
             return damaged(r, at, "the file ends within the length of a message: it is cut");
         if (n > (uint64_t)(end - p))
             return lw_fail_at(r->err, LW_EFORMAT, r->g->file, 0,
@@ -260,7 +241,7 @@ static enum lw_status read(struct reader *r, const uint8_t *end)
                               (long long)(end - p), r->g->n);
         if (n == 0 && !first)
             return damaged(r, at, "an empty message, expected a node");
-        LW_TRY(first ? take_metadata(r, p, n) : take_node(r, p, n));
+        LW_TRY(first ? take_first(r, p, n, kind) : take_node(r, p, n));
         p += n;
     }
     return LW_OK;
@@ -271,7 +252,7 @@ enum lw_status traces_chakra_read(const struct lw_input *in, struct traces_graph
 {
     struct traces_graph g;
     struct reader r = {.g = &g, .text = (const uint8_t *)in->text, .err = err};
-    const char *fixed = fixed_lengths(in->text, in->len);
+    const char *fixed = chakra_fixed_lengths((const uint8_t *)in->text, in->len);
 
     if (fixed)
         return lw_fail_at(err, LW_EFORMAT, in->name, 0,

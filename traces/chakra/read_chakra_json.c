@@ -57,25 +57,24 @@ static bool is_word(struct lw_json *j, struct chakra_value *v)
     return true;
 }
 
-static uint8_t node_type(struct lw_json *j)
+/* -1: a word that is none. */
+static int64_t node_type(struct lw_json *j)
 {
     static const char *const names[] = {"invalid", "metadata", "memload", "memstore",
-                                        "comp",    "send",     "recv",    "coll"};
+                                        "comp",    "send",     "recv",    "coll",
+                                        "storage", "batch",    "checkpoint"};
     struct chakra_value v = {0};
     char loose[32];
 
-    if (!is_word(j, &v)) {
-        int64_t n = number(j);
-        return n >= 0 && n < TRACES_N_NODE_TYPES ? (uint8_t)n : TRACES_N_NODE_TYPES;
-    }
+    if (!is_word(j, &v))
+        return number(j);
     if (!v.text)
-        return v.number >= 0 && v.number < TRACES_N_NODE_TYPES ? (uint8_t)v.number
-                                                               : TRACES_N_NODE_TYPES;
+        return v.number;
     chakra_loose(v.text, v.len, loose, sizeof loose); /* "COMM_COLL_NODE" */
-    for (uint8_t i = 0; i < TRACES_N_NODE_TYPES; i++)
+    for (int64_t i = 0; i < TRACES_N_NODE_TYPES; i++)
         if (strstr(loose, names[i]))
             return i;
-    return TRACES_N_NODE_TYPES;
+    return -1;
 }
 
 static enum lw_status read_deps(struct traces_graph *g, struct lw_json *j, struct lw_err *err)
@@ -116,6 +115,7 @@ static enum lw_status read_node(struct traces_graph *g, struct lw_json *j, struc
     struct traces_node n = traces_node_blank();
     struct traces_node src = traces_node_blank(), dst = src;
     bool has_id = false;
+    int64_t kind = TRACES_NODE_INVALID;
     char key[24];
 
     src.type = TRACES_NODE_RECV;
@@ -131,7 +131,7 @@ static enum lw_status read_node(struct traces_graph *g, struct lw_json *j, struc
             const char *text = lw_json_view(j, &len);
             LW_TRY(traces_graph_text(g, text, len, &n.name, err));
         } else if (strcmp(key, "nodetype") == 0 || strcmp(key, "type") == 0) {
-            n.type = node_type(j);
+            kind = node_type(j);
         } else if (strcmp(key, "runtime") == 0 || strcmp(key, "durationmicros") == 0) {
             n.time = micros(j);
         } else if (strcmp(key, "starttimemicros") == 0) {
@@ -150,8 +150,8 @@ static enum lw_status read_node(struct traces_graph *g, struct lw_json *j, struc
         lw_json_fail(j, "a node without \"Id\"");
     if (lw_json_failed(j))
         return LW_OK; /* lw_json_done says it */
-    n.peer = n.type == TRACES_NODE_RECV ? src.peer : n.type == TRACES_NODE_SEND ? dst.peer : -1;
-    LW_TRY(chakra_settle(g, &n, err));
+    n.peer = kind == TRACES_NODE_RECV ? src.peer : kind == TRACES_NODE_SEND ? dst.peer : -1;
+    LW_TRY(chakra_settle(g, &n, kind, err));
     return traces_graph_node(g, &n, err);
 }
 

@@ -106,7 +106,8 @@ const char *traces_graph_string(const struct traces_graph *g, int32_t string)
 const char *traces_node_type_name(int type)
 {
     static const char *const names[] = {"INVALID", "METADATA", "MEM_LOAD", "MEM_STORE",
-                                        "COMP",    "SEND",     "RECV",     "COLL"};
+                                        "COMP",    "SEND",     "RECV",     "COLL",
+                                        "STORAGE", "BATCH",    "CHECKPOINT"};
 
     return type >= 0 && type < TRACES_N_NODE_TYPES ? names[type] : NULL;
 }

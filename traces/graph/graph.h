@@ -22,6 +22,9 @@ enum traces_node_type { /* the numbers of Chakra's schema */
                         TRACES_NODE_SEND,
                         TRACES_NODE_RECV,
                         TRACES_NODE_COLL,
+                        TRACES_NODE_STORAGE, /* these three: of the host */
+                        TRACES_NODE_BATCH,
+                        TRACES_NODE_CHECKPOINT,
                         TRACES_N_NODE_TYPES,
 };
 

@@ -516,7 +516,8 @@ static bool tracks_are_threads(const struct traces_graph *g)
 static bool is_host(const struct traces_node *n)
 {
     return n->ours ? lw_op_class(n->op) == LW_CLASS_HOST
-                   : n->host || n->type == TRACES_NODE_METADATA || n->type == TRACES_NODE_INVALID;
+                   : n->host || n->type == TRACES_NODE_METADATA || n->type == TRACES_NODE_INVALID ||
+                         n->type >= TRACES_NODE_STORAGE;
 }
 
 static enum lw_status add_streams(struct maker *m, struct streams *s, int32_t r)
@@ -630,6 +631,11 @@ static enum lw_status set_time(struct maker *m, int32_t r, const struct traces_n
             "the file holds no durations (not of '%.60s'): 'lapwing sim --replay' with -c CLUSTER "
             "or --device KIND times its ops by their shapes",
             op->name);
+    if (!m->has_durations && !n->ours && n->flops < 0 && n->moved < 0)
+        return lw_fail_at(m->err, LW_EFORMAT, graph_of(m, r)->file, 0,
+                          "node %llu '%.60s' computes, and the file holds no duration of any node "
+                          "and no operations of this one (num_ops): nothing says how long it takes",
+                          (unsigned long long)n->id, op->name);
     op->work_ps = 0; /* shorter than the microsecond that the file can say */
     return LW_OK;
 }

@@ -102,13 +102,83 @@ TEST(damage_is_named_with_its_byte)
     refused(&b, "an empty message");
     small(&b, 0, 100);
     chakra_node(&b, (struct chakra_hand_node){9, "odd", 12, 1});
-    refused(&b, "node 9 'odd': type 8, expected 0 to 7");
+    refused(&b, "node 9 'odd': type 12, expected 0 to 10");
     small(&b, 0, 100);
     chakra_node(&b, (struct chakra_hand_node){9, "odd", 7, 1, .comm = 77});
     refused(&b, "node 9 'odd': comm_type 77, expected 0 to 9");
     small(&b, 0, 100);
     chakra_node(&b, (struct chakra_hand_node){0, "twin", 4, 1});
     refused(&b, "nodes 'a' and 'twin' both have id 0");
+}
+
+static struct chakra_bytes begun_with(const struct chakra_bytes *first, int n_first)
+{
+    struct chakra_bytes b = {.n = 0};
+
+    if (n_first > 0)
+        chakra_message(&b, first);
+    chakra_node(&b, (struct chakra_hand_node){0, "a", 4, 40});
+    chakra_node(&b, (struct chakra_hand_node){1, "b", 4, 30, {0}, 1});
+    return b;
+}
+
+/* GlobalMetadata of October 2023 (attributes under 1), one that is empty, and none. */
+TEST(files_may_begin_in_other_ways)
+{
+    struct chakra_bytes older = {.n = 0}, empty = {.n = 0};
+    struct traces_graph g;
+    struct lw_err err = {0};
+
+    chakra_text_attr(&older, 1, "schema", "1.0.2");
+    for (int i = 0; i < 3; i++) {
+        struct chakra_bytes b = begun_with(i == 0 ? &older : &empty, i < 2);
+        assert_ok(read_bytes(&b, "t.et", &g, &err), err);
+        assert_int_equal(g.n, 2);
+        assert_int_equal(g.n_deps, 1);
+        assert_int_equal(g.by_data, i == 0);
+        assert_string_equal(traces_graph_string(&g, g.schema), i == 0 ? "1.0.2" : "");
+        traces_graph_free(&g);
+    }
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+/* Inputs as a text under 6, and attributes under 11. */
+TEST(nodes_of_the_schema_before_0_0_4_are_refused)
+{
+    for (int field = 6; field <= 11; field += 5) {
+        struct chakra_bytes b = {.n = 0}, m = {.n = 0}, a = {.n = 0};
+        chakra_part(&a, 1, "runtime", 7);
+        chakra_field(&m, 1, 3);
+        chakra_part(&m, 2, "old", 3);
+        chakra_field(&m, 3, 4);
+        chakra_part(&m, field, field == 11 ? a.v : (const uint8_t *)"[]", field == 11 ? a.n : 2);
+        chakra_message(&b, &m);
+        refused(&b, "byte 1: a node of Chakra's schema before 0.0.4 (October 2023)");
+    }
+}
+
+TEST(nodes_of_storage_and_batches_are_the_hosts)
+{
+    static const char *const names[] = {"STORAGE", "BATCH", "CHECKPOINT"};
+    struct chakra_bytes b;
+    struct traces_graph g;
+    struct lw_plan plan;
+    struct lw_err err = {0};
+
+    chakra_begin(&b);
+    for (int i = 0; i < 3; i++)
+        chakra_node(&b, (struct chakra_hand_node){(uint64_t)i, "x", 8 + i, 5});
+    assert_ok(read_bytes(&b, "t.et", &g, &err), err);
+    assert_ok(traces_graphs_plan(&g, 1, NULL, &plan, &err), err);
+    assert_int_equal(plan.n_ops, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(traces_node_type_name(g.nodes[i].type), names[i]);
+        assert_int_equal(plan.ops[i].kind, LW_OP_HOST);
+        assert_int_equal(plan.ops[i].work_ps, 5 * LW_PS_PER_US);
+    }
+    lw_plan_free(&plan);
+    traces_graph_free(&g);
+    assert_int_equal(lw_alloc_live(), 0);
 }
 
 TEST(lengths_in_four_bytes_of_either_order_are_recognised)

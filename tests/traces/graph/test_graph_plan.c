@@ -134,6 +134,17 @@ TEST(what_differs_between_ranks_is_refused)
     refused(g, 2, "are both of rank 0");
 }
 
+TEST(computes_that_nothing_times_are_refused)
+{
+    struct chakra_bytes b;
+    struct traces_graph g;
+
+    chakra_begin(&b);
+    chakra_node(&b, (struct chakra_hand_node){4, "f", 4, 0});
+    take(&b, "run.0.et", &g);
+    refused(&g, 1, "node 4 'f' computes, and the file holds no duration of any node");
+}
+
 /* Rank 0 computes 50 and sends; rank 1 receives (10 on the wire) and computes 20: 80. */
 static void pair(struct traces_graph g[2], int tag, int64_t bytes, bool receives)
 {
