@@ -1,6 +1,7 @@
 /* Dumps of PyTorch's Flight Recorder (torch/csrc/distributed/c10d/FlightRecorder.hpp; versions 2.x,
  * recorded with torch 2.11 over gloo): JSON, or the pickle that torch writes on a timeout, read as
- * the same JSON. Kept of an entry: group, sequence number, operation, sizes and types of the first
+ * the same JSON. Before torch 2.4 an entry has "seq_id" and "pg_id" alone, in torch 2.2 the
+ * entries are all that is dumped. Kept of an entry: group, sequence number, operation, sizes and types of the first
  * input and output, state. Stacks, threads and times are passed over. */
 #include <string.h>
 
@@ -21,9 +22,9 @@ static bool holds(const struct lw_input *in, const char *word)
 bool coll_log_is_recorder(const struct lw_input *in)
 {
     if (pickle_is(in->text, in->len))
-        return holds(in, "pg_config") || holds(in, "collective_seq_id") || holds(in, "pg_status");
-    return in->len > 0 && memchr("{ \n\t", in->text[0], 4) && !holds(in, "\"traceEvents\"") &&
-           (holds(in, "\"collective_seq_id\"") || holds(in, "\"pg_status\""));
+        return holds(in, "pg_config") || holds(in, "profiling_name") || holds(in, "pg_status");
+    return in->len > 0 && memchr("{[ \n\t", in->text[0], 5) && !holds(in, "\"traceEvents\"") &&
+           (holds(in, "\"profiling_name\"") || holds(in, "\"pg_status\""));
 }
 
 struct reader {
@@ -93,6 +94,15 @@ static const char *read_group(struct reader *r)
     return keep(r, text);
 }
 
+/* The number of a group, where that is all that is said of it. */
+static const char *read_number(struct reader *r)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%lld", (long long)lw_json_int64(r->j));
+    return keep(r, text);
+}
+
 static enum lw_status read_entry(struct reader *r)
 {
     struct coll_source *s = &r->l->sources[0];
@@ -109,7 +119,9 @@ static enum lw_status read_entry(struct reader *r)
             c.op = keep(r, lw_json_string(j, NULL));
         else if (lw_json_key_is(j, "process_group"))
             c.group = read_group(r);
-        else if (lw_json_key_is(j, "collective_seq_id"))
+        else if (lw_json_key_is(j, "pg_id") && !*c.group)
+            c.group = read_number(r);
+        else if (lw_json_key_is(j, "collective_seq_id") || lw_json_key_is(j, "seq_id"))
             c.seq = lw_json_int64(j);
         else if (lw_json_key_is(j, "p2p_seq_id"))
             p2p_seq = lw_json_int64(j);
@@ -135,20 +147,29 @@ static enum lw_status read_entry(struct reader *r)
     return r->nomem ? lw_fail_nomem(r->err) : LW_OK;
 }
 
+static enum lw_status read_entries(struct reader *r)
+{
+    if (!lw_json_enter(r->j, LW_JSON_ARRAY))
+        return LW_OK;
+    r->has_entries = true;
+    while (lw_json_next(r->j))
+        LW_TRY(read_entry(r));
+    return LW_OK;
+}
+
 static enum lw_status read_root(struct reader *r)
 {
     struct lw_json *j = r->j;
 
+    if (lw_json_type(j) == LW_JSON_ARRAY)
+        return read_entries(r);
     if (!lw_json_enter(j, LW_JSON_OBJECT))
         return LW_OK;
     while (lw_json_next(j)) {
         if (lw_json_key_is(j, "rank") && lw_json_type(j) == LW_JSON_NUMBER)
             r->l->sources[0].rank = (int32_t)lw_json_int64(j);
-        if (!lw_json_key_is(j, "entries") || !lw_json_enter(j, LW_JSON_ARRAY))
-            continue;
-        r->has_entries = true;
-        while (lw_json_next(j))
-            LW_TRY(read_entry(r));
+        if (lw_json_key_is(j, "entries"))
+            LW_TRY(read_entries(r));
     }
     return LW_OK;
 }

@@ -108,6 +108,37 @@ static enum lw_status as_json(const char *pickle, size_t len, char *json, size_t
 
 #define PICKLE(bytes) bytes, sizeof(bytes) - 1
 
+/* torch 2.2 dumps the entries alone, 2.3 without names of groups; both number calls by seq_id. */
+TEST(dumps_of_older_torch_are_read)
+{
+    static const char *const texts[] = {
+        "[{\"seq_id\": 7, \"pg_id\": 3, \"profiling_name\": \"nccl:all_reduce\","
+        " \"input_sizes\": [[4, 8]], \"state\": \"completed\"}]",
+        "{\"version\": \"1.1\", \"entries\": [{\"seq_id\": 7, \"pg_id\": 3,"
+        " \"profiling_name\": \"nccl:all_reduce\", \"input_sizes\": [[4, 8]],"
+        " \"state\": \"completed\"}]}"};
+
+    for (int i = 0; i < 2; i++) {
+        char text[512] = "";
+        snprintf(text, sizeof text - LW_JSON_PADDING, "%s", texts[i]);
+        struct lw_input in = {.name = "dump_5", .text = text, .len = strlen(text)};
+        struct coll_log l;
+        struct lw_err err = {0};
+        assert_true(coll_log_is_recorder(&in));
+        assert_ok(coll_log_read_recorder(&in, &l, &err), err);
+        const struct coll_call *c = l.sources[0].calls;
+        assert_int_equal(l.sources[0].rank, 5);
+        assert_int_equal(l.sources[0].n, 1);
+        assert_string_equal(c->group, "3");
+        assert_string_equal(c->op, "nccl:all_reduce");
+        assert_int_equal(c->seq, 7);
+        assert_int_equal(c->numel, 32);
+        assert_true(c->done);
+        coll_log_free(&l);
+    }
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
 TEST(plain_pickles_become_json)
 {
     static const struct {
