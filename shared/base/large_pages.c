@@ -19,3 +19,17 @@ void lw_alloc_large(void *p, size_t n)
     (void)n;
 #endif
 }
+
+void lw_alloc_give_back(void *p, size_t n)
+{
+#ifdef MADV_DONTNEED
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)p,
+              from = (begin + page - 1) & ~(page - 1), to = (begin + n) & ~(page - 1);
+
+    if (to > from)
+        (void)madvise((char *)p + (from - begin), to - from, MADV_DONTNEED);
+#else
+    (void)p;
+    (void)n;
+#endif
+}

@@ -15,6 +15,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/large_pages.h"
+#include "shared/base/parallel.h"
 #include "shared/io/gzip_damage.h"
 #include "shared/base/hash.h"
 #include "shared/base/host_memory.h"
@@ -24,7 +25,7 @@
 /* What compresses better than this is refused: recordings and plans unpack to 10 to 40 times. */
 enum { MOST_TIMES = 100 };
 enum { FAST = 3 }; /* compression level */
-#define ANY_SIZE ((size_t)64 << 20) /* that small is not looked at */
+#define ANY_SIZE ((size_t)64 << 20) /* smaller is neither refused nor read by several threads */
 #define MOST_PIPED ((size_t)256 << 20) /* of a pipe, which may never end */
 
 static enum lw_status make_room(struct lw_gzip_text *b, size_t room, struct lw_err *err)
@@ -46,6 +47,46 @@ static bool is_null_device(const struct stat *st)
     return stat("/dev/null", &null) == 0 && null.st_rdev == st->st_rdev;
 }
 
+/* ---- a large file: its stretches on all cores ---- */
+
+struct stretches {
+    int fd;
+    char *to;
+    size_t len, size; /* of all, and of each but the last */
+};
+
+/* What cannot be read, or is no longer there, is left to the reader of the rest. */
+static enum lw_status read_stretch(void *ctx, int i, const struct lw_progress *p,
+                                   struct lw_err *err)
+{
+    const struct stretches *x = ctx;
+    size_t at = (size_t)i * x->size, end = at + x->size < x->len ? at + x->size : x->len;
+
+    (void)p;
+    while (at < end) {
+        ssize_t got = pread(x->fd, x->to + at, end - at, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return lw_fail(err, LW_EIO, "byte %zu", at);
+        at += (size_t)got;
+    }
+    return LW_OK;
+}
+
+/* Reads `len` bytes from the beginning and stands behind them, or reads nothing. */
+static void slurp_beginning(int fd, size_t len, struct lw_gzip_text *b)
+{
+    int n = lw_n_cores();
+    struct stretches x = {fd, b->text, len, (len + (size_t)n - 1) / (size_t)n};
+    struct lw_parallel_work work = {read_stretch, &x, n, "reading", NULL, n};
+    struct lw_err unused = {0};
+
+    if (n > 1 && len >= ANY_SIZE && lseek(fd, 0, SEEK_CUR) == 0 &&
+        lw_parallel(&work, &unused) == LW_OK && lseek(fd, (off_t)len, SEEK_SET) == (off_t)len)
+        b->len = len;
+}
+
 static enum lw_status slurp(const char *name, int fd, size_t max, struct lw_gzip_text *b,
                             struct lw_err *err)
 {
@@ -62,6 +103,8 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct lw_gzip
                        (long long)st.st_size);
     size_t first = st.st_size > 0 ? (size_t)st.st_size + 1 : 1 << 16;
     LW_TRY(make_room(b, first, err));
+    if (S_ISREG(st.st_mode) && !(max && (size_t)st.st_size > max))
+        slurp_beginning(fd, (size_t)st.st_size, b);
     for (;;) {
         if (b->len == b->room)
             LW_TRY(make_room(b, b->len == MOST_PIPED ? b->room + 1 : b->room * 2, err));

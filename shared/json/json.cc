@@ -752,19 +752,36 @@ size_t find_token(lw_json *j, uint32_t i)
     return j->at[i];
 }
 
-/* Text that is longer than a piece. Not UTF-8: left to be scanned whole, which mends it. */
-bool open_pieces(lw_json *j, lw_status *status, lw_err *err)
+lw_status begin_pieces(lw_json *j, lw_err *err)
 {
-    if (j->len <= piece_bytes || !simdjson::validate_utf8(j->text, j->len))
-        return false;
     auto impl = simdjson::get_active_implementation().operator->();
     simdjson::error_code code =
         impl->create_dom_parser_implementation(piece_bytes, 1, j->scanner);
     j->window_room = 1024;
     j->window = code ? nullptr : (uint32_t *)lw_alloc(j->window_room * sizeof *j->window);
-    *status = j->window ? LW_OK : lw_fail_nomem(err);
     j->at = j->window;
+    return j->window ? LW_OK : lw_fail_nomem(err);
+}
+
+/* Text that is longer than a piece. Not UTF-8: left to be scanned whole, which mends it. */
+bool open_pieces(lw_json *j, lw_status *status, lw_err *err)
+{
+    if (j->len <= piece_bytes || !simdjson::validate_utf8(j->text, j->len))
+        return false;
+    *status = begin_pieces(j, err);
     return true;
+}
+
+/* A container as if it had been entered; its first item begins at token 0. */
+void enter_before(lw_json *j, bool object, size_t at)
+{
+    frame *f = &j->frames[j->depth++];
+
+    *f = frame{};
+    f->open = UINT32_MAX;
+    f->open_at = (uint32_t)at;
+    f->object = object;
+    f->index = -1;
 }
 } // namespace
 
@@ -796,8 +813,7 @@ static lw_status open_text(lw_json *j, struct lw_err *broken, struct lw_err *err
     return status;
 }
 
-static lw_status open_any(const char *name, const char *text, size_t len, struct lw_json **out,
-                          struct lw_err *broken, struct lw_err *err)
+static lw_status new_reader(const char *name, size_t len, lw_json **out, lw_err *err)
 {
     if (len > simdjson::SIMDJSON_MAXSIZE_BYTES - 64)
         return lw_fail(err, LW_ENOTSUP, "%s: found %zu bytes of JSON, at most 4 GiB can be read",
@@ -805,9 +821,17 @@ static lw_status open_any(const char *name, const char *text, size_t len, struct
     void *room = lw_calloc(1, sizeof(lw_json));
     if (!room)
         return lw_fail_nomem(err);
-    lw_json *j = new (room) lw_json();
+    *out = new (room) lw_json();
+    (*out)->name = name;
+    return LW_OK;
+}
+
+static lw_status open_any(const char *name, const char *text, size_t len, struct lw_json **out,
+                          struct lw_err *broken, struct lw_err *err)
+{
+    lw_json *j = nullptr;
+    LW_TRY(new_reader(name, len, &j, err));
     bool marked = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
-    j->name = name;
     j->skipped = marked ? 3 : 0;
     j->text = text + j->skipped;
     j->len = len - (size_t)j->skipped;
@@ -843,6 +867,29 @@ enum lw_status lw_json_open_broken(const char *name, const char *text, size_t le
                                    struct lw_json **out, struct lw_err *broken, struct lw_err *err)
 {
     return open_any(name, text, len, out, broken, err);
+}
+
+enum lw_status lw_json_open_within(const char *name, const char *text, size_t len, size_t at,
+                                   bool of_field, struct lw_json **out, struct lw_err *err)
+{
+    lw_json *j = nullptr;
+
+    LW_TRY(new_reader(name, len, &j, err));
+    j->text = text;
+    j->len = len;
+    j->scanned = j->cur_at = at;
+    if (of_field) {
+        enter_before(j, true, at);
+        j->frames[0].index = 0;
+    }
+    enter_before(j, false, at);
+    lw_status status = begin_pieces(j, err);
+    if (status != LW_OK) {
+        lw_json_close(j);
+        return status;
+    }
+    *out = j;
+    return LW_OK;
 }
 
 void lw_json_pieces(size_t bytes)

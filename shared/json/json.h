@@ -46,6 +46,12 @@ enum lw_status lw_json_open(const char *name, const char *text, size_t len, stru
  * reader still finds what only reading shows). */
 enum lw_status lw_json_open_broken(const char *name, const char *text, size_t len,
                                    struct lw_json **out, struct lw_err *broken, struct lw_err *err);
+/* Opens what is left of a text from text[at] on, where an element begins of the list that is the
+ * root, or the value of one of the root's fields (of_field): as if that list had just been entered.
+ * It stands before that element; after the list come the root's other fields. What is before `at`
+ * is not looked at, paths in messages count from there, and text that is not UTF-8 is refused. */
+enum lw_status lw_json_open_within(const char *name, const char *text, size_t len, size_t at,
+                                   bool of_field, struct lw_json **out, struct lw_err *err);
 void lw_json_close(struct lw_json *j);
 /* Test hook: texts longer than this are scanned a piece of this size at a time; 0 = as usual. A
  * long text that is no JSON fails where the reader comes to it, not when it is opened. */

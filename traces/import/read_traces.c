@@ -10,6 +10,7 @@
 struct job {
     const struct traces_reading *reading;
     char **names;
+    int n;
     struct traces_file *out;
 };
 
@@ -59,7 +60,8 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
 {
     const struct job *job = ctx;
     struct lw_trace_reading options = {.salvage = job->reading->salvage,
-                                       .shapes = job->reading->shapes, .progress = p};
+                                       .shapes = job->reading->shapes, .alone = job->n == 1,
+                                       .progress = p};
     struct traces_file f = {.file = job->names[i]};
     struct lw_err damage = {0};
     struct lw_input in;
@@ -77,7 +79,7 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
 enum lw_status traces_files_read(const struct traces_reading *r, char **names, int *n,
                                  struct traces_file *out, struct lw_err *err)
 {
-    struct job job = {r, names, out};
+    struct job job = {r, names, *n, out};
     struct lw_parallel_work work = {read_one, &job, *n, "reading", r->progress};
 
     for (int i = 0; i < *n; i++)

@@ -183,3 +183,68 @@ TEST(every_failed_allocation_leaves_nothing)
     EACH_ALLOCATION_FAILS(3, read_some(&values), values, (void)0);
     lw_json_pieces(0);
 }
+
+/* The list's elements from one of them on, then the root's other fields. */
+static void rest_of_list(const char *text, size_t at, bool of_field, int64_t first, int64_t n)
+{
+    char copy[256] = "";
+    struct lw_json *j;
+    struct lw_err err = {0};
+    int64_t i = first;
+
+    strcpy(copy, text);
+    assert_int_equal(lw_json_open_within("t.json", copy, strlen(copy), at, of_field, &j, &err),
+                     LW_OK);
+    for (; lw_json_next(j); i++) {
+        assert_true(lw_json_enter(j, LW_JSON_OBJECT));
+        assert_true(lw_json_next(j));
+        assert_int_equal(lw_json_int64(j), i);
+        assert_false(lw_json_next(j));
+    }
+    assert_int_equal(i, n);
+    assert_int_equal(lw_json_next(j), of_field);
+    if (of_field) {
+        assert_true(lw_json_key_is(j, "after"));
+        assert_int_equal(lw_json_int64(j), 7);
+        assert_false(lw_json_next(j));
+    }
+    assert_int_equal(lw_json_done(j, &err), LW_OK);
+    lw_json_close(j);
+}
+
+TEST(a_text_is_read_from_within_a_list)
+{
+    static const char field[] = "{\"l\":[{\"k\":0}, {\"k\":1},\n {\"k\":2},{\"k\":3}],\"after\":7} ";
+    static const char list[] = "[{\"k\":0}, {\"k\":1},\n {\"k\":2},{\"k\":3}]";
+
+    for (size_t piece = 0; piece < 20; piece++) {
+        lw_json_pieces(piece);
+        for (int i = 0; i < 4; i++) {
+            char element[16];
+            snprintf(element, sizeof element, "{\"k\":%d}", i);
+            rest_of_list(field, (size_t)(strstr(field, element) - field), true, i, 4);
+            rest_of_list(list, (size_t)(strstr(list, element) - list), false, i, 4);
+        }
+    }
+    lw_json_pieces(0);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+TEST(a_fault_behind_a_list_is_found_from_within)
+{
+    static const char *const texts[] = {"[{\"k\":0}, {\"k\":1}", "[{\"k\":0}, {\"k\":1}] 2",
+                                        "[{\"k\":0}, {\"k\":1} {\"k\":2}]", "[{\"k\":0}, {\"k\":1,}]"};
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char copy[256] = "";
+        struct lw_json *j;
+        struct lw_err err = {0};
+        strcpy(copy, texts[i]);
+        assert_int_equal(lw_json_open_within("t.json", copy, strlen(copy), 10, false, &j, &err),
+                         LW_OK);
+        while (lw_json_next(j))
+            ;
+        assert_int_equal(lw_json_done(j, &err), LW_EFORMAT);
+        lw_json_close(j);
+    }
+}
