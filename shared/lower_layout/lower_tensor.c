@@ -1,17 +1,17 @@
-/* Tensor and context parallelism: what one rank of such groups computes and holds, and where its
- * tensor group sums activations (Shoeybi et al., arXiv 1909.08053, section 3).
+/* Tensor, context and expert parallelism: what one rank of such groups computes and holds (Shoeybi
+ * et al., arXiv 1909.08053, section 3). lower_part/ places the groups' collectives among a module's
+ * ops.
  *
- * A split module's times are its whole part plus the rest over tp, rounded up; flops are divided,
- * memory traffic follows the forward's time. Parameters that the workload calls split have a tp-th
- * of their elements: vocabularies are padded, others must divide. The sums are tp_calls all-reduces
- * in forward and in backward, at equal distances in the module's time, the last at its end; what
- * follows on the compute stream waits for each. Ready times keep their place within their module's
- * window.
+ * A module with kernels takes what one rank takes for these, and its gradients are ready where
+ * their kernels end (lower_part/kernel_steps.c). A measured module's times are its whole part plus
+ * the rest over tp, rounded up; its ready times keep their place within the module's window. Of
+ * both, flops are divided, and so are activations; memory traffic follows the forward's time.
+ * Parameters that the workload calls split have a tp-th of their elements: vocabularies are padded,
+ * others must divide. A rank has an ep-th of the experts.
  *
  * With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2) the whole part
- * is divided too, and so is what a module passes on. With context parallelism every time and
- * every activation is divided by cp, parameters are not. lower_part/ places the group's collectives
- * among a module's ops. */
+ * is divided too, and so is what a module passes on. With context parallelism every measured time
+ * and every activation is divided by cp, parameters are not. */
 #include <inttypes.h>
 
 #include "shared/lower_layout/lowering.h"
