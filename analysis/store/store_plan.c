@@ -141,7 +141,7 @@ static int of_row(const char *column)
         if (strcmp(column, words[k]) == 0)
             return k;
     for (int b = 0; b < LW_N_BOUNDS; b++) {
-        snprintf(name, sizeof name, "%s_ps", lw_bound_word(b));
+        snprintf(name, sizeof name, "%s_ps", lw_op_bound_key(b));
         if (strcmp(column, name) == 0)
             return OP_BOUND_PS + b;
     }

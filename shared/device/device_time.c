@@ -230,11 +230,16 @@ static enum lw_bound largest(double compute_s, double memory_s, double overhead_
     return memory_s > compute_s ? LW_BOUND_MEMORY : LW_BOUND_COMPUTE;
 }
 
+enum lw_bound lw_product_bound(const struct lw_product_time *t)
+{
+    return largest(t->compute_s, t->memory_s, t->overhead_s);
+}
+
 struct lw_bounded lw_product_bounded(const struct lw_device *d, const struct lw_product *p)
 {
     struct lw_product_time t = lw_product_explain(d, p);
 
-    return (struct lw_bounded){t.time, largest(t.compute_s, t.memory_s, t.overhead_s)};
+    return (struct lw_bounded){t.time, lw_product_bound(&t)};
 }
 
 /* --- attention -------------------------------------------------------------------------------- */

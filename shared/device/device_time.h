@@ -26,6 +26,8 @@ struct lw_product_time {
 };
 
 struct lw_product_time lw_product_explain(const struct lw_device *d, const struct lw_product *p);
+/* The largest of its terms. */
+enum lw_bound lw_product_bound(const struct lw_product_time *t);
 lw_ps lw_product_time(const struct lw_device *d, const struct lw_product *p);
 
 /* Fused attention of batch sequences: heads queries of seq_q tokens against seq_k keys. */

@@ -47,7 +47,7 @@ const char *lw_kernel_tokens_word(int tokens)
 const char *lw_bound_word(int bound)
 {
     static const char *const words[LW_N_BOUNDS] = {
-        [LW_BOUND_COMPUTE] = "compute", [LW_BOUND_MEMORY] = "memory",
+        [LW_BOUND_COMPUTE] = "products", [LW_BOUND_MEMORY] = "memory",
         [LW_BOUND_LAUNCH] = "launch", [LW_BOUND_HOST] = "host"};
 
     return word_of(words, LW_N_BOUNDS, bound);

@@ -52,7 +52,7 @@ enum lw_status sim_gemm_check(const char *shape, struct lw_err *err)
 
 static const char *bound_by(const struct lw_product_time *t)
 {
-    return t->memory_s > t->compute_s ? "memory" : "products";
+    return lw_bound_word(lw_product_bound(t));
 }
 
 /* A product and its time, for whoever prints it. */

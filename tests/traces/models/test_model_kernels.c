@@ -16,12 +16,24 @@ TEST_WITH(kernels_have_whole_shapes_and_times_of_a_rank, fixture_open, fixture_c
 {
     const char *out = lapwingf(
         "model llama-3-70b --device dgx-h100 --tp 8 --framework ideal --kernels --format csv");
-    assert_non_null(strstr(out, "\nmodel.layers.0,80,1,gemm,column,\"8192,8192,8192\",compute,"
+    assert_non_null(strstr(out, "\nmodel.layers.0,80,1,gemm,column,\"8192,8192,8192\",products,"
                                 "205735,234755,205735\n"));
-    assert_non_null(strstr(out, "\nmodel.layers.0,80,5,attention,heads,\"1x8192, 64/8\",compute,"));
+    assert_non_null(strstr(out, "\nmodel.layers.0,80,5,attention,heads,\"1x8192, 64/8\",products,"));
     assert_non_null(strstr(out, "\nlm_head,1,1,gemm,vocab,"));
     assert_null(strstr(out, "model.layers.1,"));
     expect("cost -c dgx-h100 --gemm 8192,1024,8192", 0, "205.735 us");
+}
+
+/* A product of one tile is over before its launch: both commands say so with one word. */
+TEST_WITH(kernels_and_cost_name_a_bound_alike, fixture_open, fixture_close)
+{
+    const char *out = lapwingf("model gpt2 --layers 1 --hidden 64 --heads 1 --ffn 64 --batch 1 "
+                               "--seq 64 --dtype bf16 --framework ideal --device dgx-h100 "
+                               "--kernels --format csv");
+    assert_non_null(strstr(out, "gemm,row,\"64,64,64\",launch,"));
+    expect("cost -c dgx-h100 --gemm 64,64,64", 0, "bound by launch");
+    expect("cost -c dgx-h100 --gemm 8192,1024,8192 --format json", 0,
+           "\"bound_by\": \"products\"");
 }
 
 /* 8 experts have the copies of 4096 tokens, two of each. */
