@@ -330,8 +330,8 @@ static const struct {
                             "--recompute"},
     {"cpu-offloading", "offload of activations is not planned: they stay on the device, or "
                        "--recompute"},
-    {"use-parallel-residual", "attention and the linear pair run one after the other: parallel "
-                              "blocks are not modelled"},
+    {"use-parallel-residual", "parallel blocks are those of the models gpt-neox-20b, pythia-6.9b, "
+                              "gpt-j-6b, falcon-7b, falcon-40b and phi-2, or of a config.json"},
     {"stage3-prefetch-bucket-size", "here it is --prefetch-bucket-size N, in elements"},
     {"stage3-max-live-parameters", "here it is --max-live-parameters N, in elements"},
     {"stage3-param-persistence-threshold", "here it is --persist N + 1: parameters of fewer than "
@@ -343,8 +343,8 @@ static const struct {
      "whatever this size is (runtime/utils.py, all_gather_dp_groups)"},
     {"overlap-moe-expert-parallel-comm", "here it is --expert-overlap on"},
     {"autocast", "weights have the type of --dtype: autocast over f32 weights is not planned"},
-    {"parallel-blocks", "attention and the linear pair run one after the other: parallel blocks "
-                        "are not modelled"},
+    {"parallel-blocks", "parallel blocks are those of the models gpt-neox-20b, pythia-6.9b, "
+                        "gpt-j-6b, falcon-7b, falcon-40b and phi-2, or of a config.json"},
 };
 
 /* "--name=value" or "--name" that the table does not have. */

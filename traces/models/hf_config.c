@@ -55,6 +55,7 @@ enum trait {
     WINDOW = 512,     /* sliding_window holds of all blocks */
     WINDOW_ASKED = 1024, /* of all, with use_sliding_window */
     WINDOW_LATER = 2048, /* and but of the first max_window_layers */
+    PARALLEL = 4096,     /* attention and the linear pair from one input */
 };
 
 static const struct type {
@@ -76,6 +77,10 @@ static const struct type {
     {"bert", "bert-base", TIED},
     {"bloom", "bloom-560m", TIED | NO_TABLE},
     {"mpt", "mpt-7b", TIED | NO_TABLE},
+    {"gpt_neox", "gpt-neox-20b", PARALLEL},
+    {"gptj", "gpt-j-6b", PARALLEL},
+    {"falcon", "falcon-7b", TIED | NO_TABLE | PARALLEL},
+    {"phi", "phi-2", PARALLEL},
     {"vit", "vit-b-16", IMAGES},
 };
 
@@ -271,7 +276,7 @@ static enum lw_status check_exact(const struct lw_input *in, const struct lw_val
         return lw_fail(err, LW_ENOTSUP,
                        "%s: moe_layer_freq: found %lld, allowed: 1 (experts in every block after "
                        "first_k_dense_replace)", in->name, (long long)every);
-    if ((attention && !(t->traits & GPT_OSS)) || mlp)
+    if ((attention && !(t->traits & (GPT_OSS | PARALLEL))) || mlp)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attention_bias, mlp_bias: biases of this family are not "
                        "modelled",
@@ -449,9 +454,92 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     return check_listed(in, v, s, err);
 }
 
+/* A flag that the family here has in one way. */
+static enum lw_status need_flag(const struct lw_input *in, const struct lw_value *v,
+                                const struct type *t, const char *key, bool otherwise, bool needed,
+                                struct lw_err *err)
+{
+    bool found = otherwise;
+
+    LW_TRY(take_flag(in, v, key, otherwise, &found, err));
+    if (found == needed)
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: %s (model_type %s has no other "
+                   "form here); import a recording of it (lapwing import)", in->name, key,
+                   found ? "true" : "false", needed ? "true" : "false", t->type);
+}
+
+/* Elements of a head that are rotated: a number of them, or a share of the head's width. */
+static enum lw_status take_rotation(const struct lw_input *in, const struct lw_value *v,
+                                    const char *share_key, double otherwise,
+                                    struct traces_model_shape *s, struct lw_err *err)
+{
+    const struct lw_value *f = lw_value_get(v, share_key);
+    double share = f && f->type == LW_JSON_NUMBER ? strtod(f->text, NULL) : otherwise;
+    bool given = f && f->type != LW_JSON_NULL;
+
+    if (given && (f->type != LW_JSON_NUMBER || !(share > 0 && share <= 1)))
+        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a number above 0, at most 1", in->name,
+                       share_key);
+    s->rope_width = (int64_t)((double)(s->hidden / s->heads) * share);
+    return LW_OK;
+}
+
+/* Falcon's blocks: one head of keys and values and one norm, or as many as the file says and a norm
+ * for each half. */
+static enum lw_status complete_falcon(const struct lw_input *in, const struct lw_value *v,
+                                      const struct type *t, const char **name,
+                                      struct traces_model_shape *s, struct lw_err *err)
+{
+    int64_t norms, kv;
+    bool two, one_head;
+
+    LW_TRY(need_flag(in, v, t, "parallel_attn", true, true, err));
+    LW_TRY(need_flag(in, v, t, "alibi", false, false, err));
+    LW_TRY(need_flag(in, v, t, "bias", false, false, err));
+    LW_TRY(take_flag(in, v, "new_decoder_architecture", false, &two, err));
+    LW_TRY(take_flag(in, v, "multi_query", true, &one_head, err));
+    LW_TRY(take(in, v, "num_kv_heads", 1, &kv, err));
+    LW_TRY(take(in, v, "num_ln_in_parallel_attn", 1, &norms, err));
+    LW_TRY(take(in, v, "ffn_hidden_size", 1, &s->ffn, err));
+    *name = two && norms != 1 ? "falcon-40b" : "falcon-7b";
+    s->kv_heads = !two && one_head ? 1 : kv ? kv : s->heads;
+    return LW_OK;
+}
+
+/* Of types with parallel blocks; `given`: options, which take precedence. */
+static enum lw_status complete_parallel(const struct lw_input *in, const struct lw_value *v,
+                                        const struct type *t,
+                                        const struct traces_model_shape *given, const char **name,
+                                        struct traces_model_shape *s, struct lw_err *err)
+{
+    bool tied;
+
+    s->kv_heads = given->kv_heads;
+    if (strcmp(t->type, "falcon") == 0) {
+        LW_TRY(complete_falcon(in, v, t, name, s, err));
+    } else if (strcmp(t->type, "gpt_neox") == 0) {
+        LW_TRY(need_flag(in, v, t, "use_parallel_residual", true, true, err));
+        LW_TRY(need_flag(in, v, t, "attention_bias", true, true, err));
+        LW_TRY(take_rotation(in, v, "rotary_pct", 0.25, s, err));
+    } else if (strcmp(t->type, "gptj") == 0) {
+        LW_TRY(take(in, v, "rotary_dim", 1, &s->rope_width, err));
+    } else {
+        LW_TRY(need_flag(in, v, t, "qk_layernorm", false, false, err));
+        LW_TRY(take(in, v, "num_key_value_heads", 1, &s->kv_heads, err));
+        LW_TRY(take_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
+        s->kv_heads = s->kv_heads ? s->kv_heads : s->heads;
+    }
+    s->kv_heads = given->kv_heads ? given->kv_heads : s->kv_heads;
+    s->ffn = given->ffn ? given->ffn : s->ffn;
+    LW_TRY(take_flag(in, v, "tie_word_embeddings", t->traits & TIED, &tied, err));
+    s->tied = given->tied || tied;
+    return LW_OK;
+}
+
 static enum lw_status unknown_type(const struct lw_input *in, const char *found, struct lw_err *err)
 {
-    char all[160] = "";
+    char all[240] = "";
 
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         lw_err_word(all, sizeof all, types[k].type);
@@ -488,6 +576,8 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
         leave_decoder(&given, shape);
     LW_TRY(check_family(in, v, t, shape, err));
     *name = t->model;
+    if (t->traits & PARALLEL)
+        LW_TRY(complete_parallel(in, v, t, &given, name, shape, err));
     return LW_OK;
 }
 

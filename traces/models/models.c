@@ -14,6 +14,7 @@ static const struct traces_model *const families[] = {
     traces_models_gpt,
     traces_models_llama,
     traces_models_experts,
+    traces_models_parallel,
     traces_models_bert,
     traces_models_vit,
 };
@@ -153,16 +154,19 @@ static const struct {
 
 static bool takes_llama_option(const struct traces_model *m, const char *option)
 {
-    bool table = m->defaults.vocab > 0 && !m->defaults.alibi; /* gpt, bert */
+    bool parallel = m->build == parallel_build;
+    bool table = m->defaults.vocab > 0 && !m->defaults.alibi && !parallel; /* gpt, bert */
+    bool tied = m->defaults.tied || parallel;
 
-    return m->build == llama_build || (m->defaults.tied && strcmp(option, "tied") == 0) ||
+    return m->build == llama_build || (tied && strcmp(option, "tied") == 0) ||
            (table && strcmp(option, "positions") == 0);
 }
 
 static enum lw_status check_transformer(const struct traces_model *m,
                                         const struct traces_model_shape *given, struct lw_err *err)
 {
-    bool has_loss = m->build == llama_build || m->build == traces_models_gpt[0].build;
+    bool has_loss = m->build == llama_build || m->build == parallel_build ||
+                    m->build == traces_models_gpt[0].build;
 
     for (size_t k = 0; k < sizeof transformer_options / sizeof *transformer_options; k++) {
         const char *option = transformer_options[k].option;

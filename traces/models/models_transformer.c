@@ -241,13 +241,12 @@ static bool is_unfused(const struct transformer *t, unsigned what)
  * of each; the factor's gradient is a product and a sum), and is kept in f32 and normalised
  * (huggingface/transformers@c44b2d99, models/llama/modeling_llama.py, LlamaRMSNorm). A frozen
  * factor has no gradient: unfused that leaves out a product of 6 bytes and a sum of 2. */
-int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
+static int32_t norm_kernel(struct transformer *t, int64_t width, bool whole)
 {
     int64_t n = t->tokens * width, x = t->b.item * n;
     enum lw_kernel_split split = whole ? LW_SPLIT_NONE : LW_SPLIT_GROUP;
     bool frozen = t->b.shape.lora > 0;
 
-    keep_input(t, x, whole);
     if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
         transformer_keep(t, 4 * n, whole);
         return TRACES_TRAFFIC(&t->b, 36 * n, (frozen ? 66 : 74) * n, 0, .split = split,
@@ -256,9 +255,20 @@ int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
     return TRACES_TRAFFIC(&t->b, 2 * x, 4 * x, frozen ? 0 : 2 * x, .split = split);
 }
 
+int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
+{
+    keep_input(t, t->b.item * t->tokens * width, whole);
+    return norm_kernel(t, width, whole);
+}
+
 int32_t transformer_norm(struct transformer *t)
 {
     return transformer_norm_of(t, t->hidden, true);
+}
+
+int32_t transformer_norm_again(struct transformer *t)
+{
+    return norm_kernel(t, t->hidden, true);
 }
 
 /* Elements of all heads of all tokens. */

@@ -50,6 +50,8 @@ bool transformer_has_part(const struct transformer *t, enum lw_again part);
 
 /* Layer norm (or RMS norm) of all tokens; keeps its input. */
 int32_t transformer_norm(struct transformer *t);
+/* One more of an input that is kept already. */
+int32_t transformer_norm_again(struct transformer *t);
 /* The same of `width` elements of each token; `whole`: on every tensor rank. */
 int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole);
 /* rows x in -> rows x out, `out` split (COLUMN, VOCAB), `in` split (ROW) or every rank whole; the
@@ -98,6 +100,13 @@ enum lw_status transformer_experts_check(const struct traces_model_shape *s, str
 enum lw_status llama_build(const struct traces_model *m, const struct traces_model_shape *shape,
                            const struct lw_device *device, struct lw_workload *w,
                            struct lw_err *err);
+/* Decoders with parallel blocks, by `member`; FALCON_TWO has a norm for each half. */
+enum traces_parallel {
+    TRACES_GPT_NEOX, TRACES_GPT_J, TRACES_FALCON, TRACES_FALCON_TWO, TRACES_PHI
+};
+enum lw_status parallel_build(const struct traces_model *m, const struct traces_model_shape *shape,
+                              const struct lw_device *device, struct lw_workload *w,
+                              struct lw_err *err);
 /* Whether this block of one has experts. */
 bool llama_has_experts(const struct traces_model_shape *s, int64_t block);
 #define LLAMA(layers_, hidden_, heads_, kv_heads_, ffn_, seq_, vocab_)                             \

@@ -149,7 +149,7 @@ TEST(unsupported_field_is_refused_by_name)
         {"{\"model_type\": \"mamba\"}", "config.json: model_type 'mamba' is not modelled; known: "
                                         "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, "
                                         "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, llama4_text, "
-                                        "gpt2, bert, bloom, mpt, vit; "
+                                        "gpt2, bert, bloom, mpt, gpt_neox, gptj, falcon, phi, vit; "
                                         "import a recording of another (lapwing import)"},
         {"{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 16,"
          "\"use_sliding_window\": true, \"max_window_layers\": 2}",
