@@ -48,12 +48,28 @@ static enum lw_status add(struct traits *t, struct trait x, struct lw_err *err)
 
 /* --- options ---------------------------------------------------------------------------------- */
 
+/* Options that follow from others, or from the framework, where they are not given. */
+static bool follows(const char *name)
+{
+    static const char *const names[] = {
+        "bucket-policy", "shard-policy", /* of `zero` */
+        "grad-dtype", "tp-overlap", "cp-comm-type", "sequence-parallel", "sync-each-micro-batch",
+        "accumulate-pass", "reshard", "units", "overlap", "prefetch", "unit-copies",
+        "async-messages", "scatter-gather", "partition", "partition-list", /* of the framework */
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 static int32_t option_rank(const char *name, int option)
 {
     if (strcmp(name, "zero") == 0)
         return ZERO;
-    if (strcmp(name, "bucket-policy") == 0 || strcmp(name, "shard-policy") == 0)
-        return DERIVED + option; /* follow from `zero` where they are not given */
+    if (follows(name))
+        return DERIVED + option;
     return strcmp(name, "schedule") == 0 ? SCHEDULE : OPTION + option;
 }
 
@@ -84,6 +100,12 @@ static bool is_given(const char *command, const char *name)
     return false;
 }
 
+/* By the command, or in a file of options that it names. */
+static bool is_chosen(const char *command, const char *name)
+{
+    return is_given(command, name) || is_given(command, "strategy") || strstr(command, " -s ");
+}
+
 /* command: of a run whose plan has the option; NULL: an option of the command. */
 static enum lw_status add_option(struct traits *t, int32_t run, const char *name,
                                  const char *value, const char *command, struct lw_err *err)
@@ -99,7 +121,7 @@ static enum lw_status add_option(struct traits *t, int32_t run, const char *name
                       .rank = option < 0 ? SETTING : option_rank(name, option),
                       .alone = command != NULL};
     bool derived = command && x.rank >= DERIVED && x.rank < SETTING;
-    x.extra = derived && !is_given(command, name);
+    x.extra = derived && !is_chosen(command, name);
     if (option >= 0)
         x.usual = derived ? x.extra
                           : strcmp(value, lw_strategy_get(&standard, option, usual)) == 0;

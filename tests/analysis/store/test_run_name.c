@@ -97,6 +97,22 @@ TEST(a_policy_that_was_given_counts_wherever_it_stands)
     expect_name(&r, "net, zero 1, dgx-a100");
 }
 
+/* What a framework sets is no choice of the user's: the framework says it. */
+TEST(options_that_a_framework_sets_are_not_named)
+{
+    struct lw_run r = plain_run();
+
+    r.options = "pp=2\npartition=explicit\npartition-list=0,17\ntp=4\ntp-overlap=backward\n"
+                "grad-dtype=f32\n";
+    r.command = "sim -w net --pp 2 --tp 4";
+    expect_name(&r, "net, pp 2, tp 4, dgx-a100");
+    r.command = "sim -w net --pp 2 --tp 4 --grad-dtype f32";
+    expect_name(&r, "net, pp 2, tp 4, grad-dtype f32, dgx-a100");
+    r.command = "sim -w net --strategy s.json";
+    expect_name(&r, "net, pp 2, tp 4, tp-overlap backward, partition explicit, "
+                    "partition-list 0,17, grad-dtype f32, dgx-a100");
+}
+
 /* Traits that tell all apart, in one order for all, then what all share. */
 TEST(differing_options_come_first)
 {
