@@ -132,11 +132,9 @@ static void terminal(const struct lw_plot *p, FILE *f, int width, int height)
     }
 }
 
-static void cut_text(FILE *f, const char *text, int width, int points)
+static int room_for(int width, int points)
 {
-    char cut[512];
-
-    plot_text(f, plot_cut(cut, sizeof cut, text, width * 10 / (points * 7)));
+    return width * 10 / (points * 7);
 }
 
 /* Which recording, machines, plan, program: without the time of day, so that a redrawn picture is
@@ -144,17 +142,21 @@ static void cut_text(FILE *f, const char *text, int width, int points)
 static void provenance(const struct lw_plot *p, FILE *f, int width, int height)
 {
     const struct lw_run *r = p->n_runs > 0 ? &p->runs[0] : NULL;
-    char text[512];
+    char of[512], cut[512], text[1024], plan[32] = "";
 
-    if (r)
-        snprintf(text, sizeof text, "lapwing %s | %.200s%s%.100s%s | plan %.8s%s", LW_VERSION,
-                 r->name, r->workload_from[0] ? " (" : "", r->workload_from,
-                 r->workload_from[0] ? ")" : "", r->plan_hash, p->n_runs > 1 ? ", ..." : "");
-    else
-        snprintf(text, sizeof text, "lapwing %s | %s%.200s", LW_VERSION,
-                 p->cluster ? "cluster " : "", p->cluster ? p->cluster->name : p->validation);
+    if (r) {
+        snprintf(of, sizeof of, "%.200s%s%.100s%s", r->name, r->workload_from[0] ? " (" : "",
+                 r->workload_from, r->workload_from[0] ? ")" : "");
+        snprintf(plan, sizeof plan, " | plan %.8s%s", r->plan_hash, p->n_runs > 1 ? ", ..." : "");
+    } else {
+        snprintf(of, sizeof of, "%s%.200s", p->cluster ? "cluster " : "",
+                 p->cluster ? p->cluster->name : p->validation);
+    }
+    int room = room_for(width - 2 * MARGIN, SMALL) - (int)strlen("lapwing " LW_VERSION " | ");
+    plot_cut_parts(cut, sizeof cut, of, room - (int)strlen(plan));
+    snprintf(text, sizeof text, "lapwing %s | %s%s", LW_VERSION, cut, plan);
     fputs("set label 9999 ", f);
-    cut_text(f, text, width - 2 * MARGIN, SMALL);
+    plot_text(f, text);
     fprintf(f, " at screen %.4f, screen %.4f right font ',%d' textcolor rgb '#606060'\n",
             1 - (double)MARGIN / width, 9.0 / height, SMALL);
 }
@@ -237,6 +239,7 @@ void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const c
                 const struct plot_key *keys, int n)
 {
     bool plain = p->terminal == LW_TERMINAL_DUMB;
+    char cut[512];
 
     width = plot_width(p, width);
     height = height_of(p, height);
@@ -249,7 +252,8 @@ void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const c
     } else {
         int points = plot_text_px(title, TITLE) > width - 2 * MARGIN ? POINTS : TITLE;
         fputs("set label 9998 ", f);
-        cut_text(f, title, width - 2 * MARGIN, points);
+        plot_text(f, plot_cut_parts(cut, sizeof cut, title,
+                                    room_for(width - 2 * MARGIN, points)));
         fprintf(f, " at screen 0.5, screen %.4f center font ',%d'\nset tmargin at screen %.4f\n",
                 1 - 20.0 / height, points, 1 - 42.0 / height);
         provenance(p, f, width, height);

@@ -623,6 +623,20 @@ TEST_WITH(names_of_an_overlap_take_half, runs_open, fixture_close)
     test_free(text);
 }
 
+/* A title and the corner end after a whole part, and the corner keeps the plan. */
+TEST_WITH(a_long_title_ends_after_a_whole_part, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_sql("UPDATE run SET name = "
+             "'a long workload, zero 3, dp 8, micro-batches 16, batch 2, sequence length ' || id");
+    char *text = script_at(LW_PLOT_TIMELINE, 600);
+    has(text, "'One training step: a long workload, zero 3, dp 8, micro-batches 16, batch 2,"
+              "\xe2\x80\xa6'");
+    has(text, "| a long workload, zero 3, dp 8, micro-batches 16, batch 2,\xe2\x80\xa6 "
+              "| plan ");
+    test_free(text);
+}
+
 /* Steps of other batches are drawn by token; the interval is under the bar, and a run that lacks
  * memory is marked. */
 TEST_WITH(an_overlap_of_two_batches_is_by_token, runs_open, fixture_close)
