@@ -57,7 +57,7 @@ void plot_data_text(FILE *f, const char *text)
     fputc('"', f);
 }
 
-static int n_characters(const char *text)
+int plot_characters_of(const char *text)
 {
     int n = 0;
 
@@ -68,7 +68,7 @@ static int n_characters(const char *text)
 
 int plot_text_px(const char *text, int points)
 {
-    return n_characters(text) * points * 7 / 10;
+    return plot_characters_of(text) * points * 7 / 10;
 }
 
 char *plot_cut(char *buf, size_t size, const char *text, int n)
@@ -89,7 +89,7 @@ char *plot_cut(char *buf, size_t size, const char *text, int n)
 char *plot_cut_parts(char *buf, size_t size, const char *text, int n)
 {
     plot_cut(buf, size, text, n);
-    if (n_characters(text) <= n)
+    if (plot_characters_of(text) <= n)
         return buf;
     for (char *p = buf + strlen(buf); p > buf; p--)
         if (p[0] == ',' && (p[1] == ' ' || (unsigned char)p[1] == 0xe2)) { /* or the ellipsis */

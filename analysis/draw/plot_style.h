@@ -44,6 +44,8 @@ int plot_text_px(const char *text, int points);
 char *plot_cut(char *buf, size_t size, const char *text, int n);
 /* The same of "zero 3, dp 8, batch 2": whole parts, as many as fit. */
 char *plot_cut_parts(char *buf, size_t size, const char *text, int n);
+/* Characters of a text in UTF-8. */
+int plot_characters_of(const char *text);
 
 /* An entry of a legend: one colour, or two that take turns (-1: one). */
 struct plot_key {

@@ -570,6 +570,24 @@ TEST_WITH(parts_of_a_step_stand_end_to_end, runs_open, fixture_close)
     test_free(text);
 }
 
+/* In the terminal each part has a letter: of 445.09 us on the axis 232, 88 and 112. */
+TEST_WITH(parts_of_a_step_have_letters, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    const char *text = shell("$L plot overlap --db lapwing.db -o - --width 80", NULL);
+    double n = (double)strspn(strstr(text, " +") + 2, "-"), axis = 432 + 432 / 33.0;
+    const char *bar = strstr(text, " |c") + 2;
+    int ends[] = {(int)(232 / axis * n + 0.5), (int)(320 / axis * n + 0.5),
+                  (int)(432 / axis * n + 0.5)};
+
+    assert_in_range((int)n, 30, 80);
+    assert_int_equal(strspn(bar, "c"), ends[0]);
+    assert_int_equal(strspn(bar + ends[0], "h"), ends[1] - ends[0]);
+    assert_int_equal(strspn(bar + ends[1], "!"), ends[2] - ends[1]);
+    has(bar + ends[2], " 432\n");
+    has(text, "\nc compute and copies alone, h transfers under compute, ! exposed communication\n");
+}
+
 /* One run of 20 times the others' period: its bar ends with their axis and says its length. */
 TEST_WITH(a_long_run_leaves_room_for_the_others, runs_open, fixture_close)
 {
