@@ -1,6 +1,7 @@
 /* Memory over one step of the rank with the largest peak, as areas on top of each other: what stays
  * (parameters, gradients, optimizer) below what comes and goes. The rows were stored with the spans
  * (analysis/store/store_memory.c). */
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/draw/plot_style.h"
@@ -137,66 +138,87 @@ static double framework_part(const struct lw_run *run, const struct view *v)
     return run->memory_bytes > 0 && most > peak ? most - peak : 0;
 }
 
-/* All that a device holds at the peak, as a line above the areas. Returns its height. */
-static double put_framework(const struct lw_run *run, const struct view *v, const char *unit)
-{
-    double part = framework_part(run, v), peak = (double)v->peak / v->byte, y = peak + part;
-    bool right = v->peak_at - v->from > v->length / 2;
+/* Lines above the areas: all that a device holds at the peak, and the device's memory, which is a
+ * note where its line would make all else low. */
+struct marks {
+    double with_framework, device; /* in the unit; 0: not known */
+    bool device_line;
+    char framework_text[160], device_text[192];
+    double top;                    /* what the axis has to hold */
+};
 
-    if (part <= 0)
-        return peak;
-    fprintf(v->f, "set arrow 3 from graph 0,first %.6g to graph 1,first %.6g nohead front "
-                  "linewidth 1.5 linecolor rgb '#%06x'\n", y, y, (unsigned)PLOT_OTHER);
-    fprintf(v->f, "set label 3 'with %.3g %s of the framework, its allocator and the driver: %.4g "
-                  "%s%s' at graph %s,first %.6g %s offset 0,0.6 front\n", part, unit, y, unit,
-            run->fits == 0 ? ", does not fit" : "", right ? "0.01" : "0.99", y,
-            right ? "left" : "right");
-    return y;
-}
-
-/* The device's memory as a line, or as a note where the line would make all else low. Returns what
- * the axis has to hold. */
-static double put_device(const struct lw_run *run, const struct view *v, const char *unit)
+static void find_device(const struct lw_run *run, const struct view *v, struct marks *m)
 {
     struct lw_cluster c;
-    double peak = put_framework(run, v, unit), top = peak;
+    char bytes[32];
 
     if (find_cluster(run, &c) && lw_figure_is_set(c.device.memory_bytes)) {
-        double has = c.device.memory_bytes.value / v->byte;
-        bool line = has <= 3 * peak, left = v->peak_at - v->from > v->length / 2;
-        char text[192];
-
-        snprintf(text, sizeof text, "memory of %s: %.4g %s%s",
-                 c.device.kind ? c.device.kind : "the device", has, unit,
-                 line ? "" : ", above this picture");
-        fputs("set label 2 ", v->f);
-        plot_text(v->f, text);
-        if (line)
-            fprintf(v->f, " at graph %s,first %.6g %s offset 0,0.7 front\n"
-                          "set arrow 1 from graph 0,first %.6g to graph 1,first %.6g nohead front "
-                          "linewidth 1.5 dashtype 2\n", left ? "0.01" : "0.99", has,
-                    left ? "left" : "right", has, has);
-        else
-            fputs(" at graph 0.99,0.97 right front\n", v->f);
-        top = line && has > peak ? has : peak;
+        m->device = c.device.memory_bytes.value / v->byte;
+        m->device_line = m->device <= 3 * m->top;
+        snprintf(m->device_text, sizeof m->device_text, "memory of %.100s: %s%s",
+                 c.device.kind ? c.device.kind : "the device",
+                 lw_format_bytes(bytes, (int64_t)c.device.memory_bytes.value),
+                 m->device_line ? "" : ", above this picture");
+        if (m->device_line && m->device > m->top)
+            m->top = m->device;
     }
     lw_cluster_free(&c);
-    return top;
 }
 
-static void put_peak(const struct lw_run *run, const struct view *v, const char *unit)
+static struct marks find_marks(const struct lw_run *run, const struct view *v)
+{
+    double part = framework_part(run, v), peak = (double)v->peak / v->byte;
+    struct marks m = {.top = peak + part};
+    char bytes[2][32];
+
+    if (part > 0) {
+        m.with_framework = peak + part;
+        snprintf(m.framework_text, sizeof m.framework_text,
+                 "with %s of framework, allocator, driver: %s%s",
+                 lw_format_bytes(bytes[0], (int64_t)(part * v->byte + 0.5)),
+                 lw_format_bytes(bytes[1], run->memory_bytes),
+                 run->fits == 0 ? ", does not fit" : "");
+    }
+    find_device(run, v, &m);
+    return m;
+}
+
+/* Its text has a ground of its own: it may lie on an area. */
+static void put_mark(FILE *f, int tag, double y, const char *text, bool left, const char *style)
+{
+    fprintf(f, "set arrow %d from graph 0,first %.6g to graph 1,first %.6g nohead front %s\n", tag, y,
+            y, style);
+    fprintf(f, "set label %d ", tag);
+    plot_text(f, text);
+    fprintf(f, " at graph %s,first %.6g %s offset 0,0.7 front boxed\n", left ? "0.01" : "0.99", y,
+            left ? "left" : "right");
+}
+
+static void put_marks(const struct lw_run *run, const struct view *v, const char *unit)
 {
     double x = (double)(v->peak_at - v->from) / v->unit.ps, y = (double)v->peak / v->byte;
     bool right = v->peak_at - v->from > v->length / 2;
+    struct marks m = find_marks(run, v);
+    char style[64];
 
+    fputs("set style textbox opaque margins 0.3,0.2 noborder\n", v->f);
     fprintf(v->f, "set label 1 'peak %.4g %s' at %.6g,%.6g %s offset %s,0.7 front point "
                   "pointtype 7 pointsize 0.8\n", y, unit, x, y, right ? "right" : "left",
             right ? "-1" : "1");
-    fprintf(v->f, "set yrange [0:%.6g]\n", put_device(run, v, unit) * 1.15);
+    snprintf(style, sizeof style, "linewidth 1.5 linecolor rgb '#%06x'", (unsigned)PLOT_OTHER);
+    if (m.with_framework > 0)
+        put_mark(v->f, 3, m.with_framework, m.framework_text, right, style);
+    if (m.device_line) {
+        put_mark(v->f, 2, m.device, m.device_text, right, "linewidth 1.5 dashtype 2");
+    } else if (m.device > 0) {
+        fputs("set label 2 ", v->f);
+        plot_text(v->f, m.device_text);
+        fputs(" at graph 0.99,0.97 right front\n", v->f);
+    }
+    fprintf(v->f, "set yrange [0:%.6g]\n", m.top * 1.15);
 }
 
-static void put_plot(const struct view *v, const struct lw_plot *p, const struct plot_key *keys,
-                     int n)
+static void put_plot(const struct view *v)
 {
     const char *between = "plot";
 
@@ -211,7 +233,6 @@ static void put_plot(const struct view *v, const struct lw_plot *p, const struct
                       "notitle", k + 2);
         between = ", \\\n ";
     }
-    plot_key_curves(p, v->f, keys, n);
     fputs("\n", v->f);
 }
 
@@ -233,13 +254,130 @@ static enum lw_status put_script(struct lw_store *s, const struct lw_plot *p, st
     v->f = f;
     fprintf(f, "set xlabel 'time from the start of the step [%s]'\nset ylabel 'memory [%s]'\n"
                "set xrange [0:%.6g]\n", v->unit.name, unit, (double)v->length / v->unit.ps);
-    put_peak(&p->runs[0], v, unit);
-    put_plot(v, p, keys, n);
+    put_marks(&p->runs[0], v, unit);
+    put_plot(v);
     return LW_OK;
 }
 
-static enum lw_status draw_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                                  struct lw_err *err)
+/* --- in the terminal -------------------------------------------------------------------------- */
+
+static const char letters[N_LAYERS] = {'p', 'g', 'o', 'b', 'w', 'a'};
+
+enum { TICK = 9, MOST_COLUMNS = 512 };
+
+/* Of each column the moment at which most is held. */
+struct columns {
+    int n, rows;
+    double sum[MOST_COLUMNS][N_LAYERS]; /* from below, as in the data */
+};
+
+static void take(struct columns *c, double from, double to, const double *sum)
+{
+    int last = (int)to < to ? (int)to : (int)to - 1;
+
+    for (int i = (int)from; i <= last && i < c->n; i++)
+        if (sum[N_LAYERS - 1] > c->sum[i][N_LAYERS - 1])
+            memcpy(c->sum[i], sum, sizeof c->sum[i]);
+}
+
+/* The lines of put_row between "$memory << EOD" and "EOD". */
+static void read_columns(const struct view *v, struct columns *c)
+{
+    double length = (double)v->length / v->unit.ps, before = 0, at, sum[N_LAYERS] = {0};
+    char line[512];
+
+    rewind(v->f);
+    while (fgets(line, sizeof line, v->f)) {
+        char *p = line;
+        at = strtod(line, &p);
+        if (p == line)
+            continue;
+        take(c, before / length * c->n, at / length * c->n, sum);
+        for (int k = 0; k < N_LAYERS; k++)
+            sum[k] = strtod(p, &p);
+        before = at;
+    }
+}
+
+static char letter_at(const double *sum, double y)
+{
+    for (int k = 0; k < N_LAYERS; k++)
+        if (y < sum[k])
+            return letters[k];
+    return ' ';
+}
+
+/* Lines of marks go before areas. */
+static void put_text_row(const struct columns *c, const struct marks *m, int row, double top,
+                         FILE *f)
+{
+    double low = top * row / c->rows, high = top * (row + 1) / c->rows, tick = plot_tick(top, 5);
+    double at = tick * (double)(int64_t)(low / tick + 0.999999);
+    bool device = m->device_line && m->device >= low && m->device < high;
+    bool framework = m->with_framework > 0 && m->with_framework >= low &&
+                     m->with_framework < high;
+
+    if (at < high)
+        fprintf(f, "%*.4g |", TICK, at);
+    else
+        fprintf(f, "%*s |", TICK, "");
+    for (int i = 0; i < c->n; i++)
+        fputc(device      ? '='
+              : framework ? '-'
+                          : letter_at(c->sum[i], (low + high) / 2), f);
+    fputc('\n', f);
+}
+
+static void put_text_legend(const struct view *v, const struct marks *m, const char *unit, FILE *f)
+{
+    const char *comma = "";
+
+    for (int k = N_LAYERS - 1; k >= 0; k--)
+        if (v->shown[k]) {
+            fprintf(f, "%s%c %s", comma, letters[k], layers[k].key.name);
+            comma = ", ";
+        }
+    fprintf(f, "; in %s, peak %.4g\n", unit, (double)v->peak / v->byte);
+    if (m->with_framework > 0)
+        fprintf(f, "--- %s\n", m->framework_text);
+    if (m->device > 0)
+        fprintf(f, "%s%s\n", m->device_line ? "=== " : "", m->device_text);
+}
+
+static enum lw_status put_text(struct lw_store *s, const struct lw_plot *p, struct view *v,
+                               const char *unit, const char *title, FILE *f, struct lw_err *err)
+{
+    int width = plot_width(p, 100) - TICK - 2;
+    struct columns *c;
+    char end[32], cut[512];
+
+    LW_TRY(put_changes(s, &p->runs[0], v, err));
+    LW_NEW(c, 1, err);
+    c->n = width < 20 ? 20 : width > MOST_COLUMNS ? MOST_COLUMNS : width;
+    c->rows = p->height > 4 ? p->height : 20;
+    memset(c->sum, 0, sizeof c->sum);
+    read_columns(v, c);
+    struct marks m = find_marks(&p->runs[0], v);
+    fprintf(f, "%s\n", plot_cut_parts(cut, sizeof cut, title, width + TICK + 2));
+    for (int row = c->rows - 1; row >= 0; row--)
+        put_text_row(c, &m, row, m.top * 1.1, f);
+    fprintf(f, "%*s +", TICK, "");
+    for (int i = 0; i < c->n; i++)
+        fputc('-', f);
+    fprintf(f, "\n%*s 0%*s\n", TICK, "", c->n, lw_format_ps(end, v->length));
+    put_text_legend(v, &m, unit, f);
+    lw_free(c);
+    return LW_OK;
+}
+
+/* --- both ------------------------------------------------------------------------------------- */
+
+typedef enum lw_status put_memory(struct lw_store *s, const struct lw_plot *p, struct view *v,
+                                  const char *unit, const char *title, FILE *f,
+                                  struct lw_err *err);
+
+static enum lw_status draw(struct lw_store *s, const struct lw_plot *p, put_memory *put, FILE *f,
+                           struct lw_err *err)
 {
     struct plot_names names;
     struct view v = {.f = tmpfile()};
@@ -260,11 +398,23 @@ static enum lw_status draw_memory(struct lw_store *s, const struct lw_plot *p, F
         st = plot_names_make(p->runs, 1, what, &names, err);
     if (st == LW_OK) {
         v.unit = plot_unit_for(v.length);
-        st = put_script(s, p, &v, unit, names.title, f, err);
+        st = put(s, p, &v, unit, names.title, f, err);
         plot_names_free(&names);
     }
     fclose(data);
     return st;
+}
+
+static enum lw_status draw_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                  struct lw_err *err)
+{
+    return draw(s, p, put_script, f, err);
+}
+
+static enum lw_status draw_memory_text(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                       struct lw_err *err)
+{
+    return draw(s, p, put_text, f, err);
 }
 
 const struct plot_kind plot_kind_memory = {
@@ -272,5 +422,6 @@ const struct plot_kind plot_kind_memory = {
     .about = "what a rank holds over one step",
     .needs = "a run with spans (exec, or sim --spans)",
     .script = draw_memory,
+    .characters = draw_memory_text,
     .runs_per_page = 1,
 };

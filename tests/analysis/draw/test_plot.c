@@ -397,22 +397,45 @@ TEST_WITH(memory_shows_what_the_device_has, runs_open, fixture_close)
              hash);
     runs_sql(sql);
     text = script_of(LW_PLOT_MEMORY);
-    snprintf(sql, sizeof sql, "'memory of %s: %.4g GiB' at graph", c.device.kind, gib);
+    snprintf(sql, sizeof sql, "'memory of %s: %.2f GiB' at graph", c.device.kind, gib);
     has(text, sql);
-    snprintf(sql, sizeof sql, "set arrow 1 from graph 0,first %.6g to graph 1,first %.6g nohead",
+    snprintf(sql, sizeof sql, "set arrow 2 from graph 0,first %.6g to graph 1,first %.6g nohead",
              gib, gib);
     has(text, sql);
     test_free(text);
     runs_sql("UPDATE memory SET bytes = 2000000000");
     text = script_of(LW_PLOT_MEMORY);
     has(text, " GiB, above this picture' at graph");
-    assert_null(strstr(text, "set arrow 1"));
+    assert_null(strstr(text, "set arrow"));
     test_free(text);
     runs_sql("UPDATE run SET cluster_hash = 'another'");
     text = script_of(LW_PLOT_MEMORY);
     assert_null(strstr(text, "memory of "));
     test_free(text);
     lw_cluster_free(&c);
+}
+
+/* In the terminal: 100 MiB below, 50 on top in the second half. */
+TEST_WITH(memory_has_a_letter_for_each_category, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES"
+             " (1, 0, 0, 0, 'parameters', 104857600), (1, 1, 0, 216000000, 'activations', 52428800)");
+    const char *text = shell("$L plot memory 1 --db lapwing.db -o - --width 100 --height 11", NULL);
+    int columns = (int)strspn(strstr(text, " +") + 2, "-");
+    /* 150 * 1.1 over 11 rows: 15 MiB each; activations from 105 MiB, so in rows 7 to 9 */
+    const char *row = text;
+
+    assert_int_equal(columns, 89);
+    for (int i = 0; i < 11; i++) {
+        row = strstr(row, " |") + 2;
+        char first = i < 4 ? ' ' : 'p', last = i < 1 ? ' ' : i < 4 ? 'a' : 'p';
+        assert_int_equal(row[0], first);
+        assert_int_equal(row[columns / 2 - 1], first);
+        assert_int_equal(row[columns - 1], last);
+        assert_int_equal(row[columns], '\n');
+    }
+    has(text, "\na activations, p parameters; in MiB, peak 150\n");
 }
 
 /* Against the cluster's own answers: busbw of 1 MiB as `lapwing cost` gives it. */
