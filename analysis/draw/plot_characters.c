@@ -1,8 +1,7 @@
 /* A timeline for the terminal: a line of characters per stream, a letter per kind of work, the last
- * digit of its bucket per collective, '.' while it waits for the last rank. A character is what
- * takes most of its time. Under communication is a
- * line of where it is exposed: '!' for half of the character's time and more, ':' for a tenth, '.'
- * for less. */
+ * digit of its bucket per collective, '.' while it waits for the last rank. Work that is shorter than
+ * a character has as many characters as it adds up to. Under communication is a line of where it is exposed: '!' for half of the character's
+ * time and more, ':' for a tenth, '.' for less. */
 #include <string.h>
 
 #include "analysis/draw/step_bars.h"
@@ -15,6 +14,7 @@ struct canvas {
     lw_ps *filled; /* [LETTERS][columns]: time of each character in a cell */
     int columns;
     double per_cell;
+    bool used[LETTERS];
 };
 
 static void fill(struct canvas *c, lw_ps start, lw_ps end, char what)
@@ -24,12 +24,51 @@ static void fill(struct canvas *c, lw_ps start, lw_ps end, char what)
         lw_ps part = (end < to ? end : to) - (start > from ? start : from);
         if (from >= end)
             break;
-        if (part <= 0)
-            continue;
-        c->filled[what * c->columns + i] += part;
-        if (c->cells[i] == ' ' || c->filled[what * c->columns + i] >
-                                      c->filled[c->cells[i] * c->columns + i])
-            c->cells[i] = what;
+        if (part > 0)
+            c->filled[what * c->columns + i] += part;
+    }
+}
+
+/* The letters of data that moves share an account: collectives of many buckets are drawn to scale
+ * together. */
+static int account_of(int letter, bool comm)
+{
+    return comm && letter != ' ' && letter != '.' ? 0 : letter;
+}
+
+/* Error diffusion: what is in a character's time goes to the accounts of its letters, and the
+ * character to the letter to whose account most is due. In a row of communication data that moves
+ * after FAR columns without any is visible in any case. */
+enum { FAR = 6 };
+
+static void diffuse(struct canvas *c, bool comm)
+{
+    double due[LETTERS] = {0};
+    int last = -FAR;
+
+    for (int i = 0; i < c->columns; i++) {
+        double rest = c->per_cell;
+        int best = -1, data = -1;
+        for (int l = '!'; l < LETTERS; l++) {
+            double time = (double)c->filled[l * c->columns + i];
+            rest -= time;
+            due[account_of(l, comm)] += time;
+            if (time > 0 && account_of(l, comm) == 0 &&
+                (data < 0 || time > (double)c->filled[data * c->columns + i]))
+                data = l;
+        }
+        rest = rest > c->per_cell / 100 ? rest : 0;
+        due[' '] += rest;
+        for (int l = ' '; l < LETTERS; l++)
+            if ((l == ' ' ? rest : (double)c->filled[l * c->columns + i]) > 0 &&
+                (best < 0 || due[account_of(l, comm)] > due[account_of(best, comm)]))
+                best = l;
+        if (data >= 0 && (i - last >= FAR || account_of(best, comm) == 0)) {
+            best = data;
+            last = i;
+        }
+        c->cells[i] = (char)best;
+        due[account_of(best, comm)] -= c->per_cell;
     }
 }
 
@@ -89,7 +128,7 @@ static void put_line(const struct canvas *c, FILE *f, const char *label)
 
 static void put_row(struct canvas *c, const struct picture *pic, int32_t row, FILE *f)
 {
-    bool exposed = false;
+    bool exposed = false, comm = false;
 
     clear(c);
     for (int64_t i = 0; i < pic->n_bars; i++) {
@@ -99,7 +138,11 @@ static void put_row(struct canvas *c, const struct picture *pic, int32_t row, FI
             continue;
         fill(c, b->start, moves, '.');
         fill(c, moves, b->end, letter(b));
+        comm |= b->comm;
     }
+    diffuse(c, comm);
+    for (int i = 0; i < c->columns; i++)
+        c->used[(int)c->cells[i]] = true;
     put_line(c, f, pic->rows[row].label);
     clear(c);
     for (int64_t i = 0; i < pic->n_strips; i++)
@@ -121,28 +164,23 @@ static void put_heading(const struct canvas *c, FILE *f, const char *run, lw_ps 
             plot_cut(cut, sizeof cut, run, c->columns + LABEL + 3 - 12 - (int)strlen(time)), time);
 }
 
-/* What the letters mean, of those that are there. */
-static void put_legend(const struct picture *pic, FILE *f)
+/* What the letters mean, of those that were drawn. */
+static void put_legend(const struct canvas *c, bool exposed, FILE *f)
 {
-    bool shown[LW_N_OP_KINDS] = {false}, buckets = false, waits = false, again = false,
-         first = true;
+    const char *comma = "";
+    bool buckets = false;
 
-    for (int64_t i = 0; i < pic->n_bars; i++) {
-        const struct picture_bar *b = &pic->bars[i];
-        waits |= b->comm && b->all_in > b->start;
-        buckets |= b->comm && b->bucket >= 0;
-        shown[b->kind] |= (!b->comm || b->bucket < 0) && b->look != LOOK_RECOMPUTE;
-        again |= b->look == LOOK_RECOMPUTE;
-    }
     for (int k = 0; k < LW_N_OP_KINDS; k++)
-        if (shown[k]) {
-            const char *name = lw_op_name((enum lw_op_kind)k);
-            fprintf(f, "%s%c %s", first ? "" : ", ", letter_of((enum lw_op_kind)k), name);
-            first = false;
+        if (c->used[(int)letter_of((enum lw_op_kind)k)]) {
+            fprintf(f, "%s%c %s", comma, letter_of((enum lw_op_kind)k),
+                    lw_op_name((enum lw_op_kind)k));
+            comma = ", ";
         }
-    fprintf(f, "%s%s%s%s\n", again ? ", r recompute" : "", buckets ? ", digits buckets" : "",
-            waits ? ", . waiting for the last rank" : "",
-            pic->n_strips > 0 ? ", exposed: ! half, : a tenth, . less" : "");
+    for (int digit = '0'; digit <= '9'; digit++)
+        buckets |= c->used[digit];
+    fprintf(f, "%s%s%s%s\n", c->used['r'] ? ", r recompute" : "", buckets ? ", digits buckets" : "",
+            c->used['.'] ? ", . waiting for the last rank" : "",
+            exposed ? ", exposed: ! half, : a tenth, . less" : "");
 }
 
 static void put_rows(struct canvas *c, const struct picture *pic, const struct plot_names *names,
@@ -165,7 +203,7 @@ static void put_rows(struct canvas *c, const struct picture *pic, const struct p
             "--------------------------------------------------------------------------------"
             "--------------------------------------------------------------------------------");
     fprintf(f, "%*s 0%*s\n", LABEL, "", c->columns - 1, lw_format_ps(buf, pic->most));
-    put_legend(pic, f);
+    put_legend(c, pic->n_strips > 0, f);
 }
 
 enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE *f,

@@ -1036,10 +1036,26 @@ TEST_WITH(characters_show_streams_buckets_and_exposure, runs_open, fixture_close
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);
     has(text, "rank 0\n           compute |FFFFFFFFFFBBBBBBBBBBBBBBBBBBBB           OO\n");
-    has(text, "              comm |                    .0000000000"
-              "11111111111\n");
+    /* data moves from 212 to 412 us: 20 cells */
+    has(text, "              comm |                    .00000000001111111111\n");
     has(text, "           exposed |                             :!!!!!!!!!!!.\n");
     close_scene(&s);
+}
+
+/* Kernels are shorter than a character: recomputation takes as much as the forward, a quarter of all,
+ * and has that share of the letters. */
+TEST_WITH(characters_are_drawn_to_scale, runs_open, fixture_close)
+{
+    int n[128] = {0}, all = 0;
+
+    shell("$L sim -w llama-3-8b --batch 1 --seq 1024 -c dgx-a100 --recompute full --framework ideal "
+          "--spans -q --db r.db >log", NULL);
+    const char *text = shell("$L plot timeline --db r.db -o -", NULL);
+    for (const char *p = strstr(text, "compute |") + 9; *p != '\n'; p++, all++)
+        n[(int)*p]++;
+    assert_in_range(n['r'], all * 15 / 100, all * 30 / 100);
+    assert_in_range(n['F'], all * 15 / 100, all * 30 / 100);
+    assert_in_range(n['B'], all * 30 / 100, all * 60 / 100);
 }
 
 static enum lw_status script_nowhere(struct scene *s)
