@@ -417,15 +417,102 @@ static bool any_lacks(const struct plot_lines *l)
     return false;
 }
 
+/* Beside the axes, or, where it would take more than two fifths of the width, below them. */
+enum { HEIGHT = 640, KEY_LINE = 24, MARK_PX = 60 };
+
+struct key {
+    bool lacks;
+    const struct plot_point *best;
+    int below; /* pixels under the axes; 0: beside */
+};
+
+static struct key find_key(const struct lw_plot *p, const struct plot_lines *l,
+                           const struct lw_step_work *work)
+{
+    struct key k = {.lacks = any_lacks(l), .best = best_of(l, work)};
+    int px = 0;
+
+    for (int32_t line = 0; line < l->n_lines; line++) {
+        int name = plot_text_px(l->names[line], 10);
+        px = name > px ? name : px;
+    }
+    if (px + MARK_PX > plot_width(p, 1000) * 2 / 5)
+        k.below = KEY_LINE * (l->n_lines + k.lacks + (k.best != NULL)) + 8;
+    return k;
+}
+
+static void put_key(const struct lw_plot *p, const struct key *k, FILE *f)
+{
+    double height = p->height > 0 ? p->height : HEIGHT + k->below;
+
+    if (k->below > 0)
+        fprintf(f, "set bmargin at screen %.4f\n"
+                   "set key at screen 0.5, screen %.4f center bottom vertical maxcols 1 "
+                   "spacing 1.5\n", (84 + k->below) / height, 24 / height);
+    else
+        fputs("set key outside top right spacing 1.5\n", f);
+}
+
+static void put_curves(const struct plot_lines *l, const struct key *k, double x, double y, FILE *f)
+{
+    for (int32_t line = 0; line < l->n_lines; line++) {
+        fprintf(f, "%s  $line%d using 1:2 with linespoints pointtype %d pointsize 1.3 linewidth 2 "
+                   "dashtype %d linecolor rgb '#%06x' title ", line ? ", \\\n" : "", line,
+                shapes[line], line / N_COLOURS + 1, (unsigned)colours[line % N_COLOURS]);
+        plot_text(f, l->names[line][0] ? l->names[line] : "step");
+    }
+    for (int32_t line = 0; line < l->n_lines && k->lacks; line++)
+        fprintf(f, ", \\\n  $line%d using 1:($3 > 0 ? $2 : NaN) with points pointtype 2 pointsize "
+                   "2.6 linewidth 2.5 linecolor rgb '#000000' %s", line,
+                line ? "notitle" : "title 'does not fit'");
+    if (k->best)
+        fprintf(f, ", \\\n  '+' using (%.10g):(%.6g) every ::0::0 with points pointtype 6 "
+                   "pointsize 3.2 linewidth 2 linecolor rgb '#000000' title 'best: run %lld'",
+                x, y, (long long)k->best->run->id);
+    fputs("\n", f);
+}
+
+/* In the terminal a letter for each line, from A (gnuplot numbers them so), with 'x' after a point
+ * that does not fit and '*' after the best. */
+static void put_letters(const struct plot_lines *l, const struct key *k, double x, double y, FILE *f)
+{
+    for (int32_t line = 0; line < l->n_lines; line++) {
+        fprintf(f, "%s  $line%d using 1:2 with points pointtype %d title ", line ? ", \\\n" : "",
+                line, line + 1);
+        plot_text(f, l->names[line][0] ? l->names[line] : "step");
+    }
+    for (int32_t line = 0; line < l->n_lines && k->lacks; line++)
+        fprintf(f, ", \\\n  $line%d using 1:($3 > 0 ? $2 : NaN):('x') with labels offset 1,0 "
+                   "notitle", line);
+    if (k->best)
+        fprintf(f, ", \\\n  '+' using (%.10g):(%.6g):('*') every ::0::0 with labels offset 1,0 "
+                   "notitle", x, y);
+    fputs("\n", f);
+}
+
+static void write_title(const struct lw_plot *p, const struct plot_lines *l, const struct key *k,
+                        const char *unit, int32_t n, char *buf, size_t size)
+{
+    char best[48] = "";
+    bool text = p->terminal == LW_TERMINAL_DUMB;
+
+    if (k->best)
+        snprintf(best, sizeof best, "; * best: run %lld", (long long)k->best->run->id);
+    snprintf(buf, size, "%s over --%.60s: %d runs%s%s",
+             unit ? unit[0] == 't' ? "Time of a token" : "Time of a sample" : "Step", l->option, n,
+             text && k->lacks ? "; x does not fit" : "", text ? best : "");
+}
+
 /* l: the caller's, with points of its own to sort and an arena that the caller frees. */
 static enum lw_status draw(const struct lw_plot *p, struct plot_lines *l, FILE *f,
                            struct lw_err *err)
 {
     struct plot_unit unit = plot_unit_for(plot_longest_step(p));
+    bool text = p->terminal == LW_TERMINAL_DUMB;
     const struct lw_run **runs;
     struct axis axis;
     int32_t n = 0;
-    char title[160];
+    char title[200];
 
     LW_TAKE(&l->arena, runs, l->n, err);
     for (int32_t i = 0; i < l->n; i++)
@@ -434,31 +521,21 @@ static enum lw_status draw(const struct lw_plot *p, struct plot_lines *l, FILE *
     struct lw_step_work work = lw_step_work_of(runs, n);
     LW_TRY(make_axis(l, &axis, err));
     lw_sort(l->points, l->n, by_line);
-    snprintf(title, sizeof title, "%s over --%.60s: %d runs",
-             work.unit ? work.unit[0] == 't' ? "Time of a token" : "Time of a sample" : "Step",
-             l->option, n);
-    plot_begin(p, f, 1000, 640, title, NULL, 0);
+    struct key key = find_key(p, l, &work);
+    write_title(p, l, &key, work.unit, n, title, sizeof title);
+    plot_begin(p, f, 1000, HEIGHT + key.below, title, NULL, 0);
     put_data(l, &axis, &work, unit.ps, f);
     put_axis(l, &axis, f);
     fprintf(f, "set xlabel '%s'\nset ylabel '%s%s%s'\n", l->option, work.unit ? "ns a " : "step [",
             work.unit ? work.unit : unit.name, work.unit ? "" : "]");
-    fputs("set key outside top right spacing 1.5\nset samples 2\nset yrange [0:*]\nplot \\\n", f);
-    for (int32_t line = 0; line < l->n_lines; line++) {
-        fprintf(f, "%s  $line%d using 1:2 with linespoints pointtype %d pointsize 1.3 linewidth 2 "
-                   "dashtype %d linecolor rgb '#%06x' title ", line ? ", \\\n" : "", line,
-                shapes[line], line / N_COLOURS + 1, (unsigned)colours[line % N_COLOURS]);
-        plot_text(f, l->names[line][0] ? l->names[line] : "step");
-    }
-    for (int32_t line = 0; line < l->n_lines && any_lacks(l); line++)
-        fprintf(f, ", \\\n  $line%d using 1:($3 > 0 ? $2 : NaN) with points pointtype 2 pointsize "
-                   "2.6 linewidth 2.5 linecolor rgb '#000000' %s", line,
-                line ? "notitle" : "title 'does not fit'");
-    const struct plot_point *best = best_of(l, &work);
-    if (best)
-        fprintf(f, ", \\\n  '+' using (%.10g):(%.6g) every ::0::0 with points pointtype 6 "
-                   "pointsize 3.2 linewidth 2 linecolor rgb '#000000' title 'best: run %lld'",
-                place(&axis, best), y_of(best, &work, unit.ps), (long long)best->run->id);
-    fputs("\n", f);
+    if (text)
+        fputs("set key outside bottom left vertical maxcols 1 Left reverse samplen 1\n", f);
+    else
+        put_key(p, &key, f);
+    fputs("set samples 2\nset yrange [0:*]\nplot \\\n", f);
+    double x = key.best ? place(&axis, key.best) : 0;
+    double y = key.best ? y_of(key.best, &work, unit.ps) : 0;
+    (text ? put_letters : put_curves)(l, &key, x, y, f);
     return LW_OK;
 }
 

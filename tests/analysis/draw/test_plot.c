@@ -784,10 +784,19 @@ TEST_WITH(a_sweep_has_a_line_for_each_of_all_else, runs_open, fixture_close)
     expect("plot sweep --db l.db -o lacks.gp", 0, "");
     text = fixture_get(fixture_path("lacks.gp"));
     has(text, "title 'does not fit'");
+    has(text, "set key outside top right");
     free(text);
+    expect("plot sweep --db l.db -o narrow.gp --width 400", 0, "");
+    text = fixture_get(fixture_path("narrow.gp")); /* names of 16 characters beside a line */
+    has(text, "set key at screen 0.5, screen ");
+    free(text);
+    const char *letters = shell("$L plot sweep --db l.db -o -", NULL);
+    has(letters, "x does not fit; * best: run ");
+    has(letters, "A dgx-a100, zero 0");
+    has(letters, "D dgx-h100, zero 1");
+    has(letters, "Dx");
 }
 
-/* A default cap that is less than 1 % slower is kept, as `lapwing recommend` does. */
 /* Two models are lines of their own, and neither is the best of both. */
 TEST_WITH(a_sweep_of_two_models_rings_none, runs_open, fixture_close)
 {
@@ -803,6 +812,7 @@ TEST_WITH(a_sweep_of_two_models_rings_none, runs_open, fixture_close)
     free(one);
 }
 
+/* A default cap that is less than 1 % slower is kept, as `lapwing recommend` does. */
 TEST_WITH(a_sweep_keeps_a_default_that_is_as_fast, runs_open, fixture_close)
 {
     struct fixture_run usual = runs_one_bucket;
