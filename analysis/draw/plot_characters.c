@@ -155,13 +155,16 @@ static void put_row(struct canvas *c, const struct picture *pic, int32_t row, FI
         put_line(c, f, "exposed");
 }
 
-static void put_heading(const struct canvas *c, FILE *f, const char *run, lw_ps span)
+static void put_heading(const struct canvas *c, FILE *f, const char *run,
+                        const struct picture_step *step)
 {
-    char time[32], cut[512];
+    char time[32], before[32], text[96], cut[512];
+    int n = snprintf(text, sizeof text, ", this step %s", lw_format_ps(time, step->span));
 
-    lw_format_ps(time, span);
-    fprintf(f, "%s, this step %s\n",
-            plot_cut(cut, sizeof cut, run, c->columns + LABEL + 3 - 12 - (int)strlen(time)), time);
+    if (step->span - step->length > step->span / 1000)
+        n += snprintf(text + n, sizeof text - (size_t)n, " (%s of it receives before 0)",
+                      lw_format_ps(before, step->span - step->length));
+    fprintf(f, "%s%s\n", plot_cut_parts(cut, sizeof cut, run, c->columns + LABEL + 3 - n), text);
 }
 
 /* What the letters mean, of those that were drawn. */
@@ -192,7 +195,7 @@ static void put_rows(struct canvas *c, const struct picture *pic, const struct p
         int32_t run = pic->rows[r].run;
         if (r == 0 || pic->rows[r - 1].run != run) {
             fputs(r ? "\n" : "", f);
-            put_heading(c, f, names->runs[run], pic->step[run].span);
+            put_heading(c, f, names->runs[run], &pic->step[run]);
         }
         if (pic->rows[r].group[0])
             fprintf(f, "%s\n", pic->rows[r].group);

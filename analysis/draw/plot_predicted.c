@@ -71,11 +71,11 @@ static void pair_text(char *buf, size_t size, const struct pair *v, int n, int i
 
     for (int k = 1; k < n; k++)
         alike = alike && strcmp(v[k].m->plan_name, v[0].m->plan_name) == 0;
-    snprintf(buf, size, "%.60s, %+.1f %%",
+    snprintf(buf, size, "%.60s, %+.1f %%%s",
              !alike      ? v[i].m->plan_name
              : bytes < 0 ? "default cap"
                          : lw_format_bytes(cap, bytes),
-             v[i].error_pct);
+             v[i].error_pct, lw_run_under_load(v[i].m) ? ", under load" : "");
 }
 
 /* Beside each point, of many the farthest off, its name and error, where nothing else is; a thin
@@ -136,16 +136,40 @@ static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, st
     return LW_OK;
 }
 
+/* A step that was measured under load judges no prediction. */
 static void write_title(const struct pair *v, int n, char *buf, size_t size)
 {
     double sum = 0, most = 0;
+    int n_loaded = 0;
 
     for (int i = 0; i < n; i++) {
-        sum += fabs(v[i].error_pct);
-        most = fmax(most, fabs(v[i].error_pct));
+        double error = lw_run_under_load(v[i].m) ? 0 : fabs(v[i].error_pct);
+        n_loaded += lw_run_under_load(v[i].m);
+        sum += error;
+        most = fmax(most, error);
     }
-    snprintf(buf, size, "Predicted against measured: %d plan%s, error %.1f %% in the mean, %.1f %% "
-                        "at most", n, lw_plural(n), sum / n, most);
+    int at = snprintf(buf, size, "Predicted against measured: %d plan%s", n, lw_plural(n));
+    if (n_loaded > 0)
+        at += snprintf(buf + at, size - (size_t)at, ", %d measured under load", n_loaded);
+    if (n_loaded < n)
+        snprintf(buf + at, size - (size_t)at, ", error %.1f %% in the mean, %.1f %% at most",
+                 sum / (n - n_loaded), most);
+}
+
+/* The dumb terminal fills no area of another character: its band has edges. */
+static void put_curves(const struct lw_plot *p, FILE *f)
+{
+    double low = 1 - BAND_PCT / 100.0, high = 1 + BAND_PCT / 100.0;
+
+    if (p->terminal == LW_TERMINAL_DUMB)
+        fprintf(f, "plot x*%.2f with lines title 'within %d %%', x*%.2f with lines linetype 1 "
+                   "notitle", low, BAND_PCT, high);
+    else
+        fprintf(f, "plot '+' using 1:($1*%.2f):($1*%.2f) with filledcurves linecolor rgb "
+                   "'#e4eef6' title 'within %d %%'", low, high, BAND_PCT);
+    fprintf(f, ", \\\n  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
+               "  $pairs using 1:2:3:4:5:6 with xyerrorbars pointtype 7 pointsize 1.4 "
+               "linecolor rgb '#%06x' title 'a plan'\n", PLOT_COMM_ODD);
 }
 
 static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,
@@ -180,16 +204,12 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     double from = (double)low / unit.ps - room, to = (double)high / unit.ps + room;
     LW_TRY(put_pair_labels(v, n, f, width, from, to, unit.ps, err));
     fprintf(f, "set xlabel 'measured step [%s]  (median, quartiles)'\n"
-               "set ylabel 'predicted step [%s]%s'\n"
+               "set ylabel 'predicted%s [%s]%s'\n"
                "set xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"
-               "set size ratio 1\nset key top left\n", unit.name, unit.name,
+               "set size ratio 1\nset key top left\n", unit.name,
+            p->terminal == LW_TERMINAL_DUMB ? "" : " step", unit.name,
             any ? "  (p10, p90)" : "", from, to, from, to);
-    fprintf(f, "plot '+' using 1:($1*%.2f):($1*%.2f) with filledcurves linecolor rgb '#e4eef6' "
-               "title 'within %d %%', \\\n"
-               "  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
-               "  $pairs using 1:2:3:4:5:6 with xyerrorbars pointtype 7 pointsize 1.4 "
-               "linecolor rgb '#%06x' title 'a plan'\n",
-            1 - BAND_PCT / 100.0, 1 + BAND_PCT / 100.0, BAND_PCT, PLOT_COMM_ODD);
+    put_curves(p, f);
     return LW_OK;
 }
 

@@ -228,13 +228,6 @@ int plot_bottom(const struct lw_plot *p, int width, const struct plot_key *keys,
                                                                     &unused);
 }
 
-void plot_key_curves(const struct lw_plot *p, FILE *f, const struct plot_key *keys, int n)
-{
-    for (int i = 0; i < n && p->terminal == LW_TERMINAL_DUMB; i++)
-        fprintf(f, ", \\\n  NaN with boxes linecolor rgb '#%06x' title '%s'",
-                (unsigned)keys[i].colour, keys[i].name);
-}
-
 void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title,
                 const struct plot_key *keys, int n)
 {

@@ -62,11 +62,9 @@ int plot_width(const struct lw_plot *p, int usual);
 int plot_bottom(const struct lw_plot *p, int width, const struct plot_key *keys, int n);
 
 /* Terminal, size, title, provenance, and the legend under the axis, in as many lines as it needs
- * (the dumb terminal: gnuplot's own, from plot_key_curves). Texts are cut where they would leave
- * the picture. */
+ * (none on the dumb terminal). Texts are cut where they would leave the picture. */
 void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const char *title,
                 const struct plot_key *keys, int n);
-void plot_key_curves(const struct lw_plot *p, FILE *f, const struct plot_key *keys, int n);
 
 /* Of the steps of a run; of a single one both are that. */
 enum lw_status plot_quartiles(struct lw_store *s, const struct lw_run *r, lw_ps *low, lw_ps *high,

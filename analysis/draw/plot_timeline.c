@@ -141,8 +141,12 @@ static void put_heading(const struct sheet *s, const struct picture_row *r)
     char figures[160], cut[640], text[800];
     size_t n = 0;
 
+    const struct picture_step *step = &s->pic->step[r->run];
     n += (size_t)snprintf(figures, sizeof figures, "; this step spans %.4g %s",
-                          (double)s->pic->step[r->run].span / s->unit.ps, s->unit.name);
+                          (double)step->span / s->unit.ps, s->unit.name);
+    if (step->span - step->length > step->span / 1000)
+        n += (size_t)snprintf(figures + n, sizeof figures - n, " (%.4g of it receives before 0)",
+                              (double)(step->span - step->length) / s->unit.ps);
     if (run->exposed_comm >= 0)
         n += (size_t)snprintf(figures + n, sizeof figures - n, ", exposed %.4g %s",
                               (double)run->exposed_comm / s->unit.ps, s->unit.name);
@@ -227,7 +231,6 @@ static void put_plot(const struct sheet *s, bool links, bool labels)
     if (labels)
         fputs(", \\\n  $labels using 1:2:3:4 with labels font ',9' textcolor rgb variable "
               "notitle", s->f);
-    plot_key_curves(s->p, s->f, s->keys, s->n_keys);
     fputs("\n", s->f);
 }
 

@@ -709,6 +709,15 @@ TEST_WITH(predictions_are_paired_with_executions_of_the_same_plan, runs_open, fi
     char *text = script_of(LW_PLOT_PREDICTED);
     has(text, "$pairs << EOD\n512 432 512 512 432 432\nEOD");
     has(text, "set label '1.00 MiB, -15.6 %' at graph ");
+    has(text, "1 plan, error 15.6 % in the mean");
+    test_free(text);
+    runs_sql("INSERT INTO metric VALUES (3, 'others_pct', -1, -1, 40.0)");
+    text = script_of(LW_PLOT_PREDICTED);
+    has(text, "set label '1.00 MiB, -15.6 %, under load' at graph ");
+    has(text, "'Predicted against measured: 1 plan, 1 measured under load'");
+    test_free(text);
+    text = script_of(LW_PLOT_OVERLAP);
+    has(text, "'run 3 (under load), measured");
     test_free(text);
 }
 
@@ -1112,7 +1121,7 @@ TEST_WITH(a_pipeline_begins_at_its_first_forward, runs_open, fixture_close)
 TEST_WITH(the_span_of_a_pipeline_is_that_of_the_prediction, runs_open, fixture_close)
 {
     char spans[32], text[64];
-    double us, last;
+    double us, last, before;
     long long span_ns;
 
     shell("$L model mlp --device dgx-a100 -o m.json && $L sim -w m.json -c dgx-a100 --pp 2 "
@@ -1123,7 +1132,7 @@ TEST_WITH(the_span_of_a_pipeline_is_that_of_the_prediction, runs_open, fixture_c
     lw_format_ps(spans, span_ns * LW_PS_PER_NS);
     snprintf(text, sizeof text, "this step spans %s</text>", spans);
     has(shell("grep 'this step' r.html", NULL), text);
-    snprintf(text, sizeof text, "this step %s\n", spans);
+    snprintf(text, sizeof text, "this step %s (", spans);
     has(shell("$L plot timeline --db p.db -o - --width 80", NULL), text);
     assert_int_equal(sscanf(shell("grep -o 'this step spans .* us' t.gp", NULL),
                             "this step spans %lf us", &us), 1);
@@ -1131,4 +1140,7 @@ TEST_WITH(the_span_of_a_pipeline_is_that_of_the_prediction, runs_open, fixture_c
     assert_int_equal(sscanf(shell("sed -n '/^.bars/,/^EOD/p' t.gp | cut -d' ' -f2 | grep '^[0-9]'"
                                   " | sort -g | tail -1", NULL), "%lf", &last), 1);
     assert_true(last > us / 2 && last < us * 0.99);
+    assert_int_equal(sscanf(shell("grep -o '[0-9.]* of it receives' t.gp", NULL), "%lf", &before),
+                     1);
+    assert_true(fabs(us - before - last) < 1);
 }
