@@ -6,6 +6,7 @@
 
 #include "analysis/compare/compare_print.h"
 #include "analysis/compare/run_words.h"
+#include "analysis/compare/step_work.h"
 #include "shared/json/jsonout.h"
 #include "shared/numbers/interval_text.h"
 #include "shared/text/records.h"
@@ -119,10 +120,9 @@ enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct 
 
 static void put_ns(struct lw_table *t, lw_ps time, double units)
 {
-    if (time < 0)
-        lw_table_cell(t, "-");
-    else
-        lw_table_cell(t, "%.4g", (double)time * 1e-3 / units);
+    char ns[LW_UNIT_NS_TEXT];
+
+    lw_table_text(t, time < 0 ? "-" : lw_unit_ns_text((double)time * 1e-3 / units, ns));
 }
 
 /* Steps that train different numbers of tokens: what one token takes. */
@@ -284,6 +284,7 @@ static void put_intervals(const struct lw_comparison *c, FILE *f)
 /* One sentence: which part of the step holds most of the difference. */
 static void put_verdict_per_unit(const struct lw_comparison *c, struct lw_per_unit u, FILE *f)
 {
+    char in_a[LW_UNIT_NS_TEXT], in_b[LW_UNIT_NS_TEXT], by[LW_UNIT_NS_TEXT];
     double best = 0, whole = lw_per_unit_pct(u, c->step);
     int part = 0;
 
@@ -297,11 +298,12 @@ static void put_verdict_per_unit(const struct lw_comparison *c, struct lw_per_un
     }
     if (!isnan(whole))
         lw_printf_paragraph(f,
-                            "\na %s takes %.4g ns in B and %.4g ns in A: B is %.1f %% %s; the "
-                            "largest part of it is %s, %.4g ns %s",
-                            u.unit, (double)c->step.measured * 1e-3 / u.b,
-                            (double)c->step.predicted * 1e-3 / u.a, fabs(whole),
-                            whole < 0 ? "faster" : "slower", lw_part_name(part), fabs(best) * 1e-3,
+                            "\na %s takes %s ns in B and %s ns in A: B is %.1f %% %s; the "
+                            "largest part of it is %s, %s ns %s",
+                            u.unit, lw_unit_ns_text((double)c->step.measured * 1e-3 / u.b, in_b),
+                            lw_unit_ns_text((double)c->step.predicted * 1e-3 / u.a, in_a),
+                            fabs(whole), whole < 0 ? "faster" : "slower", lw_part_name(part),
+                            lw_unit_ns_text(fabs(best) * 1e-3, by),
                             best < 0 ? "shorter" : "longer");
 }
 

@@ -81,10 +81,12 @@ static bool is_shown(const struct lw_sides *x, int part)
 
 static void put_unit_row(const struct lw_sides *x, struct lw_table *t)
 {
+    char ns[LW_UNIT_NS_TEXT];
+
     lw_table_cell(t, "  ns a %s", x->work.unit);
     for (int32_t i = 0; i < x->n; i++) {
-        lw_table_cell(t, "%.4g",
-                      (double)x->run[i].step * 1e-3 / lw_step_units(&x->work, &x->run[i]));
+        lw_table_text(t, lw_unit_ns_text((double)x->run[i].step * 1e-3 /
+                                             lw_step_units(&x->work, &x->run[i]), ns));
         if (i > 0)
             lw_table_text(t, "");
     }

@@ -1,8 +1,10 @@
 /* Tokens where they are known of all runs, else samples. */
 #include "analysis/compare/step_work.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 static double count_of(const struct lw_run *r, bool tokens)
 {
@@ -35,4 +37,13 @@ struct lw_step_work lw_step_work_of(const struct lw_run *const *runs, int32_t n)
 double lw_step_units(const struct lw_step_work *w, const struct lw_run *r)
 {
     return w->unit ? count_of(r, w->unit[0] == 't') : 1;
+}
+
+const char *lw_unit_ns_text(double ns, char buf[LW_UNIT_NS_TEXT])
+{
+    if (fabs(ns) < 1000)
+        snprintf(buf, LW_UNIT_NS_TEXT, "%.4g", ns);
+    else
+        snprintf(buf, LW_UNIT_NS_TEXT, "%.0f", ns);
+    return buf;
 }
