@@ -11,6 +11,7 @@ import csv
 import os
 import re
 import sys
+import textwrap
 
 from words import load
 
@@ -295,15 +296,12 @@ def nccl(found):
     inside = sum(int(t["inside"]) for t in found.nccl if t["inside"])
     over = sum(float(t["calibrated_pct"]) > OVER for t in found.nccl)
     worst = max(found.nccl, key=lambda t: float(t["calibrated_pct"]))
-    return "\n".join([
-        f"NCCL's collectives: {n} rows of {len(found.nccl)} published tables, each left out of its own "
-        "fit, are",
-        f"predicted with a mean error of {model:.1f} % by NCCL's model alone and of {own:.1f} % "
-        "calibrated;",
-        f"{over} tables are over {OVER} %, the worst {worst['table']} with "
-        f"{float(worst['calibrated_pct']):.1f} %.",
-        f"{inside} of {of} rows ({share(inside, of)}) lie between the p10 and p90 that `lapwing cost` "
-        "prints."])
+    return textwrap.fill(
+        f"NCCL's collectives, {n} rows of {len(found.nccl)} published tables, each left out of its "
+        f"own fit: mean error {model:.1f} % by NCCL's model alone, {own:.1f} % calibrated; {over} "
+        f"tables are over {OVER} %, the worst {worst['table']} ({float(worst['calibrated_pct']):.1f} "
+        f"%). {inside} of {of} rows ({share(inside, of)}) lie between the p10 and p90 of `lapwing "
+        "cost`.", 100, break_on_hyphens=False)
 
 
 def unsaid(found):
