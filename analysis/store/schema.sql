@@ -368,3 +368,73 @@ ALTER TABLE op ADD COLUMN compute_ps INTEGER;
 ALTER TABLE op ADD COLUMN memory_ps INTEGER;
 ALTER TABLE op ADD COLUMN launch_ps INTEGER;
 ALTER TABLE op ADD COLUMN host_ps INTEGER;
+
+-- version 11
+CREATE TABLE search (           -- of `lapwing tune`
+    id INTEGER PRIMARY KEY,
+    status TEXT NOT NULL CHECK (status IN ('running', 'interrupted', 'ok')),
+    hash TEXT NOT NULL,         -- of `space`
+    space TEXT NOT NULL,        -- all that a strategy's figures depend on, a line each
+    shard INTEGER NOT NULL,     -- 1 of 1: the whole space
+    n_shards INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    cluster TEXT NOT NULL,
+    framework TEXT NOT NULL,
+    global_batch INTEGER NOT NULL,
+    n_best INTEGER NOT NULL,
+    command TEXT NOT NULL,
+    version TEXT NOT NULL,      -- of lapwing
+    started_at INTEGER NOT NULL,-- seconds since 1970
+    ended_at INTEGER,           -- NULL: not ended, as all below
+    wall_s REAL,
+    n_combinations INTEGER,
+    n_repeated INTEGER,
+    n_invalid INTEGER,
+    n_valid INTEGER,
+    n_bounded_step INTEGER,
+    n_bounded_memory INTEGER,
+    n_simulated INTEGER,
+    n_unfit INTEGER,
+    least_pruned_ps INTEGER,
+    within REAL,                -- factor by which predictions of alike runs differ by chance
+    n_tables INTEGER,           -- of measured runs that it comes from
+    same_parallelism INTEGER
+) STRICT;
+CREATE INDEX search_by_hash ON search (hash);
+CREATE TABLE searched (         -- a strategy of a search
+    search INTEGER NOT NULL REFERENCES search(id),
+    combination INTEGER NOT NULL, -- its number in the space
+    outcome TEXT NOT NULL CHECK (outcome IN ('simulated', 'invalid', 'no_room', 'bounded')),
+    place INTEGER NOT NULL,     -- among the best: 1, 2, ...; 0 = not one of them
+    front INTEGER NOT NULL,     -- in the Pareto set, least memory first; 0 = not in it
+    run INTEGER,                -- run.id of its prediction; NULL: not stored as a run
+    nth INTEGER NOT NULL,       -- the n-th that was simulated; -1 = it was not
+    strategy TEXT NOT NULL,     -- "tp=8 dp=2"
+    command TEXT NOT NULL,      -- of sim
+    why TEXT NOT NULL,          -- invalid: the reason
+    bound_ps INTEGER NOT NULL,  -- lower bound of the step
+    step_ps INTEGER NOT NULL,
+    p10_ps INTEGER NOT NULL,
+    p90_ps INTEGER NOT NULL,
+    interval_of TEXT NOT NULL,
+    told_apart INTEGER NOT NULL,
+    n_devices INTEGER NOT NULL,
+    peak_memory_bytes INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,      -- of a device
+    missing_bytes INTEGER NOT NULL,     -- that a device lacks
+    needed_bytes INTEGER NOT NULL,      -- of the fullest rank's allocator
+    needed_bound_bytes INTEGER NOT NULL,-- its lower bound
+    tokens_per_s REAL,
+    samples_per_s REAL,
+    cost_per_trillion_tokens REAL,
+    alike TEXT NOT NULL,        -- what measured runs have to share with it, a line each
+    PRIMARY KEY (search, combination)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE search_reason (    -- strategies that are not valid, by reason
+    search INTEGER NOT NULL REFERENCES search(id),
+    reason INTEGER NOT NULL,    -- 0, 1, ...: the most frequent first
+    n INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    example TEXT NOT NULL,
+    PRIMARY KEY (search, reason)
+) STRICT, WITHOUT ROWID;

@@ -3,13 +3,14 @@
  * A deleted run takes its spans, measures and comparisons with it, and its plan where no other
  * run has it. A merged run gets the next id; a plan that is here already, by its hashes, is not
  * copied. Every table of a plan begins with the column "plan", so rows move with a new number in
- * its place. */
+ * its place. Searches are copied with their strategies. */
 #include "analysis/store/store.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "analysis/store/sql.h"
+#include "analysis/store/store_search.h"
 
 static const char *const plan_tables[] = {
     "plan_option", "plan_note", "plan_rank", "stream", "comm", "comm_rank", "param", "bucket",
@@ -44,6 +45,7 @@ static enum lw_status delete_run(struct lw_store *s, const struct lw_run *r, str
         "DELETE FROM memory WHERE run = ?1",
         "DELETE FROM run_process WHERE run = ?1",
         "DELETE FROM comparison WHERE predicted = ?1 OR measured = ?1",
+        "UPDATE searched SET run = NULL WHERE run = ?1",
         "DELETE FROM run WHERE id = ?1",
     };
 
@@ -132,6 +134,31 @@ static enum lw_status copy_run(struct lw_store *s, int64_t from, int64_t plan, s
     return copy_spans(s, from, to, err);
 }
 
+/* With its strategies, whose runs are here already, under their new numbers. */
+static enum lw_status copy_search(struct lw_store *s, int64_t from, struct lw_err *err)
+{
+    LW_TRY(copy_rows(s, "search", "id", "id", from, -1, err));
+    int64_t to = lw_sql_last_id(s);
+    LW_TRY(copy_rows(s, "searched", "search", "search", from, to, err));
+    LW_TRY(copy_rows(s, "search_reason", "search", "search", from, to, err));
+    return lw_sql_do(s, err,
+                     "UPDATE main.searched SET run = (SELECT to_id FROM temp.merged"
+                     " WHERE from_id = run) WHERE search = ?", "l", to);
+}
+
+static enum lw_status copy_searches(struct lw_store *s, struct lw_store *from, struct lw_err *err)
+{
+    struct lw_arena a = {0};
+    struct lw_search *v;
+    int64_t n;
+    enum lw_status st = lw_store_searches(from, &a, &v, &n, err);
+
+    for (int64_t i = 0; st == LW_OK && i < n; i++)
+        st = copy_search(s, v[i].id, err);
+    lw_arena_free(&a);
+    return st;
+}
+
 static enum lw_status copy_all(struct lw_store *s, struct lw_store *from, int32_t *n,
                                struct lw_err *err)
 {
@@ -147,6 +174,8 @@ static enum lw_status copy_all(struct lw_store *s, struct lw_store *from, int32_
             status = copy_run(s, runs[i].id, plan, err);
     }
     lw_arena_free(&a);
+    if (status == LW_OK)
+        status = copy_searches(s, from, err);
     if (status != LW_OK)
         return status;
     return lw_sql_exec(s,
