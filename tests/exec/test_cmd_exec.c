@@ -70,10 +70,8 @@ TEST(a_stored_plan_runs)
 static void make_older(void)
 {
     sql_do(fixture_path("older.db"),
-           "ALTER TABLE op DROP COLUMN bound; ALTER TABLE op DROP COLUMN time_source;"
-           "ALTER TABLE op DROP COLUMN compute_ps; ALTER TABLE op DROP COLUMN memory_ps;"
-           "ALTER TABLE op DROP COLUMN launch_ps; ALTER TABLE op DROP COLUMN host_ps;"
-           "PRAGMA user_version = 9");
+           "DROP TABLE search; DROP TABLE searched; DROP TABLE search_reason;"
+           "PRAGMA user_version = 10");
 }
 
 static int64_t version_of_older(void)
