@@ -1,38 +1,96 @@
 /* lapwing tune: the best strategies of a space, exactly. */
-#include <math.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "analysis/store/store.h"
+#include "analysis/tune/tune_memo.h"
 #include "analysis/tune/tune_parts.h"
 #include "analysis/tune/tune_print.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "shared/text/wrap.h"
+
+/* NULL with --no-db. */
+static enum lw_status open_memo(const struct lw_tune_command *c, struct lw_tune_memo **memo,
+                                struct lw_err *err)
+{
+    const struct lw_tune_memo_request r = {
+        .db = c->db, .parts = c->parts, .n_parts = c->n_parts, .shard = c->shard,
+        .resume = c->resume, .model = c->model, .cluster = c->cluster, .framework = c->framework,
+        .command = c->words, .global_batch = c->global_batch, .n_best = c->n_best};
+
+    if (c->no_db)
+        return LW_OK;
+    LW_TRY(lw_store_usable(c->db, err));
+    if (c->resume && access(c->db, F_OK) != 0)
+        return lw_fail_at(err, LW_EIO, c->db, 0, "--resume: there is no such database; leave out "
+                                                 "--resume to begin a search");
+    LW_TRY(lw_tune_memo_open(&r, memo, err));
+    if (lw_tune_memo_known(*memo) > 0 && !c->quiet)
+        lw_printf_paragraph(stderr, "lapwing: %lld strategies of this space are in %s and are not "
+                                    "simulated again",
+                            (long long)lw_tune_memo_known(*memo), c->db);
+    return LW_OK;
+}
+
+/* The search, and all of it in the database. Predictions of a shard's best are no runs: those of the
+ * whole space are. */
+static enum lw_status search(const struct lw_tune_command *c, struct lw_tune_memo *memo,
+                             struct lw_tune_result *r, struct lw_err *err)
+{
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, c->quiet);
+    progress.stop = lw_catch_signals();
+    const struct lw_tune_task task = {.parts = c->parts, .n_parts = c->n_parts,
+                                      .n_best = (int)c->n_best, .n_threads = (int)c->n_threads,
+                                      .no_bounds = c->no_bounds, .progress = &progress,
+                                      .shard = c->shard, .memo = memo};
+    enum lw_status st = lw_tune(&task, r, err);
+
+    lw_progress_bar_end(&bar);
+    if (st == LW_OK)
+        st = lw_tune_memo_finish(memo, r, err);
+    if (st == LW_OK && c->shard.n < 2 && !r->interrupted)
+        st = lw_tune_memo_runs(memo, r, c->n_runs, err);
+    return st;
+}
+
+static enum lw_status tell(const struct lw_tune_command *c, const struct lw_tune_memo *memo,
+                           const struct lw_tune_result *r, struct lw_err *err)
+{
+    const struct lw_tune_report report = {.r = r, .model = c->model, .cluster = c->cluster,
+                                          .framework = c->framework,
+                                          .global_batch = c->global_batch, .shard = c->shard,
+                                          .search = memo ? lw_tune_memo_search(memo) : 0,
+                                          .db = c->db};
+
+    LW_TRY(lw_tune_answer(c, r, err));
+    LW_TRY(lw_tune_print(&report, c->format, stdout, err));
+    if (r->interrupted && memo)
+        return lw_fail(err, LW_EFAILED, "interrupted: the search is not complete; the same command "
+                                        "with --resume goes on");
+    return r->interrupted ? lw_fail(err, LW_EFAILED, "interrupted: the search is not complete")
+                          : LW_OK;
+}
 
 int cmd_tune(int argc, char **argv)
 {
     struct lw_tune_command c;
     struct lw_tune_result r = {0};
+    struct lw_tune_memo *memo = NULL;
     struct lw_err err = {0};
-    struct lw_progress_bar bar;
     int rc = lw_tune_parts(&c, argc, argv);
 
     if (rc < 0) {
-        struct lw_progress progress = lw_progress_bar_begin(&bar, c.quiet);
-        progress.stop = lw_catch_signals();
-        const struct lw_tune_task task = {.parts = c.parts, .n_parts = c.n_parts,
-                                          .n_best = (int)c.n_best, .n_threads = (int)c.n_threads,
-                                          .no_bounds = c.no_bounds, .progress = &progress};
-        enum lw_status st = lw_tune(&task, &r, &err);
-        lw_progress_bar_end(&bar);
+        enum lw_status st = open_memo(&c, &memo, &err);
         if (st == LW_OK)
-            st = lw_tune_answer(&c, &r, &err);
-        const struct lw_tune_report report = {&r, c.model, c.cluster, c.framework, c.global_batch};
+            st = search(&c, memo, &r, &err);
         if (st == LW_OK)
-            st = lw_tune_print(&report, c.format, stdout, &err);
-        if (st == LW_OK && r.interrupted)
-            st = lw_fail(&err, LW_EFAILED, "interrupted: the search is not complete");
+            st = tell(&c, memo, &r, &err);
         rc = lw_cli_end("tune", st, &err);
     }
     lw_tune_free(&r);
+    lw_tune_memo_close(memo);
     lw_tune_parts_free(&c);
     return rc;
 }

@@ -179,6 +179,7 @@ static enum lw_status finish_part(struct lw_tune_command *c, struct lw_tune_sour
         snprintf(batch, sizeof batch, "%sbatch=%lld", outer[0] ? " " : "",
                  (long long)s->model.batch);
     LW_PRINT(&c->arena, p->outer, err, "%s%s", outer, batch);
+    LW_PRINT(&c->arena, p->workload_hash, err, "%s", w->from.hash ? w->from.hash : "");
     p->price = c->price;
     p->request = (struct lw_tune_request){s, &x->cluster};
     LW_TRY(lw_tune_space(s, &c->lists, w, x->cluster.devices_per_node, ranks_of(x), &c->arena,
@@ -276,6 +277,13 @@ static int64_t n_outer(const struct lw_option_lists *l)
     return n;
 }
 
+static enum lw_status check_shard(const char *text, struct lw_err *err)
+{
+    struct lw_tune_shard unused;
+
+    return lw_tune_shard_parse(text, &unused, err);
+}
+
 static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, int argc,
                       char **argv)
 {
@@ -288,6 +296,16 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
         {"price", 0, LW_OPT_DOUBLE, &c->price, "P",
          "price of a device-hour, in any currency (the cluster's price_per_device_hour)", 0,
          1000000, .check = lw_cli_above_0},
+        {"resume", 0, LW_OPT_FLAG, &c->resume, NULL,
+         "go on with the last search of the same space in the database, or put those of its shards "
+         "together: what they simulated is not simulated again"},
+        {"shard", 0, LW_OPT_STRING, &c->shard_text, "I/N",
+         "search the I-th of N parts of the space, as one machine of N (all of it)",
+         .check = check_shard},
+        {"store-runs", 0, LW_OPT_INT, &c->n_runs, "N",
+         "how many of the best become runs of the database, for explain and compare (3)", 0, 1000},
+        LW_OPTION_DB(&c->db),
+        {"no-db", 0, LW_OPT_FLAG, &c->no_db, NULL, "store nothing"},
         LW_OPTION_QUIET(&c->quiet),
         LW_OPTION_FORMAT(&c->format),
         {0},
@@ -346,18 +364,31 @@ static enum lw_status put_all(struct lw_tune_command *c, int argc, int *rc, stru
     return LW_OK;
 }
 
+static enum lw_status check_storing(struct lw_tune_command *c, struct lw_err *err)
+{
+    if (c->resume && c->no_db)
+        return lw_fail(err, LW_EUSAGE, "--resume goes on with a search of the database: leave out "
+                                       "--no-db");
+    if (c->shard_text)
+        LW_TRY(lw_tune_shard_parse(c->shard_text, &c->shard, err));
+    return LW_OK;
+}
+
 int lw_tune_parts(struct lw_tune_command *c, int argc, char **argv)
 {
     struct lw_err err = {0};
     char **words;
     int rc = -1;
 
-    *c = (struct lw_tune_command){.n_best = 10};
+    *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3, .db = "lapwing.db"};
+    lw_cli_join(argc, argv, c->words, sizeof c->words);
     enum lw_status st = copy_words(c, argc, argv, &words, &err);
     if (st == LW_OK)
         st = lw_option_lists_find(argc, words, INT64_MAX / LW_OPTION_VALUES, &c->lists, &err);
     if (st == LW_OK)
         st = put_all(c, argc, &rc, &err);
+    if (st == LW_OK && rc < 0)
+        st = check_storing(c, &err);
     if (st == LW_EUSAGE)
         return lw_cli_usage("tune", "%s", err.msg);
     return st == LW_OK ? rc : lw_cli_end("tune", st, &err);
@@ -383,8 +414,7 @@ enum lw_status lw_tune_answer(const struct lw_tune_command *c, const struct lw_t
 {
     char lacks[32];
 
-    (void)c;
-    if (r->n_best > 0 || r->interrupted)
+    if (r->n_best > 0 || r->interrupted || c->shard.n > 1)
         return LW_OK;
     if (r->n_valid == 0)
         return lw_fail(err, LW_EINVAL, "none of %lld combinations is a valid strategy; most often: "

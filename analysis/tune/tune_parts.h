@@ -19,9 +19,12 @@ struct lw_tune_command {
         struct lw_tune_source_of *next;
     } *held;
     int n_parts;
-    int64_t n_best, n_threads, global_batch;
+    int64_t n_best, n_threads, n_runs, global_batch;
     double price;
-    bool no_bounds, quiet;
+    bool no_bounds, quiet, resume, no_db;
+    const char *db, *shard_text;
+    struct lw_tune_shard shard;
+    char words[1024]; /* as they were typed */
     enum lw_format format;
     const char *model, *cluster, *framework; /* "several" where the parts have others */
 };

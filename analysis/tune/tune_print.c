@@ -251,6 +251,25 @@ static void put_command(FILE *f, const char *command)
     fputc('\n', f);
 }
 
+/* Where all of it is, and which of the best are runs. */
+static enum lw_status put_stored(const struct lw_tune_report *p, FILE *f, struct lw_err *err)
+{
+    const struct lw_tune_result *r = p->r;
+    struct lw_paragraph line;
+    int64_t n = 0;
+
+    if (p->search == 0)
+        return LW_OK;
+    while (n < r->n_best && r->best[n]->run > 0)
+        n++;
+    FILE *o = lw_paragraph_open(&line, f, NULL);
+    fprintf(o, "stored: search %lld of %s", (long long)p->search, p->db);
+    for (int64_t i = 0; i < n; i++)
+        fprintf(o, "%s %lld", i > 0 ? "," : n > 1 ? "; the first ones are runs" :
+                "; the first is run", (long long)r->best[i]->run);
+    return lw_paragraph_close(&line, err);
+}
+
 static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct lw_err *err)
 {
     const struct lw_tune_result *r = p->r;
@@ -260,6 +279,8 @@ static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct
     fprintf(o, "%s on %s, %lld samples a step", p->model, p->cluster, (long long)p->global_batch);
     if (p->framework[0])
         fprintf(o, ", framework %s", p->framework);
+    if (p->shard.n > 1)
+        fprintf(o, ", shard %lld of %lld", (long long)p->shard.i, (long long)p->shard.n);
     LW_TRY(lw_paragraph_close(&line, err));
     LW_TRY(put_numbers(r, f, err));
     if (r->interrupted)
@@ -271,6 +292,7 @@ static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct
         fputs("\nthe first, with all that sim says of it:\n", f);
         put_command(f, r->best[0]->command);
     }
+    LW_TRY(put_stored(p, f, err));
     if (r->n_front > 1) {
         fputs("\nno simulated strategy is better in step, memory, devices and price than\n", f);
         LW_TRY(put_table(r->front, r->n_front, f, err));
@@ -300,6 +322,7 @@ static const struct lw_column columns[] = {
     {"fits", NULL, LW_COLUMN_FLAG, AT(fits)},
     {"cost_per_trillion_tokens", NULL, LW_COLUMN_REAL, AT(cost_per_trillion_tokens), 2,
      .lacking = ""},
+    {"run", NULL, LW_COLUMN_INT, AT(run)},
     {"interval_of", NULL, LW_COLUMN_TEXT, AT(interval_of)},
     {"command", NULL, LW_COLUMN_TEXT, AT(command)},
 };
@@ -325,6 +348,8 @@ static void print_json(const struct lw_tune_report *p, FILE *f)
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "model", p->model, "cluster", p->cluster, "framework", p->framework,
             "global_batch", p->global_batch);
+    LW_JSON(&o, "search", p->search, "shard", p->shard.n > 1 ? p->shard.i : 1, "n_shards",
+            p->shard.n > 1 ? p->shard.n : 1);
     LW_JSON(&o, "n_combinations", r->n_combinations, "n_repeated", r->n_repeated, "n_invalid",
             r->n_invalid, "n_valid", r->n_valid, "n_bounded",
             r->n_bounded_step + r->n_bounded_memory, "n_bounded_step", r->n_bounded_step,

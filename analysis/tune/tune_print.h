@@ -10,6 +10,9 @@ struct lw_tune_report {
     const struct lw_tune_result *r;
     const char *model, *cluster, *framework; /* "" = several */
     int64_t global_batch;
+    struct lw_tune_shard shard;
+    int64_t search; /* its number in the database db; 0 = not stored */
+    const char *db;
 };
 
 enum lw_status lw_tune_print(const struct lw_tune_report *p, enum lw_format format, FILE *f,

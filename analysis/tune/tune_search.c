@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "analysis/study/prediction.h"
+#include "analysis/tune/tune_memo.h"
 #include "shared/base/clock.h"
 #include "shared/base/parallel.h"
 #include "shared/base/sort.h"
@@ -115,7 +116,6 @@ static enum lw_status list_all(struct search *s, struct lw_err *err)
 {
     int64_t all = s->first[s->t->n_parts];
 
-    s->r->n_combinations = all;
     for (int part = 0; part < s->t->n_parts; part++)
         for (int64_t k = 0; k < s->t->parts[part].space.n; k++) {
             if (k % 64 == 0) {
@@ -124,6 +124,9 @@ static enum lw_status list_all(struct search *s, struct lw_err *err)
                 if (lw_progress_stopped(s->t->progress))
                     return LW_OK;
             }
+            if (!lw_tune_shard_has(&s->t->shard, s->first[part] + k))
+                continue;
+            s->r->n_combinations++;
             LW_TRY(list_one(s, part, k, err));
         }
     s->r->n_valid = s->n;
@@ -188,12 +191,20 @@ static enum lw_status keep_key(struct lw_arena *a, const struct lw_alike_key *fr
                                const char *framework, struct lw_tune_row *x, struct lw_err *err)
 {
     x->framework = lw_arena_strdup(a, framework);
+    x->key = *from;
     bool kept = x->framework != NULL;
     for (int k = 0; k < LW_ALIKE_PARTS; k++) {
         x->key.part[k] = lw_arena_strdup(a, from->part[k] ? from->part[k] : "");
         kept &= x->key.part[k] != NULL;
     }
     return kept ? LW_OK : lw_fail_nomem(err);
+}
+
+/* As an earlier search of the space left it. */
+static enum lw_status recall(const struct lw_searched *known, struct job *j, struct lw_err *err)
+{
+    LW_TRY(lw_tune_memo_take(known, &j->row, err));
+    return lw_tune_alike_set(&j->arena, known->alike, &j->row, err);
 }
 
 /* The function of `lapwing sim`, from the same options. */
@@ -269,7 +280,8 @@ static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, str
     if (j->what != UNKNOWN || lw_progress_stopped(r->s->t->progress))
         return LW_OK;
     lw_tune_strategy(&of->space, k, &strategy, &given, NULL);
-    enum lw_status st = predict(of, &given, j, &j->why);
+    const struct lw_searched *known = lw_tune_memo_find(r->s->t->memo, j->number);
+    enum lw_status st = known ? recall(known, j, &j->why) : predict(of, &given, j, &j->why);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
     j->what = st == LW_OK ? SIMULATED : REFUSED;
@@ -332,6 +344,17 @@ static enum lw_status keep_row(struct search *s, struct job *j, struct lw_err *e
     return LW_OK;
 }
 
+static enum lw_status remember(const struct search *s, const struct job *j, struct lw_err *err)
+{
+    static const enum lw_searched_outcome of[] = {[UNFIT] = LW_SEARCHED_NO_ROOM,
+                                                  [REFUSED] = LW_SEARCHED_INVALID,
+                                                  [SIMULATED] = LW_SEARCHED_SIMULATED};
+
+    return j->what == UNKNOWN ? LW_OK
+                              : lw_tune_memo_keep(s->t->memo, j->number, of[j->what], &j->row,
+                                                  j->why.msg, err);
+}
+
 static enum lw_status take_round(struct search *s, struct round *r, struct lw_err *err)
 {
     enum lw_status st = LW_OK;
@@ -347,6 +370,8 @@ static enum lw_status take_round(struct search *s, struct round *r, struct lw_er
         }
         if (st == LW_OK && (j->what == SIMULATED || j->what == UNFIT))
             st = keep_row(s, j, err);
+        if (st == LW_OK)
+            st = remember(s, j, err);
         lw_arena_free(&j->arena);
     }
     return st;
@@ -416,6 +441,8 @@ static enum lw_status simulate_all(struct search *s, struct lw_err *err)
     s->r->n_bounded_step = s->n - at;
     s->r->least_pruned = at < s->n ? s->v[at].bound : -1;
     s->r->interrupted = lw_progress_stopped(s->t->progress);
+    for (int64_t i = at; !s->r->interrupted && i < s->n; i++)
+        LW_TRY(lw_tune_memo_lost(s->t->memo, s->v[i].number, s->v[i].bound, err));
     return LW_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "analysis/alike/alike_pairs.h"
 #include "analysis/alike/alike_step.h"
 #include "analysis/tune/tune_cases.h"
+#include "analysis/tune/tune_shard.h"
 #include "analysis/tune/tune_space.h"
 #include "shared/base/progress.h"
 
@@ -18,14 +19,19 @@ struct lw_tune_part {
     struct lw_tune_space space;
     const char *command; /* "lapwing sim -w ..." up to the options of the strategy */
     const char *outer;   /* "batch=4": what it has of lists that are not of the strategy; "" */
+    const char *workload_hash; /* of the file that it is recorded in; "" */
     double price;        /* of a device-hour; 0 = the cluster's */
 };
+
+struct lw_tune_memo;
 
 struct lw_tune_task {
     const struct lw_tune_part *parts;
     int n_parts, n_best, n_threads; /* threads 0: as many as cores */
     bool no_bounds;                 /* simulate every valid strategy */
     const struct lw_progress *progress;
+    struct lw_tune_shard shard;   /* of all combinations those of one machine */
+    struct lw_tune_memo *memo;    /* what is known of strategies and is to be stored; NULL */
 };
 
 /* A strategy that was simulated. */
@@ -43,6 +49,7 @@ struct lw_tune_row {
     const char *interval_of;        /* "" = no interval */
     struct lw_alike_key key;        /* of measured runs like it */
     const char *framework;
+    int64_t run;                    /* of the database; 0 = not stored as one */
 };
 
 /* Strategies that are not valid for one reason; numbers of the message are left out. */
