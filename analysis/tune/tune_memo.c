@@ -189,7 +189,7 @@ enum lw_status lw_tune_memo_take(const struct lw_searched *x, struct lw_tune_row
     row->tokens_per_s = x->tokens_per_s;
     row->samples_per_s = x->samples_per_s;
     row->cost_per_trillion_tokens = x->cost_per_trillion_tokens;
-    row->run = x->run;
+    row->run = x->run > 0 ? x->run : -1;
     return LW_OK;
 }
 
@@ -231,7 +231,7 @@ static struct lw_searched searched_of(struct lw_arena *a, int64_t number,
         .combination = number,
         .outcome = outcome,
         .nth = -1,
-        .run = x->run,
+        .run = x->run > 0 ? x->run : 0,
         .strategy = copy(a, x->strategy),
         .command = copy(a, x->command),
         .why = copy(a, outcome == LW_SEARCHED_INVALID ? why : ""),
@@ -437,7 +437,7 @@ enum lw_status lw_tune_memo_runs(struct lw_tune_memo *m, const struct lw_tune_re
     for (int64_t i = 0; m && i < n && i < r->n_best; i++) {
         const struct lw_tune_row *x = r->best[i];
         int64_t run = x->run;
-        if (run == 0)
+        if (run <= 0)
             LW_TRY(store_run(m, x, &run, err));
         LW_TRY(lw_store_searched_run(m->store, m->search.id, number_of(m, x), run, err));
         set_run(r, x, run);

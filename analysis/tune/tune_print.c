@@ -322,7 +322,7 @@ static const struct lw_column columns[] = {
     {"fits", NULL, LW_COLUMN_FLAG, AT(fits)},
     {"cost_per_trillion_tokens", NULL, LW_COLUMN_REAL, AT(cost_per_trillion_tokens), 2,
      .lacking = ""},
-    {"run", NULL, LW_COLUMN_INT, AT(run)},
+    {"run", NULL, LW_COLUMN_INT, AT(run), .lacking = ""},
     {"interval_of", NULL, LW_COLUMN_TEXT, AT(interval_of)},
     {"command", NULL, LW_COLUMN_TEXT, AT(command)},
 };

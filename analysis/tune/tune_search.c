@@ -174,7 +174,7 @@ static void take_figures(const struct lw_tune_part *part, const struct lw_predic
     double each = part->price > 0 ? part->price : lw_figure_is_set(price) ? price.value : NAN;
 
     x->step = p->summary.step;
-    x->p10 = x->p90 = -1;
+    x->p10 = x->p90 = x->run = -1;
     x->n_devices = p->plan.n_ranks;
     x->peak_memory_bytes = p->memory.peak_bytes;
     x->device_bytes = p->memory.peak_bytes < 0 ? -1 : lw_memory_device_bytes(&p->memory);

@@ -49,7 +49,7 @@ struct lw_tune_row {
     const char *interval_of;        /* "" = no interval */
     struct lw_alike_key key;        /* of measured runs like it */
     const char *framework;
-    int64_t run;                    /* of the database; 0 = not stored as one */
+    int64_t run;                    /* of the database; -1 = not stored as one */
 };
 
 /* Strategies that are not valid for one reason; numbers of the message are left out. */
