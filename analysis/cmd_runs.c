@@ -3,12 +3,15 @@
 
 #include "analysis/compare/run_list.h"
 #include "analysis/store/run_filter.h"
+#include "analysis/tune/tune_stored.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
+enum { LOSERS = 40 }; /* that the text shows */
+
 struct options {
-    const char *db, *merge;
-    bool del;
+    const char *db, *merge, *search;
+    bool del, searches, losers;
     enum lw_format format;
     struct lw_run_filter wanted;
 };
@@ -18,18 +21,39 @@ static bool is_filtered(const struct lw_run_filter *f)
     return f->workload || f->since || f->kind;
 }
 
-static void print_merged(const struct options *o, int32_t n)
+/* Of `lapwing tune`. */
+static enum lw_status show_search(const struct options *o, struct lw_store *s, struct lw_arena *a,
+                                  struct lw_err *err)
+{
+    struct lw_search x;
+
+    if (o->searches)
+        return lw_search_list_print(s, o->format, stdout, err);
+    LW_TRY(lw_store_find_search(s, o->search, a, &x, err));
+    if (o->del) {
+        LW_TRY(lw_store_delete_search(s, x.id, err));
+        printf("deleted search %lld: %s on %s\n", (long long)x.id, x.model, x.cluster);
+        return LW_OK;
+    }
+    return o->losers ? lw_search_losers_print(s, &x, LOSERS, o->format, stdout, err)
+                     : lw_search_print(s, &x, o->format, stdout, err);
+}
+
+static void print_merged(const struct options *o, int32_t n, int64_t n_searches)
 {
     struct lw_jsonout out = {.file = stdout};
 
-    if (o->format == LW_FORMAT_TEXT)
+    if (o->format == LW_FORMAT_TEXT && n_searches > 0)
+        printf("%d run%s and %lld search%s of %s taken over into %s\n", n, lw_plural(n),
+               (long long)n_searches, n_searches == 1 ? "" : "es", o->merge, o->db);
+    else if (o->format == LW_FORMAT_TEXT)
         printf("%d run%s of %s taken over into %s\n", n, lw_plural(n), o->merge, o->db);
     if (o->format == LW_FORMAT_CSV)
-        printf("n_merged\n%d\n", n);
+        printf("n_merged,n_searches\n%d,%lld\n", n, (long long)n_searches);
     if (o->format != LW_FORMAT_JSON)
         return;
     lw_jsonout_object(&out, NULL);
-    LW_JSON(&out, "n_merged", n, "from", o->merge, "into", o->db);
+    LW_JSON(&out, "n_merged", n, "n_searches", n_searches, "from", o->merge, "into", o->db);
     lw_jsonout_end(&out);
 }
 
@@ -37,13 +61,16 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
                            struct lw_arena *a, struct lw_err *err)
 {
     struct lw_run *runs;
+    int64_t n_searches;
     int32_t n;
 
     if (o->merge) {
-        LW_TRY(lw_store_merge(s, o->merge, &n, err));
-        print_merged(o, n);
+        LW_TRY(lw_store_merge(s, o->merge, &n, &n_searches, err));
+        print_merged(o, n, n_searches);
         return LW_OK;
     }
+    if (o->searches || o->search)
+        return show_search(o, s, a, err);
     LW_TRY(lw_run_filter_select(s, names, n_names, &o->wanted, a, &runs, &n, err));
     if (n == 0 && o->format == LW_FORMAT_TEXT && is_filtered(&o->wanted)) {
         printf("no run of %s matches the filter\n", o->db);
@@ -81,12 +108,19 @@ int cmd_runs(int argc, char **argv)
         {"delete", 0, LW_OPT_FLAG, &o.del, NULL,
          "delete these runs with their spans; needs operands or a filter"},
         {"merge", 0, LW_OPT_STRING, &o.merge, "FILE",
-         "copy all runs of another database, with new numbers"},
+         "copy all runs and searches of another database, with new numbers"},
+        {"searches", 0, LW_OPT_FLAG, &o.searches, NULL, "list the searches of `lapwing tune`"},
+        {"search", 0, LW_OPT_STRING, &o.search, "N|last",
+         "print the answer of a search; with --delete, delete it and keep its runs",
+         .check = lw_cli_run},
+        {"losers", 0, LW_OPT_FLAG, &o.losers, NULL,
+         "--search: why each strategy is not among the best"},
         LW_OPTION_FORMAT(&o.format),
         {0},
     };
     const struct lw_usage usage = {
-        "runs", "[RUN...] [--workload TEXT] [--since WHEN] [--kind KIND] [--delete | --merge FILE]",
+        "runs", "[RUN...] [--workload TEXT] [--since WHEN] [--kind KIND] [--delete | --merge FILE]"
+                " [--searches | --search N]",
         "List the runs of the results database, delete some, or copy those of another database. A "
         "run is named by its workload, the options that differ from their defaults, where it ran "
         "and its cluster; the traits that distinguish it from the other listed runs come first. "
@@ -100,7 +134,14 @@ int cmd_runs(int argc, char **argv)
         return rc;
     if (o.merge && (o.del || n > 0))
         return lw_cli_usage("runs", "--merge takes over a whole database: no --delete, no RUN");
-    if (o.del && n == 0 && !is_filtered(&o.wanted))
+    if ((o.search || o.searches) && (o.merge || n > 0 || is_filtered(&o.wanted)))
+        return lw_cli_usage("runs", "--search and --searches are of searches: no RUN, no filter, no "
+                                    "--merge");
+    if ((o.losers && !o.search) || (o.searches && (o.search || o.del)))
+        return lw_cli_usage("runs", "%s", o.losers ? "--losers needs --search N"
+                                                   : "--searches lists all: no --search, no "
+                                                     "--delete");
+    if (o.del && n == 0 && !o.search && !is_filtered(&o.wanted))
         return lw_cli_usage("runs",
                             "--delete needs the runs: numbers, --workload, --since or --kind");
     enum lw_status st = lw_run_filter_check(&o.wanted, &err);

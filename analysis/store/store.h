@@ -113,9 +113,10 @@ enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run,
 struct lw_run;
 enum lw_status lw_store_delete_runs(struct lw_store *s, const struct lw_run *runs, int32_t n,
                                     struct lw_err *err);
-/* Take over every run and search of another database, which must have the same schema; *n: how many
- * runs. */
-enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, struct lw_err *err);
+/* Take over every run and search of another database, which must have the same schema: how
+ * many. */
+enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n,
+                              int64_t *n_searches, struct lw_err *err);
 
 /* --- reading ---------------------------------------------------------------------------------- */
 

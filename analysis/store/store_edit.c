@@ -146,21 +146,21 @@ static enum lw_status copy_search(struct lw_store *s, int64_t from, struct lw_er
                      " WHERE from_id = run) WHERE search = ?", "l", to);
 }
 
-static enum lw_status copy_searches(struct lw_store *s, struct lw_store *from, struct lw_err *err)
+static enum lw_status copy_searches(struct lw_store *s, struct lw_store *from, int64_t *n,
+                                    struct lw_err *err)
 {
     struct lw_arena a = {0};
     struct lw_search *v;
-    int64_t n;
-    enum lw_status st = lw_store_searches(from, &a, &v, &n, err);
+    enum lw_status st = lw_store_searches(from, &a, &v, n, err);
 
-    for (int64_t i = 0; st == LW_OK && i < n; i++)
+    for (int64_t i = 0; st == LW_OK && i < *n; i++)
         st = copy_search(s, v[i].id, err);
     lw_arena_free(&a);
     return st;
 }
 
 static enum lw_status copy_all(struct lw_store *s, struct lw_store *from, int32_t *n,
-                               struct lw_err *err)
+                               int64_t *n_searches, struct lw_err *err)
 {
     struct lw_arena a = {0};
     struct lw_run *runs;
@@ -175,7 +175,7 @@ static enum lw_status copy_all(struct lw_store *s, struct lw_store *from, int32_
     }
     lw_arena_free(&a);
     if (status == LW_OK)
-        status = copy_searches(s, from, err);
+        status = copy_searches(s, from, n_searches, err);
     if (status != LW_OK)
         return status;
     return lw_sql_exec(s,
@@ -190,7 +190,7 @@ static enum lw_status copy_all(struct lw_store *s, struct lw_store *from, int32_
 }
 
 static enum lw_status merge(struct lw_store *s, struct lw_store *from, int32_t *n,
-                            struct lw_err *err)
+                            int64_t *n_searches, struct lw_err *err)
 {
     static const char prepare[] =
         "CREATE TEMP TABLE merged (from_id INTEGER, to_id INTEGER);"
@@ -200,7 +200,7 @@ static enum lw_status merge(struct lw_store *s, struct lw_store *from, int32_t *
     LW_TRY(lw_sql_begin(s, err));
     enum lw_status status = lw_sql_exec(s, prepare, err);
     if (status == LW_OK)
-        status = copy_all(s, from, n, err);
+        status = copy_all(s, from, n, n_searches, err);
     status = lw_sql_commit(s, status, err);
     lw_sql_exec(s, "DROP TABLE IF EXISTS temp.merged", NULL);
     return status;
@@ -213,7 +213,8 @@ static bool is_one_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, struct lw_err *err)
+enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n,
+                              int64_t *n_searches, struct lw_err *err)
 {
     struct lw_store *from;
 
@@ -223,7 +224,7 @@ enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, 
     LW_TRY(lw_store_open(file, LW_STORE_READ, &from, err)); /* ours, and of this schema */
     enum lw_status status = lw_sql_do(s, err, "ATTACH ? AS other", "t", file);
     if (status == LW_OK) {
-        status = merge(s, from, n, err);
+        status = merge(s, from, n, n_searches, err);
         lw_sql_exec(s, "DETACH other", NULL);
     }
     lw_store_close(from);

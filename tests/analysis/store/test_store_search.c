@@ -127,12 +127,14 @@ TEST_WITH(a_search_comes_back, fixture_open, fixture_close)
 TEST_WITH(a_merge_takes_searches_over_with_their_runs, fixture_open, fixture_close)
 {
     struct lw_store *a = open_file("a.db"), *b = open_file("b.db");
+    int64_t n_searches;
     int32_t n;
 
     assert_int_equal(make(a), 1);
     make(b);
-    assert_int_equal(lw_store_merge(b, fixture_path("a.db"), &n, &err), LW_OK);
+    assert_int_equal(lw_store_merge(b, fixture_path("a.db"), &n, &n_searches, &err), LW_OK);
     assert_int_equal(n, 1);
+    assert_int_equal(n_searches, 1);
     check(b, 2);
     lw_store_close(a);
     lw_store_close(b);
