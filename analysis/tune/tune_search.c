@@ -522,6 +522,16 @@ static enum lw_status tell_apart(struct lw_tune_result *r, struct lw_err *err)
     return LW_OK;
 }
 
+/* The rows of the best have what is known of the best. */
+static void share_best(struct lw_tune_result *r)
+{
+    for (int64_t i = 0; i < r->n_best; i++)
+        for (int64_t k = 0; k < r->n_rows; k++)
+            if (r->rows[k].part == r->best[i]->part &&
+                r->rows[k].combination == r->best[i]->combination)
+                r->rows[k] = *r->best[i];
+}
+
 static void sort_reasons(struct lw_tune_result *r)
 {
     for (int64_t i = 1; i < r->n_reasons; i++) {
@@ -567,6 +577,7 @@ enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
         st = put_intervals(out, err);
     if (st == LW_OK)
         st = tell_apart(out, err);
+    share_best(out);
     sort_reasons(out);
     for (int p = 0; s.contexts && p < t->n_parts; p++)
         lw_tune_context_free(s.contexts[p]);

@@ -12,6 +12,7 @@
 #include "analysis/tune/tune_print.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
+#include "shared/text/wrap.h"
 
 /* --- the list --- */
 
@@ -222,13 +223,13 @@ struct loser {
 
 #define AT(field) offsetof(struct loser, field)
 static const struct lw_column loser_columns[] = {
-    {"strategy", "strategy", LW_COLUMN_TEXT, AT(v.strategy)},
-    {"outcome", "outcome", LW_COLUMN_WORD, AT(v.outcome), .word = lw_searched_outcome_name},
-    {"step_ns", ">step", LW_COLUMN_PS, AT(v.step), .lacking = "-"},
-    {"bound_ns", ">at least", LW_COLUMN_PS, AT(v.bound), .lacking = "-"},
+    {"strategy", NULL, LW_COLUMN_TEXT, AT(v.strategy)},
+    {"outcome", NULL, LW_COLUMN_WORD, AT(v.outcome), .word = lw_searched_outcome_name},
+    {"step_ns", NULL, LW_COLUMN_PS, AT(v.step), .lacking = ""},
+    {"bound_ns", NULL, LW_COLUMN_PS, AT(v.bound), .lacking = ""},
     {"memory_bytes", NULL, LW_COLUMN_BYTES, AT(v.memory_bytes), .lacking = ""},
     {"missing_bytes", NULL, LW_COLUMN_BYTES, AT(v.missing_bytes), .lacking = ""},
-    {"why", "why it loses", LW_COLUMN_CHARS, AT(why)},
+    {"why", NULL, LW_COLUMN_CHARS, AT(why)},
 };
 #undef AT
 
@@ -252,7 +253,7 @@ static void explain(struct loser *x, lw_ps first, lw_ps last)
         snprintf(x->why, sizeof x->why, "lacks at least %s of memory",
                  lw_format_bytes(bytes, v->missing_bytes));
     else if (v->outcome == LW_SEARCHED_BOUNDED)
-        snprintf(x->why, sizeof x->why, "bound of its step: %.1f %% above the last of the best",
+        snprintf(x->why, sizeof x->why, "which is %.1f %% above the last of the best",
                  percent(v->bound, last));
     else if (v->missing_bytes > 0)
         snprintf(x->why, sizeof x->why, "lacks %s of memory",
@@ -286,24 +287,39 @@ static enum lw_status losers(struct lw_store *s, const struct lw_search *x, stru
     return LW_OK;
 }
 
+static enum lw_status losers_text(const struct loser *v, int64_t n, FILE *f, struct lw_err *err)
+{
+    for (int64_t i = 0; i < n; i++) {
+        struct lw_paragraph line;
+        char time[32];
+        FILE *o = lw_paragraph_open(&line, f, NULL);
+        fprintf(o, "%s", v[i].v.strategy);
+        if (v[i].v.step >= 0)
+            fprintf(o, ": %s,", lw_format_ps(time, v[i].v.step));
+        else if (v[i].v.bound >= 0)
+            fprintf(o, ": at least %s,", lw_format_ps(time, v[i].v.bound));
+        fprintf(o, " %s", v[i].why);
+        LW_TRY(lw_paragraph_close(&line, err));
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_search_losers_print(struct lw_store *s, const struct lw_search *x, int64_t most,
                                       enum lw_format format, FILE *f, struct lw_err *err)
 {
     struct lw_arena a = {0};
     struct loser *v;
-    int64_t n;
+    int64_t n, not_stored = x->n_bounded_step - LW_TUNE_LOST;
 
     LW_TRY(check_ended(s, x, err));
     enum lw_status st = losers(s, x, &a, &v, &n, err);
-    if (st == LW_OK) {
-        struct lw_records r = LW_RECORDS("losers", loser_columns, v, n);
-        r.most = most;
-        st = lw_records_print(&r, format, f, err);
-    }
-    int64_t left = x->n_bounded_step - LW_TUNE_LOST;
+    if (st == LW_OK && format == LW_FORMAT_TEXT)
+        st = losers_text(v, most > 0 && n > most ? most : n, f, err);
+    else if (st == LW_OK)
+        st = lw_records_print(&LW_RECORDS("losers", loser_columns, v, n), format, f, err);
     if (st == LW_OK && format == LW_FORMAT_TEXT && most > 0 && n > most)
-        fprintf(f, "... %lld more: --format csv has them%s\n", (long long)(n - most),
-                left > 0 ? ", but those whose bounds are largest" : "");
+        fprintf(f, "... and %lld more: --format csv has them%s\n", (long long)(n - most),
+                not_stored > 0 ? ", but those with the largest bounds" : "");
     lw_arena_free(&a);
     return st;
 }
