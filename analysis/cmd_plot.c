@@ -1,8 +1,9 @@
-/* lapwing plot: pictures of stored runs and of clusters. */
+/* lapwing plot: pictures of stored runs, searches and clusters. */
 #include <stdio.h>
 #include <string.h>
 
 #include "analysis/draw/plot.h"
+#include "analysis/store/store_search.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
@@ -13,6 +14,7 @@ struct session {
     int64_t step, max_ranks, width, height, page, n_pages, ranks, nodes;
     struct lw_plot plot;
     struct lw_cluster cluster;
+    struct lw_search search;
     struct lw_store *store;
     struct lw_arena arena;
 };
@@ -28,6 +30,11 @@ static enum lw_status load(struct session *s, char **names, int n_names, struct 
     if (s->plot.validation)
         return LW_OK;
     LW_TRY(lw_store_open(s->db, LW_STORE_READ, &s->store, err));
+    if (lw_plot_source_of(s->plot.kind) == LW_PLOT_FROM_SEARCH) {
+        s->plot.search = &s->search;
+        return lw_store_find_search(s->store, n_names > 0 ? names[0] : "last", &s->arena,
+                                    &s->search, err);
+    }
     LW_TRY(lw_store_select_runs(s->store, names, n_names, &s->arena, &runs, &s->plot.n_runs, err));
     s->plot.runs = runs;
     return lw_plot_page(&s->plot, s->page, &s->n_pages, err);
@@ -38,6 +45,8 @@ static void report(const struct session *s)
     const struct lw_plot *p = &s->plot;
 
     printf("wrote %s: %s", s->file, lw_plot_name(p->kind));
+    if (p->search)
+        printf(" of search %lld", (long long)p->search->id);
     if (p->n_runs > 0)
         printf(" of %d run%s", p->n_runs, lw_plural(p->n_runs));
     if (s->n_pages > 1)
@@ -57,8 +66,12 @@ static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
     if (n_names > 0 && (cluster || p->validation))
         return lw_fail(err, LW_EUSAGE, "'%s' %s draws no runs", lw_plot_name(p->kind),
                        cluster ? "of a cluster" : "of a validation");
-    if (p->x && p->kind != LW_PLOT_SWEEP)
-        return lw_fail(err, LW_EUSAGE, "--x is for 'sweep'");
+    if (p->x && p->kind != LW_PLOT_SWEEP && p->kind != LW_PLOT_TUNE)
+        return lw_fail(err, LW_EUSAGE, "--x is for 'sweep' and 'tune'");
+    if (p->y && (p->kind != LW_PLOT_TUNE || !p->x || strcmp(p->x, p->y) == 0))
+        return lw_fail(err, LW_EUSAGE, "--y is for 'tune' with another option as --x");
+    if (p->kind == LW_PLOT_TUNE && n_names > 1)
+        return lw_fail(err, LW_EUSAGE, "'tune' draws one search, got %d", n_names);
     LW_TRY(lw_op_parse(s->op, &p->op, err));
     LW_TRY(lw_plot_terminal_of(s->file, &p->terminal, err));
     p->step = (int32_t)s->step;
@@ -108,13 +121,16 @@ int cmd_plot(int argc, char **argv)
         {"height", 0, LW_OPT_INT, &s.height, "N", "pixels, with -o - characters", 10, 20000},
         {"x", 0, LW_OPT_STRING, &s.plot.x, "NAMES",
          "sweep: the option of the axis, as dp, batch, ranks (bucket-cap, else that with most "
-         "values)"},
+         "values); tune: tokens/s of the best strategy over this option, or devices"},
+        {"y", 0, LW_OPT_STRING, &s.plot.y, "NAMES",
+         "tune: with --x the best step of each pair of values of two options"},
         LW_OPTION_DB(&s.db),
         {0},
     };
     char kinds[1024], about[1280], name[64];
-    snprintf(about, sizeof about, "Draw stored runs or a cluster with gnuplot. KIND: %s. RUN is a "
-             "number or 'last'; none: every finished run.", lw_plot_about(kinds, sizeof kinds));
+    snprintf(about, sizeof about, "Draw stored runs, a search or a cluster with gnuplot. KIND: %s. "
+             "RUN is a number or 'last'; none: every finished run. 'tune' takes the number of a "
+             "search (the last).", lw_plot_about(kinds, sizeof kinds));
     const struct lw_usage usage = {"plot", "KIND [RUN...] [-o FILE] [options]", about, 1, -1};
     struct lw_err err = {0};
     int n_operands, rc;

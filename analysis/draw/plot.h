@@ -19,8 +19,11 @@
     row(SWEEP, sweep)         /* step over an option, a line for each set of all others */ \
     row(MEMORY, memory)       /* memory of a rank over one step, by category */ \
     row(ROOFLINE, roofline)   /* bus bandwidth of a collective over its size, on a cluster */ \
-    row(GEMM, gemm)           /* rate of matrix products over their size, on a device */
+    row(GEMM, gemm)           /* rate of matrix products over their size, on a device */ \
+    row(TUNE, tune)           /* strategies of a search: step over memory, or by options */
 #define LW_ROW_PLOT_ID(id, symbol) LW_PLOT_##id,
+
+struct lw_search;
 
 enum lw_plot_kind { LW_PLOTS(LW_ROW_PLOT_ID) LW_N_PLOTS };
 
@@ -43,14 +46,15 @@ struct lw_plot {
     int32_t n_ranks, n_nodes;         /* roofline: of one group; 0 = several that the cluster has */
     const char *validation, *family;  /* predicted: JSON of `lapwing validate`, and of it what;
                                        * NULL: runs, the first family */
-    const char *x;             /* sweep: the option; NULL = chosen */
+    const char *x, *y;         /* sweep: the option; NULL = chosen. tune: NULL = memory */
+    const struct lw_search *search; /* tune; borrowed */
     int32_t step;              /* timeline, memory: -1 = the one nearest the median */
     int32_t max_ranks;         /* timeline: groups of ranks that differ */
     int32_t width, height;     /* pixels or characters; 0 = as the picture needs */
 };
 
-/* What the picture is made of: the caller opens a store, or a cluster. */
-enum lw_plot_source { LW_PLOT_FROM_RUNS, LW_PLOT_FROM_CLUSTER };
+/* What the picture is made of: the caller opens a store, a cluster, or finds a search. */
+enum lw_plot_source { LW_PLOT_FROM_RUNS, LW_PLOT_FROM_CLUSTER, LW_PLOT_FROM_SEARCH };
 enum lw_plot_source lw_plot_source_of(enum lw_plot_kind k);
 
 /* Page `page` (1, 2, ...) of a picture that has room for so many runs only; *n_pages: how many.

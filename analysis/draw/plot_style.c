@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "analysis/store/store_search.h"
 #include "shared/base/shown_text.h"
 
 struct plot_unit plot_unit_for(lw_ps most)
@@ -148,6 +149,10 @@ static void provenance(const struct lw_plot *p, FILE *f, int width, int height)
         snprintf(of, sizeof of, "%.200s%s%.100s%s", r->name, r->workload_from[0] ? " (" : "",
                  r->workload_from, r->workload_from[0] ? ")" : "");
         snprintf(plan, sizeof plan, " | plan %.8s%s", r->plan_hash, p->n_runs > 1 ? ", ..." : "");
+    } else if (p->search) {
+        snprintf(of, sizeof of, "search %lld: %lld strategies, %lld simulated | %.200s",
+                 (long long)p->search->id, (long long)p->search->n_valid,
+                 (long long)p->search->n_simulated, p->search->framework);
     } else {
         snprintf(of, sizeof of, "%s%.200s", p->cluster ? "cluster " : "",
                  p->cluster ? p->cluster->name : p->validation);

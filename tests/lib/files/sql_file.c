@@ -21,6 +21,7 @@ int64_t sql_ask(const char *file, const char *sql)
     sqlite3_stmt *q;
 
     assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 10000); /* the program may be writing it */
     if (sqlite3_prepare_v2(db, sql, -1, &q, NULL) != SQLITE_OK)
         fail_msg("%s: %s", sql, sqlite3_errmsg(db));
     assert_int_equal(sqlite3_step(q), SQLITE_ROW);
