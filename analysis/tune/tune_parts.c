@@ -284,9 +284,19 @@ static enum lw_status check_shard(const char *text, struct lw_err *err)
     return lw_tune_shard_parse(text, &unused, err);
 }
 
+/* A bound is of ops that take their own time; drawn noise makes some of them faster. */
+static enum lw_status refuse_noise(const char *text, struct lw_err *err)
+{
+    (void)text;
+    return lw_fail(err, LW_EUSAGE, "a search has no noise, because noise may end a step below its "
+                                   "bound: search without it, then give the commands of the first "
+                                   "few rows --noise X --samples N, which print p90");
+}
+
 static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, int argc,
                       char **argv)
 {
+    const char *refused;
     const struct lw_opt own[] = {
         {"best", 0, LW_OPT_INT, &c->n_best, "N", "how many of the best strategies (10)", 1, 1000},
         {"no-bounds", 0, LW_OPT_FLAG, &c->no_bounds, NULL,
@@ -304,6 +314,11 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
          .check = check_shard},
         {"store-runs", 0, LW_OPT_INT, &c->n_runs, "N",
          "how many of the best become runs of the database, for explain and compare (3)", 0, 1000},
+        {"noise", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
+        {"rank-noise", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
+        {"samples", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
+        {"iterations", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
+        {"seed", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
         LW_OPTION_DB(&c->db),
         {"no-db", 0, LW_OPT_FLAG, &c->no_db, NULL, "store nothing"},
         LW_OPTION_QUIET(&c->quiet),
