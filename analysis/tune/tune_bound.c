@@ -82,10 +82,18 @@ static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
 
     if (own.least < 0)
         return end;
-    lw_ps begin = forwards(p, q0, own.least);
-    lw_ps each = lw_add_sat(begin, lw_mul_sat(p->each, p->n_micro_batches));
-    end = larger(end, end_of(p, rank, begin, &own));
-    return larger(end, lw_add_sat(each, p->optimizer[rank] + p->gather[rank]));
+    return larger(end, end_of(p, rank, forwards(p, q0, own.least), &own));
+}
+
+/* The data group's collectives of the rank that ended last, one after the other: all of them begin
+ * after that end. Those of a pipeline reduce once, the others in each micro-batch. */
+static lw_ps data_work(const struct lw_tune_parts *p, int32_t rank)
+{
+    lw_ps sum = lw_mul_sat(p->each[rank], p->n_micro_batches);
+
+    for (int32_t i = p->first[rank]; p->n_ranks > 1 && i < p->first[rank + 1]; i++)
+        sum = lw_add_sat(sum, p->reduce[i]);
+    return lw_add_sat(sum, p->optimizer[rank] + p->gather[rank]);
 }
 
 /* Either half of the micro-batches goes each way. */
@@ -106,9 +114,7 @@ lw_ps lw_tune_step_bound(const struct lw_tune_parts *p)
     lw_ps bound = INT64_MAX;
 
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        lw_ps since = 0;
-        if (p->mirrored)
-            since = mirrored_work(p, r);
+        lw_ps since = p->mirrored ? mirrored_work(p, r) : data_work(p, r);
         for (int32_t j = 0; !p->mirrored && j < p->n_ranks; j++)
             since = larger(since, through(p, j, p->held[p->first[r]]));
         bound = since < bound ? since : bound;

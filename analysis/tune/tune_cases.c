@@ -494,7 +494,7 @@ struct cut {
     struct lw_arena arena;
     struct lw_tune_parts parts;
     int32_t *first; /* modules of parts */
-    lw_ps *reduce, *after, *gather, each;
+    lw_ps *reduce, *after, *gather, *each;
 };
 
 static void put_after(const struct order *o, const struct lw_outline_sum *part, struct cut *out)
@@ -507,10 +507,38 @@ static void put_after(const struct order *o, const struct lw_outline_sum *part, 
     }
 }
 
+/* ZeRO-3 that gathers each module's weights for each forward and again for each backward. The last
+ * module of a part stays gathered after its forward, for whatever comes next. Two parts of a rank
+ * that share a module's weights (a V of stages) are left out. */
+static bool gathers_twice(const struct order *o, const struct lw_strategy *s)
+{
+    bool of_modules = !s->units || !s->units[0] || strcmp(s->units, "modules") == 0;
+
+    return s->zero == 3 && s->reshard && s->persist == 0 && !s->root_unit && of_modules &&
+           o->grid.layout == LW_LAYOUT_LOOP;
+}
+
+/* Of rank r for one micro-batch: gathers of weights, and what is reduced of each one alone. */
+static lw_ps data_of_each(const struct order *o, const struct lw_strategy *s,
+                          const struct reach *reach, const struct lw_outline *outline, int32_t r,
+                          const struct cut *k)
+{
+    int64_t weights = 0;
+    bool reduces = s->pp == 1 && s->zero >= 2 && s->no_sync == 0;
+
+    for (int32_t i = o->first[r]; gathers_twice(o, s) && i < o->first[r + 1]; i++) {
+        const struct lw_outline_sum x =
+            lw_outline_of(outline, k->first[o->held[i]], k->first[o->held[i] + 1] - 1);
+        weights += 2 * reduced_bytes(s, &x, true);
+    }
+    return (reduces ? k->reduce[o->first[r]] : 0) + lw_tune_least_time(&reach->gather, weights);
+}
+
 /* reach: NULL = its collectives count as nothing. */
 static enum lw_status put_data(const struct order *o, const struct lw_strategy *s,
-                               const struct reach *reach, const struct lw_outline_sum *part,
-                               struct cut *out, struct lw_err *err)
+                               const struct reach *reach, const struct lw_outline *outline,
+                               const struct lw_outline_sum *part, struct cut *out,
+                               struct lw_err *err)
 {
     bool after_step = (s->zero == 1 || s->zero == 2) && !s->overlap_param_gather &&
                       s->broadcast_dtype == LW_F32;
@@ -518,6 +546,7 @@ static enum lw_status put_data(const struct order *o, const struct lw_strategy *
     LW_TAKE(&out->arena, out->reduce, o->first[o->grid.n_ranks] + 1, err);
     LW_TAKE(&out->arena, out->after, o->first[o->grid.n_ranks] + 1, err);
     LW_TAKE(&out->arena, out->gather, o->grid.n_ranks, err);
+    LW_TAKE(&out->arena, out->each, o->grid.n_ranks, err);
     put_after(o, part, out);
     for (int32_t r = 0; reach && r < o->grid.n_ranks; r++) {
         int64_t weights = 0;
@@ -529,9 +558,7 @@ static enum lw_status put_data(const struct order *o, const struct lw_strategy *
         }
         if (after_step)
             out->gather[r] = lw_tune_least_time(&reach->gather, weights);
-        if (s->pp == 1 && s->zero >= 2 && s->no_sync == 0)
-            out->each = out->reduce[0] + (s->zero == 3 && s->reshard && s->persist == 0
-                                              ? lw_tune_least_time(&reach->gather, weights) : 0);
+        out->each[r] = data_of_each(o, s, reach, outline, r, out);
     }
     return LW_OK;
 }
@@ -573,7 +600,7 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
                                             (int32_t)(s->dp * s->cp * (mirrored ? 2 : 1)));
     }
     if (!mirrored)
-        LW_TRY(put_data(o, s, reach, part, out, err));
+        LW_TRY(put_data(o, s, reach, &x->outline, part, out, err));
     out->parts = (struct lw_tune_parts){
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
         .held = o->held, .optimizer = optimizer, .reduce = out->reduce, .after = out->after,
