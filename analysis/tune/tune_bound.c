@@ -85,15 +85,10 @@ static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
     return larger(end, end_of(p, rank, forwards(p, q0, own.least), &own));
 }
 
-/* The data group's collectives of the rank that ended last, one after the other: all of them begin
- * after that end. Those of a pipeline reduce once, the others in each micro-batch. */
+/* The data group's collectives of the rank that ended last: all of them begin after that end. */
 static lw_ps data_work(const struct lw_tune_parts *p, int32_t rank)
 {
-    lw_ps sum = lw_mul_sat(p->each[rank], p->n_micro_batches);
-
-    for (int32_t i = p->first[rank]; p->n_ranks > 1 && i < p->first[rank + 1]; i++)
-        sum = lw_add_sat(sum, p->reduce[i]);
-    return lw_add_sat(sum, p->optimizer[rank] + p->gather[rank]);
+    return lw_add_sat(p->data[rank], p->optimizer[rank] + p->gather[rank]);
 }
 
 /* Either half of the micro-batches goes each way. */

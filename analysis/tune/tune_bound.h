@@ -26,7 +26,7 @@ struct lw_tune_parts {
     /* By the places of `held`: forwards that the rank does before its first backward, which is of
      * part first_back[rank]. */
     const int32_t *before, *first_back;
-    const lw_ps *each; /* [n_ranks]: those that every micro-batch has of its own */
+    const lw_ps *data; /* [n_ranks]: all of them before the optimizer, one after the other */
     const int64_t *again; /* [n_parts] activations that the backward's first repeated module adds to
                            * what is still kept; of the bound of memory */
     bool by_halves;                    /* backwards are split */

@@ -10,6 +10,7 @@
 #include "shared/cli/model_source.h"
 #include "shared/framework/framework_stages.h"
 #include "shared/device/device_kind.h"
+#include "shared/numbers/checked.h"
 #include "sim/cost/cost_model.h"
 
 /* --- shared parts by key --- */
@@ -82,6 +83,8 @@ struct order { /* of a schedule */
     int32_t *before, *first_back; /* lw_tune_parts */
     struct counts *after; /* by the places of held: actions from the first backward on that is the
                            * last one of its part */
+    int32_t *gathers; /* by the places of held: of the part's last module, which ZeRO-3 keeps from a
+                       * forward to the next action of the part */
 };
 
 struct counts {
@@ -300,6 +303,25 @@ static enum lw_status count_before(struct order *o, struct lw_arena *a, struct l
     return LW_OK;
 }
 
+static enum lw_status count_gathers(struct order *o, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_grid *g = &o->grid;
+
+    LW_TAKE(a, o->gathers, o->first[g->n_ranks] + 1, err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        for (int32_t at = o->first[r]; at < o->first[r + 1]; at++) {
+            bool there = false;
+            for (int32_t i = g->first[r]; i < g->first[r + 1]; i++) {
+                const struct lw_action *x = &g->actions[i];
+                if (x->stage != o->held[at] || x->kind == LW_OP_BACKWARD_WEIGHT)
+                    continue;
+                o->gathers[at] += !there;
+                there = x->kind == LW_OP_FORWARD;
+            }
+        }
+    return LW_OK;
+}
+
 static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_err *err)
 {
     const struct lw_grid *g = &o->grid;
@@ -319,6 +341,7 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
     for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
         o->by_halves |= g->actions[i].kind == LW_OP_BACKWARD_INPUT;
     LW_TRY(both ? LW_OK : count_before(o, a, err));
+    LW_TRY(both ? LW_OK : count_gathers(o, a, err));
     return both ? LW_OK : count_after(o, a, err);
 }
 
@@ -494,7 +517,7 @@ struct cut {
     struct lw_arena arena;
     struct lw_tune_parts parts;
     int32_t *first; /* modules of parts */
-    lw_ps *reduce, *after, *gather, *each;
+    lw_ps *reduce, *after, *gather, *data;
 };
 
 static void put_after(const struct order *o, const struct lw_outline_sum *part, struct cut *out)
@@ -518,20 +541,37 @@ static bool gathers_twice(const struct order *o, const struct lw_strategy *s)
            o->grid.layout == LW_LAYOUT_LOOP;
 }
 
-/* Of rank r for one micro-batch: gathers of weights, and what is reduced of each one alone. */
-static lw_ps data_of_each(const struct order *o, const struct lw_strategy *s,
-                          const struct reach *reach, const struct lw_outline *outline, int32_t r,
-                          const struct cut *k)
+/* The gathers of a part, `last` of them of its last module. */
+static lw_ps gathers_of(const struct reach *reach, const struct lw_strategy *s,
+                        const struct lw_outline *o, int32_t from, int32_t to, int32_t last)
 {
-    int64_t weights = 0;
-    bool reduces = s->pp == 1 && s->zero >= 2 && s->no_sync == 0;
+    int64_t all = 0, largest = 0;
 
-    for (int32_t i = o->first[r]; gathers_twice(o, s) && i < o->first[r + 1]; i++) {
-        const struct lw_outline_sum x =
-            lw_outline_of(outline, k->first[o->held[i]], k->first[o->held[i] + 1] - 1);
-        weights += 2 * reduced_bytes(s, &x, true);
+    for (int32_t m = from; m < to; m++) {
+        const struct lw_outline_sum x = lw_outline_of(o, m, m + 1);
+        int64_t bytes = reduced_bytes(s, &x, true);
+        all += bytes * (m + 1 == to ? last : 2 * s->micro_batches);
+        largest = bytes > largest ? bytes : largest;
     }
-    return (reduces ? k->reduce[o->first[r]] : 0) + lw_tune_least_time(&reach->gather, weights);
+    return lw_tune_least_time_of(&reach->gather, all, largest);
+}
+
+/* Of rank r in a step, one after the other: gathers of weights for what it computes, and what is
+ * reduced, in a pipeline once, else after each micro-batch where gradients are not kept. */
+static lw_ps data_of(const struct order *o, const struct lw_strategy *s, const struct reach *reach,
+                     const struct lw_outline *outline, int32_t r, const struct cut *k)
+{
+    bool each = s->pp == 1 && s->zero >= 2 && s->no_sync == 0;
+    lw_ps sum = 0;
+
+    for (int32_t i = o->first[r]; i < o->first[r + 1]; i++) {
+        const int32_t *first = &k->first[o->held[i]];
+        sum = lw_add_sat(sum, lw_mul_sat(k->reduce[i], each ? s->micro_batches : 1));
+        if (gathers_twice(o, s))
+            sum = lw_add_sat(sum, gathers_of(reach, s, outline, first[0], first[1],
+                                             s->pp > 1 ? o->gathers[i] : (int32_t)s->micro_batches));
+    }
+    return sum;
 }
 
 /* reach: NULL = its collectives count as nothing. */
@@ -546,7 +586,7 @@ static enum lw_status put_data(const struct order *o, const struct lw_strategy *
     LW_TAKE(&out->arena, out->reduce, o->first[o->grid.n_ranks] + 1, err);
     LW_TAKE(&out->arena, out->after, o->first[o->grid.n_ranks] + 1, err);
     LW_TAKE(&out->arena, out->gather, o->grid.n_ranks, err);
-    LW_TAKE(&out->arena, out->each, o->grid.n_ranks, err);
+    LW_TAKE(&out->arena, out->data, o->grid.n_ranks, err);
     put_after(o, part, out);
     for (int32_t r = 0; reach && r < o->grid.n_ranks; r++) {
         int64_t weights = 0;
@@ -558,7 +598,7 @@ static enum lw_status put_data(const struct order *o, const struct lw_strategy *
         }
         if (after_step)
             out->gather[r] = lw_tune_least_time(&reach->gather, weights);
-        out->each[r] = data_of_each(o, s, reach, outline, r, out);
+        out->data[r] = data_of(o, s, reach, outline, r, out);
     }
     return LW_OK;
 }
@@ -605,7 +645,7 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
         .held = o->held, .optimizer = optimizer, .reduce = out->reduce, .after = out->after,
         .gather = out->gather, .before = o->before, .first_back = o->first_back,
-        .each = out->each, .again = again, .by_halves = o->by_halves, .mirrored = mirrored,
+        .data = out->data, .again = again, .by_halves = o->by_halves, .mirrored = mirrored,
         .n_micro_batches = s->micro_batches};
     return LW_OK;
 }

@@ -33,13 +33,18 @@ void lw_tune_rates_of(const struct lw_cost *cost, const struct lw_cost_query *qu
     }
 }
 
-lw_ps lw_tune_least_time(const struct lw_tune_rates *r, int64_t bytes)
+lw_ps lw_tune_least_time_of(const struct lw_tune_rates *r, int64_t bytes, int64_t largest)
 {
     double size = LEAST_BYTES, least = r->ps_per_byte[0];
 
-    for (int i = 0; i < LW_TUNE_SIZES && size <= (double)bytes; i++, size *= GROWTH)
+    for (int i = 0; i < LW_TUNE_SIZES && size <= (double)largest; i++, size *= GROWTH)
         least = r->ps_per_byte[i];
-    if (size <= (double)bytes) /* larger than all sizes: in pieces that are not known */
+    if (size <= (double)largest) /* larger than all sizes: in pieces that are not known */
         return 0;
     return (lw_ps)((double)bytes * least * (1 - 1e-9));
+}
+
+lw_ps lw_tune_least_time(const struct lw_tune_rates *r, int64_t bytes)
+{
+    return lw_tune_least_time_of(r, bytes, bytes);
 }

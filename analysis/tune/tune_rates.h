@@ -16,3 +16,5 @@ struct lw_tune_rates {
 void lw_tune_rates_of(const struct lw_cost *cost, const struct lw_cost_query *query,
                       struct lw_tune_rates *out);
 lw_ps lw_tune_least_time(const struct lw_tune_rates *r, int64_t bytes);
+/* Where no piece has more than `largest` bytes. */
+lw_ps lw_tune_least_time_of(const struct lw_tune_rates *r, int64_t bytes, int64_t largest);

@@ -18,6 +18,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/timeline/throughput.h"
+#include "sim/cost/cost_model.h"
 
 enum { ROUND = 8 };
 
@@ -207,7 +208,7 @@ static enum lw_status recall(const struct lw_searched *known, struct job *j, str
     return lw_tune_alike_set(&j->arena, known->alike, &j->row, err);
 }
 
-/* The function of `lapwing sim`, from the same options. */
+/* The function of `lapwing sim`, from the same options; the plan is checked if it is shown. */
 static enum lw_status predict(const struct lw_tune_part *part, const struct lw_tune_given *g,
                               struct job *j, struct lw_err *err)
 {
@@ -215,6 +216,7 @@ static enum lw_status predict(const struct lw_tune_part *part, const struct lw_t
                               .no_db = true, .quiet = true};
     enum lw_status st = lw_tune_source(&part->request, g, &p.source, err);
 
+    p.source.unproven = true;
     if (st == LW_OK)
         st = lw_predict(&p, err);
     if (st == LW_OK) {
@@ -446,6 +448,47 @@ static enum lw_status simulate_all(struct search *s, struct lw_err *err)
     return LW_OK;
 }
 
+/* --- checks of the plans of the best --- */
+
+static enum lw_status prove(const struct lw_tune_part *part, const struct lw_tune_given *g,
+                            struct lw_err *err)
+{
+    struct lw_plan_source source;
+    struct lw_cluster cluster = {0};
+    struct lw_plan plan = {0};
+    enum lw_status st = lw_tune_source(&part->request, g, &source, err);
+
+    if (st == LW_OK)
+        st = lw_plan_source_cluster(&source, &cluster, err);
+    if (st == LW_OK) {
+        const struct lw_cost cost = lw_sim_cost(&cluster);
+        st = lw_plan_source_load(&source, NULL, &cost, &cluster, &plan, err);
+    }
+    lw_plan_free(&plan);
+    lw_cluster_free(&cluster);
+    lw_plan_source_free(&source);
+    return st;
+}
+
+static enum lw_status prove_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
+{
+    const struct search *s = ctx;
+    const struct lw_tune_row *x = s->r->best[i];
+    struct lw_strategy strategy;
+    struct lw_tune_given given;
+
+    (void)p;
+    lw_tune_strategy(&s->t->parts[x->part].space, x->combination, &strategy, &given, NULL);
+    return prove(&s->t->parts[x->part], &given, err);
+}
+
+static enum lw_status prove_best(struct search *s, struct lw_err *err)
+{
+    return lw_parallel(&(struct lw_parallel_work){.one = prove_one, .ctx = s,
+                                                  .n = (int)s->r->n_best,
+                                                  .n_threads = s->t->n_threads}, err);
+}
+
 /* --- the front --- */
 
 static bool is_dominated(const struct lw_tune_row *x, const struct lw_tune_row *by)
@@ -571,6 +614,8 @@ enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
         st = list_all(&s, err);
     if (st == LW_OK)
         st = simulate_all(&s, err);
+    if (st == LW_OK)
+        st = prove_best(&s, err);
     if (st == LW_OK)
         st = find_front(out, err);
     if (st == LW_OK)

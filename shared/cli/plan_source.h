@@ -49,6 +49,7 @@ struct lw_plan_source {
      * device for (-c, --device) gives one. */
     bool takes_timeless;
     bool silent;                  /* nothing is said on standard error */
+    bool unproven;                /* load leaves the check of a plan that it makes to the caller */
     int64_t ranks;                /* --ranks; 0 = not given */
     int64_t max_ops;              /* --max-ops; 0 = the default */
     struct lw_strategy given;     /* values of the options alone */

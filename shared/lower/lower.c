@@ -502,14 +502,21 @@ enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct
     return lw_lower_settled_buckets(w, &resolved, cost, out, err);
 }
 
-enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
+enum lw_status lw_plan_draft(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
     struct lw_strategy resolved;
-    struct lw_plan made;
 
     LW_TRY(resolve(w, s, &resolved, err));
-    LW_TRY(lw_lower(w, &resolved, cost, &made, err));
+    return lw_lower(w, &resolved, cost, plan, err);
+}
+
+enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
+                             const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_plan made;
+
+    LW_TRY(lw_plan_draft(w, s, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
     LW_GIVE(st, plan, made, lw_plan_free(&made));
 }
