@@ -104,14 +104,22 @@ static lw_ps mirrored_work(const struct lw_tune_parts *p, int32_t rank)
     return lw_add_sat(lw_mul_sat(sum, p->n_micro_batches / 2), p->optimizer[rank]);
 }
 
+lw_ps lw_tune_step_since(const struct lw_tune_parts *p, int32_t rank)
+{
+    if (p->mirrored)
+        return mirrored_work(p, rank);
+    lw_ps since = data_work(p, rank);
+    for (int32_t j = 0; j < p->n_ranks; j++)
+        since = larger(since, through(p, j, p->held[p->first[rank]]));
+    return since;
+}
+
 lw_ps lw_tune_step_bound(const struct lw_tune_parts *p)
 {
     lw_ps bound = INT64_MAX;
 
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        lw_ps since = p->mirrored ? mirrored_work(p, r) : data_work(p, r);
-        for (int32_t j = 0; !p->mirrored && j < p->n_ranks; j++)
-            since = larger(since, through(p, j, p->held[p->first[r]]));
+        lw_ps since = lw_tune_step_since(p, r);
         bound = since < bound ? since : bound;
     }
     return bound;

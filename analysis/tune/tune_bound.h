@@ -35,7 +35,9 @@ struct lw_tune_parts {
     int64_t n_micro_batches;
 };
 
-/* At most the step that is simulated. */
+/* At most the step that is simulated, if the rank ended last in the step before. */
+lw_ps lw_tune_step_since(const struct lw_tune_parts *p, int32_t rank);
+/* At most the step that is simulated: the least of that over the ranks. */
 lw_ps lw_tune_step_bound(const struct lw_tune_parts *p);
 
 /* At most what the allocator of the fullest rank needs of a device, without what the framework

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/tune/tune_bound.h"
+#include "analysis/tune/tune_chain.h"
 #include "analysis/tune/tune_rates.h"
 #include "shared/cli/model_source.h"
 #include "shared/framework/framework_stages.h"
@@ -77,6 +77,7 @@ struct shape {
 
 struct order { /* of a schedule */
     struct lw_grid grid;
+    struct lw_tune_chain chain;
     struct lw_err why; /* there is none */
     bool by_halves;
     int32_t *first, *held;
@@ -359,8 +360,10 @@ static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strate
             .n_micro_batches = (int32_t)k.micro_batches, .n_chunks = (int32_t)k.chunks};
         if (!(o = lw_arena_alloc(&c->arena, 1, sizeof *o)))
             return lw_fail_nomem(err);
-        if (lw_schedule_grid(&shape, &o->grid, &o->why) == LW_OK)
+        if (lw_schedule_grid(&shape, &o->grid, &o->why) == LW_OK) {
             LW_TRY(list_parts(o, &c->arena, err));
+            LW_TRY(lw_tune_chain_make(&o->grid, &c->arena, &o->chain, err));
+        }
         LW_TRY(keep(&c->orders, &c->arena, &k, sizeof k, o, err));
     }
     *out = o;
@@ -660,6 +663,43 @@ static enum lw_status stages_of(const struct shape *x, const struct order *o, st
     return LW_OK;
 }
 
+/* Between two nodes or inside one, whichever is faster. */
+static lw_ps message_time(const struct lw_tune_context *c, enum lw_dtype dtype, int64_t bytes)
+{
+    struct lw_cost_query q = {.op = LW_OP_SEND, .dtype = dtype, .bytes = bytes, .n_ranks = 2,
+                              .n_nodes = 1, .fewest = 2};
+    lw_ps inside = c->cost.time(c->cost.ctx, &q);
+
+    q.n_nodes = 2;
+    q.fewest = 1;
+    lw_ps between = c->cost.time(c->cost.ctx, &q), least = between < inside ? between : inside;
+    return bytes > 0 && least > 0 ? least : 0;
+}
+
+/* Of values from each part to the next one. */
+static enum lw_status messages_of(const struct lw_tune_context *c, const struct shape *x,
+                                  const struct order *o, const struct lw_strategy *s,
+                                  struct cut *k, lw_ps **out, struct lw_err *err)
+{
+    const struct lw_outline *of = &x->outline;
+    bool scattered = s->scatter_gather && !s->sequence_parallel && s->tp > 1;
+    enum lw_dtype dtype = of->n_params > 0 ? of->params[0].dtype : LW_F32;
+
+    LW_TAKE(&k->arena, *out, o->grid.n_stages, err);
+    for (int32_t q = 0; q + 1 < o->grid.n_stages; q++) {
+        int64_t whole = of->modules[k->first[q + 1] - 1].output_bytes;
+        if (lw_grid_rank_of(&o->grid, q, 0) != lw_grid_rank_of(&o->grid, q + 1, 0))
+            (*out)[q] = message_time(c, dtype, scattered ? (whole + s->tp - 1) / s->tp : whole);
+    }
+    return LW_OK;
+}
+
+/* Of actions that run one after the other, each in the order of its schedule. */
+static bool has_chain(const struct order *o, const struct lw_strategy *s)
+{
+    return o->chain.n > 0 && !s->expert_overlap && !lw_schedule_combines_calls(s->schedule);
+}
+
 /* Bounds of a strategy whose shared parts are there. */
 static enum lw_status bounds(const struct lw_tune_context *c, const struct model *m,
                              const struct shape *x, const struct order *o,
@@ -669,8 +709,17 @@ static enum lw_status bounds(const struct lw_tune_context *c, const struct model
     struct cut k = {{0}};
     int32_t *stage_of;
     int64_t needed = -1;
+    lw_ps bound = 0;
     enum lw_status st = cut_parts(c, x, o, reach, s, &k, err);
 
+    if (st == LW_OK && memory && has_chain(o, s)) {
+        lw_ps *message;
+        st = messages_of(c, x, o, s, &k, &message, err);
+        if (st == LW_OK)
+            st = lw_tune_chain_bound(&o->chain, &k.parts, message, &bound, err);
+    } else if (st == LW_OK) {
+        bound = lw_tune_step_bound(&k.parts);
+    }
     if (st == LW_OK && memory) {
         st = stages_of(x, o, &k, &stage_of, err);
         if (st == LW_OK)
@@ -678,7 +727,7 @@ static enum lw_status bounds(const struct lw_tune_context *c, const struct model
                                       &c->cluster.device, stage_of, &needed, err);
     }
     if (st == LW_OK)
-        *out = (struct lw_tune_case){c->unbounded ? 0 : lw_tune_step_bound(&k.parts), needed};
+        *out = (struct lw_tune_case){c->unbounded ? 0 : bound, needed};
     lw_arena_free(&k.arena);
     return st;
 }

@@ -1,7 +1,8 @@
-/* Two passes. The first finds the valid strategies and the bound of each one's step. The second
- * takes them in the order of the bounds, ROUND at a time: those whose memory bound exceeds the
- * device are dropped, the rest is simulated on all cores; it ends where the next bound is above the
- * N-th best step. What a round does depends on complete rounds alone, so threads change nothing.
+/* Two passes. The first finds the valid strategies and a bound of each one's step. The second
+ * takes them in the order of these bounds, computes a better one and that of memory, drops what
+ * cannot fit, and simulates the rest in the order of the better bounds, ROUND at a time on all
+ * cores; it ends where the next bound is above the N-th best step. What a round does depends on
+ * complete rounds alone, so threads change nothing.
  *
  * Order of strategies: by step, then by place in the space, so that the best N are one set. */
 #include "analysis/tune/tune_search.h"
@@ -25,6 +26,7 @@ enum { ROUND = 8 };
 struct candidate {
     lw_ps bound;
     int64_t number; /* of all combinations of all parts */
+    int64_t needed; /* bound of its memory, once it is known */
 };
 
 struct search {
@@ -33,6 +35,9 @@ struct search {
     struct lw_tune_context **contexts;
     struct candidate *v;
     int64_t n, capacity, rows_capacity, reasons_capacity;
+    int64_t at;              /* of v: those before have been looked at */
+    struct candidate *queue; /* [n_queue] a heap of those that were: the least bound first */
+    int64_t n_queue, queue_capacity;
     int64_t *first; /* [n_parts + 1] numbers of combinations before */
     struct lw_err *err;
 };
@@ -109,7 +114,7 @@ static enum lw_status list_one(struct search *s, int part, int64_t k, struct lw_
         return count_reason(s, why.msg, err);
     if (lw_reserve(&s->v, &s->capacity, s->n + 1, sizeof *s->v) != 0)
         return lw_fail_nomem(err);
-    s->v[s->n++] = (struct candidate){c.bound, s->first[part] + k};
+    s->v[s->n++] = (struct candidate){c.bound, s->first[part] + k, -1};
     return LW_OK;
 }
 
@@ -138,7 +143,7 @@ static enum lw_status list_all(struct search *s, struct lw_err *err)
 /* --- one simulation --- */
 
 struct job {
-    int64_t number;
+    struct candidate of;
     struct lw_tune_row row;
     struct lw_err why;
     enum { UNKNOWN, UNFIT, REFUSED, SIMULATED } what;
@@ -236,6 +241,14 @@ static int64_t room_of(const struct lw_device *d)
                : -1;
 }
 
+static void begin_row(struct job *j, int part, int64_t k, lw_ps bound, int64_t needed)
+{
+    j->row.part = part;
+    j->row.combination = k;
+    j->row.bound = bound;
+    j->row.needed_bound = needed;
+}
+
 static enum lw_status look(const struct search *s, struct job *j, struct lw_err *err)
 {
     struct lw_strategy strategy;
@@ -243,15 +256,12 @@ static enum lw_status look(const struct search *s, struct job *j, struct lw_err 
     struct lw_tune_case c;
     int part;
     int64_t k;
-    const struct lw_tune_part *p = part_of(s, j->number, &part, &k);
+    const struct lw_tune_part *p = part_of(s, j->of.number, &part, &k);
     int64_t room = room_of(&p->request.cluster->device);
 
     lw_tune_strategy(&p->space, k, &strategy, &given, NULL);
     LW_TRY(lw_tune_case_of(s->contexts[part], &strategy, true, &c, err));
-    j->row.part = part;
-    j->row.combination = k;
-    j->row.bound = c.bound;
-    j->row.needed_bound = c.needed_bytes;
+    begin_row(j, part, k, c.bound, c.needed_bytes);
     LW_TRY(put_texts(p, &given, j, err));
     j->what = room >= 0 && c.needed_bytes > room ? UNFIT : UNKNOWN;
     if (j->what == UNFIT)
@@ -276,13 +286,15 @@ static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, str
     struct lw_tune_given given;
     int part;
     int64_t k;
-    const struct lw_tune_part *of = part_of(r->s, j->number, &part, &k);
+    const struct lw_tune_part *of = part_of(r->s, j->of.number, &part, &k);
 
     (void)p;
-    if (j->what != UNKNOWN || lw_progress_stopped(r->s->t->progress))
+    if (lw_progress_stopped(r->s->t->progress))
         return LW_OK;
     lw_tune_strategy(&of->space, k, &strategy, &given, NULL);
-    const struct lw_searched *known = lw_tune_memo_find(r->s->t->memo, j->number);
+    const struct lw_searched *known = lw_tune_memo_find(r->s->t->memo, j->of.number);
+    begin_row(j, part, k, j->of.bound, j->of.needed);
+    LW_TRY(put_texts(of, &given, j, err));
     enum lw_status st = known ? recall(known, j, &j->why) : predict(of, &given, j, &j->why);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
@@ -353,7 +365,7 @@ static enum lw_status remember(const struct search *s, const struct job *j, stru
                                                   [SIMULATED] = LW_SEARCHED_SIMULATED};
 
     return j->what == UNKNOWN ? LW_OK
-                              : lw_tune_memo_keep(s->t->memo, j->number, of[j->what], &j->row,
+                              : lw_tune_memo_keep(s->t->memo, j->of.number, of[j->what], &j->row,
                                                   j->why.msg, err);
 }
 
@@ -363,14 +375,13 @@ static enum lw_status take_round(struct search *s, struct round *r, struct lw_er
 
     for (int i = 0; i < r->n; i++) {
         struct job *j = &r->job[i];
-        s->r->n_bounded_memory += j->what == UNFIT;
         s->r->n_simulated += j->what == SIMULATED;
         s->r->n_unfit += j->what == SIMULATED && !j->row.fits;
         if (st == LW_OK && j->what == REFUSED) {
             s->r->n_valid--;
             st = count_reason(s, j->why.msg, err);
         }
-        if (st == LW_OK && (j->what == SIMULATED || j->what == UNFIT))
+        if (st == LW_OK && j->what == SIMULATED)
             st = keep_row(s, j, err);
         if (st == LW_OK)
             st = remember(s, j, err);
@@ -392,24 +403,89 @@ static bool is_pruned(const struct search *s, const struct candidate *c)
     return c->bound > last->step || (c->bound == last->step && c->number > at);
 }
 
-/* The next ROUND strategies that their memory's bound leaves. */
-static enum lw_status fill_round(struct search *s, struct round *r, int64_t *at, struct lw_err *err)
+static bool precedes(const struct candidate *a, const struct candidate *b)
+{
+    return a->bound != b->bound ? a->bound < b->bound : a->number < b->number;
+}
+
+static enum lw_status push(struct search *s, struct candidate x, struct lw_err *err)
+{
+    int64_t i = s->n_queue;
+
+    if (lw_reserve(&s->queue, &s->queue_capacity, i + 1, sizeof *s->queue) != 0)
+        return lw_fail_nomem(err);
+    s->n_queue++;
+    for (; i > 0 && precedes(&x, &s->queue[(i - 1) / 2]); i = (i - 1) / 2)
+        s->queue[i] = s->queue[(i - 1) / 2];
+    s->queue[i] = x;
+    return LW_OK;
+}
+
+static struct candidate pop(struct search *s)
+{
+    struct candidate top = s->queue[0], x = s->queue[--s->n_queue];
+    int64_t i = 0;
+
+    for (int64_t k; (k = 2 * i + 1) < s->n_queue; i = k) {
+        k += k + 1 < s->n_queue && precedes(&s->queue[k + 1], &s->queue[k]);
+        if (!precedes(&s->queue[k], &x))
+            break;
+        s->queue[i] = s->queue[k];
+    }
+    s->queue[i] = x;
+    return top;
+}
+
+/* Whether the next of v may come before all that wait in the queue. */
+static bool looks_on(const struct search *s)
+{
+    return s->at < s->n && !is_pruned(s, &s->v[s->at]) &&
+           (s->n_queue == 0 || precedes(&s->v[s->at], &s->queue[0]));
+}
+
+/* The better bound of the next ones of v, which go into the queue if they may fit. */
+static enum lw_status look_on(struct search *s, struct lw_err *err)
+{
+    struct round r = {.s = s};
+
+    while (r.n < ROUND && looks_on(s))
+        r.job[r.n++].of = s->v[s->at++];
+    LW_TRY(lw_parallel(&(struct lw_parallel_work){.one = look_one, .ctx = &r, .n = r.n,
+                                                  .n_threads = s->t->n_threads}, err));
+    enum lw_status st = LW_OK;
+    for (int i = 0; i < r.n; i++) {
+        struct job *j = &r.job[i];
+        const struct candidate x = {j->row.bound, j->of.number, j->row.needed_bound};
+        if (st == LW_OK)
+            st = j->what == UNFIT ? keep_row(s, j, err) : push(s, x, err);
+        if (st == LW_OK)
+            st = remember(s, j, err);
+        s->r->n_bounded_memory += j->what == UNFIT;
+        lw_arena_free(&j->arena);
+    }
+    return st;
+}
+
+/* The next ROUND strategies by their better bounds. */
+static enum lw_status fill_round(struct search *s, struct round *r, struct lw_err *err)
 {
     r->n = 0;
-    while (r->n < ROUND && *at < s->n && !is_pruned(s, &s->v[*at])) {
+    while (r->n < ROUND) {
+        while (looks_on(s))
+            LW_TRY(look_on(s, err));
+        if (s->n_queue == 0 || is_pruned(s, &s->queue[0]))
+            break;
         struct job *j = &r->job[r->n++];
         memset(j, 0, sizeof *j);
-        j->number = s->v[(*at)++].number;
+        j->of = pop(s);
     }
-    return lw_parallel(&(struct lw_parallel_work){.one = look_one, .ctx = r, .n = r->n,
-                                                  .n_threads = s->t->n_threads},
-                       err);
+    return LW_OK;
 }
 
 /* How far: strategies below the N-th best step. */
-static void tell(const struct search *s, int64_t at)
+static void tell(const struct search *s)
 {
-    int64_t end = s->n, low = at;
+    int64_t end = s->n, low = s->at, at = s->at - s->n_queue;
     char what[64];
 
     while (low < end) { /* the first pruned one; bounds ascend */
@@ -423,13 +499,23 @@ static void tell(const struct search *s, int64_t at)
     lw_progress_report(s->t->progress, what, low > 0 ? (double)at / (double)low : 1);
 }
 
+/* Those that bounds exclude, the least bound first. */
+static enum lw_status keep_lost(struct search *s, struct lw_err *err)
+{
+    while (s->t->memo && (s->n_queue > 0 || s->at < s->n)) {
+        bool next = s->at < s->n && (s->n_queue == 0 || precedes(&s->v[s->at], &s->queue[0]));
+        const struct candidate x = next ? s->v[s->at++] : pop(s);
+        LW_TRY(lw_tune_memo_lost(s->t->memo, x.number, x.bound, err));
+    }
+    return LW_OK;
+}
+
 static enum lw_status simulate_all(struct search *s, struct lw_err *err)
 {
     struct round r = {.s = s};
-    int64_t at = 0;
 
     while (!lw_progress_stopped(s->t->progress)) {
-        LW_TRY(fill_round(s, &r, &at, err));
+        LW_TRY(fill_round(s, &r, err));
         if (r.n == 0)
             break;
         enum lw_status st = lw_parallel(
@@ -438,14 +524,14 @@ static enum lw_status simulate_all(struct search *s, struct lw_err *err)
         if (st == LW_OK)
             st = take_round(s, &r, err);
         LW_TRY(st);
-        tell(s, at);
+        tell(s);
     }
-    s->r->n_bounded_step = s->n - at;
-    s->r->least_pruned = at < s->n ? s->v[at].bound : -1;
+    s->r->n_bounded_step = s->n - s->at + s->n_queue;
+    s->r->least_pruned = s->at < s->n ? s->v[s->at].bound : -1;
+    if (s->n_queue > 0 && (s->at == s->n || s->queue[0].bound < s->r->least_pruned))
+        s->r->least_pruned = s->queue[0].bound;
     s->r->interrupted = lw_progress_stopped(s->t->progress);
-    for (int64_t i = at; !s->r->interrupted && i < s->n; i++)
-        LW_TRY(lw_tune_memo_lost(s->t->memo, s->v[i].number, s->v[i].bound, err));
-    return LW_OK;
+    return s->r->interrupted ? LW_OK : keep_lost(s, err);
 }
 
 /* --- checks of the plans of the best --- */
@@ -627,6 +713,7 @@ enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
     for (int p = 0; s.contexts && p < t->n_parts; p++)
         lw_tune_context_free(s.contexts[p]);
     lw_free(s.v);
+    lw_free(s.queue);
     out->wall_s = lw_now_s() - began;
     return st;
 }

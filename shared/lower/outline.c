@@ -214,6 +214,7 @@ enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_stra
     if (st == LW_OK) {
         o.n_params = l->w->n_params;
         o.params = l->w->params;
+        o.modules = l->w->modules;
         o.all_elements = lw_workload_numel(w, true);
         o.optimizer_ps = l->w->optimizer_ps;
         o.gradients_ps = l->w->gradients_ps;

@@ -34,6 +34,7 @@ struct lw_outline {
     struct lw_outline_sum *sum; /* [n_modules + 1]: of the modules before */
     int32_t n_params;
     const struct lw_param *params; /* of the rank */
+    const struct lw_module *modules; /* [n_modules] of the rank */
     int64_t all_elements;       /* trained, of the whole model */
     lw_ps optimizer_ps, gradients_ps; /* of these */
     enum lw_optimizer optimizer;
