@@ -127,8 +127,7 @@ struct bucket_list {
 };
 
 #define SPANS                                                                        \
-    " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"        \
-    "  AND span.run = run.id AND span.step >= run.n_warmup"
+    " FROM run JOIN span_rows AS span ON span.run = run.id AND span.step >= run.n_warmup"
 #define THEIR_OPS " JOIN op ON op.plan = run.plan AND op.op = span.op"
 
 /* Spans are read three times and not kept: a table of them all would be written to a file. */

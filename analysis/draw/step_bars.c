@@ -20,7 +20,7 @@ static const char bars_text[] =
     " iif(all_in_ps < ?3, -1, all_in_ps - ?3), end_ps - ?3,"
     " iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, ''),"
     " ifnull(comm.purpose = 'recorded data', 0)"
-    " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run.id"
+    " FROM run JOIN span_rows AS span ON span.run = run.id"
     " JOIN op_kind ON op_kind.id = span.kind"
     " LEFT JOIN op ON op.plan = run.plan AND op.op = span.op"
     " LEFT JOIN comm ON comm.plan = run.plan AND comm.comm = op.comm"
@@ -162,8 +162,8 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
                         "SELECT count(*),"
                         " coalesce(min(iif(class = 'p2p', NULL, start_ps)), min(start_ps), 0),"
                         " ifnull(max(end_ps), 0), ifnull(min(start_ps), 0)"
-                        " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
-                        "  AND span.run = run.id JOIN op_kind ON op_kind.id = span.kind"
+                        " FROM run JOIN span_rows AS span ON span.run = run.id"
+                        " JOIN op_kind ON op_kind.id = span.kind"
                         " WHERE run.id = ?1 AND span.step = ?2",
                         "ll", run->id, out->step));
     lw_sql_next(q);

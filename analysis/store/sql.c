@@ -136,6 +136,15 @@ bool lw_sql_next(struct lw_sql *q)
     return false;
 }
 
+void lw_sql_bind(struct lw_sql *q, const char *types, ...)
+{
+    va_list ap;
+
+    va_start(ap, types);
+    bind_all(q, types, ap);
+    va_end(ap);
+}
+
 void lw_sql_run(struct lw_sql *q, const char *types, ...)
 {
     va_list ap;

@@ -18,6 +18,8 @@ enum lw_status lw_sql_exec(struct lw_store *s, const char *text, struct lw_err *
  * finish. */
 enum lw_status lw_sql_prepare(struct lw_store *s, const char *text, struct lw_sql **out,
                               struct lw_err *err);
+/* Bind alone: lw_sql_next then gives the rows. All of them, before it is bound anew. */
+void lw_sql_bind(struct lw_sql *q, const char *types, ...);
 /* Bind, run to the end, ready for the next row. */
 void lw_sql_run(struct lw_sql *q, const char *types, ...);
 /* The same with values of a list. Text where it is not NULL, which is borrowed as above. */

@@ -1,5 +1,6 @@
-/* The results database: connection and schema. This file and sql.c, which has the statements, know
- * SQLite; runs and plans are written and read by store_*.c through analysis/store/sql.h.
+/* The results database: connection and schema. This file, sql.c, which has the statements, and
+ * span_rows.c, which unpacks spans for them, know SQLite; runs and plans are written and read by
+ * store_*.c through analysis/store/sql.h.
  *
  * Invariants: the file carries Lapwing's application_id, so that another program's database is
  * refused and never altered; user_version is the number of the last schema part that was run, and a
@@ -19,8 +20,10 @@
 #include <unistd.h>
 
 #include "analysis/store/run_process.h"
+#include "analysis/store/span_rows.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store_plan.h"
+#include "analysis/store/store_spans.h"
 #include "analysis/store/store_state.h"
 #include "shared/base/clock.h"
 #include "shared/io/embedded.h"
@@ -28,7 +31,8 @@
 #include "shared/io/used_files.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
-enum { HASHES_ANEW = 8 }; /* the version from which on a plan's hash leaves out times */
+/* Versions: from which on a plan's hash leaves out times, and from which on spans are packed. */
+enum { HASHES_ANEW = 8, SPANS_PACKED = 12 };
 enum { MOST_TEXT = 512 << 20 }; /* bytes of one value: a packed plan */
 
 /* The part of the schema that brings a database from version - 1 to version: the text between its
@@ -135,6 +139,8 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
         st = run_part(s, part, part_len, v, err);
         if (st == LW_OK && v == HASHES_ANEW)
             st = lw_store_hash_plans(s, err);
+        if (st == LW_OK && v == SPANS_PACKED)
+            st = lw_store_pack_spans(s, err);
     }
     return lw_sql_commit(s, st, err);
 }
@@ -195,7 +201,8 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
         return lw_sql_fail(s, rc, err);
     trust_nothing(s->db);
     lw_store_wait_at_most(s, BUSY_MS);
-    return LW_OK;
+    rc = span_rows_register(s->db);
+    return rc == SQLITE_OK ? LW_OK : lw_sql_fail(s, rc, err);
 }
 
 static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
@@ -215,7 +222,10 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
     LW_TRY(lw_sql_number(s, &unused, err, "PRAGMA journal_mode = WAL", ""));
     LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = OFF", err));
+    int64_t before = s->version;
     LW_TRY(migrate(s, text, schema->len, err)); /* may make a table anew that others refer to */
+    if (before > 0 && before < SPANS_PACKED)
+        lw_sql_exec(s, "VACUUM", NULL); /* gives back what the spans took; may stay undone */
     LW_TRY(lw_sql_exec(s, "PRAGMA foreign_keys = ON", err));
     return s->finds_dead ? lw_run_process_end_dead(s, err) : LW_OK;
 }

@@ -11,6 +11,7 @@
 
 #include "analysis/store/sql.h"
 #include "analysis/store/store_search.h"
+#include "analysis/store/store_spans.h"
 
 static const char *const plan_tables[] = {
     "plan_option", "plan_note", "plan_rank", "stream", "comm", "comm_rank", "param", "bucket",
@@ -39,8 +40,8 @@ static enum lw_status delete_plan(struct lw_store *s, int64_t plan, struct lw_er
 static enum lw_status delete_run(struct lw_store *s, const struct lw_run *r, struct lw_err *err)
 {
     static const char *const parts[] = {
-        "DELETE FROM span WHERE id BETWEEN (SELECT first_span FROM run WHERE id = ?1)"
-        " AND (SELECT last_span FROM run WHERE id = ?1) AND run = ?1",
+        "DELETE FROM span_block WHERE run = ?1",
+        "DELETE FROM span_data WHERE run = ?1",
         "DELETE FROM metric WHERE run = ?1",
         "DELETE FROM memory WHERE run = ?1",
         "DELETE FROM run_process WHERE run = ?1",
@@ -105,33 +106,15 @@ static enum lw_status copy_plan(struct lw_store *s, int64_t from, int64_t *to, s
     return LW_OK;
 }
 
-static enum lw_status copy_spans(struct lw_store *s, int64_t from, int64_t to, struct lw_err *err)
-{
-    LW_TRY(
-        lw_sql_do(s, err,
-                  "INSERT INTO main.span (run, step, pass, rank, op, kind, stream, comm, ready_ps,"
-                  " issue_ps, start_ps, all_in_ps, end_ps)"
-                  " SELECT ?1, step, pass, rank, op, mine.id, stream, comm, ready_ps, issue_ps,"
-                  " start_ps, all_in_ps, end_ps FROM other.span"
-                  " JOIN other.op_kind AS theirs ON theirs.id = span.kind"
-                  " JOIN main.op_kind AS mine ON mine.name = theirs.name"
-                  " WHERE span.run = ?2 ORDER BY span.id",
-                  "ll", to, from));
-    return lw_sql_do(
-        s, err,
-        "UPDATE main.run SET first_span = (SELECT min(id) FROM main.span WHERE run = ?1),"
-        " last_span = (SELECT max(id) FROM main.span WHERE run = ?1) WHERE id = ?1",
-        "l", to);
-}
-
-static enum lw_status copy_run(struct lw_store *s, int64_t from, int64_t plan, struct lw_err *err)
+static enum lw_status copy_run(struct lw_store *s, struct lw_store *other, int64_t from,
+                               int64_t plan, struct lw_err *err)
 {
     LW_TRY(copy_rows(s, "run", "plan", "id", from, plan, err));
     int64_t to = lw_sql_last_id(s);
     LW_TRY(copy_rows(s, "metric", "run", "run", from, to, err));
     LW_TRY(copy_rows(s, "memory", "run", "run", from, to, err));
     LW_TRY(lw_sql_do(s, err, "INSERT INTO temp.merged VALUES (?1, ?2)", "ll", from, to));
-    return copy_spans(s, from, to, err);
+    return lw_store_copy_spans(s, to, other, from, err);
 }
 
 /* With its strategies, whose runs are here already, under their new numbers. */
@@ -171,7 +154,7 @@ static enum lw_status copy_all(struct lw_store *s, struct lw_store *from, int32_
         if (runs[i].plan >= 0)
             status = copy_plan(s, runs[i].plan, &plan, err);
         if (status == LW_OK)
-            status = copy_run(s, runs[i].id, plan, err);
+            status = copy_run(s, from, runs[i].id, plan, err);
     }
     lw_arena_free(&a);
     if (status == LW_OK)

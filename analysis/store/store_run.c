@@ -1,8 +1,7 @@
-/* Runs, spans and measures into the database. A run is inserted with the status "running" before
+/* Runs and measures into the database. A run is inserted with the status "running" before
  * its engine starts, or as a failure "not stored whole" when it is over already, and ended by
- * one transaction; while it runs it names its process (run_process.h); spans go in between, 10
- * 000 to a transaction, into a table without an index: a run remembers the range of its row
- * numbers instead, which costs nothing to keep and still finds a run without reading the others. */
+ * one transaction; while it runs it names its process (run_process.h); spans go in between
+ * (store_spans.c). */
 #include "analysis/store/store.h"
 
 #include <stdio.h>
@@ -14,8 +13,6 @@
 #include "analysis/store/store_plan.h"
 #include "shared/timeline/period_figures.h"
 #include "shared/timeline/throughput.h"
-
-enum { ROWS_PER_TRANSACTION = 10000 };
 
 static const char *const kind_name[] = {"sim", "exec", "import"};
 static const char *const status_name[] = {"running", "ok", "failed", "timeout"};
@@ -158,71 +155,6 @@ enum lw_status lw_store_interval(struct lw_store *s, int64_t run, lw_ps p10, lw_
     return lw_sql_do(s, err,
                      "UPDATE run SET step_p10_ps = ?, step_p90_ps = ?, interval_of = ?"
                      " WHERE id = ?", "lltl", p10, p90, of, run);
-}
-
-/* kind_id[kind] = its number in this database, which may know kinds in another order. */
-static enum lw_status kind_ids(struct lw_store *s, int64_t kind_id[LW_N_OP_KINDS],
-                               struct lw_err *err)
-{
-    struct lw_sql *add;
-
-    LW_TRY(lw_sql_prepare(s, "INSERT OR IGNORE INTO op_kind (name, letter, class) VALUES (?,?,?)",
-                          &add, err));
-    for (int k = 0; k < LW_N_OP_KINDS; k++)
-        lw_sql_run(add, "ttt", lw_op_name((enum lw_op_kind)k), lw_op_letter((enum lw_op_kind)k),
-                   lw_store_class_name((enum lw_op_kind)k));
-    LW_TRY(lw_sql_finish(add, err));
-    for (int k = 0; k < LW_N_OP_KINDS; k++)
-        LW_TRY(lw_sql_number(s, &kind_id[k], err, "SELECT id FROM op_kind WHERE name = ?", "t",
-                             lw_op_name((enum lw_op_kind)k)));
-    return LW_OK;
-}
-
-/* Rows [from, to) in one transaction, which also moves the end of the run's range. */
-static enum lw_status put_rows(struct lw_store *s, struct lw_sql *insert, struct lw_sql *range,
-                               int64_t run, const struct lw_timeline *t, int64_t from, int64_t to,
-                               const int64_t *kind_id, struct lw_err *err)
-{
-    LW_TRY(lw_sql_begin(s, err));
-    int64_t first = 0;
-    for (int64_t i = from; i < to && !lw_sql_failed(insert); i++) {
-        lw_sql_run(insert, "liiiiliilllll", run, t->step[i], t->pass[i], t->rank[i], t->op[i],
-                   kind_id[t->kind[i]], t->stream[i], t->comm[i], t->ready[i], t->issue[i],
-                   t->start[i], t->all_in[i], t->end[i]);
-        if (i == from)
-            first = lw_sql_last_id(s);
-    }
-    lw_sql_run(range, "llll", first, lw_sql_last_id(s), to - from, run);
-    if (lw_sql_failed(insert) || lw_sql_failed(range))
-        return LW_EIO; /* the statement holds the words */
-    return lw_sql_commit(s, LW_OK, err);
-}
-
-enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
-                              struct lw_err *err)
-{
-    int64_t kind_id[LW_N_OP_KINDS];
-    struct lw_sql *insert = NULL, *range = NULL;
-    enum lw_status st;
-
-    LW_TRY(kind_ids(s, kind_id, err));
-    LW_TRY(lw_sql_prepare(s,
-                          "INSERT INTO span (run, step, pass, rank, op, kind, stream, comm,"
-                          " ready_ps, issue_ps, start_ps, all_in_ps, end_ps)"
-                          " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                          &insert, err));
-    st = lw_sql_prepare(s,
-                        "UPDATE run SET first_span = ifnull(first_span, ?), last_span = ?,"
-                        " n_spans = n_spans + ? WHERE id = ?",
-                        &range, err);
-    for (int64_t i = 0; i < t->n && st == LW_OK; i += ROWS_PER_TRANSACTION) {
-        int64_t to = t->n - i < ROWS_PER_TRANSACTION ? t->n : i + ROWS_PER_TRANSACTION;
-        st = put_rows(s, insert, range, run, t, i, to, kind_id, err);
-    }
-    enum lw_status inserted = lw_sql_finish(insert, err);
-    enum lw_status ranged = lw_sql_finish(range, inserted == LW_OK ? err : NULL);
-    lw_sql_rollback(s);
-    return inserted != LW_OK ? inserted : ranged != LW_OK ? ranged : st;
 }
 
 static const char metric_text[] =

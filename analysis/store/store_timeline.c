@@ -25,8 +25,7 @@ static enum lw_status add_span(struct lw_sql *q, struct lw_timeline *t, struct l
  * SQLite reads a grouped subquery once and indexes it by a column with the type of span.rank:
  * without the GROUP BY or the cast each span would be compared with every rank. */
 #define SPANS_WITH(ranks, grouped_by)                                                         \
-    " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"                 \
-    "  AND span.run = run.id"                                                                 \
+    " FROM run JOIN span_rows AS span ON span.run = run.id"                                   \
     " LEFT JOIN (SELECT cast(value AS INTEGER) AS rows_of, " ranks " FROM metric"             \
     "  WHERE run = ?1 AND name = 'rows_of_rank' GROUP BY " grouped_by ") AS stands"           \
     "  ON rows_of = span.rank"                                                                \

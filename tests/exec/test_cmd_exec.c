@@ -6,6 +6,7 @@
 
 #include "shared/files/files.h"
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/old_plan.h"
 #include "tests/lib/exec/exec_plan.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
@@ -69,9 +70,7 @@ TEST(a_stored_plan_runs)
 
 static void make_older(void)
 {
-    sql_do(fixture_path("older.db"),
-           "DROP TABLE search; DROP TABLE searched; DROP TABLE search_reason;"
-           "PRAGMA user_version = 10");
+    make_spans_old(fixture_path("older.db"));
 }
 
 static int64_t version_of_older(void)

@@ -245,8 +245,8 @@ static void kill_store(void)
     failed_before = failed;
     if (ask("s.db", "SELECT count(*) FROM run WHERE status = 'running'") != 0)
         lost(STORE, "a dead run stays running");
-    if (ask("s.db", "SELECT count(*) FROM run WHERE status = 'ok' AND n_spans <> (SELECT count(*) "
-                    "FROM span WHERE span.run = run.id)") != 0)
+    if (ask("s.db", "SELECT count(*) FROM run WHERE status = 'ok' AND n_spans <> (SELECT "
+                    "ifnull(sum(n), 0) FROM span_block WHERE span_block.run = run.id)") != 0)
         lost(STORE, "a run is good without its spans");
     if (ask("s.db", "SELECT count(*) FROM run") > 40) {
         run(5, "rm -f s.db*");

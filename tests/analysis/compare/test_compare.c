@@ -82,7 +82,8 @@ TEST_WITH(of_an_even_number_of_steps_the_middle_two_are_halved, runs_open, fixtu
     two_steps.n_warmup = 0;
     runs_store(&predicted);
     runs_store(&two_steps);
-    runs_sql("UPDATE span SET end_ps = end_ps + 10000000 WHERE run = 2 AND step = 1 AND op = 2");
+    runs_change_spans("UPDATE span SET end_ps = end_ps + 10000000"
+                      " WHERE run = 2 AND step = 1 AND op = 2");
     compare("1", "2", &c);
     assert_both(c.buckets[0].time[LW_BUCKET_FINISH], 312, 357); /* of 352 and 352 + 10 */
     lw_comparison_free(&c);
@@ -186,9 +187,9 @@ TEST_WITH(plans_with_the_same_ops_are_joined_by_what_they_are_about, runs_open, 
     runs_store(&predicted);
     runs_store(&other);
     runs_sql("UPDATE op SET op = 10 + op WHERE plan = 2 AND op IN (2, 3);"
-             "UPDATE op SET op = 15 - op WHERE plan = 2 AND op > 9;"
-             "UPDATE span SET op = 5 - op WHERE run = 2 AND op IN (2, 3);"
-             "UPDATE span SET end_ps = end_ps + 9000000 WHERE run = 2 AND op = 2");
+             "UPDATE op SET op = 15 - op WHERE plan = 2 AND op > 9");
+    runs_change_spans("UPDATE span SET op = 5 - op WHERE run = 2 AND op IN (2, 3);"
+                      "UPDATE span SET end_ps = end_ps + 9000000 WHERE run = 2 AND op = 2");
     compare("1", "2", &c);
     assert_false(c.same_decisions);
     assert_int_equal(c.joined, LW_JOINED_OP);

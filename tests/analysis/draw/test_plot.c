@@ -96,7 +96,7 @@ TEST_WITH(changing_one_span_changes_the_data, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     char *before = script_of(LW_PLOT_TIMELINE);
-    runs_sql("UPDATE span SET end_ps = 417000000 WHERE rank = 0 AND op = 3");
+    runs_change_spans("UPDATE span SET end_ps = 417000000 WHERE rank = 0 AND op = 3");
     char *after = script_of(LW_PLOT_TIMELINE);
     assert_null(strstr(before, "\n312 417 -2.860"));
     has(after, "\n312 417 -2.860 -2.140 13983232\n");
@@ -187,10 +187,9 @@ TEST(ops_below_a_pixel_become_one_bar_of_the_longest_kind)
 TEST_WITH(equal_ranks_are_drawn_once, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
-    runs_sql("UPDATE span SET ready_ps = o.ready_ps, start_ps = o.start_ps,"
-             " all_in_ps = o.all_in_ps, end_ps = o.end_ps FROM span AS o WHERE span.rank = 1 AND "
-             "o.rank = 0 AND"
-             " o.step = span.step AND o.pass = span.pass AND o.op = span.op");
+    runs_sql("UPDATE span_block SET base_ps = o.base_ps, data = o.data FROM span_block AS o"
+             " WHERE span_block.rank = 1 AND o.rank = 0 AND o.step = span_block.step"
+             " AND o.pass = span_block.pass");
     char *text = script_of(LW_PLOT_TIMELINE);
     has(text, "set ytics ('ranks 0-1 (2): compute' -1.5, 'comm' -2.5)");
     assert_null(strstr(text, "rank 1:"));
@@ -892,7 +891,8 @@ TEST_WITH(a_picture_that_lacks_its_runs_says_which, runs_open, fixture_close)
     runs_store(&runs_predicted);
     refused(LW_PLOT_PREDICTED, "no execution among these runs has a prediction of the same plan");
     refused(LW_PLOT_SWEEP, "needs two or more runs");
-    runs_sql("UPDATE run SET n_spans = 0, first_span = NULL, last_span = NULL");
+    runs_sql("UPDATE run SET n_spans = 0, first_span = NULL, last_span = NULL;"
+             "DELETE FROM span_block");
     refused(LW_PLOT_TIMELINE, "run 1 was stored without spans");
     runs_sql("DELETE FROM metric");
     refused(LW_PLOT_OVERLAP, "run 1 has no step to show");

@@ -74,7 +74,7 @@ TEST_WITH(a_changed_span_changes_the_page, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     char *before = page();
-    runs_sql("UPDATE span SET end_ps = end_ps + 1000000 WHERE rank = 1 AND op = 0");
+    runs_change_spans("UPDATE span SET end_ps = end_ps + 1000000 WHERE rank = 1 AND op = 0");
     char *after = page();
     assert_string_not_equal(before, after);
     has(after, "<title>forward (forward): 101.000 us");

@@ -56,3 +56,20 @@ void make_plan_old(const char *db, int64_t id, const struct lw_plan *p)
     sql_do(db, sql);
     free(sql);
 }
+
+void make_spans_old(const char *file)
+{
+    sql_do(file,
+           "CREATE TABLE unpacked AS SELECT * FROM span ORDER BY id, run;"
+           "DROP VIEW run_span; DROP VIEW span; DROP TABLE span_block; DROP TABLE span_data;"
+           "CREATE TABLE span (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, step INTEGER NOT NULL,"
+           " pass INTEGER NOT NULL, rank INTEGER NOT NULL, op INTEGER NOT NULL,"
+           " kind INTEGER NOT NULL, stream INTEGER NOT NULL, comm INTEGER NOT NULL,"
+           " ready_ps INTEGER NOT NULL, issue_ps INTEGER NOT NULL, start_ps INTEGER NOT NULL,"
+           " all_in_ps INTEGER NOT NULL, end_ps INTEGER NOT NULL) STRICT;"
+           "INSERT INTO span SELECT NULL, run, step, pass, rank, op, kind, stream, comm, ready_ps,"
+           " issue_ps, start_ps, all_in_ps, end_ps FROM unpacked; DROP TABLE unpacked;"
+           "UPDATE run SET first_span = (SELECT min(id) FROM span WHERE span.run = run.id),"
+           " last_span = (SELECT max(id) FROM span WHERE span.run = run.id);"
+           "CREATE VIEW run_span AS SELECT 1; PRAGMA user_version = 11");
+}

@@ -10,6 +10,7 @@
 #include "shared/plan/strategy.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/sql_file.h"
+#include "tests/lib/commands/old_plan.h"
 #include "tests/lib/commands/run_fixture.h"
 
 char runs_db[128];
@@ -34,6 +35,17 @@ int runs_open(void **state)
 void runs_sql(const char *sql)
 {
     sql_do(runs_db, sql);
+}
+
+void runs_change_spans(const char *sql)
+{
+    struct lw_store *s;
+    struct lw_err err = {0};
+
+    make_spans_old(runs_db);
+    sql_do(runs_db, sql);
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_WRITE, &s, &err), LW_OK);
+    lw_store_close(s);
 }
 
 enum { COMPUTE, WIRE, FORWARD = 0, BACKWARD, FIRST_BUCKET };

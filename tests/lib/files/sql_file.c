@@ -4,12 +4,24 @@
 #include <sqlite3.h>
 #include "tests/lib/unit.h"
 
-void sql_do(const char *file, const char *sql)
+#include "analysis/store/span_rows.h"
+
+/* With the function that the views of spans use, as in SQLite's shell. */
+static sqlite3 *open_file(const char *file)
 {
     sqlite3 *db;
-    char *words = NULL;
 
     assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 10000); /* the program may be writing it */
+    assert_int_equal(span_rows_register(db), SQLITE_OK);
+    return db;
+}
+
+void sql_do(const char *file, const char *sql)
+{
+    sqlite3 *db = open_file(file);
+    char *words = NULL;
+
     if (sqlite3_exec(db, sql, NULL, NULL, &words) != SQLITE_OK)
         fail_msg("%s: %s", sql, words);
     sqlite3_close(db);
@@ -17,11 +29,9 @@ void sql_do(const char *file, const char *sql)
 
 int64_t sql_ask(const char *file, const char *sql)
 {
-    sqlite3 *db;
+    sqlite3 *db = open_file(file);
     sqlite3_stmt *q;
 
-    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
-    sqlite3_busy_timeout(db, 10000); /* the program may be writing it */
     if (sqlite3_prepare_v2(db, sql, -1, &q, NULL) != SQLITE_OK)
         fail_msg("%s: %s", sql, sqlite3_errmsg(db));
     assert_int_equal(sqlite3_step(q), SQLITE_ROW);

@@ -1,0 +1,302 @@
+/* span_rows: the blocks of spans as a table of SQLite (a table-valued virtual table, sqlite.org/
+ * vtab.html), so that queries join spans by name while the file has them packed. Views of the file
+ * do the same in SQL for other programs; Lapwing does not evaluate those, which a stranger may have
+ * written. What a block says of itself is checked before it is unpacked. */
+#include "analysis/store/span_rows.h"
+
+#include <libdeflate.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "analysis/store/span_pack.h"
+#include "shared/base/arena.h"
+
+enum column {
+    ID, RUN, STEP, PASS, RANK, FIRST_VALUE, /* then as enum span_value */
+};
+static const char declared[] = "CREATE TABLE x (id INTEGER, run INTEGER, step INTEGER,"
+                               " pass INTEGER, rank INTEGER, op INTEGER, kind INTEGER,"
+                               " stream INTEGER, comm INTEGER, start_ps INTEGER, ready_ps INTEGER,"
+                               " issue_ps INTEGER, all_in_ps INTEGER, end_ps INTEGER)";
+
+struct table {
+    sqlite3_vtab base;
+    sqlite3 *db;
+};
+
+struct cursor {
+    sqlite3_vtab_cursor base;
+    sqlite3_stmt *blocks;
+    struct libdeflate_decompressor *zlib;
+    int64_t run, step, pass, rank, first; /* of the block */
+    int64_t n, row;                       /* its rows; the one that is shown */
+    int64_t data, data_base, shift;       /* what `rows` holds, from which start; added to times */
+    int64_t (*rows)[SPAN_N_VALUES];       /* [SPAN_BLOCK] */
+    char *text;                           /* [SPAN_MOST_TEXT] */
+    bool end;
+};
+
+static int connect_table(sqlite3 *db, void *aux, int argc, const char *const *argv,
+                         sqlite3_vtab **out, char **words)
+{
+    struct table *t;
+
+    (void)aux, (void)argc, (void)argv, (void)words;
+    int rc = sqlite3_declare_vtab(db, declared);
+    if (rc != SQLITE_OK)
+        return rc;
+    t = sqlite3_malloc(sizeof *t);
+    if (!t)
+        return SQLITE_NOMEM;
+    *t = (struct table){.db = db};
+    *out = &t->base;
+    return SQLITE_OK;
+}
+
+static int disconnect_table(sqlite3_vtab *t)
+{
+    sqlite3_free(t);
+    return SQLITE_OK;
+}
+
+/* Bits of idxNum: which of run, step and rank are given, in this order. Reading is never cheap: a
+ * plan that reads the blocks again for each row of another table is not chosen. */
+static int best_index(sqlite3_vtab *t, sqlite3_index_info *x)
+{
+    static const int by[] = {RUN, STEP, RANK};
+    int n = 0;
+
+    (void)t;
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < x->nConstraint; i++) {
+            const struct sqlite3_index_constraint *c = &x->aConstraint[i];
+            if (!c->usable || c->op != SQLITE_INDEX_CONSTRAINT_EQ || c->iColumn != by[k])
+                continue;
+            x->idxNum |= 1 << k;
+            x->aConstraintUsage[i].argvIndex = ++n;
+            break;
+        }
+    x->estimatedCost = x->idxNum & 1 ? 1e7 : 1e9;
+    x->estimatedRows = x->idxNum & 1 ? 1000000 : 100000000;
+    return SQLITE_OK;
+}
+
+static int open_cursor(sqlite3_vtab *t, sqlite3_vtab_cursor **out)
+{
+    struct cursor *c = sqlite3_malloc(sizeof *c);
+
+    if (!c)
+        return SQLITE_NOMEM;
+    *c = (struct cursor){.base.pVtab = t, .data = -1, .end = true};
+    *out = &c->base;
+    return SQLITE_OK;
+}
+
+static int close_cursor(sqlite3_vtab_cursor *base)
+{
+    struct cursor *c = (struct cursor *)base;
+
+    sqlite3_finalize(c->blocks);
+    if (c->zlib)
+        libdeflate_free_decompressor(c->zlib);
+    lw_free(c->rows);
+    lw_free(c->text);
+    sqlite3_free(c);
+    return SQLITE_OK;
+}
+
+static int damaged(struct cursor *c)
+{
+    sqlite3_free(c->base.pVtab->zErrMsg);
+    c->base.pVtab->zErrMsg = sqlite3_mprintf("spans of run %lld from row %lld on are damaged",
+                                             (long long)c->run, (long long)c->first);
+    return SQLITE_CORRUPT;
+}
+
+static bool has_room(struct cursor *c)
+{
+    if (!c->zlib)
+        c->zlib = libdeflate_alloc_decompressor();
+    if (!c->rows)
+        c->rows = lw_alloc(SPAN_BLOCK * sizeof *c->rows);
+    if (!c->text)
+        c->text = lw_alloc(SPAN_MOST_TEXT);
+    return c->zlib && c->rows && c->text;
+}
+
+/* The rows of the block that the statement is at. Text that is not shorter packed is stored as it
+ * is. Blocks one after the other often share their data, which is then read once. */
+static int unpack(struct cursor *c, int64_t base)
+{
+    int64_t data = sqlite3_column_int64(c->blocks, 7), size = sqlite3_column_int64(c->blocks, 8);
+    const char *packed = sqlite3_column_blob(c->blocks, 9);
+    int64_t n = sqlite3_column_bytes(c->blocks, 9);
+
+    c->shift = 0;
+    if (data == c->data) {
+        c->shift = (int64_t)((uint64_t)base - (uint64_t)c->data_base);
+        return SQLITE_OK;
+    }
+    c->data = -1;
+    if (!has_room(c))
+        return SQLITE_NOMEM;
+    if (!packed || size <= 0 || size > SPAN_MOST_TEXT || c->n <= 0 || c->n > SPAN_BLOCK)
+        return damaged(c);
+    const char *text = packed;
+    if (n != size) {
+        size_t got;
+        if (libdeflate_zlib_decompress(c->zlib, packed, (size_t)n, c->text, (size_t)size, &got) !=
+                LIBDEFLATE_SUCCESS ||
+            got != (size_t)size)
+            return damaged(c);
+        text = c->text;
+    }
+    if (!span_read(text, (size_t)size, base, c->rows, c->n))
+        return damaged(c);
+    c->data = data;
+    c->data_base = base;
+    return SQLITE_OK;
+}
+
+static int next_block(struct cursor *c)
+{
+    int64_t before = c->n;
+    int rc = sqlite3_step(c->blocks);
+
+    c->end = rc != SQLITE_ROW;
+    if (rc != SQLITE_ROW)
+        return rc == SQLITE_DONE ? SQLITE_OK : rc;
+    c->run = sqlite3_column_int64(c->blocks, 0);
+    c->first = sqlite3_column_int64(c->blocks, 1);
+    c->n = sqlite3_column_int64(c->blocks, 2);
+    c->step = sqlite3_column_int64(c->blocks, 3);
+    c->pass = sqlite3_column_int64(c->blocks, 4);
+    c->rank = sqlite3_column_int64(c->blocks, 5);
+    c->row = 0;
+    if (c->n != before)
+        c->data = -1;
+    rc = unpack(c, sqlite3_column_int64(c->blocks, 6));
+    c->end = rc != SQLITE_OK;
+    return rc;
+}
+
+static int filter(sqlite3_vtab_cursor *base, int given, const char *text, int argc,
+                  sqlite3_value **argv)
+{
+    static const char query[] =
+        "SELECT b.run, b.first, b.n, b.step, b.pass, b.rank, b.base_ps, d.id, d.size, d.packed"
+        " FROM main.span_block AS b JOIN main.span_data AS d ON d.id = b.data AND d.run = b.run"
+        " WHERE %s AND (?2 IS NULL OR b.step = ?2) AND (?3 IS NULL OR b.rank = ?3)"
+        " ORDER BY b.run, b.first";
+    struct cursor *c = (struct cursor *)base;
+    struct table *t = (struct table *)c->base.pVtab;
+    int rc, next = 0;
+
+    (void)text, (void)argc;
+    sqlite3_finalize(c->blocks);
+    c->blocks = NULL;
+    char *sql = sqlite3_mprintf(query, given & 1 ? "b.run = ?1" : "?1 IS NULL");
+    if (!sql)
+        return SQLITE_NOMEM;
+    rc = sqlite3_prepare_v2(t->db, sql, -1, &c->blocks, NULL);
+    sqlite3_free(sql);
+    for (int k = 0; k < 3 && rc == SQLITE_OK; k++)
+        if (given & 1 << k)
+            rc = sqlite3_bind_value(c->blocks, k + 1, argv[next++]);
+    return rc == SQLITE_OK ? next_block(c) : rc;
+}
+
+static int next_row(sqlite3_vtab_cursor *base)
+{
+    struct cursor *c = (struct cursor *)base;
+
+    return ++c->row < c->n ? SQLITE_OK : next_block(c);
+}
+
+static int at_end(sqlite3_vtab_cursor *base)
+{
+    return ((struct cursor *)base)->end;
+}
+
+static int64_t value_at(const struct cursor *c, enum span_value k)
+{
+    int64_t v = c->rows[c->row][k];
+    bool is_time = k >= SPAN_START;
+    bool unknown = (k == SPAN_ISSUE || k == SPAN_ALL_IN) && v == -1;
+
+    return is_time && !unknown ? (int64_t)((uint64_t)v + (uint64_t)c->shift) : v;
+}
+
+static int show_column(sqlite3_vtab_cursor *base, sqlite3_context *to, int column)
+{
+    const struct cursor *c = (const struct cursor *)base;
+    const int64_t of_block[] = {c->first + c->row, c->run, c->step, c->pass, c->rank};
+
+    sqlite3_result_int64(to, column < FIRST_VALUE
+                                 ? of_block[column]
+                                 : value_at(c, (enum span_value)(column - FIRST_VALUE)));
+    return SQLITE_OK;
+}
+
+static int show_id(sqlite3_vtab_cursor *base, sqlite3_int64 *id)
+{
+    const struct cursor *c = (const struct cursor *)base;
+
+    *id = c->first + c->row;
+    return SQLITE_OK;
+}
+
+static const sqlite3_module module = {
+    .xConnect = connect_table, /* without xCreate: a table that is always there */
+    .xBestIndex = best_index,
+    .xDisconnect = disconnect_table,
+    .xOpen = open_cursor,
+    .xClose = close_cursor,
+    .xFilter = filter,
+    .xNext = next_row,
+    .xEof = at_end,
+    .xColumn = show_column,
+    .xRowid = show_id,
+};
+
+/* --- the function of the views --------------------------------------------------------------- */
+
+static void uncompress(sqlite3_context *to, int argc, sqlite3_value **argv)
+{
+    const void *packed = sqlite3_value_blob(argv[0]);
+    int64_t n = sqlite3_value_bytes(argv[0]), size = sqlite3_value_int64(argv[1]);
+    struct libdeflate_decompressor *zlib;
+    size_t got = 0;
+    char *text;
+
+    (void)argc;
+    if (n == size || size <= 0 || size > SPAN_MOST_TEXT) {
+        sqlite3_result_value(to, argv[0]);
+        return;
+    }
+    zlib = libdeflate_alloc_decompressor();
+    text = sqlite3_malloc64((uint64_t)size);
+    if (!zlib || !text)
+        sqlite3_result_error_nomem(to);
+    else if (libdeflate_zlib_decompress(zlib, packed, (size_t)n, text, (size_t)size, &got) !=
+             LIBDEFLATE_SUCCESS)
+        sqlite3_result_error(to, "spans are damaged", -1);
+    else
+        sqlite3_result_blob64(to, text, got, SQLITE_TRANSIENT);
+    sqlite3_free(text);
+    if (zlib)
+        libdeflate_free_decompressor(zlib);
+}
+
+int span_rows_register(sqlite3 *db)
+{
+    int rc = sqlite3_create_module(db, "span_rows", &module, NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    return sqlite3_create_function(db, "sqlar_uncompress", 2,
+                                   SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS, NULL,
+                                   uncompress, NULL, NULL);
+}

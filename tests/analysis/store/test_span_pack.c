@@ -1,0 +1,96 @@
+/* Spans as text: every row comes back, equal work is equal text, and other text is refused. */
+#include "tests/lib/unit.h"
+#include <string.h>
+
+#include "analysis/store/span_pack.h"
+#include "shared/base/arena.h"
+#include "tests/lib/prng.h"
+
+typedef int64_t row[SPAN_N_VALUES];
+
+/* The rows of docs/formats/schema.md: a forward of 5000 ps, and an all-reduce that is handed over
+ * when it is ready, entered 1 ps later, joined by the last member after 500 ps more. */
+static const row example[] = {
+    {[SPAN_OP] = 4, [SPAN_KIND] = 1, [SPAN_STREAM] = 0, [SPAN_COMM] = -1, [SPAN_START] = 900,
+     [SPAN_READY] = 900, [SPAN_ISSUE] = -1, [SPAN_ALL_IN] = -1, [SPAN_END] = 5900},
+    {[SPAN_OP] = 6, [SPAN_KIND] = 15, [SPAN_STREAM] = 1, [SPAN_COMM] = 0, [SPAN_START] = 5901,
+     [SPAN_READY] = 5900, [SPAN_ISSUE] = 5900, [SPAN_ALL_IN] = 6401, [SPAN_END] = 8000},
+};
+static const char text_of_example[] =
+    "[[4,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]";
+
+TEST(a_row_is_its_distance_from_the_row_before)
+{
+    char text[512];
+    row back[2];
+
+    size_t n = span_write(example, 2, text);
+    text[n] = '\0';
+    assert_string_equal(text, text_of_example);
+    assert_true(span_read(text, n, 900, back, 2));
+    assert_memory_equal(back, example, sizeof example);
+}
+
+/* The same work a step later is the same text. */
+TEST(text_does_not_depend_on_when_the_first_row_starts)
+{
+    char text[512];
+    row later[2];
+
+    memcpy(later, example, sizeof later);
+    for (int i = 0; i < 2; i++)
+        for (int k = SPAN_START; k < SPAN_N_VALUES; k++)
+            later[i][k] += later[i][k] != -1 ? 1000000 : 0;
+    text[span_write((const row *)later, 2, text)] = '\0';
+    assert_string_equal(text, text_of_example);
+}
+
+static int64_t any_int(struct prng *r)
+{
+    static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
+    int which = prng_below(r, 3);
+
+    return which == 0   ? ends[prng_below(r, sizeof ends / sizeof *ends)]
+           : which == 1 ? (int64_t)prng_next(r)
+                        : prng_in(r, 0, 1000);
+}
+
+TEST(any_numbers_come_back)
+{
+    struct prng r = prng_start("rows of spans");
+    char *text = lw_alloc(SPAN_MOST_TEXT);
+    row *rows = lw_alloc(SPAN_BLOCK * sizeof *rows), *back = lw_alloc(SPAN_BLOCK * sizeof *back);
+
+    for (int i = 0; i < 200; i++) {
+        int64_t n = i == 0 ? SPAN_BLOCK : prng_in(&r, 0, 40);
+        for (int64_t k = 0; k < n * SPAN_N_VALUES; k++)
+            rows[k / SPAN_N_VALUES][k % SPAN_N_VALUES] = any_int(&r);
+        size_t len = span_write((const row *)rows, n, text);
+        assert_true(len <= SPAN_MOST_TEXT);
+        assert_true(span_read(text, len, n > 0 ? rows[0][SPAN_START] : 0, back, n));
+        assert_memory_equal(back, rows, (size_t)n * sizeof *rows);
+    }
+    lw_free(text);
+    lw_free(rows);
+    lw_free(back);
+}
+
+TEST(other_text_is_refused)
+{
+    static const char *const wrong[] = {
+        "", "[", "[]", "[[4,1,0,-1,0,0,null,null,5000]]", "[[4,1,0,-1,0,0,null,null]]",
+        "[[null,1,0,-1,0,0,1,1,1],[2,15,1,0,5001,1,1,500,2099]]",
+        "[[4,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]] ",
+        "[[4,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099],]",
+        "[[4,1,0,-,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]",
+        "[[4,1,0,123456789012345678901,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]",
+        "[[4,1,0,-1,0,0,null,null,5.5],[2,15,1,0,5001,1,1,500,2099]]",
+    };
+    row back[2];
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (span_read(wrong[i], strlen(wrong[i]), 0, back, 2))
+            fail_msg("%s is read", wrong[i]);
+    for (size_t n = 0; n < sizeof text_of_example - 1; n++)
+        assert_false(span_read(text_of_example, n, 0, back, 2));
+}

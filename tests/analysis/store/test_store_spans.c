@@ -1,0 +1,230 @@
+/* Packed spans in the database: what is stored once, what the views give, how an older database and
+ * one with other numbers come in, and what a damaged block says. */
+#include "tests/lib/unit.h"
+#include <string.h>
+
+#include "analysis/store/store.h"
+#include "shared/base/arena.h"
+#include "shared/plan/op.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/old_plan.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+#include "tests/lib/files/sql_file.h"
+#include "tests/lib/prng.h"
+
+enum { STEPS = 3, RANKS = 4, OPS = 50, PERIOD = 7000000 };
+
+static const char *file(void)
+{
+    return fixture_path("s.db");
+}
+
+/* Ranks of two kinds, every step as the one before it. */
+static struct lw_timeline regular(struct prng *r)
+{
+    struct lw_timeline t = {0};
+    struct lw_err err = {0};
+    lw_ps length[2][OPS];
+
+    for (int i = 0; i < 2 * OPS; i++)
+        length[i / OPS][i % OPS] = prng_in(r, 1, 100000);
+    for (int32_t s = 0; s < STEPS; s++)
+        for (int32_t rank = 0; rank < RANKS; rank++) {
+            lw_ps at = s * (lw_ps)PERIOD;
+            for (int32_t op = 0; op < OPS; op++) {
+                bool comm = op % 5 == 4;
+                lw_ps end = at + length[rank % 2][op];
+                struct lw_span v = {.step = s, .rank = rank, .op = op, .comm = comm ? 0 : -1,
+                                    .stream = comm, .ready = at, .issue = comm ? at : -1,
+                                    .start = at, .all_in = comm ? end - 1 : -1, .end = end,
+                                    .kind = comm ? LW_OP_ALL_REDUCE : LW_OP_FORWARD};
+                assert_ok(lw_timeline_add(&t, &v, &err), err);
+                at = end;
+            }
+        }
+    return t;
+}
+
+static int64_t store(const struct lw_timeline *t)
+{
+    struct lw_run_info info = {.kind = LW_RUN_SIM};
+    struct lw_store *s;
+    struct lw_err err = {0};
+    int64_t run;
+
+    assert_ok(lw_store_open(file(), LW_STORE_WRITE, &s, &err), err);
+    assert_ok(lw_store_begin_run(s, &info, &run, &err), err);
+    assert_ok(lw_store_spans(s, run, t, &err), err);
+    lw_store_close(s);
+    return run;
+}
+
+static enum lw_status load(int64_t run, struct lw_timeline *t, struct lw_err *err)
+{
+    struct lw_store *s;
+    struct lw_arena a = {0};
+    struct lw_run r;
+    char word[24];
+
+    LW_TRY(lw_store_open(file(), LW_STORE_READ, &s, err));
+    snprintf(word, sizeof word, "%lld", (long long)run);
+    enum lw_status st = lw_store_find_run(s, word, &a, &r, err);
+    if (st == LW_OK)
+        st = lw_store_load_timeline(s, &r, t, err);
+    lw_arena_free(&a);
+    lw_store_close(s);
+    return st;
+}
+
+static void comes_back(int64_t run, const struct lw_timeline *t)
+{
+    struct lw_timeline back = {0};
+    struct lw_err err = {0};
+
+    assert_ok(load(run, &back, &err), err);
+    assert_int_equal(back.n, t->n);
+    for (int64_t i = 0; i < t->n; i++) {
+        assert_true(back.step[i] == t->step[i] && back.pass[i] == t->pass[i] &&
+                    back.rank[i] == t->rank[i] && back.op[i] == t->op[i]);
+        assert_int_equal(back.kind[i], t->kind[i]);
+        assert_int_equal(back.stream[i], t->stream[i]);
+        assert_int_equal(back.comm[i], t->comm[i]);
+        assert_true(back.ready[i] == t->ready[i] && back.issue[i] == t->issue[i] &&
+                    back.start[i] == t->start[i] && back.all_in[i] == t->all_in[i] &&
+                    back.end[i] == t->end[i]);
+    }
+    lw_timeline_free(&back);
+}
+
+TEST_WITH(equal_ranks_and_equal_steps_are_stored_once, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t = regular(&r);
+    int64_t run = store(&t);
+
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_block"), STEPS * RANKS);
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_data"), 2);
+    assert_int_equal(sql_ask(file(), "SELECT n_spans FROM run"), STEPS * RANKS * OPS);
+    comes_back(run, &t);
+    lw_timeline_free(&t);
+}
+
+/* Every row of the view is that of the timeline, also where a rank has more than a block. */
+TEST_WITH(the_view_has_every_row, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("rows of one rank");
+    struct lw_timeline t = {0};
+    struct lw_err err = {0};
+    lw_ps at = 0, sum = 0;
+
+    for (int32_t op = 0; op < 20000; op++) {
+        lw_ps end = at + prng_in(&r, 0, INT64_C(1) << 40);
+        struct lw_span v = {.op = op, .comm = -1, .ready = at, .issue = op % 3 ? at : -1,
+                            .start = at, .all_in = op % 7 ? -1 : end, .end = end};
+        assert_ok(lw_timeline_add(&t, &v, &err), err);
+        sum += (end - at) * (op % 11) + (v.issue + v.all_in) % 1000;
+        at = end - (end - at) / 3;
+    }
+    int64_t run = store(&t);
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_block"), 3);
+    assert_int_equal(sql_ask(file(), "SELECT sum((end_ps - start_ps) * (op % 11)"
+                                     " + (issue_ps + all_in_ps) % 1000) FROM span"), sum);
+    assert_int_equal(sql_ask(file(), "SELECT sum(id = op + 1 AND ready_ps = start_ps) FROM span"),
+                     20000);
+    comes_back(run, &t);
+    lw_timeline_free(&t);
+}
+
+/* Two writers of schema version 11 store their rows by turns. */
+TEST_WITH(spans_of_an_older_database_are_packed, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t[2] = {regular(&r), regular(&r)};
+    struct lw_store *s;
+    struct lw_err err = {0};
+
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(store(&t[i]), i + 1);
+    make_spans_old(file());
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span"), 2 * t[0].n);
+    assert_int_equal(lw_store_open(file(), LW_STORE_READ, &s, &err), LW_EFORMAT);
+    assert_ok(lw_store_open(file(), LW_STORE_WRITE, &s, &err), err);
+    lw_store_close(s);
+    assert_int_equal(sql_ask(file(), "PRAGMA user_version"), 12);
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_data"), 4);
+    for (int i = 0; i < 2; i++) {
+        comes_back(i + 1, &t[i]);
+        lw_timeline_free(&t[i]);
+    }
+}
+
+/* The other database numbers kinds in another order. */
+TEST_WITH(merged_spans_keep_their_kinds, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t = regular(&r);
+    struct lw_store *s;
+    struct lw_err err = {0};
+    int32_t n;
+    char line[600];
+
+    store(&t);
+    shell("mv s.db other.db; rm -f s.db-*", NULL);
+    snprintf(line, sizeof line, "%s", fixture_path("other.db"));
+    sql_do(line, "UPDATE span_data SET packed = CAST(replace(CAST(sqlar_uncompress(packed, size) AS"
+                 " TEXT), (SELECT ',' || id || ',0,-1,' FROM op_kind WHERE name = 'forward'),"
+                 " ',900,0,-1,') AS BLOB);"
+                 "UPDATE span_data SET size = length(packed);"
+                 "UPDATE op_kind SET id = 900 WHERE name = 'forward'");
+    assert_int_equal(store(&t), 1);
+    assert_ok(lw_store_open(file(), LW_STORE_WRITE, &s, &err), err);
+    assert_ok(lw_store_merge(s, line, &n, &err), err);
+    assert_int_equal(n, 1);
+    lw_store_close(s);
+    comes_back(1, &t);
+    comes_back(2, &t);
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span WHERE kind = 900"), 0);
+    lw_timeline_free(&t);
+}
+
+TEST_WITH(deleted_runs_leave_no_spans, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t = regular(&r);
+    struct lw_store *s;
+    struct lw_err err = {0};
+
+    store(&t);
+    store(&t);
+    assert_ok(lw_store_open(file(), LW_STORE_WRITE, &s, &err), err);
+    assert_ok(lw_store_delete_runs(s, &(struct lw_run){.id = 1, .plan = -1}, 1, &err), err);
+    lw_store_close(s);
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_data WHERE run = 1"), 0);
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_block WHERE run = 1"), 0);
+    comes_back(2, &t);
+    lw_timeline_free(&t);
+}
+
+TEST_WITH(damaged_spans_are_named, fixture_open, fixture_close)
+{
+    static const char *const damage[] = {
+        "UPDATE span_data SET packed = x'00'", "UPDATE span_data SET size = 1000000000000",
+        "UPDATE span_data SET size = size + 1", "UPDATE span_block SET n = n + 1",
+        "UPDATE span_block SET n = -1", "UPDATE span_data SET packed = zeroblob(size)",
+    };
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t = regular(&r), back = {0};
+
+    store(&t);
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+        struct lw_err err = {0};
+        shell("cp s.db good.db", NULL);
+        sql_do(file(), damage[i]);
+        assert_int_equal(load(1, &back, &err), LW_EFORMAT);
+        has(err.msg, "not a usable SQLite database (spans of run 1 from row 1 on are damaged)");
+        shell("rm -f s.db-*; mv good.db s.db", NULL);
+    }
+    comes_back(1, &t);
+    lw_timeline_free(&t);
+}
