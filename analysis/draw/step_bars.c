@@ -10,18 +10,32 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
+/* alike(rank, first): of each rank that has spans in step ?2 of run ?1, the lowest rank of its
+ * stage whose blocks are the same data from the same times on. One of them is read for all. */
+#define WITH_ALIKE                                                                               \
+    "WITH alike AS (SELECT blocks.rank, min(blocks.rank) OVER (PARTITION BY text, pp) AS first"  \
+    "  FROM (SELECT rank, group_concat(pass || ' ' || base_ps || ' ' || data) AS text FROM"      \
+    "   (SELECT rank, pass, base_ps, data FROM span_block WHERE run = ?1 AND step = ?2"          \
+    "    ORDER BY first) GROUP BY rank) AS blocks"                                               \
+    "  LEFT JOIN plan_rank AS at ON at.plan = (SELECT plan FROM run WHERE id = ?1)"              \
+    "   AND at.rank = blocks.rank) "
+#define FROM_SPANS                                                                               \
+    " FROM run CROSS JOIN (SELECT DISTINCT first AS rank FROM alike) AS one"                     \
+    " CROSS JOIN span_rows AS span ON span.run = run.id AND span.step = ?2"                      \
+    "  AND span.rank = one.rank"                                                                 \
+    " JOIN op_kind ON op_kind.id = span.kind"
+
 /* The ranks of a plan are grouped, each alone, so that SQLite indexes them: it does not index what
  * a window function returns, and would compare each span with every rank. */
 static const char bars_text[] =
-    "SELECT span.rank, ifnull(at.pp, -1), span.stream,"
+    WITH_ALIKE "SELECT span.rank, ifnull(at.pp, -1), span.stream,"
     " coalesce(stream.name || iif(stream.class = 'comm' AND stream.name <> 'comm', ' comm', ''),"
     "  'stream ' || span.stream), op_kind.name, op_kind.class, ifnull(op.bucket, -1),"
     " ifnull(op.bytes, 0), ready_ps - ?3, max(start_ps - ?3, 0),"
     " iif(all_in_ps < ?3, -1, all_in_ps - ?3), end_ps - ?3,"
     " iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, ''),"
     " ifnull(comm.purpose = 'recorded data', 0)"
-    " FROM run JOIN span_rows AS span ON span.run = run.id"
-    " JOIN op_kind ON op_kind.id = span.kind"
+    FROM_SPANS
     " LEFT JOIN op ON op.plan = run.plan AND op.op = span.op"
     " LEFT JOIN comm ON comm.plan = run.plan AND comm.comm = op.comm"
     " LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream"
@@ -29,7 +43,7 @@ static const char bars_text[] =
     "   (SELECT rank, pp, row_number() OVER (PARTITION BY pp ORDER BY rank) AS place"
     "    FROM plan_rank WHERE plan = (SELECT plan FROM run WHERE id = ?1))"
     "  GROUP BY rank) AS at ON at.rank = span.rank"
-    " WHERE run.id = ?1 AND span.step = ?2 AND end_ps > max(start_ps, ?3)"
+    " WHERE run.id = ?1 AND end_ps > max(start_ps, ?3)"
     "  AND (op_kind.class IN ('compute', 'copy', 'collective', 'p2p') OR op_kind.name = 'host')"
     " ORDER BY ifnull(at.place, span.rank), at.pp, span.rank,"
     "  coalesce(stream.class, '') = 'comm', span.stream, start_ps, span.id";
@@ -159,12 +173,10 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
                              " name = 'shown_step'), (SELECT n_warmup FROM run WHERE id = ?1))",
                              "l", run->id));
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT count(*),"
+                        WITH_ALIKE "SELECT count(*),"
                         " coalesce(min(iif(class = 'p2p', NULL, start_ps)), min(start_ps), 0),"
                         " ifnull(max(end_ps), 0), ifnull(min(start_ps), 0)"
-                        " FROM run JOIN span_rows AS span ON span.run = run.id"
-                        " JOIN op_kind ON op_kind.id = span.kind"
-                        " WHERE run.id = ?1 AND span.step = ?2",
+                        FROM_SPANS " WHERE run.id = ?1",
                         "ll", run->id, out->step));
     lw_sql_next(q);
     int64_t n = lw_sql_int(q, 0);
@@ -181,19 +193,58 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
                       (long long)run->id, (long long)out->step);
 }
 
-/* The ranks that others' rows stand for. */
-static enum lw_status add_alike(struct lw_store *s, int64_t run, struct equal_ranks *alike,
-                                struct lw_err *err)
+/* Ranks whose spans were read, ascending. */
+struct read_ranks {
+    int32_t *v;
+    int64_t n, capacity;
+};
+
+LW_COMPARATOR(by_rank, int32_t, *a, *b)
+
+static bool was_read(const struct read_ranks *r, int32_t rank)
+{
+    return r->n > 0 && bsearch(&rank, r->v, (size_t)r->n, sizeof *r->v, by_rank);
+}
+
+/* The ranks that the rows of others are those of: by their blocks, of those that have a bar, and
+ * those that have no spans of their own. */
+static enum lw_status add_alike(struct lw_store *s, int64_t run, int64_t step, struct read_ranks *r,
+                                struct equal_ranks *alike, struct lw_err *err)
 {
     struct lw_sql *q;
     enum lw_status st = LW_OK;
 
+    lw_sort(r->v, r->n, by_rank);
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT rank, value FROM metric WHERE run = ? AND name = 'rows_of_rank'"
-                        " AND value <> rank ORDER BY rank", "l", run));
-    while (st == LW_OK && lw_sql_next(q))
-        st = equal_ranks_same(alike, (int32_t)lw_sql_int(q, 0), (int32_t)lw_sql_int(q, 1), err);
+                        WITH_ALIKE
+                        "SELECT rank, first, 1 FROM alike WHERE first <> rank UNION ALL "
+                        "SELECT metric.rank, ifnull(first, value), 0 FROM metric"
+                        " LEFT JOIN alike ON alike.rank = CAST(value AS INTEGER)"
+                        " WHERE run = ?1 AND name = 'rows_of_rank' AND value <> metric.rank"
+                        " ORDER BY 1",
+                        "ll", run, step));
+    while (st == LW_OK && lw_sql_next(q)) {
+        int32_t first = (int32_t)lw_sql_int(q, 1);
+        if (lw_sql_int(q, 2) == 0 || was_read(r, first))
+            st = equal_ranks_same(alike, (int32_t)lw_sql_int(q, 0), first, err);
+    }
     return lw_sql_end(q, st, err);
+}
+
+static enum lw_status read_bars(struct lw_sql *q, struct equal_ranks *alike, struct read_ranks *r,
+                                struct lw_err *err)
+{
+    struct equal_bar bar;
+
+    while (lw_sql_next(q)) {
+        LW_TRY(read_bar(q, &bar, err));
+        LW_TRY(equal_ranks_add(alike, &bar, err));
+        if (r->n > 0 && r->v[r->n - 1] == bar.rank)
+            continue;
+        LW_ROOM(r->v, r->capacity, r->n + 1, err);
+        r->v[r->n++] = bar.rank;
+    }
+    return LW_OK;
 }
 
 static enum lw_status read_run(struct lw_store *s, const struct picture_view *p, int32_t run,
@@ -201,7 +252,7 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
 {
     struct equal_ranks alike = {.max_groups = p->max_ranks};
     struct picture_step *step = &pic->step[run];
-    struct equal_bar bar;
+    struct read_ranks ranks = {0};
     int64_t several; /* the ops belong to several micro-batches */
     struct lw_sql *q;
 
@@ -212,18 +263,13 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
     pic->most = step->length > pic->most ? step->length : pic->most;
     LW_TRY(lw_sql_query(s, &q, err, bars_text, "llll", p->runs[run].id, step->step,
                         step->from, several));
-    enum lw_status st = LW_OK;
-    while (st == LW_OK && lw_sql_next(q)) {
-        st = read_bar(q, &bar, err);
-        if (st == LW_OK)
-            st = equal_ranks_add(&alike, &bar, err);
-    }
-    st = lw_sql_end(q, st, err);
+    enum lw_status st = lw_sql_end(q, read_bars(q, &alike, &ranks, err), err);
     if (st == LW_OK)
-        st = add_alike(s, p->runs[run].id, &alike, err);
+        st = add_alike(s, p->runs[run].id, step->step, &ranks, &alike, err);
     if (st == LW_OK)
         st = equal_ranks_finish(&alike, run, pic, err);
     equal_ranks_free(&alike);
+    lw_free(ranks.v);
     return st;
 }
 
