@@ -167,6 +167,7 @@ TEST_WITH(merged_spans_keep_their_kinds, fixture_open, fixture_close)
     struct lw_store *s;
     struct lw_err err = {0};
     int32_t n;
+    int64_t n_searches;
     char line[600];
 
     store(&t);
@@ -179,7 +180,7 @@ TEST_WITH(merged_spans_keep_their_kinds, fixture_open, fixture_close)
                  "UPDATE op_kind SET id = 900 WHERE name = 'forward'");
     assert_int_equal(store(&t), 1);
     assert_ok(lw_store_open(file(), LW_STORE_WRITE, &s, &err), err);
-    assert_ok(lw_store_merge(s, line, &n, &err), err);
+    assert_ok(lw_store_merge(s, line, &n, &n_searches, &err), err);
     assert_int_equal(n, 1);
     lw_store_close(s);
     comes_back(1, &t);
