@@ -10,11 +10,12 @@
 #include "shared/files/files.h"
 #include "shared/io/output.h"
 #include "traces/export/export_chrome.h"
+#include "sim/predict/sim.h"
 #include "traces/export/export_graph.h"
 
 /* What one call was asked to do. */
 struct request {
-    const char *db, *file, *run;
+    const char *db, *file, *run, *cluster;
     enum { UNSET = -1, CHROME, CSV, CHAKRA, GOAL, PLAN } format;
     int64_t rank; /* -1 = the run's worst */
 };
@@ -137,6 +138,26 @@ static bool is_plan_file(const char *name, struct lw_err *err)
            strcmp(kind, "plan") == 0;
 }
 
+/* The step that a cluster predicts: its collectives and messages have times too. */
+static enum lw_status write_predicted(const struct request *q, const struct lw_plan *plan,
+                                      struct lw_err *err)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    int32_t n_warmup = lw_sim_warmup_steps(plan);
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_cluster c;
+
+    o.n_steps = n_warmup + 1;
+    LW_TRY(lw_cluster_find(q->cluster, &c, err));
+    enum lw_status st = lw_sim_run(plan, &c, &o, &t, &stats, err);
+    if (st == LW_OK)
+        st = write_graph(q, plan, &t, n_warmup, err);
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    return st;
+}
+
 static enum lw_status export_plan(const struct request *q, struct lw_err *err)
 {
     struct lw_plan plan;
@@ -149,7 +170,7 @@ static enum lw_status export_plan(const struct request *q, struct lw_err *err)
     LW_TRY(lw_plan_read(q->run, false, &plan, err));
     enum lw_status st = lw_plan_need_times(&plan, q->run, err);
     if (st == LW_OK)
-        st = write_graph(q, &plan, NULL, 0, err);
+        st = q->cluster ? write_predicted(q, &plan, err) : write_graph(q, &plan, NULL, 0, err);
     lw_plan_free(&plan);
     return st;
 }
@@ -229,6 +250,9 @@ int cmd_export(int argc, char **argv)
         {"rank", 0, LW_OPT_INT, &q.rank, "N",
          "chrome: whose recording it is for readers of one rank (the rank with the longest period)",
          0, INT32_MAX},
+        {"cluster", 'c', LW_OPT_STRING, &q.cluster, "NAME|FILE",
+         "of a plan file: the known cluster or cluster file whose network times its collectives and "
+         "messages (left to the reader)"},
         LW_OPTION_DB(&q.db),
         {0},
     };
@@ -254,5 +278,7 @@ int cmd_export(int argc, char **argv)
         q.format = ends_in(q.file, ".csv") ? CSV : ends_in(q.file, ".goal") ? GOAL : CHROME;
     q.run = n_operands == 1 ? argv[1] : "last";
     bool plan = n_operands == 1 && is_plan_file(q.run, &err);
+    if (q.cluster && !plan)
+        return lw_cli_usage("export", "-c times the ops of a plan file; a run has its times");
     return lw_cli_end("export", plan ? export_plan(&q, &err) : export_run(&q, &err), &err);
 }

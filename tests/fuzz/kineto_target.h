@@ -89,6 +89,34 @@ static void read_as(const uint8_t *data, size_t size, bool salvage, struct lw_tr
     free(text);
 }
 
+/* Read in parts, each on a thread, a text gives the rows that one reader gives. */
+static void read_in_parts(const uint8_t *data, size_t size, bool whole, const struct lw_trace *t)
+{
+    struct lw_trace_reading options = {.alone = true, .shapes = true};
+    char *text = calloc(size + LW_JSON_PADDING, 1);
+    struct lw_trace parts;
+    struct lw_err err;
+
+    if (!text)
+        abort();
+    memcpy(text, data, size);
+    lw_kineto_parts(size / 3 + 1);
+    bool read = lw_kineto_parse("fuzz", text, size, &options, &parts, &err) == LW_OK;
+    lw_kineto_parts(0);
+    free(text);
+    if (read != whole)
+        abort();
+    if (!read)
+        return;
+    if (parts.n != t->n || parts.n_events != t->n_events || parts.strings.n != t->strings.n)
+        abort();
+    for (int64_t i = 0; i < t->n; i++)
+        if (parts.start_ns[i] != t->start_ns[i] || parts.name[i] != t->name[i] ||
+            parts.track[i] != t->track[i] || parts.link[i] != t->link[i])
+            abort();
+    lw_trace_free(&parts);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct lw_trace strict, t;
@@ -101,6 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (read && !whole && t.damage < 0)
         abort();
+    if (size > 200 && size % 4 == 0)
+        read_in_parts(data, size, whole, &strict);
     if (whole)
         lw_trace_free(&strict);
     if (read && lw_trace_sort(&t, &err) == LW_OK)

@@ -221,8 +221,8 @@ static enum lw_status check_times(const struct maker *m)
             g->nodes[i].meeting >= 0 ? g->meetings[g->nodes[i].meeting].time : g->nodes[i].time;
         if (time < 0)
             return lw_plan_op_fail(g->plan, g->nodes[i].op, m->err,
-                                   " has no time: predict the plan (lapwing sim) and export the "
-                                   "run");
+                                   " has no time: -c CLUSTER times it, or export a run of the "
+                                   "plan (lapwing sim)");
     }
     return LW_OK;
 }

@@ -78,9 +78,30 @@ TEST(a_plan_is_written_without_a_run)
     expect("sim --replay x.0.et x.1.et --no-db -c dgx-a100 --as-recorded", 0, "step");
     expect("sim --replay x.0.et x.1.et --no-db", 1, "name a network that times it");
     EXPECT("export",
-           {"p.json --format goal -o x.goal", 1, "has no time: predict the plan (lapwing sim)"},
+           {"p.json --format goal -o x.goal", 1, "has no time: -c CLUSTER times it"},
            {"p.json --format csv -o x.csv", 1, "a plan has no timeline"},
            {"p.json --format chakra -o -", 1, "a file for each rank"});
+}
+
+/* The step of `sim`, of both forms, read back. */
+TEST(a_plan_that_a_cluster_times_gives_the_step_of_its_prediction)
+{
+    static const char *const plans[] = {"gpt2 --pp 4 --micro-batches 8",
+                                        "gpt2 --tp 2 --pp 2 --dp 2 --micro-batches 4",
+                                        "mixtral-8x7b --dp 8 --ep 8 --zero 1",
+                                        "gpt2 --dp 4 --zero 3"};
+
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        shell("rm -f p.json x.*", NULL);
+        lapwingf("plan -w %s -c dgx-h100 -o p.json", plans[i]);
+        int64_t step = step_of(lapwing("sim p.json -c dgx-h100 --no-db --format json", NULL));
+        lapwing("export p.json -c dgx-h100 --format chakra -o x", NULL);
+        lapwing("export p.json -c dgx-h100 -o x.goal", NULL);
+        assert_int_equal(step_of(shell("$L sim --replay x.*.et --no-db --format json", NULL)), step);
+        assert_int_equal(step_of(lapwing("sim --replay x.goal --no-db --format json", NULL)), step);
+    }
+    EXPECT("export", {"p.json -c nope -o x.goal", 1, "no known system"},
+           {"1 -c dgx-h100 -o x.goal", 2, "-c times the ops of a plan file"});
 }
 
 TEST(ranks_without_stored_spans_are_named)
