@@ -184,7 +184,6 @@ static enum lw_status time_untimed_comm(struct sim_whatif *w, const struct trace
             "the file does not contain the number of ranks of '%.80s': give the files of "
             "all ranks, or --ranks N",
             op->name);
-    w->n_comm++;
     w->n_resized += op->group_size <= 0 || n != op->group_size;
     return ask_network(w, op, n, time, err);
 }

@@ -360,6 +360,8 @@ static enum lw_status make(struct maker *m)
     int64_t n, most = 0, k = 0;
     char name[32];
 
+    if (g->n_ops == 0)
+        return lw_fail_at(m->err, LW_EFORMAT, g->file, 0, "no op of any rank: nothing to replay");
     LW_TRY(goal_times_find(g, m->n, &m->t, m->err));
     for (int64_t i = 0; i < g->n_ops; i++)
         most = g->ops[i].n_deps > most ? g->ops[i].n_deps : most;

@@ -141,4 +141,10 @@ TEST(a_network_times_the_collectives_of_a_graph)
     expect("sim --replay " CHAKRA "megatron_tp2_rank0.et.gz " CHAKRA "megatron_tp2_rank1.et.gz "
            "-c dgx-a100 --as-recorded --no-db",
            0, "what-if: 26 collectives take what cluster 'dgx-a100' says for their size");
+    /* each once where none was recorded */
+    expect("sim --replay " CHAKRA "astrasim_alltoall_16npu_rank9.et -c dgx-a100 --as-recorded "
+           "--ranks 16 --no-db",
+           0, "what-if: 1 collectives take what cluster 'dgx-a100' says for their size");
+    shell("printf 'num_ranks 2\\nrank 0 {\\n}\\nrank 1 {\\n}\\n' > empty.goal", NULL);
+    expect("sim --replay empty.goal --no-db", 1, "empty.goal: no op of any rank");
 }
