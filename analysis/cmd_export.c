@@ -251,8 +251,8 @@ int cmd_export(int argc, char **argv)
          "chrome: whose recording it is for readers of one rank (the rank with the longest period)",
          0, INT32_MAX},
         {"cluster", 'c', LW_OPT_STRING, &q.cluster, "NAME|FILE",
-         "of a plan file: the known cluster or cluster file whose network times its collectives and "
-         "messages (left to the reader)"},
+         "of a plan file: the known cluster or cluster file whose network times its collectives "
+         "and messages (left to the reader)"},
         LW_OPTION_DB(&q.db),
         {0},
     };

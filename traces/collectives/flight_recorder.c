@@ -1,8 +1,8 @@
 /* Dumps of PyTorch's Flight Recorder (torch/csrc/distributed/c10d/FlightRecorder.hpp; versions 2.x,
  * recorded with torch 2.11 over gloo): JSON, or the pickle that torch writes on a timeout, read as
  * the same JSON. Before torch 2.4 an entry has "seq_id" and "pg_id" alone, in torch 2.2 the
- * entries are all that is dumped. Kept of an entry: group, sequence number, operation, sizes and types of the first
- * input and output, state. Stacks, threads and times are passed over. */
+ * entries are all that is dumped. Kept of an entry: group, sequence number, operation, sizes and
+ * types of the first input and output, state. Stacks, threads and times are passed over. */
 #include <string.h>
 
 #include "shared/io/input.h"

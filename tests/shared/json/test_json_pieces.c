@@ -214,7 +214,8 @@ static void rest_of_list(const char *text, size_t at, bool of_field, int64_t fir
 
 TEST(a_text_is_read_from_within_a_list)
 {
-    static const char field[] = "{\"l\":[{\"k\":0}, {\"k\":1},\n {\"k\":2},{\"k\":3}],\"after\":7} ";
+    static const char field[] =
+        "{\"l\":[{\"k\":0}, {\"k\":1},\n {\"k\":2},{\"k\":3}],\"after\":7} ";
     static const char list[] = "[{\"k\":0}, {\"k\":1},\n {\"k\":2},{\"k\":3}]";
 
     for (size_t piece = 0; piece < 20; piece++) {
@@ -233,7 +234,8 @@ TEST(a_text_is_read_from_within_a_list)
 TEST(a_fault_behind_a_list_is_found_from_within)
 {
     static const char *const texts[] = {"[{\"k\":0}, {\"k\":1}", "[{\"k\":0}, {\"k\":1}] 2",
-                                        "[{\"k\":0}, {\"k\":1} {\"k\":2}]", "[{\"k\":0}, {\"k\":1,}]"};
+                                        "[{\"k\":0}, {\"k\":1} {\"k\":2}]",
+                                        "[{\"k\":0}, {\"k\":1,}]"};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char copy[256] = "";

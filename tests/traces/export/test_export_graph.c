@@ -97,8 +97,10 @@ TEST(a_plan_that_a_cluster_times_gives_the_step_of_its_prediction)
         int64_t step = step_of(lapwing("sim p.json -c dgx-h100 --no-db --format json", NULL));
         lapwing("export p.json -c dgx-h100 --format chakra -o x", NULL);
         lapwing("export p.json -c dgx-h100 -o x.goal", NULL);
-        assert_int_equal(step_of(shell("$L sim --replay x.*.et --no-db --format json", NULL)), step);
-        assert_int_equal(step_of(lapwing("sim --replay x.goal --no-db --format json", NULL)), step);
+        int64_t chakra = step_of(shell("$L sim --replay x.*.et --no-db --format json", NULL));
+        int64_t goal = step_of(lapwing("sim --replay x.goal --no-db --format json", NULL));
+        assert_int_equal(chakra, step);
+        assert_int_equal(goal, step);
     }
     EXPECT("export", {"p.json -c nope -o x.goal", 1, "no known system"},
            {"1 -c dgx-h100 -o x.goal", 2, "-c times the ops of a plan file"});

@@ -77,7 +77,8 @@ static size_t put_event(struct prng *r, char *to, size_t room, int i, int n_devi
                                        "cuda_sync", "python_function"};
     static const char *const gaps[] = {"", " ", "\n  "};
     const char *gap = gaps[prng_below(r, 3)];
-    const char *inside = prng_below(r, 8) == 0 ? ",\"list\":[1, {\"a\":2}, {\"b\":[{\"c\":3}]}]" : "";
+    const char *inside =
+        prng_below(r, 8) == 0 ? ",\"list\":[1, {\"a\":2}, {\"b\":[{\"c\":3}]}]" : "";
 
     return (size_t)snprintf(
         to, room,
@@ -96,9 +97,11 @@ static char *random_text(struct prng *r)
 {
     size_t room = 1 << 16, len = 0;
     char *text = calloc(room, 1);
-    int form = prng_below(r, 3), n = prng_below(r, 60), n_devices = prng_below(r, 2) ? 1 : 3;
+    int form = prng_below(r, 3), n = prng_below(r, 60);
+    int n_devices = prng_below(r, 2) ? 1 : 3;
     const char *facts = "\"distributedInfo\":{\"rank\":3,\"world_size\":8,\"backend\":\"nccl\"},"
-                        "\"deviceProperties\":[{\"id\":0,\"name\":\"A\"},{\"id\":1,\"name\":\"B\"}],"
+                        "\"deviceProperties\":[{\"id\":0,\"name\":\"A\"},"
+                        "{\"id\":1,\"name\":\"B\"}],"
                         "\"baseTimeNanoseconds\":77";
 
     len += (size_t)snprintf(text, room, form == 0   ? "{%s,\"traceEvents\":["
