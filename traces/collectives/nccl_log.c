@@ -6,6 +6,7 @@
  * own; what its ranks have in common is its commId, where INIT was logged, else the order in which
  * the process first used it. A collective's number is its place among those of its communicator. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,14 @@ static const char *dtype_of(const char *text)
     return n >= 0 && n < (long)(sizeof names / sizeof *names) ? names[n] : "?";
 }
 
+/* Elements; -1 beyond int64. */
+static int64_t count_of(const char *text)
+{
+    errno = 0;
+    long long n = strtoll(text, NULL, 10);
+    return errno == 0 && n >= 0 ? n : -1;
+}
+
 static enum lw_status read_init(struct reader *r, int32_t source, const char *line)
 {
     const char *rank = after(line, " rank "), *id = after(line, " commId ");
@@ -125,7 +134,7 @@ static enum lw_status read_call(struct reader *r, int32_t source, const char *li
     LW_TRY(find_comm(r, source, strtoull(comm, NULL, 16), &c));
     struct coll_source *s = &r->l->sources[source];
     struct coll_call call = {.dtype = dtype_of(after(line, " datatype ")), .group = c->group,
-                             .state = "", .numel = strtoll(count, NULL, 10), .out_numel = -1};
+                             .state = "", .numel = count_of(count), .out_numel = -1};
     LW_PRINT(&r->l->arena, call.op, r->err, "%.*s", (int)len, name);
     call.p2p = strcmp(call.op, "Send") == 0 || strcmp(call.op, "Recv") == 0;
     call.seq = call.p2p ? c->n_p2p++ : c->n++;

@@ -308,3 +308,15 @@ TEST_WITH(a_log_of_nccl_is_read_by_process, fixture_open, fixture_close)
     expect("inspect n.log", 0, "Broadcast bf16[8]");
     expect("inspect --format json n.log", 0, "\"differs_in\": \"operation\"");
 }
+
+TEST(a_count_beyond_64_bits_is_not_known)
+{
+    static const char text[] = CALL("10", "AllReduce", "0", "99999999999999999999", "7", "0xa0");
+    struct lw_input in = {.name = "n.log", .text = (char *)text, .len = sizeof text - 1};
+    struct coll_log l;
+    struct lw_err err = {0};
+
+    assert_int_equal(coll_log_read_nccl(&in, &l, &err), LW_OK);
+    assert_int_equal(l.sources[0].calls[0].numel, -1);
+    coll_log_free(&l);
+}
