@@ -22,9 +22,11 @@ static bool holds(const struct lw_input *in, const char *word)
 bool coll_log_is_recorder(const struct lw_input *in)
 {
     if (pickle_is(in->text, in->len))
-        return holds(in, "pg_config") || holds(in, "profiling_name") || holds(in, "pg_status");
+        return holds(in, "pg_config") || holds(in, "pg_status") || holds(in, "profiling_name") ||
+               holds(in, "collective_seq_id");
     return in->len > 0 && memchr("{[ \n\t", in->text[0], 5) && !holds(in, "\"traceEvents\"") &&
-           (holds(in, "\"profiling_name\"") || holds(in, "\"pg_status\""));
+           (holds(in, "\"pg_status\"") || holds(in, "\"profiling_name\"") ||
+            holds(in, "\"collective_seq_id\""));
 }
 
 struct reader {
