@@ -318,22 +318,38 @@ static void note_method(const struct lw_lowering *l)
                               "their activations", n);
 }
 
-static void note_tensor(const struct lw_lowering *l)
+/* What a rank takes of the modules that a tensor group splits, and where it exchanges. */
+static void say_split(const struct lw_lowering *l, char *out, size_t size)
 {
-    char parts[64];
+    bool kernels = false, measured = false;
+
+    for (int32_t m = 0; m < l->w->n_modules; m++)
+        if (l->w->modules[m].tp_split != LW_TP_REPLICATED)
+            *(lw_has_kernels(l->w, &l->w->modules[m]) ? &kernels : &measured) = true;
+    int at = snprintf(out, size, "%s%s", kernels ? "split modules take what one rank takes for "
+                                                   "their kernels, and exchange activations at the "
+                                                   "kernels that need them" : "",
+                      kernels && measured ? "; measured ones: " : "");
+    if (measured)
+        snprintf(out + at, size - (size_t)at, "split modules take their whole part and 1/%d of the "
+                                              "rest; activations are summed in equal steps of a "
+                                              "module", l->tp);
+}
+
+static void note_tensor_group(const struct lw_lowering *l)
+{
     static const char *const overlaps[LW_N_TP_OVERLAPS] = {
         [LW_TP_OVERLAP_OFF] = "",
         [LW_TP_OVERLAP_BACKWARD] = ", in the backward beside the weights' gradients",
         [LW_TP_OVERLAP_PIECES] = ", in the backward beside the weights' gradients, and other "
                                  "collectives in four pieces of the products beside them",
     };
+    char split[320];
 
+    say_split(l, split, sizeof split);
     if (l->tp > 1)
-        lw_builder_note(l->b,
-                        "tensor parallelism: split modules take their whole part and 1/%d of "
-                        "the rest; activations are summed in equal steps of a module, each "
-                        "waited for%s; %s",
-                        l->tp, overlaps[l->s->tp_overlap],
+        lw_builder_note(l->b, "tensor parallelism: %s, each waited for%s; %s", split,
+                        overlaps[l->s->tp_overlap],
                         l->s->sequence_parallel
                             ? "sequence parallelism: all-gathers and "
                               "reduce-scatters in place of sums, nothing is whole"
@@ -341,6 +357,10 @@ static void note_tensor(const struct lw_lowering *l)
     if (lw_scatters_messages(l))
         lw_builder_note(
             l->b, "messages: each tensor rank sends 1/%d, all-gathered where it is used", l->tp);
+}
+
+static void note_other_groups(const struct lw_lowering *l)
+{
     if (l->ep > 1)
         lw_builder_note(
             l->b,
@@ -363,6 +383,12 @@ static void note_tensor(const struct lw_lowering *l)
                         "out; keys and values are all-gathered before a module attends, their "
                         "gradients reduce-scattered after its backward",
                         l->cp);
+}
+
+static void note_recomputation(const struct lw_lowering *l)
+{
+    char parts[64];
+
     if (l->s->recompute == LW_RECOMPUTE_FULL)
         lw_builder_note(l->b,
                         "recomputation: each module's forward again, before its backward; not of "
@@ -453,7 +479,9 @@ void lw_lower_notes(const struct lw_lowering *l)
                            "end of their module's backward", back->n_untimed, back->n_ready);
     note_pipeline(l);
     note_pairs(l);
-    note_tensor(l);
+    note_tensor_group(l);
+    note_other_groups(l);
+    note_recomputation(l);
     note_tied(l);
     if (d->n_members > 1)
         note_buckets(d, b);

@@ -150,6 +150,12 @@ TEST(policies_that_read_times_need_a_device)
            {"--weigh-transfers on", 1, "--weigh-transfers on asks the cluster"});
 }
 
+/* A model has kernels; a workload without them is in test_lower_tensor.c. */
+TEST(a_tensor_group_of_a_model_is_said_to_follow_its_kernels)
+{
+    expect("plan -w gpt2 --tp 2", 0, "take what one rank takes for their kernels");
+}
+
 TEST(a_plan_without_times_is_shown_and_not_run)
 {
     expect("plan -w gpt2 --dp 2 -o none.json", 0, "no times: give -c");

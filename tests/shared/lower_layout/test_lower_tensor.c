@@ -77,6 +77,8 @@ TEST(a_rank_has_its_share_and_sums_activations)
         assert_int_equal(p.ops[i].n_deps, 1);
         assert_int_equal(p.deps[p.ops[i].first_dep], i - 1);
     }
+    assert_true(has_note(&p, "split modules take their whole part and 1/2 of the rest"));
+    assert_false(has_note(&p, "their kernels"));
     lw_plan_free(&p);
 }
 
