@@ -416,6 +416,31 @@ static bool is_a100_pair(const struct lw_cluster *c, const struct lw_cost_query 
 
 /* The ring of the same ranks tells how fast a rank sends; an all-to-all sends (p-1)/R of the buffer
  * inside the node and the rest out of it, both at once. */
+/* Across nodes and within them side by side: what comes to a node goes on to its ranks, of copies
+ * once to each. May take the place of the shape of q. */
+static enum lw_status exchange_us(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                  double gbs, double *us, struct lw_err *err)
+{
+    int32_t on_node = (q->n_ranks + q->n_nodes - 1) / q->n_nodes;
+    double bytes = (double)q->bytes, p = q->n_ranks;
+    struct lw_cost_query inside = *q;
+    const struct shape *s;
+
+    *us = bytes * on_node * (q->n_ranks - on_node) / p / (1000 * gbs);
+    if (on_node == 1)
+        return LW_OK;
+    inside.n_ranks = on_node;
+    inside.n_nodes = 1;
+    LW_TRY(shape_of(c, &inside, &s, err));
+    double in_gbs = s->comm.graphs.ring.n_channels * s->comm.graphs.ring.intra_gbs;
+    double in_us = bytes * (on_node - 1) / p / (1000 * in_gbs);
+    if (q->copies > 0)
+        in_us = bytes * lw_first_copies(q->n_ranks, q->copies) /
+                lw_first_copies(q->n_nodes, q->copies) * (on_node - 1) / on_node / (1000 * in_gbs);
+    *us = *us > in_us ? *us : in_us;
+    return LW_OK;
+}
+
 static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw_cost_query *q,
                                      struct lw_cost_answer *out, struct lw_err *err)
 {
@@ -432,25 +457,10 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
         gbs = comm->inter_gbs;
     if (is_a100_pair(c, q))
         gbs *= A100_PAIR;
-    if (q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1) {
-        int32_t on_node = (q->n_ranks + q->n_nodes - 1) / q->n_nodes;
-        us = bytes * on_node * (q->n_ranks - on_node) / p / (1000 * gbs);
-        if (on_node > 1) {
-            struct lw_cost_query inside = *q;
-            inside.n_ranks = on_node;
-            inside.n_nodes = 1;
-            LW_TRY(shape_of(c, &inside, &s, err)); /* may take the place of the first */
-            double in_gbs = s->comm.graphs.ring.n_channels * s->comm.graphs.ring.intra_gbs;
-            double in_us = bytes * (on_node - 1) / p / (1000 * in_gbs);
-            if (q->copies > 0) /* what came to the node goes on to its ranks, once to each */
-                in_us = bytes * lw_first_copies(q->n_ranks, q->copies) /
-                        lw_first_copies(q->n_nodes, q->copies) * (on_node - 1) / on_node /
-                        (1000 * in_gbs);
-            us = us > in_us ? us : in_us;
-        }
-    } else {
+    if (q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1) /* below, s is read of one node alone */
+        LW_TRY(exchange_us(c, q, gbs, &us, err));
+    else
         us = (q->op == LW_OP_ALL_TO_ALL ? bytes * (p - 1) / p : bytes) / (1000 * gbs);
-    }
     *out =
         (struct lw_cost_answer){.time = ps_of(alpha + us),
                                 .model = "nccl",
