@@ -8,6 +8,7 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/files/csv_cells.h"
 
 #define SIM "sim -w gpt2 --batch 1 -c dgx-a100 "
 
@@ -20,30 +21,6 @@ static int n_of(const char *text, char c)
     return n;
 }
 
-/* Field `k` of line `line` of CSV without quotes. */
-static const char *field(const char *csv, int line, int k)
-{
-    static char out[256];
-
-    while (line-- > 0)
-        csv = strchr(csv, '\n') + 1;
-    while (k-- > 0)
-        csv += strcspn(csv, ",\n") + 1;
-    snprintf(out, sizeof out, "%.*s", (int)strcspn(csv, ",\n"), csv);
-    return out;
-}
-
-static int column(const char *csv, const char *key)
-{
-    char name[64];
-
-    for (int k = 0; k < 60; k++)
-        if (strcmp(strcpy(name, field(csv, 0, k)), key) == 0)
-            return k;
-    fail_msg("no column %s", key);
-    return -1;
-}
-
 TEST_WITH(a_row_is_the_prediction_of_its_combination, fixture_open, fixture_close)
 {
     char *all = strdup(lapwing(SIM "--dp 2,4 --zero 0,1 --no-db --format csv", NULL));
@@ -54,10 +31,10 @@ TEST_WITH(a_row_is_the_prediction_of_its_combination, fixture_open, fixture_clos
     for (int k = 0; k < 4; k++) {
         snprintf(args, sizeof args, SIM "--dp %d --zero %d --no-db --format csv", k < 2 ? 2 : 4,
                  k % 2);
-        snprintf(step, sizeof step, "%s", field(all, k + 1, column(all, "step_ns")));
-        assert_string_equal(field(all, k + 1, 1), k % 2 ? "1" : "0");
+        snprintf(step, sizeof step, "%s", csv_cell(all, k + 1, csv_column(all, "step_ns")));
+        assert_string_equal(csv_cell(all, k + 1, 1), k % 2 ? "1" : "0");
         const char *one = lapwing(args, NULL);
-        assert_string_equal(field(one, 1, column(one, "step_ns")), step);
+        assert_string_equal(csv_cell(one, 1, csv_column(one, "step_ns")), step);
     }
     free(all);
 }
@@ -83,7 +60,7 @@ TEST_WITH(a_range_is_a_list, fixture_open, fixture_close)
         int n = 0;
         assert_non_null(csv);
         for (; cases[i].values[n]; n++)
-            assert_string_equal(field(csv, n + 1, 0), cases[i].values[n]);
+            assert_string_equal(csv_cell(csv, n + 1, 0), cases[i].values[n]);
         assert_int_equal(n_of(csv, '\n'), n + 1);
         free(csv);
     }
@@ -195,14 +172,14 @@ TEST_WITH(runs_hold_rates_memory_and_price, fixture_open, fixture_close)
     assert_non_null(one);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char expected[256];
-        snprintf(expected, sizeof expected, "%s", field(one, 1, column(one, keys[i])));
+        snprintf(expected, sizeof expected, "%s", csv_cell(one, 1, csv_column(one, keys[i])));
         assert_true(expected[0]);
         /* the name has commas, in quotation marks: all columns are shifted alike */
         int columns = 0;
         for (const char *p = runs; *p != '\n'; p++)
             columns += *p == ',';
         int extra = n_of(strchr(runs, '\n'), ',') - columns;
-        assert_string_equal(field(runs, 1, column(runs, keys[i]) + extra), expected);
+        assert_string_equal(csv_cell(runs, 1, csv_column(runs, keys[i]) + extra), expected);
     }
     free(one);
 }

@@ -7,30 +7,9 @@
 #include <string.h>
 
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
-
-/* Field `k` of line `line` of CSV whose first fields have no quotes. */
-static const char *field(const char *csv, int line, int k)
-{
-    static char out[512];
-
-    while (line-- > 0)
-        csv = strchr(csv, '\n') + 1;
-    while (k-- > 0)
-        csv += strcspn(csv, ",\n") + 1;
-    snprintf(out, sizeof out, "%.*s", (int)strcspn(csv, ",\n"), csv);
-    return out;
-}
-
-static int column(const char *csv, const char *key)
-{
-    for (int k = 0; k < 30; k++)
-        if (strcmp(field(csv, 0, k), key) == 0)
-            return k;
-    fail_msg("no column %s", key);
-    return -1;
-}
 
 static int n_lines(const char *text)
 {
@@ -43,9 +22,9 @@ static int n_lines(const char *text)
 
 static int64_t figure(const char *csv, int line, const char *key)
 {
-    int k = column(csv, key); /* before `interval_of`, which may have commas */
+    int k = csv_column(csv, key); /* before `interval_of`, which may have commas */
 
-    return atoll(field(csv, line, k));
+    return atoll(csv_cell(csv, line, k));
 }
 
 static int ascending(const void *a, const void *b)
@@ -61,7 +40,7 @@ static int steps_of(const char *csv, int64_t *out, int most)
     int n = 0;
 
     for (int line = 1; line < n_lines(csv) && n < most; line++)
-        if (strcmp(field(csv, line, column(csv, "fits")), "yes") == 0)
+        if (strcmp(csv_cell(csv, line, csv_column(csv, "fits")), "yes") == 0)
             out[n++] = figure(csv, line, "step_ns");
     qsort(out, (size_t)n, sizeof *out, ascending);
     return n;
@@ -85,7 +64,7 @@ static void check_space(const char *args, int least)
                      (long long)figure(every, line, "bound_ns"),
                      (long long)figure(every, line, "step_ns"),
                      (long long)figure(every, line, "needed_bound_bytes"),
-                     (long long)figure(every, line, "needed_bytes"), field(every, line, 0));
+                     (long long)figure(every, line, "needed_bytes"), csv_cell(every, line, 0));
     }
     for (int i = 0; i < 5; i++)
         assert_int_equal(best[i], all[i]);
