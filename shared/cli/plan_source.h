@@ -17,7 +17,7 @@
 #include "shared/plan/workload.h"
 
 /* Where a command's plan comes from: a plan file, or a workload and a strategy. One set of options
- * (-w, -c, -s, --ranks and every strategy option) for plan, sim and exec.
+ * (-w, -c, -s, --ranks and every strategy option) for plan, sim, exec, tune and recommend.
  *
  *     struct lw_plan_source src = {0};
  *     int rc = lw_plan_source_begin(&src, &usage, own, argc, argv, &n);
