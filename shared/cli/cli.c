@@ -342,7 +342,6 @@ static const struct {
      "DeepSpeed gathers a group of parameters in one call where torch has all_gather_into_tensor, "
      "whatever this size is (runtime/utils.py, all_gather_dp_groups)"},
     {"overlap-moe-expert-parallel-comm", "here it is --expert-overlap on"},
-    {"autocast", "weights have the type of --dtype: autocast over f32 weights is not planned"},
     {"parallel-blocks", "parallel blocks are those of the models gpt-neox-20b, pythia-6.9b, "
                         "gpt-j-6b, falcon-7b, falcon-40b and phi-2, or of a config.json"},
 };

@@ -215,6 +215,7 @@ static const struct lw_field model_fields[] = {
     FLAG(embedding_norm), FLAG(no_bias), SIZE(positions),
     FLAG(layer_norm), FLAG(biases), FLAG(dropout), FLAG(fused_loss), FLAG(deterministic),
     FLAG(expert_serial), FLAG(expert_gathered), SIZE(head_waits), FLAG(f32_softmax),
+    FLAG(autocast),
     {0},
 };
 #undef FLAG

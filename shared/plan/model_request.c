@@ -23,6 +23,9 @@ static const struct lw_model_option options[] = {
     SIZE("seq", seq, 1, 4194304, "tokens of a sample"),
     WORD("dtype", dtype, dtypes, "TYPE", "parameters and activations: f32|bf16|f16 (the model's)"),
     FLAG("fp8", fp8, "products of blocks take 8-bit operands"),
+    FLAG("autocast", autocast,
+        "gpt, llama: weights, norms and residuals are f32, and products of --dtype (bf16), as with "
+        "torch.autocast"),
     SIZE("layers", layers, 1, 4096, "blocks; mlp: layers, an even number"),
     SIZE("hidden", hidden, 1, 262144, "transformers: width of a token"),
     SIZE("heads", heads, 1, 4096, "transformers: attention heads"),

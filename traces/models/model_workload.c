@@ -34,6 +34,7 @@ static const struct {
     SAME(embedding_norm), SAME(no_bias), SAME(lora), SAME(expert_whole), SAME(positions),
     SAME(layer_norm), SAME(biases), SAME(dropout), SAME(fused_loss), SAME(deterministic),
     SAME(expert_serial), SAME(expert_gathered), SAME(head_waits), SAME(f32_softmax),
+    SAME(autocast),
 };
 
 /* A file's absent text is "". */

@@ -144,6 +144,7 @@ static const struct {
     size_t at, size;
     bool of_loss;
 } transformer_options[] = {
+    {"autocast", OF(autocast), true},
     {"fused-loss", OF(fused_loss), true},
     {"head-waits", OF(head_waits), true},
     {"f32-softmax", OF(f32_softmax), false},
@@ -310,6 +311,28 @@ static enum lw_status need_8bit(const struct lw_device *d, const char *word, str
                    d->kind, lacks);
 }
 
+/* Products take the type of --dtype, bf16 unless it is given; what has no rule is refused. */
+static enum lw_status check_autocast(struct traces_model_shape *s, const char *dtype,
+                                     struct lw_err *err)
+{
+    const char *other = s->experts > 0 ? "experts" : s->kv_lora > 0 ? "latent attention"
+                        : s->lora > 0 ? "--lora" : s->fp8 ? "--fp8" : NULL;
+
+    if (!s->autocast)
+        return LW_OK;
+    if (other)
+        return lw_fail(err, LW_EINVAL,
+                       "--autocast: with %s casts are not modelled; leave --autocast out, or "
+                       "choose a model without",
+                       other);
+    if (dtype && strcmp(s->dtype, "f32") == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--autocast: products in f32 are not narrower than the weights; give "
+                       "--dtype bf16 or f16, or leave --autocast out");
+    s->dtype = dtype ? s->dtype : "bf16";
+    return LW_OK;
+}
+
 static int64_t padded(int64_t n, int64_t multiple)
 {
     return multiple > 0 ? (n + multiple - 1) / multiple * multiple : n;
@@ -334,6 +357,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         *(bool *)((char *)&s + flags[k]) |= *(const bool *)((const char *)&m->defaults + flags[k]);
     leave_derived(m, shape, &s);
+    LW_TRY(check_autocast(&s, shape->dtype, err));
     s.vocab = padded(s.vocab, s.pad_vocab * (s.tensor > 1 ? s.tensor : 1));
     if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))
         return lw_fail(err, LW_EINVAL,

@@ -104,6 +104,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool expert_gathered;   /* expert ranks gather all tokens, and exchange no copies */
     int64_t head_waits;     /* micro-batches whose gradient of the head's weights waits */
     bool mask_in_batch;     /* a batch has a mask of all pairs of positions, a byte each */
+    bool autocast;          /* weights, norms and residuals are f32; dtype is of products */
     bool f32_softmax;       /* stored scores: the softmax's result is kept in f32 too */
     int64_t loss_scores; /* bytes of a score that the loss holds at its most; 0: by unfused, kept */
     int64_t score_bytes;    /* found: what the last loss keeps of all scores */

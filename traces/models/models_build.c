@@ -20,6 +20,7 @@ void traces_builder_init(struct traces_builder *b, const char *name,
     assert(s == LW_OK); /* traces_model_build has seen it */
     (void)s;
     b->item = lw_dtype_size(b->dtype);
+    b->wide = shape->autocast ? lw_dtype_size(LW_F32) : b->item;
     b->w.name = lw_arena_strdup(&b->w.arena, name);
     b->w.notes = lw_arena_alloc(&b->w.arena, MAX_NOTES, sizeof *b->w.notes);
     b->w.batch = shape->batch;
@@ -173,7 +174,7 @@ struct lw_param *traces_builder_param(struct traces_builder *b, int32_t kernel, 
     *p = (struct lw_param){.name = copy,
                            .numel = rows * columns,
                            .rows = rows,
-                           .dtype = b->dtype,
+                           .dtype = b->shape.autocast ? LW_F32 : b->dtype,
                            .module = b->w.n_modules - 1,
                            .tied = -1,
                            .tp_split = split,
@@ -220,7 +221,7 @@ static bool does(const struct traces_builder *b, enum traces_step what)
 
 static int64_t grad_bytes(const struct traces_builder *b)
 {
-    return b->shape.grad_item > 0 ? b->shape.grad_item : b->item;
+    return b->shape.grad_item > 0 ? b->shape.grad_item : b->wide;
 }
 
 /* Bytes that the step moves per element that it updates: the gradient is read, the parameter and
@@ -236,7 +237,7 @@ static int64_t step_bytes(const struct traces_builder *b, int n, bool masters)
     bytes += in_f32 && grad < f32 ? grad + f32 : 0;
     bytes += does(b, TRACES_STEP_CLIP) ? 3 * f32 : 0;
     bytes += does(b, TRACES_STEP_UNSCALE) ? 2 * f32 : 0;
-    return bytes + (masters ? b->item + (does(b, TRACES_STEP_COPY) ? f32 : 0) : 0);
+    return bytes + (masters ? b->wide + (does(b, TRACES_STEP_COPY) ? f32 : 0) : 0);
 }
 
 /* And per gradient that a rank holds. */
@@ -256,7 +257,7 @@ static void set_optimizer(struct traces_builder *b)
         k++;
     b->w.optimizer = (enum lw_optimizer)k;
     b->w.step_traffic =
-        (struct lw_step_traffic){step_bytes(b, 1 + states[k], b->item == 2), held_bytes(b)};
+        (struct lw_step_traffic){step_bytes(b, 1 + states[k], b->wide == 2), held_bytes(b)};
 }
 
 static void note_optimizer(struct traces_builder *b)
@@ -269,7 +270,7 @@ static void note_optimizer(struct traces_builder *b)
                             t->source);
     else
         traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
-                            b->shape.optimizer, bytes, b->item == 2 ? ", on f32 masters" : "");
+                            b->shape.optimizer, bytes, b->wide == 2 ? ", on f32 masters" : "");
 }
 
 static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)

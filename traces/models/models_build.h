@@ -18,6 +18,7 @@ struct traces_builder {
     struct traces_model_shape shape; /* with defaults filled in */
     enum lw_dtype dtype;
     int64_t item;              /* bytes of one element of it */
+    int64_t wide; /* of a parameter, and of what blocks add up: item, or with autocast 4 */
     int32_t max_modules, max_params, max_buffers, n_kernels;
     int64_t kernels_capacity;
     struct lw_kernel *kernels; /* goes with finish */

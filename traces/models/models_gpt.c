@@ -38,7 +38,7 @@ static const struct names *names_of(const struct transformer *t)
 /* Learned positions are added, with dropout. */
 static void add_positions(struct transformer *t)
 {
-    int64_t x = t->b.item * t->tokens * t->hidden, mask = t->tokens * t->hidden;
+    int64_t x = t->b.wide * t->tokens * t->hidden, mask = t->tokens * t->hidden;
     int32_t places = TRACES_TRAFFIC(&t->b, 3 * x + mask, 0, 2 * x + mask);
 
     traces_builder_param(&t->b, places, t->b.shape.positions, t->hidden, LW_TP_REPLICATED,
@@ -48,7 +48,7 @@ static void add_positions(struct transformer *t)
 
 static void add_embedding(struct transformer *t)
 {
-    int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
+    int64_t x = t->b.wide * t->tokens * t->hidden, vocab = t->b.shape.vocab;
 
     transformer_module(t, "transformer.embedding");
     int32_t tokens = transformer_lookup(t, vocab);

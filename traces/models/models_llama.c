@@ -209,7 +209,7 @@ static void add_block(struct transformer *t, int32_t i)
  * far. */
 static void add_positions(struct transformer *t)
 {
-    int64_t n = t->b.shape.positions, x = t->b.item * t->tokens * t->hidden;
+    int64_t n = t->b.shape.positions, x = t->b.wide * t->tokens * t->hidden;
     int64_t mask = t->dropout ? t->tokens * t->hidden : 0;
 
     if (n > 0 || t->dropout) {
@@ -225,7 +225,7 @@ static void add_positions(struct transformer *t)
 
 static void add_embedding(struct transformer *t)
 {
-    int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
+    int64_t x = t->b.wide * t->tokens * t->hidden, vocab = t->b.shape.vocab;
 
     transformer_module(t, "model.embed_tokens");
     int32_t kernel = transformer_lookup(t, vocab);

@@ -137,6 +137,7 @@ static void make_pair(struct transformer *t, const struct family *f, struct made
         transformer_gathers(t);
     }
     bool before = transformer_begin_part(t, LW_AGAIN_MLP);
+    transformer_read_norm(t);
     made[UP] = product(t, t->hidden, t->ffn, LW_TP_COLUMN);
     transformer_activation(t, t->ffn);
     made[DOWN] = product(t, t->ffn, t->hidden, LW_TP_ROW);
@@ -176,7 +177,7 @@ static void add_block(struct transformer *t, const struct family *f, int32_t i)
 
 static void add_embedding(struct transformer *t, const struct family *f)
 {
-    int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
+    int64_t x = t->b.wide * t->tokens * t->hidden, vocab = t->b.shape.vocab;
 
     transformer_module(t, "%s", f->embedding);
     int32_t kernel = transformer_lookup(t, vocab);

@@ -85,6 +85,7 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
     if (m->build != llama_build && s.positions == 0)
         s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
     LW_TRY(check_sizes(&s, err));
+    s.f32_softmax |= s.autocast && strcmp(s.attention, "flash") != 0;
     if (s.f32_softmax && strcmp(s.attention, "flash") == 0)
         return lw_fail(err, LW_EINVAL,
                        "--f32-softmax: --attention flash stores no scores: give --attention full, "
@@ -223,7 +224,7 @@ void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
 {
     int64_t bytes = (t->b.shape.fp8 ? 1 : t->b.item) * t->tokens * width;
 
-    if (t->b.shape.lora > 0)
+    if (t->b.shape.lora > 0 || t->wide_operand) /* each product keeps its cast */
         return;
     keep(t, LW_RECOMPUTE_NONE, bytes, whole);
     if (is_usual(t) ? !has_kept(t, TRACES_KEPT_PROJECTIONS) : !t->part_again)
@@ -243,10 +244,11 @@ static bool is_unfused(const struct transformer *t, unsigned what)
  * factor has no gradient: unfused that leaves out a product of 6 bytes and a sum of 2. */
 static int32_t norm_kernel(struct transformer *t, int64_t width, bool whole)
 {
-    int64_t n = t->tokens * width, x = t->b.item * n;
+    int64_t n = t->tokens * width, x = t->b.wide * n;
     enum lw_kernel_split split = whole ? LW_SPLIT_NONE : LW_SPLIT_GROUP;
     bool frozen = t->b.shape.lora > 0;
 
+    t->wide_operand = t->b.shape.autocast;
     if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
         transformer_keep(t, 4 * n, whole);
         return TRACES_TRAFFIC(&t->b, 36 * n, (frozen ? 66 : 74) * n, 0, .split = split,
@@ -257,7 +259,7 @@ static int32_t norm_kernel(struct transformer *t, int64_t width, bool whole)
 
 int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
 {
-    keep_input(t, t->b.item * t->tokens * width, whole);
+    keep_input(t, t->b.wide * t->tokens * width, whole);
     return norm_kernel(t, width, whole);
 }
 
@@ -295,13 +297,20 @@ static int64_t results(const struct transformer *t)
 
 enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
 
+/* Bytes per element of a cast between f32 and the products' type. */
+static int64_t cast_bytes(const struct transformer *t)
+{
+    return t->b.shape.autocast ? t->b.wide + t->b.item : 0;
+}
+
 /* Bytes per element of a kernel that reads a gradient of the parameters' type and adds it to its
  * sum, in f32 or of the same type; 0 = the product does. */
 static int64_t sum_bytes(const struct transformer *t)
 {
-    int64_t sum = is_unfused(t, TRACES_UNFUSED_SUMS) ? SUM_BYTES : t->b.item;
+    int64_t sum = is_unfused(t, TRACES_UNFUSED_SUMS) ? SUM_BYTES : t->b.wide;
+    bool added = is_unfused(t, TRACES_UNFUSED_SUMS | TRACES_UNFUSED_GRADS);
 
-    return is_unfused(t, TRACES_UNFUSED_SUMS | TRACES_UNFUSED_GRADS) ? t->b.item + 2 * sum : 0;
+    return cast_bytes(t) + (added ? t->b.wide + 2 * sum : 0);
 }
 
 static enum lw_kernel_split split_of(enum lw_tp_split split)
@@ -323,11 +332,46 @@ static int32_t product(struct transformer *t, struct lw_kernel k)
     return traces_builder_kernel(&t->b, &k);
 }
 
+/* Kernels of their own, which share no casts. */
+static bool is_eager(const struct transformer *t)
+{
+    return is_unfused(t, TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS);
+}
+
+void transformer_read_norm(struct transformer *t)
+{
+    t->wide_operand |= t->b.shape.autocast && is_eager(t);
+}
+
+/* Weights are cast once in a forward, and the copy is kept whatever is recomputed: the cache of
+ * casts holds it until the forward ends, the product until its backward. The f32 result of a norm
+ * is no weight, so each product casts and keeps it; a compiler shares one cast, which the norm
+ * writes. (pytorch/pytorch@008ec6b1, aten/src/ATen/autocast_mode.cpp, cached_cast) */
+static void cast_operands(struct transformer *t, int64_t rows, int64_t in, int64_t out, bool head)
+{
+    int64_t copy = transformer_of_samples(t, t->b.item * in * out), x = rows * in;
+
+    if (!t->b.shape.autocast)
+        return;
+    TRACES_TRAFFIC(&t->b, cast_bytes(t) * in * out, 0, 0, .split = LW_SPLIT_GROUP, .fixed = true);
+    for (int mode = LW_RECOMPUTE_NONE; mode < LW_N_RECOMPUTE; mode++)
+        if (!head || mode != LW_RECOMPUTE_FULL)
+            keep(t, mode, copy, false);
+    if (!t->wide_operand)
+        return;
+    if (is_eager(t))
+        TRACES_TRAFFIC(&t->b, cast_bytes(t) * x, cast_bytes(t) * x, 0);
+    if (!head)
+        transformer_keep(t, t->b.item * x, true);
+    t->wide_operand = is_eager(t);
+}
+
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split)
 {
     bool alternate = is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE) && split != LW_TP_VOCAB;
 
+    cast_operands(t, rows, in, out, split == LW_TP_VOCAB);
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
     int32_t kernel = product(t, (struct lw_kernel){.batch = 1, .m = rows, .n = out, .k = in,
                                                    .split = (uint8_t)split_of(split),
@@ -401,6 +445,7 @@ void transformer_attention(struct transformer *t)
     int64_t kv = t->b.item * (keys_of(t) + values_of(t));
     int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
 
+    t->wide_operand = false;
     bool up = t->b.shape.kv_lora > 0 ? transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ)
                                      : t->part_again;
     transformer_keep(t, q + kv, false);
@@ -429,12 +474,13 @@ void transformer_attention(struct transformer *t)
 /* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
 void transformer_residual(struct transformer *t)
 {
-    int64_t x = t->b.item * t->tokens * t->hidden, mask = t->dropout ? t->tokens * t->hidden : 0;
-    int64_t sum = is_unfused(t, TRACES_UNFUSED_BLOCK) ? 3 * x : 0;
+    int64_t n = t->tokens * t->hidden, x = t->b.item * n, wide = t->b.wide * n;
+    int64_t mask = t->dropout ? n : 0, sum = is_unfused(t, TRACES_UNFUSED_BLOCK) ? 3 * wide : 0;
+    int64_t cast = is_eager(t) ? cast_bytes(t) * n : 0; /* of the gradient, to the half's type */
 
     if (t->dropout)
         transformer_keep(t, mask, true);
-    TRACES_TRAFFIC(&t->b, 3 * x + mask, (t->dropout ? 2 * x + mask : 0) + sum, 0);
+    TRACES_TRAFFIC(&t->b, 2 * wide + x + mask, (t->dropout ? 2 * x + mask : 0) + sum + cast, 0);
 }
 
 void transformer_elementwise(struct transformer *t, int64_t width, int reads)
@@ -453,6 +499,7 @@ static void end_gate(struct transformer *t, bool before)
 
 void transformer_activation(struct transformer *t, int64_t width)
 {
+    t->wide_operand = false;
     transformer_keep(t, t->b.item * t->tokens * width, false);
     bool before = begin_if(t, t->gate_again);
     transformer_elementwise(t, width, 1);
@@ -465,6 +512,7 @@ void transformer_gate(struct transformer *t, int64_t width)
 {
     int64_t x = t->b.item * t->tokens * width;
 
+    t->wide_operand = false;
     transformer_keep(t, has_kept(t, TRACES_KEPT_GATE_8BIT) ? 2 * t->tokens * width : 2 * x, false);
     bool before = begin_if(t, t->gate_again);
     transformer_keep(t, has_kept(t, TRACES_KEPT_FUSED_GATE) ? 0 : x, false);
@@ -492,12 +540,12 @@ void transformer_rotation(struct transformer *t, int64_t width)
  * dense gradient that was filled with zeros, which alone is split. Frozen rows have no gradient. */
 int32_t transformer_lookup(struct transformer *t, int64_t rows)
 {
-    int64_t x = t->b.item * t->tokens * t->hidden, ids = 8 * t->tokens;
+    int64_t x = t->b.wide * t->tokens * t->hidden, ids = 8 * t->tokens;
 
     if (t->b.shape.lora > 0)
         return TRACES_TRAFFIC(&t->b, 2 * x + ids, 0, 0, .summed = x);
     int32_t kernel = TRACES_TRAFFIC(&t->b, 2 * x + ids, 0, 3 * x + ids, .summed = x);
-    TRACES_TRAFFIC(&t->b, 0, 0, t->b.item * rows * t->hidden, .split = LW_SPLIT_GROUP,
+    TRACES_TRAFFIC(&t->b, 0, 0, t->b.wide * rows * t->hidden, .split = LW_SPLIT_GROUP,
                    .fixed = true);
     return kernel;
 }
@@ -640,7 +688,7 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
 void transformer_end_block(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);
-    int64_t x = t->b.item * t->tokens * t->hidden;
+    int64_t x = t->b.wide * t->tokens * t->hidden;
 
     t->b.again = t->part_again = false;
     if (is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE))

@@ -14,6 +14,7 @@ struct transformer {
     bool causal;  /* a token attends to those before it: half of the scores are needed */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
+    bool wide_operand; /* autocast: the next product reads the f32 result of a norm */
     bool part_again;         /* inside a part that selective recomputation computes again */
     int64_t parts;           /* LW_AGAIN_BIT of those that blocks have */
     bool gate_again;         /* the next gated pair or activation is one, but for its input */
@@ -52,6 +53,8 @@ bool transformer_has_part(const struct transformer *t, enum lw_again part);
 int32_t transformer_norm(struct transformer *t);
 /* One more of an input that is kept already. */
 int32_t transformer_norm_again(struct transformer *t);
+/* autocast: the next product reads the last norm's result once more; a shared cast is kept. */
+void transformer_read_norm(struct transformer *t);
 /* The same of `width` elements of each token; `whole`: on every tensor rank. */
 int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole);
 /* rows x in -> rows x out, `out` split (COLUMN, VOCAB), `in` split (ROW) or every rank whole; the
