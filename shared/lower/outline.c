@@ -103,17 +103,18 @@ static void add_backwards(const struct lw_part *d, const struct exchange *x,
 }
 
 /* As lower_part.c has it. With --recompute-layers a part keeps more of some. */
-static void take_kept(const struct lw_strategy *s, const struct lw_module *m,
+static void take_kept(const struct lw_workload *w, const struct lw_strategy *s, int32_t module,
                       struct lw_outline_sum *out)
 {
+    const struct lw_module *m = &w->modules[module];
     const int64_t *kept = m->kept_bytes;
-    int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
+    int64_t early = lw_workload_early_bytes(w, s, module);
 
     out->kept = kept[s->recompute];
     if (repeats(s, m) && kept[LW_RECOMPUTE_NONE] > out->kept)
         out->regained = kept[LW_RECOMPUTE_NONE] - out->kept;
     int64_t all = out->kept + out->regained;
-    out->kept_early = core <= 0 ? 0 : core < all ? core : all;
+    out->kept_early = early < all ? early : all;
 }
 
 static void take_params(const struct lw_workload *w, struct lw_outline_sum *of)
@@ -175,7 +176,7 @@ static enum lw_status sum_up(struct lw_part *d, const struct exchange *x, struct
     for (int32_t m = 0; m < w->n_modules; m++) {
         take_times(d, x, m, &of[m]);
         if (tells)
-            take_kept(d->s, &w->modules[m], &of[m]);
+            take_kept(w, d->s, m, &of[m]);
     }
     if (!d->work.splits)
         add_backwards(d, x, of);

@@ -105,6 +105,8 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
                                 .kernel_times = w->kernel_times, .by_kernels = w->by_kernels,
                                 .timed_for = w->timed_for, .step_source = w->step_source};
     sub->grad_kernel = kernel;
+    if (r.end == w->n_modules)
+        sub->dims = w->dims; /* of the loss */
     l->parts[q].w = sub;
     l->parts[q].first_module = r.begin;
     l->parts[q].param_in_model = map;

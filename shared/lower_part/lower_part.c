@@ -281,17 +281,12 @@ static int64_t given_back(const struct lw_part *d, int32_t module)
     return -kept_bytes(d, module) - regained_bytes(d, module);
 }
 
-/* Of it by the input half of a split backward: attention's core, which has no weights and is what
- * selective recomputation leaves out. Other parts that are named have weights. */
+/* Of it by the input half of a split backward. */
 static int64_t given_back_early(const struct lw_part *d, int32_t module)
 {
-    const int64_t *kept = d->w->modules[module].kept_bytes;
-    int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
-    int64_t all = -given_back(d, module);
+    int64_t early = lw_workload_early_bytes(d->w, d->s, module), all = -given_back(d, module);
 
-    if (!d->work.tells_kept || core <= 0 || d->s->again_parts != 0)
-        return 0;
-    return -(core < all ? core : all);
+    return !d->work.tells_kept ? 0 : -(early < all ? early : all);
 }
 
 static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)

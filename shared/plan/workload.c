@@ -145,6 +145,28 @@ lw_ps lw_workload_step_ps(const struct lw_workload *w)
     return sum;
 }
 
+/* The loss keeps score_bytes of all scores; of each stays a gradient of the products' type. */
+static int64_t scores_done(const struct lw_workload *w, const struct lw_strategy *s)
+{
+    const struct lw_model_dims *d = &w->dims;
+    int64_t item = w->n_kernels > 0 ? lw_dtype_size(w->kernels[w->n_kernels - 1].dtype) : 4;
+    int64_t ranks = (int64_t)s->tp * s->cp;
+    int64_t done = d->score_bytes - item * d->vocab * d->batch * d->seq;
+
+    return done > 0 ? done / ranks : 0;
+}
+
+int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_strategy *s,
+                                int32_t module)
+{
+    const int64_t *kept = w->modules[module].kept_bytes;
+    int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
+    int64_t early = core > 0 && s->again_parts == 0 ? core : 0;
+
+    return early + (module == w->n_modules - 1 ? scores_done(w, s) : 0);
+}
+
+
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only)
 {
     int64_t sum = 0;

@@ -240,5 +240,12 @@ struct lw_made_for lw_made_for(const struct lw_strategy *s);
 bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strategy *s,
                               const char *framework_hash);
 
+struct lw_strategy;
+/* Bytes of what a module keeps that the input half of a split backward frees: attention's core,
+ * which has no weights and is what selective recomputation leaves out (other parts that are named
+ * have weights), and of the last module the loss's scores, but their gradient, which the half for
+ * the weights reads. `w`: of one rank of the strategy. */
+int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_strategy *s,
+                                int32_t module);
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */

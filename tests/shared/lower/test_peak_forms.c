@@ -121,10 +121,14 @@ static double closed_form(const struct row *r)
     if (is_first) /* the mask of a dropout */
         ends += r->in_flight * S * H / (sp ? r->t : 1);
     double head = r->is_last ? r->in_flight * last(r->t, sp) : 0;
-    /* the logits of a split backward stay while a block is computed again */
+    /* Of a split backward the gradients of the scores stay, 2 bytes each, until the half for the
+     * weights, also while a block is computed again; the scores themselves do not. */
+    bool splits = strstr(r->words, "zb-");
+    double scores = 2 * S * V / r->t;
     if (drops && strstr(r->words, "zero 2")) /* gradients of a block, none of which is reduced */
         again += 2 * block(r->t);
-    double both = strstr(r->words, "zb-") ? head + again : head > again ? head : again;
+    double both = splits ? head - r->in_flight * scores + (again > scores ? again : scores)
+                         : head > again ? head : again;
     /* The head's backward writes the gradient that it shares with the embedding, and no owner has
      * it before the embedding's backward. */
     double tied = drops && r->stages == 1 ? 2 * embedding(r->t) : 0;

@@ -1,0 +1,54 @@
+/* What the input half of a split backward frees: attention's core, and the loss's scores but their
+ * gradient. */
+#include "tests/lib/unit.h"
+
+#include "shared/base/arena.h"
+#include "shared/plan/strategy.h"
+#include "tests/lib/traces/model_help.h"
+
+enum { HEADS = 4, SEQ = 16, BATCH = 2, VOCAB = 96 };
+
+static struct traces_model_shape shape(unsigned unfused, unsigned kept, const char *dtype)
+{
+    return (struct traces_model_shape){.layers = 1, .hidden = 32, .heads = HEADS, .ffn = 64,
+                                       .seq = SEQ, .batch = BATCH, .vocab = VOCAB, .dtype = dtype,
+                                       .attention = "full", .unfused = unfused, .kept = kept};
+}
+
+MODEL_TEST(the_loss_keeps_the_gradient_of_its_scores_alone)
+{
+    static const struct {
+        unsigned unfused, kept;
+        const char *dtype;
+        int64_t held, stays; /* bytes of a score */
+    } cases[] = {
+        {0, 0, "bf16", 4, 2},
+        {TRACES_UNFUSED_LOSS, 0, "bf16", 10, 2},
+        {0, TRACES_KEPT_LOSS_IN_PLACE, "f16", 6, 2},
+        {0, TRACES_KEPT_CHUNKED_LOSS, "bf16", 2, 2},
+        {0, 0, "f32", 4, 4},
+    };
+    int64_t scores = BATCH * SEQ * VOCAB;
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_strategy one = lw_strategy_default(), two = lw_strategy_default();
+        struct lw_workload w = model_kept(
+            "gpt-125m", NULL, shape(cases[k].unfused, cases[k].kept, cases[k].dtype));
+        two.tp = 2;
+        int64_t freed = (cases[k].held - cases[k].stays) * scores;
+        assert_int_equal(w.dims.score_bytes, cases[k].held * scores);
+        assert_int_equal(lw_workload_early_bytes(&w, &one, w.n_modules - 1), freed);
+        assert_int_equal(lw_workload_early_bytes(&w, &two, w.n_modules - 1), freed / 2);
+    }
+}
+
+MODEL_TEST(a_block_frees_its_scores_unless_other_parts_are_named)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_workload w = model_kept("gpt-125m", NULL, shape(0, 0, "bf16"));
+    int64_t core = 5 * HEADS * SEQ * SEQ * BATCH; /* softmax, dropout and its mask */
+
+    assert_int_equal(lw_workload_early_bytes(&w, &s, 1), core);
+    s.again_parts = LW_AGAIN_BIT(LW_AGAIN_MLP);
+    assert_int_equal(lw_workload_early_bytes(&w, &s, 1), 0);
+}
