@@ -272,8 +272,9 @@ TEST(traffic_runs_at_the_sustained_share_of_the_bandwidth)
     assert_true(near((double)lw_traffic_time(&d, 1000000), 2e9));
 }
 
-/* Power limits long products: the H100 of 500 W keeps 500/700 of what an H200, the same processor
- * at 700 W, was measured to keep (docs/design/device.md). */
+/* Power limits long kernels: the H100 of 500 W keeps 500/700 of what an H200, the same processor at
+ * 700 W, was measured to keep of products, and 500/690 and 500/652 of attention, which draws so many
+ * watts forward and backward (docs/design/device.md). */
 TEST(a_lower_power_limit_lowers_the_sustained_share)
 {
     struct lw_cluster full, limited;
@@ -283,6 +284,10 @@ TEST(a_lower_power_limit_lowers_the_sustained_share)
     assert_ok(lw_cluster_find("h100-500w", &limited, &err), err);
     assert_true(near(limited.device.gemm_sustained.value,
                      full.device.gemm_sustained.value * 500 / 700));
+    assert_float_equal(limited.device.attention_forward.value,
+                       full.device.attention_forward.value * 500 / 690, 1e-4);
+    assert_float_equal(limited.device.attention_backward.value,
+                       full.device.attention_backward.value * 500 / 652, 1e-4);
     assert_true(near(limited.device.memory_bytes_per_s.value, 2.4e12));
     lw_cluster_free(&full);
     lw_cluster_free(&limited);
