@@ -259,10 +259,11 @@ def parts_of(row):
 
 
 def recompute_of(row):
-    """ "selective layer" is a share of the blocks that no table gives: nothing."""
+    """ "selective layer" is a share of the blocks that no table gives: nothing. Where a source gives
+    the number of blocks (recompute_layers), these are recomputed whole."""
     if not row.recompute:
         return ""
-    if has(row.recompute, "full"):
+    if has(row.recompute, "full") or row.recompute_layers:
         return "full"
     if parts_of(row):
         return "selective"
@@ -296,8 +297,9 @@ def complete_routing(row):
 
 
 def overlaps_experts(row, zero):
-    """Megatron's --overlap-moe-expert-parallel-comm, which a pipeline has with virtual stages."""
-    units = row.pp == 1 or row.vpp > 1
+    """Megatron's --overlap-moe-expert-parallel-comm, which a pipeline has with virtual stages. A step
+    of one micro-batch has no other one's backward beside its forward."""
+    units = row.micro_batches != 1 and (row.pp == 1 or row.vpp > 1)
     return is_yes(row.expert_overlap) and row.ep > 1 and units and zero != 3
 
 
@@ -367,6 +369,7 @@ def strategy_options(row, put):
     ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
     put("overlap-param-gather", "on" if ahead and zero in (1, 2) else "")
     put("recompute", recompute_of(row))
+    put("recompute-layers", row.recompute_layers if 0 < row.recompute_layers < row.layers else "")
     put("recompute-modules", parts_of(row))
     put("grad-dtype", "f32" if has(row.precision, "fp32 grad") else row.grad_dtype)
 

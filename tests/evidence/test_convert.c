@@ -131,6 +131,39 @@ TEST(each_row_says_how_its_flops_are_counted)
     expect_cell(csv, "memory_kind", "reserved");
 }
 
+/* A step of one micro-batch has nothing beside which its all-to-alls could run. */
+TEST(one_micro_batch_overlaps_no_experts)
+{
+    static const char TITLES[] = "overlap_ep,precision,model,gpu,gpus,gbs,mbs,seq,ep,step_s,"
+                                 "tok_s_gpu,tflops_gpu,mem_gib,mem_gb\n"
+                                 "True,FP8,gpt-oss-20b,GB200,8,";
+    char csv[300];
+
+    snprintf(csv, sizeof csv, "%s8,1,8192,8,0.4,,,,\n", TITLES);
+    expect_cell(rows_of("mlperf_v6_training_steps", csv), "expert-overlap", "");
+    snprintf(csv, sizeof csv, "%s16,1,8192,8,0.4,,,,\n", TITLES);
+    expect_cell(rows_of("mlperf_v6_training_steps", csv), "expert-overlap", "on");
+}
+
+/* fms-fsdp recomputes a share p of the blocks: HFU / MFU = 1 + p / 3, 0.69 / 0.61 of 40 blocks. */
+TEST(a_share_of_recomputed_blocks_is_that_of_the_source)
+{
+    static const char TITLES[] = "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,"
+                                 "heads,kv_heads,vocab,precision,framework,status,mem_kind,step_s,"
+                                 "samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind\n"
+                                 "selective,foundation-model-stack/fms-fsdp@";
+    static const char REST13B[] = ":README.md,llama2-13b,A100-80GB,8,16,2,4096,40,5120,13824,40,40,"
+                                  "32000,bf16,fms-fsdp (PyTorch FSDP1),,,,,2150,,,,\n";
+    char csv[600];
+
+    snprintf(csv, sizeof csv, "%sed74fd5%s", TITLES, REST13B);
+    expect_cell(rows_of("misc_training_tables", csv), "recompute", "full");
+    expect_cell(rows_of("misc_training_tables", csv), "recompute-layers", "16");
+    snprintf(csv, sizeof csv, "%sanother%s", TITLES, REST13B);
+    expect_cell(rows_of("misc_training_tables", csv), "recompute", "selective");
+    expect_cell(rows_of("misc_training_tables", csv), "recompute-layers", "");
+}
+
 TEST(what_a_source_does_not_state_is_named)
 {
     const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025
