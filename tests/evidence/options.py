@@ -224,12 +224,20 @@ def zero_of(row):
         return 2
     if has(row.zero, "ZeRO-1") or row.zero == "1" or row.zero.startswith("1,"):
         return 1
-    if (has(row.zero, "FSDP") and not has(row.zero, "FSDP=0")) or has(row.zero, "ZeRO-3"):
+    if (has(row.zero, "FSDP") and not has(row.zero, "FSDP=0")) or has(row.zero, "ZeRO-3") or \
+            has(row.zero, "HSDP"):
         return 3
     if has(row.dist_optimizer, "yes") or has(row.dist_optimizer, "True") or \
             has(row.zero, "distributed optimizer"):
         return 1
     return None
+
+
+def copies_of(row):
+    """Groups of ranks that each hold the whole model: of HSDP one a node (torch's
+    ShardingStrategy.HYBRID_SHARD, torch/distributed/fsdp/api.py)."""
+    node = row.gpus_per_node if has(row.zero, "HSDP") else 0
+    return row.zero_copies or (row.dp // node if 0 < node < row.dp and row.dp % node == 0 else 1)
 
 
 # Cells of "TP comm overlap True" (NVIDIA's MLPerf scripts), "async TP" (torchtitan) or "no TP"
@@ -349,7 +357,7 @@ def model_options(row, put):
 
 
 def strategy_options(row, put):
-    zero, group = zero_of(row), row.dp // max(row.zero_copies, 1)
+    zero, group = zero_of(row), row.dp // copies_of(row)
     zero = 0 if zero and group == 1 < row.dp else zero  # each rank has a copy of its own
     for option, n in (("dp", row.dp), ("pp", row.pp), ("tp", row.tp), ("cp", row.cp),
                       ("ep", row.ep), ("chunks", row.vpp), ("micro-batches", row.micro_batches)):

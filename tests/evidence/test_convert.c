@@ -164,6 +164,19 @@ TEST(a_share_of_recomputed_blocks_is_that_of_the_source)
     expect_cell(rows_of("misc_training_tables", csv), "recompute-layers", "");
 }
 
+/* HSDP shards in a node and keeps a copy in each (torch: HYBRID_SHARD). */
+TEST(hybrid_sharding_has_a_group_a_node)
+{
+    static const char CSV[] = "zero,gpus_per_node,model,gpu,gpus,gbs,mbs,seq,precision,framework,"
+                              "status,mem_kind,step_s,samples_s,tok_s_gpu,tflops_gpu,mfu_pct,"
+                              "mem_gb,tflops_kind\n"
+                              "HSDP,8,llama2-13b,A100-80GB,128,128,1,4096,bf16,"
+                              "fms-fsdp (PyTorch FSDP1),,,,,1700,,,,\n";
+
+    expect_cell(rows_of("misc_training_tables", CSV), "zero", "3");
+    expect_cell(rows_of("misc_training_tables", CSV), "zero-group", "8");
+}
+
 TEST(what_a_source_does_not_state_is_named)
 {
     const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025
