@@ -156,6 +156,13 @@ static void set_inter(const struct netbench_fabric *f, const struct gpu *g, int3
         l->n_sharers = figure((int32_t)((per_node + n - 1) / n));
 }
 
+/* Jobs that switch NVLS off: those of coreweave/nccl-tests@bee97e7, which added the tables of GB200
+ * (slurm/nccl-test-distributed-gb200-nvl72-enroot.slurm: NCCL_NVLS_ENABLE=0). */
+static bool without_nvls(const struct netbench_fabric *f)
+{
+    return f->source && has(f->source, "coreweave/nccl-tests") && has(f->gpu, "GB200");
+}
+
 enum lw_status netbench_cluster(const struct netbench_fabric *f, struct lw_link links[2],
                                 struct lw_cluster *out, int32_t *n_nodes, struct lw_err *err)
 {
@@ -180,7 +187,7 @@ enum lw_status netbench_cluster(const struct netbench_fabric *f, struct lw_link 
     if (*n_nodes > 1)
         set_inter(f, g, c.devices_per_node, &links[c.n_links++]);
     c.nccl.compute_capability = figure(g->capability);
-    if (rack || has(f->intra, "NVSwitch") || has(f->intra, "NVLink5"))
+    if ((rack || has(f->intra, "NVSwitch") || has(f->intra, "NVLink5")) && !without_nvls(f))
         c.nccl.multicast = figure(1);
     if (has(f->gpu, "GH200") || has(f->gpu, "GB200") || has(f->gpu, "GB300"))
         c.nccl.arm_host = figure(1);

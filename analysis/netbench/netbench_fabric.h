@@ -7,6 +7,7 @@
 struct netbench_fabric {
     const char *gpu, *intra, *inter; /* as the table says; borrowed */
     int32_t n_ranks, n_nodes;
+    const char *source; /* of the row, borrowed; may be NULL: what its job sets is not known */
 };
 
 /* Why the table cannot be compared with NCCL on a fabric that does what its parts say; NULL: it

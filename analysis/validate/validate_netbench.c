@@ -61,10 +61,10 @@ static enum lw_status read_head(const struct lw_rows *r, struct netbench_table *
     lw_file_stem(t->name, sizeof t->name, r->file);
     LW_TRY(lw_rows_int(r, 0, "nranks", 1, INT32_MAX, &ranks, err));
     LW_TRY(lw_rows_int(r, 0, "nnodes", 1, ranks, &nodes, err));
-    t->fabric =
-        (struct netbench_fabric){lw_rows_cell(r, 0, "gpu"), lw_rows_cell(r, 0, "intra"),
-                                 lw_rows_cell(r, 0, "inter"), (int32_t)ranks, (int32_t)nodes};
     t->source = lw_rows_cell(r, 0, "source");
+    t->fabric = (struct netbench_fabric){lw_rows_cell(r, 0, "gpu"), lw_rows_cell(r, 0, "intra"),
+                                         lw_rows_cell(r, 0, "inter"), (int32_t)ranks,
+                                         (int32_t)nodes, t->source};
     t->host_us = netbench_host_us(t->source);
     t->apart = netbench_apart(&t->fabric, lw_rows_cell(r, 0, "algo"), &t->can_predict);
     t->algorithm = reducer_of(lw_rows_cell(r, 0, "algo"));

@@ -22,7 +22,7 @@ static enum lw_status fabric(const char *gpu, const char *intra, const char *int
                              int32_t nodes, struct lw_cluster *c, struct lw_link links[2],
                              int32_t *n, struct lw_err *err)
 {
-    struct netbench_fabric f = {gpu, intra, inter, ranks, nodes};
+    struct netbench_fabric f = {gpu, intra, inter, ranks, nodes, NULL};
 
     return netbench_cluster(&f, links, c, n, err);
 }
@@ -59,6 +59,31 @@ TEST(words_become_links)
     assert_non_null(strstr(err.msg, "unknown GPU 'abacus'"));
     assert_int_equal(fabric("T4", "string", "none", 2, 1, &c, l, &n, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg, "unknown links 'string'"));
+}
+
+/* coreweave/nccl-tests@bee97e7, the jobs that its README's results are of: NCCL_NVLS_ENABLE=0. */
+TEST(a_job_without_nvls_has_no_multicast)
+{
+    static const struct {
+        const char *gpu, *source;
+        bool multicast;
+    } rows[] = {{"GB200", "coreweave/nccl-tests README.md cb86553", false},
+                {"GB200", "another", true},
+                {"B200", "coreweave/nccl-tests README.md cb86553", true},
+                {"GB200", NULL, true}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct netbench_fabric f = {rows[i].gpu, "NVLink5 NVL72", "InfiniBand", 1440, 360,
+                                    rows[i].source};
+        struct lw_link l[2];
+        struct lw_cluster c;
+        struct lw_err err = {0};
+        int32_t n;
+
+        assert_ok(netbench_cluster(&f, l, &c, &n, &err), err);
+        assert_int_equal(n, 20);
+        assert_true(lw_figure_is_set(c.nccl.multicast) == rows[i].multicast);
+    }
 }
 
 /* 8 H100 at 1 MiB: the model gives 28.0142 us (tests/sim/cost/test_cost_nccl.c). Measured 35.01775
@@ -234,8 +259,8 @@ TEST_WITH(stored_curves_are_the_fit, fixture_open, fixture_close)
 static const struct harmed {
     const char *table;
     double model, calibrated;
-} harmed[] = {{"h200_8_allreduce", 7.1, 9.5}, {"a100_8_sendrecv", 12.2, 13.4},
-              {"h100_8_1n_allreduce", 6.33, 6.35}};
+} harmed[] = {{"h200_8_allreduce", 7.1, 9.1}, {"a100_8_sendrecv", 12.18, 12.43},
+              {"gb200_2rack_allreduce", 11.1, 27.9}, {"gb200_nvl72_allreduce", 14.3, 14.6}};
 enum { N_HARMED = sizeof harmed / sizeof *harmed };
 
 static bool is_harmed_as_told(const char *table, double model, double calibrated)
@@ -283,7 +308,7 @@ TEST(curves_never_harm_a_table_left_out)
             assert_string_equal(stored[netbench_stored(&t)].table, t.name);
             if (cal > alone + 1e-9 && !is_harmed_as_told(t.name, alone, cal))
                 fail_msg("%s: %.2f %% with curves, %.2f %% by the model alone", t.name, cal, alone);
-            if (cal - raw > 1)
+            if (cal - raw > 1 && !is_harmed_as_told(t.name, alone, cal))
                 fail_msg("%s: %.2f %% with curves, %.2f %% without", t.name, cal, raw);
             n_harmed += cal > alone + 1e-9;
             n_tables++;
@@ -296,5 +321,5 @@ TEST(curves_never_harm_a_table_left_out)
     globfree(&g);
     assert_int_equal(n_tables, 19);
     assert_int_equal(n_harmed, N_HARMED);
-    assert_true(all / n_all < 13.8);
+    assert_true(all / n_all < 13.2);
 }
