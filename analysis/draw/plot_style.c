@@ -92,7 +92,8 @@ char *plot_cut_parts(char *buf, size_t size, const char *text, int n)
     plot_cut(buf, size, text, n);
     if (plot_characters_of(text) <= n)
         return buf;
-    for (char *p = buf + strlen(buf); p > buf; p--)
+    size_t least = strlen(buf) / 2;
+    for (char *p = buf + strlen(buf); p > buf + least; p--)
         if (p[0] == ',' && (p[1] == ' ' || (unsigned char)p[1] == 0xe2)) { /* or the ellipsis */
             p[lw_utf8_encode(0x2026, p + 1) + 1] = '\0';
             break;

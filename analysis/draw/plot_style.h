@@ -42,7 +42,8 @@ void plot_tic(FILE *f, bool first, const char *label, double at);
 int plot_text_px(const char *text, int points);
 /* The text, cut at a character with an ellipsis so that it has at most n of them; returns buf. */
 char *plot_cut(char *buf, size_t size, const char *text, int n);
-/* The same of "zero 3, dp 8, batch 2": whole parts, as many as fit. */
+/* The same of "zero 3, dp 8, batch 2": whole parts, as many as fit; where less than half of the
+ * text would be left, cut within a part. */
 char *plot_cut_parts(char *buf, size_t size, const char *text, int n);
 /* Characters of a text in UTF-8. */
 int plot_characters_of(const char *text);

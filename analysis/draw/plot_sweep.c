@@ -201,8 +201,9 @@ static double interval_at(const struct lw_run *r, struct cap_range axis)
 
 /* A circle around the best, or a line at the default where that is to be kept. */
 static void put_best(FILE *f, const struct series *v, struct plot_unit u, struct cap_range axis,
-                     int32_t colour)
+                     int32_t colour, bool text)
 {
+    int mark = !text ? 6 : v->sim ? 16 : 13; /* in the terminal P and M */
     const struct lw_run *r = with_interval(v);
     double unit = u.ps;
     char kept[48] = "", interval[LW_INTERVAL_TEXT];
@@ -222,9 +223,9 @@ static void put_best(FILE *f, const struct series *v, struct plot_unit u, struct
                 r == v->best ? "best" : "default cap",
                 lw_interval_text(interval, r->p10, r->p90, NULL));
     if (v->n > 0 && !keeps_usual(v))
-        fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype 6 "
+        fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype %d "
                    "pointsize 3.2 linewidth 2 linecolor rgb '#%06x' title 'best %s'",
-                (double)v->best->bucket_cap_bytes / 1048576.0, (double)v->best->step / unit,
+                (double)v->best->bucket_cap_bytes / 1048576.0, (double)v->best->step / unit, mark,
                 (unsigned)colour, v->name);
 }
 
@@ -260,8 +261,9 @@ static enum lw_status draw_caps(struct lw_store *s, const struct lw_plot *p, FIL
     fprintf(f, "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
                "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
             PLOT_COMM_ODD);
-    put_best(f, &predicted, unit, axis, PLOT_BACKWARD);
-    put_best(f, &measured, unit, axis, PLOT_COMM_ODD);
+    bool text = p->terminal == LW_TERMINAL_DUMB;
+    put_best(f, &predicted, unit, axis, PLOT_BACKWARD, text);
+    put_best(f, &measured, unit, axis, PLOT_COMM_ODD, text);
     fputs("\n", f);
     return LW_OK;
 }

@@ -233,7 +233,14 @@ bool lw_command_next(const char **p, struct lw_command_word *w)
 struct operands {
     char first[WORD_BYTES], workload[WORD_BYTES], cluster[WORD_BYTES];
     int n;
+    bool measured; /* the run */
 };
+
+/* How long is measured, which a prediction does not have: no difference of the two. */
+static bool is_of_measurement(const char *name)
+{
+    return strcmp(name, "steps") == 0 || strcmp(name, "warmup") == 0;
+}
 
 /* An option of the command; *p stands after its name. recorded: its plan comes from a recording and
  * holds no options. */
@@ -257,7 +264,9 @@ static enum lw_status read_option(struct traits *t, int32_t run, char *name, con
         snprintf(left->cluster, sizeof left->cluster, "%s", value);
     if ((w && w->hidden) || (!recorded && lw_strategy_find(name) >= 0))
         return LW_OK;
-    return add_option(t, run, name, value[0] ? value : "on", NULL, err);
+    LW_TRY(add_option(t, run, name, value[0] ? value : "on", NULL, err));
+    t->v[t->n - 1].alone |= left->measured && is_of_measurement(name);
+    return LW_OK;
 }
 
 static enum lw_status add_command(struct traits *t, int32_t run, const char *command,
@@ -354,7 +363,7 @@ static enum lw_status add_run(struct traits *t, int32_t run, const struct lw_run
                               struct lw_err *err)
 {
     bool recorded = !r->workload_name[0];
-    struct operands left = {.n = 0};
+    struct operands left = {.measured = r->kind == LW_RUN_EXEC};
 
     LW_TRY(add_command(t, run, r->command, recorded, &left, err));
     LW_TRY(add_what(t, run, r, &left, err));

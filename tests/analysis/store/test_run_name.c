@@ -215,6 +215,10 @@ TEST(an_option_that_was_not_given_is_a_difference)
         for (int i = 0; i < 2; i++)
             assert_string_equal(texts[i], want[w][i]);
     }
+    r[1].kind = LW_RUN_EXEC; /* how long was measured is no difference from a prediction */
+    r[1].command = "exec -w w.json --steps 20 --warmup 3";
+    assert_int_equal(lw_run_texts(r, 2, LW_RUN_CHOICES, &a, &texts, &err), LW_OK);
+    assert_string_equal(texts[1], "");
     lw_arena_free(&a);
 }
 
