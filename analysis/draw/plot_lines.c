@@ -474,7 +474,8 @@ static void put_curves(const struct plot_lines *l, const struct key *k, double x
 
 /* In the terminal a letter for each line, from A (gnuplot numbers them so), with 'x' after a point
  * that does not fit and '*' after the best. */
-static void put_letters(const struct plot_lines *l, const struct key *k, double x, double y, FILE *f)
+static void put_letters(const struct plot_lines *l, const struct key *k, double x, double y,
+                        FILE *f)
 {
     for (int32_t line = 0; line < l->n_lines; line++) {
         fprintf(f, "%s  $line%d using 1:2 with points pointtype %d title ", line ? ", \\\n" : "",

@@ -186,8 +186,8 @@ static struct marks find_marks(const struct lw_run *run, const struct view *v)
 /* Its text has a ground of its own: it may lie on an area. */
 static void put_mark(FILE *f, int tag, double y, const char *text, bool left, const char *style)
 {
-    fprintf(f, "set arrow %d from graph 0,first %.6g to graph 1,first %.6g nohead front %s\n", tag, y,
-            y, style);
+    fprintf(f, "set arrow %d from graph 0,first %.6g to graph 1,first %.6g nohead front %s\n", tag,
+            y, y, style);
     fprintf(f, "set label %d ", tag);
     plot_text(f, text);
     fprintf(f, " at graph %s,first %.6g %s offset 0,0.7 front boxed\n", left ? "0.01" : "0.99", y,

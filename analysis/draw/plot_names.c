@@ -47,7 +47,8 @@ static const char *make_label(struct lw_arena *a, const struct lw_run *r, bool a
     const char *detail = r->named ? r->name : differs;
 
     snprintf(text, sizeof text, "run %lld%s%s%s%s%s%s%s%s%s%s", (long long)r->id,
-             r->fits == 0 ? " (does not fit)" : lw_run_under_load(r) ? " (under load)" : "", alike ? "" : ", ", alike ? "" : kind_of(r),
+             r->fits == 0 ? " (does not fit)" : lw_run_under_load(r) ? " (under load)" : "",
+             alike ? "" : ", ", alike ? "" : kind_of(r),
              detail[0] ? ": " : "", detail, r->backend[0] ? ", on " : "", r->backend,
              r->honesty[0] ? " (" : "", r->honesty, r->honesty[0] ? ")" : "");
     return lw_arena_strdup(a, text);

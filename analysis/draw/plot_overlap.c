@@ -1,5 +1,5 @@
-/* What the step of each run is made of: a bar of its parts, with the interval of a prediction below;
- * in the terminal a letter for each part. */
+/* What the step of each run is made of: a bar of its parts, with the interval of a prediction
+ * below; in the terminal a letter for each part. */
 #include <string.h>
 
 #include "analysis/compare/compare.h"

@@ -1,5 +1,5 @@
-/* Predicted against measured steps. A prediction and an execution belong together when they have the
- * same plan; of several the later one counts. */
+/* Predicted against measured steps. A prediction and an execution belong together when they have
+ * the same plan; of several the later one counts. */
 #include <math.h>
 #include <string.h>
 

@@ -421,7 +421,8 @@ TEST_WITH(memory_has_a_letter_for_each_category, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     runs_sql("DELETE FROM memory; INSERT INTO memory VALUES"
-             " (1, 0, 0, 0, 'parameters', 104857600), (1, 1, 0, 216000000, 'activations', 52428800)");
+             " (1, 0, 0, 0, 'parameters', 104857600),"
+             " (1, 1, 0, 216000000, 'activations', 52428800)");
     const char *text = shell("$L plot memory 1 --db lapwing.db -o - --width 100 --height 11", NULL);
     int columns = (int)strspn(strstr(text, " +") + 2, "-");
     /* 150 * 1.1 over 11 rows: 15 MiB each; activations from 105 MiB, so in rows 7 to 9 */
@@ -1063,14 +1064,14 @@ TEST_WITH(characters_show_streams_buckets_and_exposure, runs_open, fixture_close
     close_scene(&s);
 }
 
-/* Kernels are shorter than a character: recomputation takes as much as the forward, a quarter of all,
- * and has that share of the letters. */
+/* Kernels are shorter than a character: recomputation takes as much as the forward, a quarter of
+ * all, and has that share of the letters. */
 TEST_WITH(characters_are_drawn_to_scale, runs_open, fixture_close)
 {
     int n[128] = {0}, all = 0;
 
-    shell("$L sim -w llama-3-8b --batch 1 --seq 1024 -c dgx-a100 --recompute full --framework ideal "
-          "--spans -q --db r.db >log", NULL);
+    shell("$L sim -w llama-3-8b --batch 1 --seq 1024 -c dgx-a100 --recompute full "
+          "--framework ideal --spans -q --db r.db >log", NULL);
     const char *text = shell("$L plot timeline --db r.db -o -", NULL);
     for (const char *p = strstr(text, "compute |") + 9; *p != '\n'; p++, all++)
         n[(int)*p]++;
