@@ -586,6 +586,18 @@ static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
     return c->joined == LW_JOINED_OP ? compare_ops(s, c, err) : LW_OK;
 }
 
+static enum lw_status read_calibration(struct lw_store *s, struct lw_comparison *c,
+                                       struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT 1 FROM metric WHERE run = ? AND name = 'other_calibration'", "l",
+                        c->measured.id));
+    c->other_calibration = lw_sql_next(q) && !c->of_one_kind;
+    return lw_sql_finish(q, err);
+}
+
 enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run_b,
                           struct lw_comparison *out, struct lw_err *err)
 {
@@ -603,6 +615,8 @@ enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run
         st = lw_framework_differ(&c.predicted, &c.measured, &c.arena, &c.framework, err);
     if (st == LW_OK)
         st = compare_found(s, &c, err);
+    if (st == LW_OK)
+        st = read_calibration(s, &c, err);
     if (st != LW_OK) {
         lw_comparison_free(&c);
         return st;

@@ -83,6 +83,7 @@ struct lw_comparison {
     const char **from_times[2]; /* with a difference that no option makes: what times
                                  * decided in either plan */
     int32_t n_from_times[2];
+    bool other_calibration;  /* the execution's backend is not that of its cluster's calibration */
     const char *note;        /* why not by op, or why by op though the plans differ; else "" */
     /* whose parts, predicted and measured: the measured run's rank with the longest period, on
        both sides where both have it */

@@ -325,8 +325,19 @@ static bool put_load(const struct lw_comparison *c, FILE *f)
     return any;
 }
 
+static void put_calibration(const struct lw_comparison *c, FILE *f)
+{
+    if (c->other_calibration)
+        lw_printf_paragraph(f,
+                            "\nrun %lld is of backend %s, and its cluster was calibrated with "
+                            "another: the times of communication are not predicted for %s (lapwing "
+                            "calibrate --backend %s)", (long long)c->measured.id,
+                            c->measured.backend, c->measured.backend, c->measured.backend);
+}
+
 static void put_verdict(const struct lw_comparison *c, FILE *f)
 {
+    put_calibration(c, f);
     if (put_load(c, f))
         return;
     if (lw_comparison_per_unit(c).unit) {

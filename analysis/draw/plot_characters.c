@@ -1,7 +1,7 @@
 /* A timeline for the terminal: a line of characters per stream, a letter per kind of work, the last
- * digit of its bucket per collective, '.' while it waits for the last rank. Work that is shorter than
- * a character has as many characters as it adds up to. Under communication is a line of where it is exposed: '!' for half of the character's
- * time and more, ':' for a tenth, '.' for less. */
+ * digit of its bucket per collective, '.' while it waits for the last rank. Work that is shorter
+ * than a character has as many characters as it adds up to. Under communication is a line of where
+ * it is exposed: '!' for half of the character's time and more, ':' for a tenth, '.' for less. */
 #include <string.h>
 
 #include "analysis/draw/step_bars.h"

@@ -11,8 +11,10 @@
 #include "exec/run/exec_print.h"
 #include "exec/run/memory_fit.h"
 #include "shared/cli/cli.h"
+#include "shared/cluster/calibrated_backend.h"
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework_memory.h"
+#include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/memory_predict.h"
 
@@ -232,6 +234,19 @@ static void fill_options(struct lw_execution *s)
     s->options.link_latency_ns = lw_ps_to_ns(s->link_latency);
 }
 
+/* Its prediction has the times of another backend. */
+static void note_calibration(const struct lw_execution *s, FILE *notes)
+{
+    char name[LW_CALIBRATED_BACKEND];
+
+    if (notes && is_first(s) && lw_calibrated_for_another(&s->cluster, s->backend))
+        lw_printf_paragraph(notes,
+                            "lapwing: cluster '%s' was calibrated with backend %s, and this run is "
+                            "of backend %s: the difference from its prediction is not the model's "
+                            "alone (lapwing calibrate --backend %s)", s->cluster.name,
+                            lw_calibrated_backend(&s->cluster, name), s->backend, s->backend);
+}
+
 enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, FILE *out,
                                 FILE *notes, struct lw_err *err)
 {
@@ -250,6 +265,7 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, F
     if (s->spawns)
         return spawn(s, err);
     predict_memory(s);
+    note_calibration(s, notes);
     begin_row(s);
     enum lw_status ran = run(s, &why);
     bool has_row = s->team.run >= 0 && is_first(s);

@@ -5,6 +5,7 @@
 
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
+#include "shared/cluster/calibrated_backend.h"
 
 bool cmd_exec_ran(enum lw_status s)
 {
@@ -62,6 +63,8 @@ static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run
     LW_TRY(lw_store_metric_int(db, run, "over_ps", -1, -1, x->over, err));
     if (x->others_share >= 0)
         LW_TRY(lw_store_metric_real(db, run, "others_pct", -1, -1, 100 * x->others_share, err));
+    if (info->cluster && info->backend && lw_calibrated_for_another(info->cluster, info->backend))
+        LW_TRY(lw_store_metric_int(db, run, "other_calibration", -1, -1, 1, err));
     LW_TRY(store_places(db, run, x, err));
     LW_TRY(store_states(db, run, x, err));
     LW_TRY(lw_store_finish_run(db, run, summary->n_steps > 0 ? summary : NULL,

@@ -432,6 +432,11 @@ TEST_WITH(a_step_under_load_judges_nothing, runs_open, fixture_close)
     EXPECT("compare 1 2",
            {"", 0, "the prediction is 80.000 us too short", .lacks = "under load"},
            {"--tolerance 5", 3, "beyond the tolerance of 5 %"});
+    runs_sql("INSERT INTO metric VALUES (2, 'other_calibration', -1, -1, 1)");
+    EXPECT("compare 1 2",
+           {"", 0, "and its cluster was calibrated with another", {"80.000 us too short"}});
+    runs_sql("DELETE FROM metric WHERE name = 'other_calibration'");
+    EXPECT("compare 1 2", {"", 0, "", .lacks = "calibrated with another"});
     runs_sql("INSERT INTO metric VALUES (2, 'others_pct', -1, -1, 5.0)");
     expect("compare 1 2 --tolerance 5", 3, "beyond the tolerance of 5 %");
     runs_sql("UPDATE metric SET value = 40.0 WHERE name = 'others_pct'");
