@@ -153,8 +153,8 @@ static void put_heading(const struct sheet *s, const struct picture_row *r)
     if (s->pic->left_out[r->run] > 0)
         n += (size_t)snprintf(figures + n, sizeof figures - n, "; %d more ranks: --max-ranks",
                               s->pic->left_out[r->run]);
-    plot_cut(cut, sizeof cut, s->names->runs[r->run],
-             (s->width - 2 * RIGHT) / CHAR_PX - (int)n);
+    plot_cut_parts(cut, sizeof cut, s->names->runs[r->run],
+                   (s->width - 2 * RIGHT) / CHAR_PX - (int)n);
     snprintf(text, sizeof text, "%s%s", cut, figures);
     fprintf(s->f, "set label %d ", (int)r->run + 1);
     plot_text(s->f, text);
