@@ -21,6 +21,7 @@
 #include "exec/cpu/cpu_world.h"
 #include "shared/base/arena.h"
 #include "shared/base/large_pages.h"
+#include "shared/numbers/units.h"
 
 enum { MEASURE_NS = 20 * 1000 * 1000, MEASURE_AGAIN_NS = 4 * 1000 * 1000 };
 #define CLOSE_WAIT_NS INT64_C(2000000000)
@@ -209,7 +210,8 @@ static void describe(struct exec_world *w)
         snprintf(who, sizeof who, "rank %d of %d in a process on %d", p->rank, w->how.n_ranks,
                  w->n_cores);
     else
-        snprintf(who, sizeof who, "%d ranks on %d", w->how.n_ranks, w->n_cores);
+        snprintf(who, sizeof who, "%d rank%s on %d", w->how.n_ranks, lw_plural(w->how.n_ranks),
+                 w->n_cores);
     snprintf(w->about, sizeof w->about,
              "%s cores, %s; communication threads %d nice levels above compute (%s)", who,
              w->how.pin ? "pinned" : "not pinned", CPU_NICE_STEP,

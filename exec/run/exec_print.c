@@ -234,8 +234,9 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
     const struct lw_summary *s = r->summary;
     char buf[32], low[32], high[32];
 
-    lw_printf_paragraph(f, "plan %s (%s), %d ranks, backend %s, %s%s", r->plan->name, r->plan->hash,
-                        r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
+    lw_printf_paragraph(f, "plan %s (%s), %d rank%s, backend %s, %s%s", r->plan->name,
+                        r->plan->hash, r->plan->n_ranks, lw_plural(r->plan->n_ranks),
+                        r->options->backend->name, exec_honesty_name(x->honesty),
                         x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
     lw_framework_choice_print(r->framework, f);
     lw_accumulation_print(r->plan->strategy, f);
