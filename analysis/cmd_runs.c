@@ -135,8 +135,8 @@ int cmd_runs(int argc, char **argv)
     if (o.merge && (o.del || n > 0))
         return lw_cli_usage("runs", "--merge takes over a whole database: no --delete, no RUN");
     if ((o.search || o.searches) && (o.merge || n > 0 || is_filtered(&o.wanted)))
-        return lw_cli_usage("runs", "--search and --searches are of searches: no RUN, no filter, no "
-                                    "--merge");
+        return lw_cli_usage("runs", "--search and --searches are of searches: no RUN, no filter, "
+                                    "no --merge");
     if ((o.losers && !o.search) || (o.searches && (o.search || o.del)))
         return lw_cli_usage("runs", "%s", o.losers ? "--losers needs --search N"
                                                    : "--searches lists all: no --search, no "

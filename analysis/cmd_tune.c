@@ -33,8 +33,8 @@ static enum lw_status open_memo(const struct lw_tune_command *c, struct lw_tune_
     return LW_OK;
 }
 
-/* The search, and all of it in the database. Predictions of a shard's best are no runs: those of the
- * whole space are. */
+/* The search, and all of it in the database. Predictions of a shard's best are no runs: those of
+ * the whole space are. */
 static enum lw_status search(const struct lw_tune_command *c, struct lw_tune_memo *memo,
                              struct lw_tune_result *r, struct lw_err *err)
 {

@@ -246,7 +246,8 @@ static enum lw_status draw_points(const struct lw_plot *p, struct plot_search *s
     plot_begin(p, f, WIDTH, HEIGHT, title, NULL, 0);
     fprintf(f, "set xlabel 'step [%s]'\nset ylabel 'memory of a device [GiB]'\n"
                "set xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n%s", a.unit.name,
-            a.left / a.unit.ps, a.right / a.unit.ps, a.bottom, a.top, a.log ? "set logscale x 10\n" : "");
+            a.left / a.unit.ps, a.right / a.unit.ps, a.bottom, a.top,
+            a.log ? "set logscale x 10\n" : "");
     put_points(s, &a, "others", is_plain, f);
     put_points(s, &a, "best", is_best, f);
     int64_t n_unfit = put_points(s, &a, "unfit", is_unfit, f);
@@ -286,8 +287,8 @@ static enum lw_status draw_tune(struct lw_store *store, const struct lw_plot *p,
 
 const struct plot_kind plot_kind_tune = {
     .name = "tune",
-    .about = "strategies of a search: step over memory; --x: tokens/s over an option; --x --y: best "
-             "step of each pair",
+    .about = "strategies of a search: step over memory; --x: tokens/s over an option; --x --y: "
+             "best step of each pair",
     .needs = "a search of `lapwing tune`",
     .script = draw_tune,
     .source = LW_PLOT_FROM_SEARCH,

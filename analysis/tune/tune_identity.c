@@ -38,8 +38,6 @@ static enum lw_status put_part(FILE *f, const struct lw_tune_part *p, struct lw_
     put_framework(f, p->request.source->framework_name);
     if (p->workload_hash[0])
         fprintf(f, "workload %s\n", p->workload_hash);
-    if (p->outer[0])
-        fprintf(f, "%s\n", p->outer);
     fprintf(f, "ranks %lld\n", (long long)p->space.ranks);
     for (int i = 0; i < p->space.n_dims; i++) {
         const struct lw_tune_dim *d = &p->space.dim[i];
@@ -60,7 +58,11 @@ enum lw_status lw_tune_identity(const struct lw_tune_part *parts, int n_parts, s
     enum lw_status st = f && hash ? LW_OK : lw_fail_nomem(err);
 
     if (f)
-        fprintf(f, "lapwing %s\n", LW_VERSION);
+        fprintf(f, "lapwing %s\nparts", LW_VERSION);
+    for (int p = 0; f && p < n_parts; p++)
+        fprintf(f, "%s %s", p ? ";" : "", parts[p].outer[0] ? parts[p].outer : "one");
+    if (f)
+        fputc('\n', f);
     for (int p = 0; st == LW_OK && p < n_parts; p++)
         st = put_part(f, &parts[p], err);
     if (f && fclose(f) != 0 && st == LW_OK)

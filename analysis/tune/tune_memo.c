@@ -1,8 +1,8 @@
 /* The memory of a search. A search is found again by its space: a text of all that a strategy's
  * figures depend on. What was simulated is stored within FLUSH_S, in one transaction each time, so
- * a process that is killed loses at most the strategies since. A search that goes on runs all of its
- * passes again and takes known strategies from here in place of simulating them, so that its output
- * is that of a search that nothing interrupted. */
+ * a process that is killed loses at most the strategies since. A search that goes on runs all of
+ * its passes again and takes known strategies from here in place of simulating them, so that its
+ * output is that of a search that nothing interrupted. */
 #include "analysis/tune/tune_memo.h"
 
 #include <math.h>
@@ -44,8 +44,8 @@ static enum lw_status refuse(const struct lw_tune_memo *m, const struct lw_searc
                                                       "leave out --resume to begin one");
     lw_tune_differing(last->space, m->search.space, one, other);
     return lw_fail_at(err, LW_EINVAL, m->r.db, 0,
-                      "--resume: no search of this space; the last one, search %lld, has '%s' where "
-                      "this one has '%s': give its options, or leave out --resume",
+                      "--resume: no search of this space; the last one, search %lld, has '%s' "
+                      "where this one has '%s': give its options, or leave out --resume",
                       (long long)last->id, one, other);
 }
 
@@ -75,7 +75,8 @@ static enum lw_status begin(struct lw_tune_memo *m, struct lw_err *err)
     for (int p = 0; p < r->n_parts; p++)
         m->first[p + 1] = m->first[p] + r->parts[p].space.n;
     LW_TRY(lw_store_open(r->db, LW_STORE_WRITE, &m->store, err));
-    LW_TRY(lw_tune_identity(r->parts, r->n_parts, &m->arena, &m->search.space, &m->search.hash, err));
+    LW_TRY(lw_tune_identity(r->parts, r->n_parts, &m->arena, &m->search.space, &m->search.hash,
+                            err));
     if (r->resume) {
         LW_TRY(find_own(m, err));
         LW_TRY(lw_store_searched_of_space(m->store, m->search.hash, &m->arena, &m->known,

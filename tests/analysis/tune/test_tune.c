@@ -116,7 +116,8 @@ TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
 
 TEST_WITH(threads_change_nothing, fixture_open, fixture_close)
 {
-#define ARGS "tune -w gpt2 -c dgx-a100 --global-batch 32 --ranks 8 --batch 1,2 --format csv --no-db -q "
+#define ARGS                                                                                  \
+    "tune -w gpt2 -c dgx-a100 --global-batch 32 --ranks 8 --batch 1,2 --format csv --no-db -q "
     char *one = strdup(lapwing(ARGS "--threads 1", NULL));
 
     assert_string_equal(lapwing(ARGS "--threads 3", NULL), one);

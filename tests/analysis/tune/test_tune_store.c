@@ -1,6 +1,6 @@
 /* Searches that are stored: printed again, split over machines, interrupted, killed, gone on with.
- * Whatever happened on the way, the answer is that of one search, byte for byte but for its wall time
- * and its number in the database. */
+ * Whatever happened on the way, the answer is that of one search, byte for byte but for its wall
+ * time and its number in the database. */
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #include "tests/lib/files/sql_file.h"
 
 #define SPACE                                                                                    \
-    "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 32 --batch 1,2 --recompute none,full --schedule " \
-    "1f1b,zb-h1 -q"
+    "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 32 --batch 1,2 --recompute none,full "        \
+    "--schedule 1f1b,zb-h1 -q"
 /* Without what may differ. */
 #define LESS "| sed -e '/\"wall_s\"/d' -e '/\"search\"/d'"
 
@@ -117,6 +117,7 @@ TEST_WITH(shards_share_the_space, fixture_open, fixture_close)
     free(one);
 }
 
+#define SLOW " --no-bounds --threads 1 --db k.db > out.txt 2>&1 & echo $! > pid"
 #define GONE "; while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done"
 
 /* Until some strategies are stored. */
@@ -137,7 +138,7 @@ TEST_WITH(a_killed_search_goes_on, fixture_open, fixture_close)
     char *one = answer("--no-bounds --db one.db");
     char *db = strdup(fixture_path("k.db"));
 
-    shell("$L tune " SPACE " --no-bounds --threads 1 --db k.db > out.txt 2>&1 & echo $! > pid", NULL);
+    shell("$L tune " SPACE SLOW, NULL);
     wait_for_rows(db);
     shell("kill -9 $(cat pid)" GONE, NULL);
     assert_int_equal(sql_ask(db, "SELECT count(*) FROM search WHERE status = 'running'"), 1);
@@ -155,7 +156,7 @@ TEST_WITH(an_interrupted_search_goes_on, fixture_open, fixture_close)
 {
     char *one = answer("--no-bounds --db one.db");
 
-    shell("$L tune " SPACE " --no-bounds --threads 1 --db k.db > out.txt 2>&1 & echo $! > pid", NULL);
+    shell("$L tune " SPACE SLOW, NULL);
     wait_for_rows(fixture_path("k.db"));
     shell("kill -INT $(cat pid)" GONE, NULL);
     has(shell("cat out.txt", NULL), "with --resume goes on");
