@@ -177,12 +177,14 @@ static enum lw_status load(struct lw_store *s, const struct lw_search *x, struct
     for (int64_t i = 0; i < n; i++)
         if (is_answer(&v[i], n))
             put_row(r, &v[i]);
+    bool whole = r->n_rows >= 0 && r->n_rows <= n;
     for (int64_t i = 0; i < n; i++)
-        if ((i < r->n_best && !r->best[i]) || (i < r->n_front && !r->front[i]) ||
-            (i < r->n_rows && !r->rows[i].strategy) || r->n_rows > n)
-            return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
-                              "search %lld: strategies are missing: edited or damaged",
-                              (long long)x->id);
+        whole &= (i >= r->n_best || r->best[i]) && (i >= r->n_front || r->front[i]) &&
+                 (i >= r->n_rows || r->rows[i].strategy);
+    if (!whole)
+        return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
+                          "search %lld: strategies are missing: edited or damaged",
+                          (long long)x->id);
     return put_reasons(s, x->id, r, err);
 }
 
@@ -192,8 +194,9 @@ static enum lw_status check_ended(struct lw_store *s, const struct lw_search *x,
     return x->status != LW_SEARCH_RUNNING
                ? LW_OK
                : lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                            "search %lld runs, or its process was ended; then `%s --resume` goes "
-                            "on with it", (long long)x->id, x->command);
+                            "search %lld runs, or its process was ended; then `lapwing %s%s` goes "
+                            "on with it", (long long)x->id, x->command,
+                            strstr(x->command, "--resume") ? "" : " --resume");
 }
 
 enum lw_status lw_search_print(struct lw_store *s, const struct lw_search *x,

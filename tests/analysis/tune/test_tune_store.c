@@ -144,7 +144,7 @@ TEST_WITH(a_killed_search_goes_on, fixture_open, fixture_close)
     assert_int_equal(sql_ask(db, "SELECT count(*) FROM search WHERE status = 'running'"), 1);
     int64_t n = sql_ask(db, "SELECT count(*) FROM searched");
     assert_in_range(n, 1, sql_ask(fixture_path("one.db"), "SELECT n_simulated - 1 FROM search"));
-    expect("runs --search 1 --db k.db", 1, "--resume` goes on with it");
+    expect("runs --search 1 --db k.db", 1, "then `lapwing tune -w gpt2 -c dgx-a100");
     same(one, "--no-bounds --resume --db k.db");
     assert_int_equal(sql_ask(db, "SELECT count(*) FROM search WHERE status = 'ok'"), 1);
     same(one, "--no-bounds --resume --db k.db");
@@ -175,6 +175,23 @@ TEST_WITH(another_number_of_the_best_is_one_search, fixture_open, fixture_close)
     same(one, "--best 25 --db few.db --resume");
     free(one);
     free(few);
+}
+
+/* A file whose counts are not those of its rows. */
+TEST_WITH(an_edited_search_is_refused, fixture_open, fixture_close)
+{
+    static const char *const edits[] = {"UPDATE search SET n_simulated = n_simulated + 1",
+                                        "UPDATE searched SET place = 0 WHERE place = 1",
+                                        "UPDATE searched SET nth = 2 WHERE nth = 1",
+                                        "DELETE FROM searched"};
+
+    for (int i = 0; i < 4; i++) {
+        shell("rm -f a.db*; $L tune " SPACE " --tp 1 --store-runs 0 --db a.db", NULL);
+        sql_do(fixture_path("a.db"), edits[i]);
+        expect("runs --search 1 --db a.db", 1,
+               "a.db: search 1: strategies are missing: edited or damaged");
+        expect("runs --search 1 --db a.db --format csv", 1, "edited or damaged");
+    }
 }
 
 TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
