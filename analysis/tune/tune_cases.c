@@ -219,6 +219,7 @@ static enum lw_status make_model(struct lw_tune_context *c, const struct lw_stra
     m->completed = *given;
     LW_TRY(lw_plan_source_workload(&m->source, m->source.workload_file, &m->completed, &c->cluster,
                                    &m->w, err));
+    LW_TRY(lw_workload_check(&m->w, err));
     return lw_plan_source_fit(&m->source, &m->w, &c->cluster, err);
 }
 
@@ -569,10 +570,10 @@ static lw_ps data_of(const struct order *o, const struct lw_strategy *s, const s
 
     for (int32_t i = o->first[r]; i < o->first[r + 1]; i++) {
         const int32_t *first = &k->first[o->held[i]];
+        int32_t last = s->pp > 1 ? o->gathers[i] : (int32_t)s->micro_batches;
         sum = lw_add_sat(sum, lw_mul_sat(k->reduce[i], each ? s->micro_batches : 1));
         if (gathers_twice(o, s))
-            sum = lw_add_sat(sum, gathers_of(reach, s, outline, first[0], first[1],
-                                             s->pp > 1 ? o->gathers[i] : (int32_t)s->micro_batches));
+            sum = lw_add_sat(sum, gathers_of(reach, s, outline, first[0], first[1], last));
     }
     return sum;
 }

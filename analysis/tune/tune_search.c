@@ -72,27 +72,30 @@ static void without_numbers(const char *msg, char *out, size_t size)
     out[n] = '\0';
 }
 
-static enum lw_status count_reason(struct search *s, const char *msg, struct lw_err *err)
+static enum lw_status count_reason(struct search *s, const char *msg, int64_t n,
+                                   struct lw_err *err)
 {
     char text[256];
 
     without_numbers(msg, text, sizeof text);
-    s->r->n_invalid++;
+    s->r->n_invalid += n;
     for (int64_t i = 0; i < s->r->n_reasons; i++)
         if (strcmp(s->r->reasons[i].text, text) == 0) {
-            s->r->reasons[i].n++;
+            s->r->reasons[i].n += n;
             return LW_OK;
         }
     if (lw_reserve(&s->r->reasons, &s->reasons_capacity, s->r->n_reasons + 1,
                    sizeof *s->r->reasons) != 0)
         return lw_fail_nomem(err);
     struct lw_tune_reason x = {lw_arena_strdup(&s->r->arena, text),
-                               lw_arena_strdup(&s->r->arena, msg), 1};
+                               lw_arena_strdup(&s->r->arena, msg), n};
     s->r->reasons[s->r->n_reasons++] = x;
     return x.text && x.example ? LW_OK : lw_fail_nomem(err);
 }
 
-static enum lw_status list_one(struct search *s, int part, int64_t k, struct lw_err *err)
+/* The k-th combination of a part, and those after it that are alike: *n of them. */
+static enum lw_status list_one(struct search *s, int part, int64_t k, int64_t *n,
+                               struct lw_err *err)
 {
     struct lw_strategy strategy;
     struct lw_tune_given given;
@@ -101,17 +104,20 @@ static enum lw_status list_one(struct search *s, int part, int64_t k, struct lw_
     enum lw_tune_kind kind =
         lw_tune_strategy(&s->t->parts[part].space, k, &strategy, &given, &why);
 
-    if (kind == LW_TUNE_REPEATED) {
-        s->r->n_repeated++;
+    *n = given.n_alike;
+    int64_t mine = lw_tune_shard_count(&s->t->shard, s->first[part] + k, *n);
+    s->r->n_combinations += mine;
+    if (kind == LW_TUNE_REPEATED)
+        s->r->n_repeated += mine;
+    if (mine == 0 || kind == LW_TUNE_REPEATED)
         return LW_OK;
-    }
     enum lw_status st = kind == LW_TUNE_INVALID
                             ? LW_EINVAL
                             : lw_tune_case_of(s->contexts[part], &strategy, false, &c, &why);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
     if (st != LW_OK)
-        return count_reason(s, why.msg, err);
+        return count_reason(s, why.msg, mine, err);
     if (lw_reserve(&s->v, &s->capacity, s->n + 1, sizeof *s->v) != 0)
         return lw_fail_nomem(err);
     s->v[s->n++] = (struct candidate){c.bound, s->first[part] + k, -1};
@@ -123,17 +129,12 @@ static enum lw_status list_all(struct search *s, struct lw_err *err)
     int64_t all = s->first[s->t->n_parts];
 
     for (int part = 0; part < s->t->n_parts; part++)
-        for (int64_t k = 0; k < s->t->parts[part].space.n; k++) {
-            if (k % 64 == 0) {
-                lw_progress_report(s->t->progress, "bounds of strategies",
-                                   (double)(s->first[part] + k) / (double)all);
-                if (lw_progress_stopped(s->t->progress))
-                    return LW_OK;
-            }
-            if (!lw_tune_shard_has(&s->t->shard, s->first[part] + k))
-                continue;
-            s->r->n_combinations++;
-            LW_TRY(list_one(s, part, k, err));
+        for (int64_t k = 0, n; k < s->t->parts[part].space.n; k += n) {
+            lw_progress_report(s->t->progress, "bounds of strategies",
+                               (double)(s->first[part] + k) / (double)all);
+            if (lw_progress_stopped(s->t->progress))
+                return LW_OK;
+            LW_TRY(list_one(s, part, k, &n, err));
         }
     s->r->n_valid = s->n;
     lw_sort(s->v, s->n, by_bound);
@@ -379,7 +380,7 @@ static enum lw_status take_round(struct search *s, struct round *r, struct lw_er
         s->r->n_unfit += j->what == SIMULATED && !j->row.fits;
         if (st == LW_OK && j->what == REFUSED) {
             s->r->n_valid--;
-            st = count_reason(s, j->why.msg, err);
+            st = count_reason(s, j->why.msg, 1, err);
         }
         if (st == LW_OK && j->what == SIMULATED)
             st = keep_row(s, j, err);

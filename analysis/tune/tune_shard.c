@@ -33,3 +33,14 @@ bool lw_tune_shard_has(const struct lw_tune_shard *s, int64_t combination)
 {
     return s->n < 2 || mixed((uint64_t)combination) % (uint64_t)s->n == (uint64_t)s->i - 1;
 }
+
+int64_t lw_tune_shard_count(const struct lw_tune_shard *s, int64_t first, int64_t n)
+{
+    int64_t count = 0;
+
+    if (s->n < 2)
+        return n;
+    for (int64_t i = 0; i < n; i++)
+        count += lw_tune_shard_has(s, first + i);
+    return count;
+}

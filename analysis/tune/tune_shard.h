@@ -15,3 +15,5 @@ enum lw_status lw_tune_shard_parse(const char *text, struct lw_tune_shard *out, 
 /* Whether the shard has a combination. Each one is in exactly one shard of n, the same on every
  * machine, whatever its neighbours are: values that vary fastest are spread over all shards. */
 bool lw_tune_shard_has(const struct lw_tune_shard *s, int64_t combination);
+/* How many of n combinations from `first` on. */
+int64_t lw_tune_shard_count(const struct lw_tune_shard *s, int64_t first, int64_t n);

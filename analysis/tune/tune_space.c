@@ -275,10 +275,13 @@ enum lw_tune_kind lw_tune_strategy(const struct lw_tune_space *x, int64_t k,
         const struct lw_tune_dim *d = &x->dim[i];
         rest /= d->n;
         int64_t v = k / rest % d->n;
+        given->n_alike = rest - k % rest;
         if (!has_dp && rank_of(d->name) >= rank_of("dp")) {
             has_dp = true;
-            if (strcmp(d->name, "dp") != 0 && !set_dp(x, &s, given, err))
+            if (strcmp(d->name, "dp") != 0 && !set_dp(x, &s, given, err)) {
+                given->n_alike = rest * d->n - k % (rest * d->n);
                 return LW_TUNE_INVALID;
+            }
         }
         if (!applies(&s, d->name)) {
             if (v > 0)
@@ -289,5 +292,6 @@ enum lw_tune_kind lw_tune_strategy(const struct lw_tune_space *x, int64_t k,
             return LW_TUNE_INVALID;
     }
     *out = s;
+    given->n_alike = 1;
     return is_of_ranks(x, &s, err) ? LW_TUNE_STRATEGY : LW_TUNE_INVALID;
 }

@@ -46,6 +46,7 @@ struct lw_tune_given {
     int n;
     const char *name[LW_TUNE_DIMS + 1], *value[LW_TUNE_DIMS + 1];
     char dp[24]; /* of value, where --dp follows from --ranks */
+    int64_t n_alike; /* combinations from this one on that are of its kind for the same reason */
 };
 enum lw_tune_kind lw_tune_strategy(const struct lw_tune_space *x, int64_t k,
                                    struct lw_strategy *out, struct lw_tune_given *given,

@@ -459,9 +459,11 @@ static enum lw_status check_heads(const struct lw_workload *w, const struct lw_s
                    (long long)s->tp, (long long)n);
 }
 
-/* The strategy with all that it leaves open, when it fits the workload. */
-static enum lw_status resolve(const struct lw_workload *w, const struct lw_strategy *given,
-                              struct lw_strategy *s, struct lw_err *err)
+/* The strategy with all that it leaves open, when it fits the workload. checked: w has passed
+ * lw_workload_check. */
+static enum lw_status resolve(const struct lw_workload *w, bool checked,
+                              const struct lw_strategy *given, struct lw_strategy *s,
+                              struct lw_err *err)
 {
     LW_TRY(lw_compat_resolve(given, s, err));
     if (given->pp > 1 && lw_schedule_chunks(given->schedule) > 0 &&
@@ -469,7 +471,7 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
         s->chunks = lw_schedule_chunks(given->schedule);
     resolve_sharding(given, s);
     LW_TRY(lw_strategy_check(s, err));
-    LW_TRY(lw_workload_check(w, err));
+    LW_TRY(checked ? LW_OK : lw_workload_check(w, err));
     LW_TRY(lw_compat_check(s, w, err));
     LW_TRY(refuse_unlowered(s, err));
     LW_TRY(refuse_contradictions(s, err));
@@ -489,7 +491,7 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
 enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_strategy *given,
                                struct lw_strategy *resolved, struct lw_err *err)
 {
-    return resolve(w, given, resolved, err);
+    return resolve(w, true, given, resolved, err);
 }
 
 enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
@@ -498,7 +500,7 @@ enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct
 {
     struct lw_strategy resolved;
 
-    LW_TRY(resolve(w, s, &resolved, err));
+    LW_TRY(resolve(w, false, s, &resolved, err));
     return lw_lower_settled_buckets(w, &resolved, cost, out, err);
 }
 
@@ -507,7 +509,7 @@ enum lw_status lw_plan_draft(const struct lw_workload *w, const struct lw_strate
 {
     struct lw_strategy resolved;
 
-    LW_TRY(resolve(w, s, &resolved, err));
+    LW_TRY(resolve(w, false, s, &resolved, err));
     return lw_lower(w, &resolved, cost, plan, err);
 }
 

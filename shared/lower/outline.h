@@ -42,7 +42,8 @@ struct lw_outline {
     void *held;                 /* what the cuts need of the lowering */
 };
 
-/* The strategy with all that it leaves open, checked as lw_plan_build does before any work. */
+/* The strategy with all that it leaves open, checked as lw_plan_build does before any work; w has
+ * passed lw_workload_check. */
 enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_strategy *given,
                                struct lw_strategy *resolved, struct lw_err *err);
 
