@@ -19,13 +19,14 @@ static lw_ps forwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
     return sum;
 }
 
-/* Of gradients on their way back through parts from..to - 1. */
+/* Of gradients on their way back through parts from..to - 1, which may have repeated before. */
 static lw_ps backwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
 {
     lw_ps sum = 0;
 
     for (int32_t q = from; q < to; q++)
-        sum = lw_add_sat(sum, p->by_halves ? p->part[q].input : p->part[q].backward);
+        sum = lw_add_sat(sum, (p->by_halves ? p->part[q].input : p->part[q].backward) -
+                                  p->ahead[q]);
     return sum;
 }
 
@@ -236,6 +237,11 @@ static struct lw_outline_sum held_by(const struct lw_tune_parts *p, int32_t rank
     return sum;
 }
 
+int32_t lw_tune_copies(const struct lw_outline *o, const struct lw_strategy *s)
+{
+    return (int32_t)(s->dp * s->cp * (o->dims.experts ? s->tp : 1));
+}
+
 /* A plan of one rank a stage, with the tables that a framework's memory is computed from. */
 static enum lw_status sketch(const struct lw_tune_parts *p, const struct lw_outline *o,
                              const struct lw_strategy *s, const int32_t *stage_of,
@@ -261,7 +267,7 @@ static enum lw_status sketch(const struct lw_tune_parts *p, const struct lw_outl
         const struct lw_outline_sum x = held_by(p, r);
         plan->role_of[r] = r;
         plan->roles[r].stage = r;
-        lw_outline_bytes(o, s, &x, (int32_t)(s->dp * s->cp), plan->roles[r].static_bytes);
+        lw_outline_bytes(o, s, &x, lw_tune_copies(o, s), plan->roles[r].static_bytes);
     }
     return LW_OK;
 }

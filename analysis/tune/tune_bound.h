@@ -19,6 +19,9 @@ struct lw_tune_parts {
     const int32_t *first, *held;       /* rank r holds held[first[r]] .. held[first[r + 1] - 1],
                                         * ascending */
     const lw_ps *optimizer;            /* [n_ranks] */
+    /* [n_parts]: what a backward does before it needs the gradient of the next part, as it repeats
+     * the forward of its last module. */
+    const lw_ps *ahead;
     /* Collectives of the data group. By the places of `held`: those of a part's gradients, and the
      * rank's work on the part from the first backward on that is the last one of its part: none of
      * them begins earlier. [n_ranks]: gathers of weights after the optimizer. */
@@ -39,6 +42,9 @@ struct lw_tune_parts {
 lw_ps lw_tune_step_since(const struct lw_tune_parts *p, int32_t rank);
 /* At most the step that is simulated: the least of that over the ranks. */
 lw_ps lw_tune_step_bound(const struct lw_tune_parts *p);
+
+/* At least as many ranks as share any parameter of a rank: experts may have more copies. */
+int32_t lw_tune_copies(const struct lw_outline *o, const struct lw_strategy *s);
 
 /* At most what the allocator of the fullest rank needs of a device, without what the framework
  * itself takes; 0 = nothing is known. s: resolved. stage_of: the pipeline rank of each module. */

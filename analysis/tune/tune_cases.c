@@ -624,9 +624,10 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
 {
     struct lw_outline_sum *part;
     int64_t *again;
-    lw_ps *optimizer;
+    lw_ps *optimizer, *ahead;
 
     LW_TAKE(&out->arena, again, o->grid.n_stages, err);
+    LW_TAKE(&out->arena, ahead, o->grid.n_stages, err);
     LW_TAKE(&out->arena, out->first, o->grid.n_stages + 1, err);
     LW_TAKE(&out->arena, part, o->grid.n_stages, err);
     LW_TAKE(&out->arena, optimizer, o->grid.n_ranks, err);
@@ -634,6 +635,7 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
     for (int32_t q = 0; q < o->grid.n_stages; q++) {
         part[q] = lw_outline_of(&x->outline, out->first[q], out->first[q + 1]);
         again[q] = repeated_first(&x->outline, out->first[q], out->first[q + 1]);
+        ahead[q] = lw_outline_of(&x->outline, out->first[q + 1] - 1, out->first[q + 1]).again;
     }
     bool mirrored = o->grid.layout == LW_LAYOUT_BIDIR;
     for (int32_t r = 0; r < o->grid.n_ranks; r++) {
@@ -641,16 +643,16 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
         for (int32_t i = o->first[r]; i < o->first[r + 1]; i++)
             sum.trained += part[o->held[i]].trained;
         optimizer[r] = lw_outline_optimizer(&x->outline, s, &sum,
-                                            (int32_t)(s->dp * s->cp * (mirrored ? 2 : 1)));
+                                            lw_tune_copies(&x->outline, s) * (mirrored ? 2 : 1));
     }
     if (!mirrored)
         LW_TRY(put_data(o, s, reach, &x->outline, part, out, err));
     out->parts = (struct lw_tune_parts){
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
-        .held = o->held, .optimizer = optimizer, .reduce = out->reduce, .after = out->after,
-        .gather = out->gather, .before = o->before, .first_back = o->first_back,
-        .data = out->data, .again = again, .by_halves = o->by_halves, .mirrored = mirrored,
-        .n_micro_batches = s->micro_batches};
+        .held = o->held, .optimizer = optimizer, .ahead = ahead, .reduce = out->reduce,
+        .after = out->after, .gather = out->gather, .before = o->before,
+        .first_back = o->first_back, .data = out->data, .again = again,
+        .by_halves = o->by_halves, .mirrored = mirrored, .n_micro_batches = s->micro_batches};
     return LW_OK;
 }
 

@@ -150,7 +150,8 @@ static void follow(const struct walk *w, int32_t source)
         lw_ps start = k->before >= 0 ? w->end[k->before] : k->rank == source ? 0 : -1;
         if (k->from >= 0 && w->end[k->from] >= 0) {
             int32_t sent = k->kind == LW_OP_FORWARD ? k->part - 1 : k->part;
-            lw_ps come = w->end[k->from] + w->message[sent];
+            lw_ps ahead = k->kind == LW_OP_FORWARD ? 0 : w->p->ahead[k->part];
+            lw_ps come = w->end[k->from] + w->message[sent] - ahead;
             start = come > start ? come : start;
         }
         w->end[i] = start < 0 ? -1 : start + time_of(&w->p->part[k->part], k->kind);

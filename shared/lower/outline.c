@@ -81,6 +81,7 @@ static void take_times(const struct lw_part *d, const struct exchange *x, int32_
     out->forward = m->forward_ps + forward;
     if (repeats(d->s, m))
         again = lw_recomputed_ps(d->s, m) + (d->s->recompute == LW_RECOMPUTE_FULL ? forward : 0);
+    out->again = again;
     out->backward = lw_module_backward(m) + again;
     out->input = m->backward_input_ps + of_steps(x, d->work.input_steps, module) + again;
     out->weight = m->backward_weight_ps + of_steps(x, d->work.weight_steps, module);
@@ -141,6 +142,7 @@ static struct lw_outline_sum plus(const struct lw_outline_sum *a, const struct l
     x.backward += sign * b->backward;
     x.input += sign * b->input;
     x.weight += sign * b->weight;
+    x.again += sign * b->again;
     x.kept += sign * b->kept;
     x.regained += sign * b->regained;
     x.kept_early += sign * b->kept_early;

@@ -18,6 +18,7 @@
  * the collectives of the tensor group that nothing runs beside. */
 struct lw_outline_sum {
     lw_ps forward, backward, input, weight; /* backward whole, or its halves */
+    lw_ps again; /* of the backward, or the input's half: what is repeated of the forward */
     /* Activations: kept from forward to backward; brought back by what is repeated; of both those
      * that the input's half gives back. */
     int64_t kept, regained, kept_early;

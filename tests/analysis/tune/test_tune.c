@@ -10,6 +10,7 @@
 #include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/prng.h"
 
 static int n_lines(const char *text)
 {
@@ -92,6 +93,44 @@ TEST_WITH(equal_to_simulating_all, fixture_open, fixture_close)
 
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
         check_space(spaces[i], 20);
+}
+
+/* One of the words, which are separated by '|'. */
+static const char *one_of(struct prng *r, const char *words)
+{
+    static char out[16][96];
+    static int at;
+    int n = 1;
+
+    for (const char *c = words; *c; c++)
+        n += *c == '|';
+    for (int skip = prng_below(r, n); skip > 0; skip--)
+        words = strchr(words, '|') + 1;
+    at = (at + 1) % 16;
+    snprintf(out[at], sizeof out[at], "%.*s", (int)strcspn(words, "|"), words);
+    return out[at];
+}
+
+/* Spaces of at most 500 strategies of small models, drawn at random. */
+TEST_WITH(equal_to_simulating_all_of_random_spaces, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("equal_to_simulating_all_of_random_spaces");
+
+    for (int i = 0; i < 4; i++) {
+        char args[600];
+        snprintf(args, sizeof args,
+                 "-w decoder --layers %s --hidden 512 --heads 8 --seq %s --vocab 4096 %s -c %s "
+                 "--global-batch %s --ranks 16 --batch %s --tp %s --pp %s --zero %s --recompute %s "
+                 "--schedule %s --chunks 2 --sequence-parallel %s --overlap-param-gather %s",
+                 one_of(&r, "8|12|16"), one_of(&r, "512|2048"),
+                 one_of(&r, "|--experts 8 --topk 2 --expert-ffn 512 --ep 1,2"),
+                 one_of(&r, "dgx-a100|dgx-h100|p4d|gb300"), one_of(&r, "16|32|48"),
+                 one_of(&r, "1|2|1,2"), one_of(&r, "1,2|1,4|2,4"), one_of(&r, "1,2,4|2,4|1,4,8"),
+                 one_of(&r, "0,3|1,3|2,3|0,1"), one_of(&r, "none|full|none,full"),
+                 one_of(&r, "1f1b,interleaved-1f1b|gpipe,zb-h1|1f1b,zb-v|interleaved-1f1b,zb-h2"),
+                 one_of(&r, "off,on|off"), one_of(&r, "off|on|off,on"));
+        check_space(args, 6);
+    }
 }
 
 /* The printed command of a row predicts the row's step, to the nanosecond. */

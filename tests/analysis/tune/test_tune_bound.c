@@ -22,7 +22,8 @@ static lw_ps bound(int32_t n_ranks, int32_t n_parts, const struct lw_outline_sum
     return lw_tune_step_bound(&(struct lw_tune_parts){
         .n_parts = n_parts, .n_ranks = n_ranks, .part = part, .first = first, .held = held,
         .optimizer = optimizer, .reduce = none, .after = none, .gather = none, .data = none,
-        .before = before, .first_back = first_back, .by_halves = by_halves, .n_micro_batches = m});
+        .ahead = none, .before = before, .first_back = first_back, .by_halves = by_halves,
+        .n_micro_batches = m});
 }
 
 /* docs/design/tune.md: from the first rank 1 + 4 (1 + 2) + 2, from the last 4 (1 + 2) + 2. */

@@ -16,7 +16,7 @@ TEST(messages_of_two_stages)
     const lw_ps none[] = {0, 0}, reduce[] = {0, 7}, after[] = {2, 2}, message[] = {1, 0};
     struct lw_tune_parts p = {.n_parts = 2, .n_ranks = 2, .part = part, .first = first,
                               .held = held, .optimizer = none, .reduce = none, .after = after,
-                              .data = none, .gather = none, .before = before,
+                              .data = none, .ahead = none, .gather = none, .before = before,
                               .first_back = first_back, .n_micro_batches = 2};
     struct lw_tune_chain chain;
     struct lw_arena arena = {0};
