@@ -25,7 +25,10 @@ static const struct lw_usage usage = {
     .max_operands = 0,
 };
 
-enum { MOST_PARTS = 4096, BATCHES = 5 };
+enum { MOST_PARTS = 4096, BATCHES = 8 };
+
+/* Where --batch is not given; of batches of 3 * 2^n samples too. */
+static const int32_t batches[BATCHES] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 /* --- words --- */
 
@@ -224,7 +227,7 @@ static enum lw_status put_batches(struct lw_tune_command *c, struct lw_tune_sour
             x->shares = true;
         }
         if (st == LW_OK && !fixed)
-            x->source.model.batch = 1 << i;
+            x->source.model.batch = batches[i];
         int n_given = x->source.n_given; /* the space takes them: the next part has them again */
         if (st == LW_OK && (fixed || x->source.model.batch <= c->global_batch))
             st = finish_part(c, x, &w, command, outer, names_framework, fixed, err);
