@@ -33,6 +33,12 @@ static enum lw_status open_memo(const struct lw_tune_command *c, struct lw_tune_
     return LW_OK;
 }
 
+/* To standard error: it may be long until the result is there. */
+static enum lw_status say_space(const struct lw_tune_result *r, struct lw_err *err)
+{
+    return lw_tune_print_space(r, stderr, err);
+}
+
 /* The search, and all of it in the database. Predictions of a shard's best are no runs: those of
  * the whole space are. */
 static enum lw_status search(const struct lw_tune_command *c, struct lw_tune_memo *memo,
@@ -44,7 +50,8 @@ static enum lw_status search(const struct lw_tune_command *c, struct lw_tune_mem
     const struct lw_tune_task task = {.parts = c->parts, .n_parts = c->n_parts,
                                       .n_best = (int)c->n_best, .n_threads = (int)c->n_threads,
                                       .no_bounds = c->no_bounds, .progress = &progress,
-                                      .shard = c->shard, .memo = memo};
+                                      .shard = c->shard, .memo = memo,
+                                      .listed = c->quiet ? NULL : say_space};
     enum lw_status st = lw_tune(&task, r, err);
 
     lw_progress_bar_end(&bar);

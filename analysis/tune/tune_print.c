@@ -21,18 +21,25 @@ static const char *step_text(char buf[32], lw_ps step)
 
 /* --- text --- */
 
+static enum lw_status put_space(const struct lw_tune_result *r, FILE *f, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    FILE *o = lw_paragraph_open(&line, f, NULL);
+
+    fprintf(o, "%lld combinations, %lld of them repeat another, %lld are not valid: %lld "
+               "strategies",
+            (long long)r->n_combinations, (long long)r->n_repeated, (long long)r->n_invalid,
+            (long long)r->n_valid);
+    return lw_paragraph_close(&line, err);
+}
+
 static enum lw_status put_numbers(const struct lw_tune_result *r, FILE *f, struct lw_err *err)
 {
     struct lw_paragraph line;
     char step[32];
 
+    LW_TRY(put_space(r, f, err));
     FILE *o = lw_paragraph_open(&line, f, NULL);
-    fprintf(o, "%lld combinations, %lld of them repeat another, %lld are not valid: %lld "
-               "strategies",
-            (long long)r->n_combinations, (long long)r->n_repeated, (long long)r->n_invalid,
-            (long long)r->n_valid);
-    LW_TRY(lw_paragraph_close(&line, err));
-    o = lw_paragraph_open(&line, f, NULL);
     fprintf(o, "%lld simulated, of which %lld do not fit; %lld cannot fit; %lld cannot be faster "
                "than those below",
             (long long)r->n_simulated, (long long)r->n_unfit, (long long)r->n_bounded_memory,
@@ -208,6 +215,12 @@ static enum lw_status put_reasons(const struct lw_tune_result *r, FILE *f, struc
         LW_TRY(lw_paragraph_close(&line, err));
     }
     return LW_OK;
+}
+
+enum lw_status lw_tune_print_space(const struct lw_tune_result *r, FILE *f, struct lw_err *err)
+{
+    LW_TRY(put_space(r, f, err));
+    return put_reasons(r, f, err);
 }
 
 /* Which of the best are slower by more than the predictor knows. */

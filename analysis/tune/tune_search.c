@@ -124,6 +124,17 @@ static enum lw_status list_one(struct search *s, int part, int64_t k, int64_t *n
     return LW_OK;
 }
 
+static void sort_reasons(struct lw_tune_result *r)
+{
+    for (int64_t i = 1; i < r->n_reasons; i++) {
+        struct lw_tune_reason x = r->reasons[i];
+        int64_t at = i;
+        for (; at > 0 && r->reasons[at - 1].n < x.n; at--)
+            r->reasons[at] = r->reasons[at - 1];
+        r->reasons[at] = x;
+    }
+}
+
 static enum lw_status list_all(struct search *s, struct lw_err *err)
 {
     int64_t all = s->first[s->t->n_parts];
@@ -138,7 +149,8 @@ static enum lw_status list_all(struct search *s, struct lw_err *err)
         }
     s->r->n_valid = s->n;
     lw_sort(s->v, s->n, by_bound);
-    return LW_OK;
+    sort_reasons(s->r);
+    return s->t->listed ? s->t->listed(s->r, err) : LW_OK;
 }
 
 /* --- one simulation --- */
@@ -660,17 +672,6 @@ static void share_best(struct lw_tune_result *r)
             if (r->rows[k].part == r->best[i]->part &&
                 r->rows[k].combination == r->best[i]->combination)
                 r->rows[k] = *r->best[i];
-}
-
-static void sort_reasons(struct lw_tune_result *r)
-{
-    for (int64_t i = 1; i < r->n_reasons; i++) {
-        struct lw_tune_reason x = r->reasons[i];
-        int64_t at = i;
-        for (; at > 0 && r->reasons[at - 1].n < x.n; at--)
-            r->reasons[at] = r->reasons[at - 1];
-        r->reasons[at] = x;
-    }
 }
 
 /* --- all of it --- */

@@ -24,7 +24,7 @@ struct lw_tune_part {
 };
 
 struct lw_tune_memo;
-
+struct lw_tune_result;
 struct lw_tune_task {
     const struct lw_tune_part *parts;
     int n_parts, n_best, n_threads; /* threads 0: as many as cores */
@@ -32,6 +32,8 @@ struct lw_tune_task {
     const struct lw_progress *progress;
     struct lw_tune_shard shard;   /* of all combinations those of one machine */
     struct lw_tune_memo *memo;    /* what is known of strategies and is to be stored; NULL */
+    /* Called before the first simulation, with the numbers of combinations; NULL = not. */
+    enum lw_status (*listed)(const struct lw_tune_result *r, struct lw_err *err);
 };
 
 /* A strategy that was simulated. */

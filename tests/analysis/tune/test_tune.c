@@ -153,6 +153,22 @@ TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
     free(json);
 }
 
+/* On standard error, also where nothing is found. */
+TEST_WITH(numbers_of_combinations_come_before_the_search, fixture_open, fixture_close)
+{
+    int rc;
+    const char *text = shell("$L tune -w gpt-175b -c dgx-a100 --ranks 8 --global-batch 8 --batch 1 "
+                             "--tp 8,16 --pp 1 --zero 0,1 2>&1 >/dev/null", &rc);
+    const char *numbers = strstr(text, "1200 combinations, 594 of them repeat another, 600 are not "
+                                       "valid: 6 strategies");
+    const char *answer = strstr(text, "lapwing tune: none of 6 strategies fits");
+
+    assert_int_equal(rc, 1);
+    assert_non_null(numbers);
+    assert_non_null(strstr(numbers, "not valid, 600: --pp x --tp x --cp does not divide"));
+    assert_true(answer > numbers);
+}
+
 TEST_WITH(threads_change_nothing, fixture_open, fixture_close)
 {
 #define ARGS                                                                                  \
