@@ -15,7 +15,7 @@ struct lw_tune_report {
     const char *db;
 };
 
-/* Before the search: how many combinations there are, how many are valid, and why others are not. */
+/* Before the search: how many combinations there are, how many are valid, why others are not. */
 enum lw_status lw_tune_print_space(const struct lw_tune_result *r, FILE *f, struct lw_err *err);
 enum lw_status lw_tune_print(const struct lw_tune_report *p, enum lw_format format, FILE *f,
                              struct lw_err *err);

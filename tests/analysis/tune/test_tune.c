@@ -133,24 +133,34 @@ TEST_WITH(equal_to_simulating_all_of_random_spaces, fixture_open, fixture_close)
     }
 }
 
-/* The printed command of a row predicts the row's step, to the nanosecond. */
-TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
+/* The printed commands of rows predict their steps, to the nanosecond. */
+static void check_commands(const char *args)
 {
-    char *json = strdup(lapwing("tune -w gpt2 -c dgx-a100 --global-batch 32 --ranks 8 --best 4 "
-                                "--recompute none,full --format json -q", NULL));
+    char *json = strdup(lapwingf("tune %s --best 3 --format json -q", args));
     const char *at = strstr(json, "\"best\"");
     int n = 0;
 
     assert_non_null(at);
-    for (; n < 4 && (at = strstr(at, "\"step_ns\": ")) != NULL; n++) {
+    for (; n < 3 && (at = strstr(at, "\"step_ns\": ")) != NULL; n++) {
         int64_t step = atoll(at + strlen("\"step_ns\": "));
-        char args[700];
+        char words[900];
         at = strstr(at, "\"command\": \"lapwing ") + strlen("\"command\": \"lapwing ");
-        snprintf(args, sizeof args, "%.*s --no-db --format json", (int)strcspn(at, "\""), at);
-        assert_int_equal((int64_t)number_after(lapwing(args, NULL), "\"step_ns\": "), step);
+        snprintf(words, sizeof words, "%.*s --no-db --format json", (int)strcspn(at, "\""), at);
+        assert_int_equal((int64_t)number_after(lapwing(words, NULL), "\"step_ns\": "), step);
     }
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 3);
     free(json);
+}
+
+TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
+{
+#define DECODER "-w decoder --layers 8 --hidden 512 --heads 8 --vocab 4096 --global-batch 16 "
+    check_commands("-w gpt2 -c dgx-a100 --global-batch 32 --ranks 8 --recompute none,full");
+    check_commands(DECODER "-c dgx-h100 --ranks 16 --seq 512 --experts 8 --topk 2 --expert-ffn 512 "
+                           "--ep 2 --tp 1,2 --pp 2 --zero 1,3 --recompute none --batch 1");
+    check_commands(DECODER "-c gb300 --ranks 16 --seq 8192 --cp 2 --tp 2 --pp 1,2 --zero 3 "
+                           "--recompute full --batch 1");
+#undef DECODER
 }
 
 /* On standard error, also where nothing is found. */
