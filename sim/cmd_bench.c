@@ -12,14 +12,17 @@
 
 static const struct lw_usage usage = {
     .command = "bench",
-    .synopsis = "[w-ar | w-ddp | 3d | data-ranks | streams | pipeline | queue | cost | plan | "
-                "plan-3d | units | optimal | store | dispatch | by-hand | overlap | import FILE] "
+    .synopsis = "[w-ar | w-ddp | 3d | data-ranks | streams | pipeline | micro-batches | "
+                "strategies | queue | cost | plan | plan-3d | units | optimal | store | dispatch | "
+                "by-hand | overlap | import FILE] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about =
         "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
         "under compute (w-ddp), GPT-3 on 8 tensor, 16 pipeline and the rest data ranks (3d), on 8 "
         "pipeline ranks (data-ranks), a pipeline with messages on their own streams (streams), "
-        "one with a stage a rank and 1,024 micro-batches (pipeline), the event queue alone "
+        "one with a stage a rank and 1,024 micro-batches (pipeline), "
+        "one of 8 stages and 100,000 micro-batches (micro-batches), 100 strategies of GPT-3 on "
+        "4,096 ranks, each with its model, plan and step (strategies), the event queue alone "
         "(queue: hold model, --ranks events pending); queries of NCCL's cost model (cost); "
         "planning (plan: build, check and hash one of --params parameters; plan-3d: that of 3d; "
         "units: 100,000 modules with --zero 3; optimal: 30,000 parameters with --bucket-policy "
@@ -40,8 +43,8 @@ static int check(const struct bench_choice *c, enum lw_format format)
         return lw_cli_usage(
             "bench",
             "unknown benchmark '%s'; expected one of w-ar, w-ddp, 3d, data-ranks, streams, "
-            "pipeline, queue, cost, plan, plan-3d, units, optimal, store, dispatch, by-hand, "
-            "overlap, import",
+            "pipeline, micro-batches, strategies, queue, cost, plan, plan-3d, units, optimal, "
+            "store, dispatch, by-hand, overlap, import",
             c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))

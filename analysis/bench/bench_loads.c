@@ -109,15 +109,25 @@ static enum lw_status run_streams(const struct bench_choice *c, struct bench_res
 
 enum { TP = 8, PP = 16 };
 
+static enum lw_status plan_gpt_by(const struct lw_strategy *s, const struct lw_cluster *cluster,
+                                  struct lw_plan *plan, struct lw_err *err)
+{
+    struct traces_model_shape shape = {0};
+    struct lw_cost cost = lw_sim_cost(cluster);
+    struct lw_workload w = {0};
+
+    LW_TRY(traces_model_build("gpt-175b", &shape, &cluster->device, &w, err));
+    enum lw_status status = lw_plan_build(&w, s, &cost, plan, err);
+    lw_workload_free(&w);
+    return status;
+}
+
 /* GPT-3 of 175 G parameters on tp 8, pp stages and as many data ranks as there are. */
 static enum lw_status plan_gpt(int64_t ranks, int64_t pp, int64_t micro_batches,
                                const struct lw_cluster *cluster, struct lw_plan *plan,
                                struct lw_err *err)
 {
-    struct traces_model_shape shape = {0};
     struct lw_strategy s = lw_strategy_default();
-    struct lw_cost cost = lw_sim_cost(cluster);
-    struct lw_workload w = {0};
 
     s.tp = TP;
     s.pp = pp;
@@ -129,10 +139,7 @@ static enum lw_status plan_gpt(int64_t ranks, int64_t pp, int64_t micro_batches,
         return lw_fail(err, LW_EINVAL, "it has %d tensor and %lld pipeline ranks: found --ranks "
                                        "%lld, allowed: a multiple of %lld", TP, (long long)pp,
                        (long long)ranks, (long long)(TP * pp));
-    LW_TRY(traces_model_build("gpt-175b", &shape, &cluster->device, &w, err));
-    enum lw_status status = lw_plan_build(&w, &s, &cost, plan, err);
-    lw_workload_free(&w);
-    return status;
+    return plan_gpt_by(&s, cluster, plan, err);
 }
 
 static enum lw_status plan_3d(int64_t ranks, const struct lw_cluster *cluster, struct lw_plan *plan,
@@ -157,9 +164,55 @@ static enum lw_status run_data_ranks(const struct bench_choice *c, struct bench_
     return status;
 }
 
-/* One layer a stage, 1,024 micro-batches. */
-static enum lw_status run_long_pipeline(const struct bench_choice *c, struct bench_result *r,
-                                        struct lw_err *err)
+/* The i-th of 144 strategies: tp 1 to 8, pp 1 to 32 with two micro-batches a stage, ZeRO 0 and 1,
+ * and each recomputation. */
+static struct lw_strategy nth_strategy(int i, int64_t ranks)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    s.tp = INT64_C(1) << i % 4;
+    s.pp = INT64_C(1) << i / 4 % 6;
+    s.dp = ranks / (s.tp * s.pp);
+    s.micro_batches = 2 * s.pp;
+    s.schedule = LW_SCHEDULE_1F1B;
+    s.zero = i / 24 % 2;
+    s.recompute = (enum lw_recompute)(i / 48);
+    return s;
+}
+
+/* Model, plan and one step of each; events = strategies. */
+static enum lw_status run_strategies(const struct bench_choice *c, struct bench_result *r,
+                                     struct lw_err *err)
+{
+    enum { N_STRATEGIES = 100 };
+    struct lw_cluster cluster = {0};
+    struct bench_result one = *r;
+    enum lw_status status = LW_OK;
+
+    if (r->ranks % 256 != 0)
+        return lw_fail(err, LW_EINVAL, "strategies have up to 256 tensor and pipeline ranks: found "
+                                       "--ranks %lld, allowed: a multiple of 256",
+                       (long long)r->ranks);
+    LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
+    double began = lw_now_s();
+    for (int i = 0; i < N_STRATEGIES && status == LW_OK; i++) {
+        struct lw_strategy s = nth_strategy(i, r->ranks);
+        struct lw_plan plan = {0};
+        status = plan_gpt_by(&s, &cluster, &plan, err);
+        if (status == LW_OK)
+            status = simulate(c, &plan, &cluster, 1, &one, err);
+        lw_plan_free(&plan);
+        r->simulated_ps += one.simulated_ps;
+        r->n_events++;
+    }
+    r->wall_s = lw_now_s() - began;
+    lw_cluster_free(&cluster);
+    return status;
+}
+
+/* A layer a stage. */
+static enum lw_status run_mlp_pipeline(const struct bench_choice *c, int64_t micro_batches,
+                                       struct bench_result *r, struct lw_err *err)
 {
     struct traces_model_shape shape = {.layers = r->ranks, .width = 64};
     struct lw_strategy s = lw_strategy_default();
@@ -168,7 +221,7 @@ static enum lw_status run_long_pipeline(const struct bench_choice *c, struct ben
     struct lw_cluster cluster = {0};
 
     s.pp = r->ranks;
-    s.micro_batches = 1024;
+    s.micro_batches = micro_batches;
     LW_TRY(lw_cluster_find("dgx-h100", &cluster, err));
     enum lw_status status = traces_model_build("mlp", &shape, &cluster.device, &w, err);
     if (status == LW_OK)
@@ -179,6 +232,18 @@ static enum lw_status run_long_pipeline(const struct bench_choice *c, struct ben
     lw_plan_free(&plan);
     lw_cluster_free(&cluster);
     return status;
+}
+
+static enum lw_status run_long_pipeline(const struct bench_choice *c, struct bench_result *r,
+                                        struct lw_err *err)
+{
+    return run_mlp_pipeline(c, 1024, r, err);
+}
+
+static enum lw_status run_micro_batches(const struct bench_choice *c, struct bench_result *r,
+                                        struct lw_err *err)
+{
+    return run_mlp_pipeline(c, 100000, r, err);
 }
 
 static enum lw_status run_3d(const struct bench_choice *c, struct bench_result *r,
@@ -389,6 +454,8 @@ static const struct load {
     {"3d", "collective", 16384, true, run_3d},
     {"data-ranks", "collective", 4096, true, run_data_ranks},
     {"pipeline", "collective", 512, true, run_long_pipeline},
+    {"micro-batches", "collective", 8, true, run_micro_batches},
+    {"strategies", "collective", 4096, true, run_strategies},
     {"streams", "collective", 512, true, run_streams},
     {"queue", "hold", 4096, false, run_queue},
     {"cost", "nccl", 128, false, run_cost},

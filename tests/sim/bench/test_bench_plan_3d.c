@@ -34,5 +34,8 @@ TEST(ranks_that_make_no_grid_are_refused)
     int rc;
 
     has(lapwing("bench plan-3d --ranks 100", &rc), "found --ranks 100, allowed: a multiple of 128");
+    assert_int_equal(rc, 1);
+    has(lapwing("bench strategies --ranks 384", &rc),
+        "found --ranks 384, allowed: a multiple of 256");
     assert_int_not_equal(rc, 0);
 }
