@@ -11,6 +11,7 @@
 #include "analysis/draw/step_bars.h"
 #include "analysis/draw/plot.h"
 #include "analysis/draw/plot_style.h"
+#include "analysis/store/store_search.h"
 #include "shared/device/device_time.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
@@ -26,8 +27,22 @@ struct scene {
     struct lw_arena arena;
     struct lw_run *runs;
     struct lw_cluster cluster;
+    struct lw_search search;
     struct lw_plot plot;
 };
+
+/* A search of two strategies. */
+static void store_search(void)
+{
+    runs_sql("INSERT INTO search (status, hash, space, shard, n_shards, model, cluster, framework,"
+             " global_batch, n_best, command, version, started_at) VALUES ('ok', '', '', 1, 1, 'm',"
+             " 'c', 'f', 8, 1, 'tune', '1', 0)");
+    for (int i = 0; i < 2; i++)
+        runs_sql(i == 0 ? "INSERT INTO searched VALUES (1, 0, 'simulated', 1, 1, NULL, 0, 'tp=1',"
+                          " '', '', 1, 1000, -1, -1, '', 0, 8, 64, 64, -1, 64, 1, 1, 1, NULL, '')"
+                        : "INSERT INTO searched VALUES (1, 1, 'simulated', 0, 2, NULL, 1, 'tp=2',"
+                          " '', '', 1, 1200, -1, -1, '', 0, 8, 32, 32, -1, 32, 1, 1, 1, NULL, '')");
+}
 
 static struct scene open_scene(enum lw_plot_kind kind)
 {
@@ -41,6 +56,9 @@ static struct scene open_scene(enum lw_plot_kind kind)
         fail_msg("%s", err.msg);
     s.plot = (struct lw_plot){.kind = kind, .runs = s.runs, .n_runs = n, .step = -1,
                               .max_ranks = 8, .op = LW_OP_ALL_REDUCE};
+    if (lw_plot_source_of(kind) == LW_PLOT_FROM_SEARCH)
+        s.plot.n_runs = 0;
+    lw_store_find_search(s.store, "last", &s.arena, &s.search, NULL);
     return s;
 }
 
@@ -59,6 +77,7 @@ static char *script_at(enum lw_plot_kind kind, int width)
     FILE *f = tmpfile();
 
     s.plot.cluster = &s.cluster;
+    s.plot.search = &s.search;
     s.plot.width = width;
     assert_ok(lw_plot_script(s.store, &s.plot, f, &err), err);
     long n = ftell(f);
@@ -108,10 +127,9 @@ TEST_WITH(changing_one_span_changes_the_data, runs_open, fixture_close)
 TEST_WITH(the_same_database_gives_the_same_script, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
+    store_search();
     runs_store(&runs_measured);
     for (int k = 0; k < LW_N_PLOTS; k++) {
-        if (lw_plot_source_of((enum lw_plot_kind)k) == LW_PLOT_FROM_SEARCH)
-            continue; /* there is none */
         if (k == LW_PLOT_SWEEP)
             runs_store(&runs_one_bucket);
         char *a = script_of((enum lw_plot_kind)k), *b = script_of((enum lw_plot_kind)k);
@@ -934,6 +952,7 @@ static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
     struct lw_err err = {0};
 
     s.plot.cluster = &s.cluster;
+    s.plot.search = &s.search;
     snprintf(file, sizeof file, "%s", fixture_path(name));
     assert_int_equal(lw_plot_terminal_of(file, &s.plot.terminal, &err), LW_OK);
     assert_ok(lw_plot_draw(s.store, &s.plot, file, &err), err);
@@ -951,6 +970,7 @@ TEST_WITH(gnuplot_draws_every_kind_without_complaint, runs_open, fixture_close)
     if (!have_gnuplot())
         skip();
     runs_store(&runs_predicted);
+    store_search();
     runs_store(&runs_measured);
     runs_store(&runs_one_bucket);
     for (int k = 0; k < LW_N_PLOTS; k++) {
@@ -1092,9 +1112,11 @@ static enum lw_status script_nowhere(struct scene *s)
 TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
+    store_search();
     runs_store(&runs_measured);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     s.plot.cluster = &s.cluster;
+    s.plot.search = &s.search;
     for (int k = 0; k < LW_N_PLOTS; k++) {
         s.plot.kind = (enum lw_plot_kind)k;
         if (k == LW_PLOT_SWEEP)
