@@ -92,7 +92,7 @@ static const struct {
     {"report", "2 3 --db r.db -o r.html"},
     {"export", "2 --db r.db --format chrome -o c.json"},
     {"recommend", "m.json --dp 2"},
-    {"tune", "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 64 --tp 1,2 --pp 1 --best 3 -q"},
+    {"tune", "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 8 --batch 1 --schedule 1f1b --no-db"},
     {"import",
      "$P/traces/recorded/gpt6__gloo2__cap5.rank0.json.gz -o i.json --cluster-out ic.json"},
     {"import", "$P/tests/fuzz/corpus/bench/today.txt --cluster-out d.json"},
