@@ -15,8 +15,10 @@ struct lw_kernel_groups lw_workload_groups(const struct lw_workload *w)
                                      .folded_experts = m->folded_experts};
 }
 
-enum lw_status lw_kernels_check_device(const struct lw_workload *w, const struct lw_device *d,
-                                       struct lw_err *err)
+/* The device has what its kernels need: rates of their types, 8-bit products. LW_ENOTSUP names what
+ * it lacks. */
+static enum lw_status check_device(const struct lw_workload *w, const struct lw_device *d,
+                                   struct lw_err *err)
 {
     bool used[LW_N_DTYPES] = {false}, fp8[LW_N_DTYPES] = {false};
 
@@ -106,7 +108,7 @@ static enum lw_status time_on(const struct lw_workload *w, const struct lw_devic
     x->measured = (struct lw_measured_modules){0, -1};
     LW_TRY(copy_timed(w, scratch, &x->w, err));
     LW_TAKE(scratch, x->same, w->n_modules, err);
-    if (d && lw_kernels_check_device(w, d, NULL) == LW_OK) {
+    if (d && check_device(w, d, NULL) == LW_OK) {
         LW_TAKE(scratch, end, w->n_modules, err);
         LW_TAKE(scratch, end_of_x, w->n_modules, err);
         LW_TAKE(scratch, x->w.kernel_times, w->n_kernels, err);
@@ -168,7 +170,7 @@ enum lw_status lw_kernels_retime(struct lw_workload *w, const struct lw_device *
 {
     int32_t *order = w->ready_order;
 
-    LW_TRY(lw_kernels_check_device(w, d, err));
+    LW_TRY(check_device(w, d, err));
     LW_TAKE(&w->arena, w->kernel_times, w->n_kernels, err);
     LW_TAKE(&w->arena, w->ready_order, w->n_params, err);
     if (w->n_ready > 0)

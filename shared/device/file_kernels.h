@@ -8,11 +8,6 @@
 /* The groups that its times are of. */
 struct lw_kernel_groups lw_workload_groups(const struct lw_workload *w);
 
-/* The device has what its kernels need: rates of their types, 8-bit products. LW_ENOTSUP names what
- * it lacks. */
-enum lw_status lw_kernels_check_device(const struct lw_workload *w, const struct lw_device *d,
-                                       struct lw_err *err);
-
 /* Modules whose times are those of their kernels on a device get kernel_times and what bounds them;
  * the others (times that were edited, or are of other figures) are measured. Of two devices (NULL:
  * none) that of which more times are. The number of the others, and the first. LW_ENOMEM. */
