@@ -272,9 +272,9 @@ TEST(traffic_runs_at_the_sustained_share_of_the_bandwidth)
     assert_true(near((double)lw_traffic_time(&d, 1000000), 2e9));
 }
 
-/* Power limits long kernels: the H100 of 500 W keeps 500/700 of what an H200, the same processor at
- * 700 W, was measured to keep of products, and 500/690 and 500/652 of attention, which draws so many
- * watts forward and backward (docs/design/device.md). */
+/* Power limits long kernels: the H100 of 500 W keeps 500/700 of what an H200, the same processor
+ * at 700 W, was measured to keep of products, and 500/690 and 500/652 of attention, which draws so
+ * many watts forward and backward (docs/design/device.md). */
 TEST(a_lower_power_limit_lowers_the_sustained_share)
 {
     struct lw_cluster full, limited;
