@@ -33,6 +33,7 @@
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
 /* Versions: from which on a plan's hash leaves out times, and from which on spans are packed. */
 enum { HASHES_ANEW = 8, SPANS_PACKED = 12 };
+enum { MANY_PAGES = 1024 }; /* unused pages of a file that is worth writing anew */
 enum { MOST_TEXT = 512 << 20 }; /* bytes of one value: a packed plan */
 
 /* The part of the schema that brings a database from version - 1 to version: the text between its
@@ -222,9 +223,11 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
     LW_TRY(lw_sql_number(s, &unused, err, "PRAGMA journal_mode = WAL", ""));
     LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = OFF", err));
-    int64_t before = s->version;
+    int64_t before = s->version, n_free = 0;
     LW_TRY(migrate(s, text, schema->len, err)); /* may make a table anew that others refer to */
     if (before > 0 && before < SPANS_PACKED)
+        LW_TRY(lw_sql_number(s, &n_free, err, "PRAGMA freelist_count", ""));
+    if (n_free > MANY_PAGES)
         lw_sql_exec(s, "VACUUM", NULL); /* gives back what the spans took; may stay undone */
     LW_TRY(lw_sql_exec(s, "PRAGMA foreign_keys = ON", err));
     return s->finds_dead ? lw_run_process_end_dead(s, err) : LW_OK;
