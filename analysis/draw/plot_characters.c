@@ -99,7 +99,8 @@ static char letter_of(enum lw_op_kind kind)
         [LW_OP_COPY_IN] = '<',        [LW_OP_COPY_OUT] = '>',    [LW_OP_CAST] = 'c',
         [LW_OP_ALL_REDUCE] = 'A',     [LW_OP_REDUCE_SCATTER] = 's', [LW_OP_ALL_GATHER] = 'G',
         [LW_OP_BROADCAST] = 'b',      [LW_OP_ALL_TO_ALL] = 'x',  [LW_OP_EVENT_RECORD] = 'e',
-        [LW_OP_EVENT_WAIT] = 'w',     [LW_OP_HOST_SYNC] = 'h',
+        [LW_OP_EVENT_WAIT] = 'w',     [LW_OP_HOST_SYNC] = 'h',   [LW_OP_LOAD] = '(',
+        [LW_OP_STORE] = ')',
     };
 
     return own[kind] ? own[kind] : lw_op_letter(kind)[0];

@@ -62,7 +62,7 @@ static void use_version(int tables, int number, enum lw_store_mode mode)
         assert_int_equal(st, LW_EFORMAT);
         has(err.msg, file());
         has(err.msg, version);
-        has(err.msg, "1 to 11");
+        has(err.msg, "1 to 12");
         assert_true(strstr(err.msg, "another --db") || strstr(err.msg, "brings it up to date"));
         for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
             assert_null(strstr(err.msg, foreign[i]));
