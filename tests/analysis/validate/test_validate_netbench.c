@@ -273,8 +273,8 @@ static bool is_harmed_as_told(const char *table, double model, double calibrated
 }
 
 /* Every visible table left out in turn: none is predicted worse than by the model alone but those
- * above, by what is said there; the curve harms none by more than a point against the model that it
- * multiplies, and the mean is that which docs/design/nccl.md prints. */
+ * above, by what is said there; the curve harms no other by more than a point against the model
+ * that it multiplies, and the mean is that which docs/design/nccl.md prints. */
 TEST(curves_never_harm_a_table_left_out)
 {
     glob_t g = {0};
