@@ -427,6 +427,15 @@ void lw_tune_parts_free(struct lw_tune_command *c)
 
 /* --- no answer --- */
 
+/* What stops the strategies that nothing else stopped, if there are any. */
+static const char *most_often(const struct lw_tune_result *r)
+{
+    for (int64_t i = 0; i < r->n_reasons; i++)
+        if (r->reasons[i].of_plan)
+            return r->reasons[i].example;
+    return r->n_reasons > 0 ? r->reasons[0].example : "there is none";
+}
+
 enum lw_status lw_tune_answer(const struct lw_tune_command *c, const struct lw_tune_result *r,
                               struct lw_err *err)
 {
@@ -436,8 +445,7 @@ enum lw_status lw_tune_answer(const struct lw_tune_command *c, const struct lw_t
         return LW_OK;
     if (r->n_valid == 0)
         return lw_fail(err, LW_EINVAL, "none of %lld combinations is a valid strategy; most often: "
-                                       "%s", (long long)r->n_combinations,
-                       r->n_reasons > 0 ? r->reasons[0].example : "there is none");
+                                       "%s", (long long)r->n_combinations, most_often(r));
     if (!r->has_closest)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,

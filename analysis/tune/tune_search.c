@@ -72,23 +72,35 @@ static void without_numbers(const char *msg, char *out, size_t size)
     out[n] = '\0';
 }
 
-static enum lw_status count_reason(struct search *s, const char *msg, int64_t n,
-                                   struct lw_err *err)
+/* NULL: no strategy has it so far. */
+static struct lw_tune_reason *reason_of(const struct search *s, const char *msg)
 {
     char text[256];
 
     without_numbers(msg, text, sizeof text);
-    s->r->n_invalid += n;
     for (int64_t i = 0; i < s->r->n_reasons; i++)
-        if (strcmp(s->r->reasons[i].text, text) == 0) {
-            s->r->reasons[i].n += n;
-            return LW_OK;
-        }
+        if (strcmp(s->r->reasons[i].text, text) == 0)
+            return &s->r->reasons[i];
+    return NULL;
+}
+
+static enum lw_status count_reason(struct search *s, const char *msg, int64_t n,
+                                   struct lw_err *err)
+{
+    struct lw_tune_reason *known = reason_of(s, msg);
+    char text[256];
+
+    s->r->n_invalid += n;
+    if (known) {
+        known->n += n;
+        return LW_OK;
+    }
+    without_numbers(msg, text, sizeof text);
     if (lw_reserve(&s->r->reasons, &s->reasons_capacity, s->r->n_reasons + 1,
                    sizeof *s->r->reasons) != 0)
         return lw_fail_nomem(err);
     struct lw_tune_reason x = {lw_arena_strdup(&s->r->arena, text),
-                               lw_arena_strdup(&s->r->arena, msg), n};
+                               lw_arena_strdup(&s->r->arena, msg), n, false};
     s->r->reasons[s->r->n_reasons++] = x;
     return x.text && x.example ? LW_OK : lw_fail_nomem(err);
 }
@@ -393,6 +405,8 @@ static enum lw_status take_round(struct search *s, struct round *r, struct lw_er
         if (st == LW_OK && j->what == REFUSED) {
             s->r->n_valid--;
             st = count_reason(s, j->why.msg, 1, err);
+            if (st == LW_OK)
+                reason_of(s, j->why.msg)->of_plan = true;
         }
         if (st == LW_OK && j->what == SIMULATED)
             st = keep_row(s, j, err);

@@ -58,6 +58,7 @@ struct lw_tune_row {
 struct lw_tune_reason {
     const char *text, *example;
     int64_t n;
+    bool of_plan; /* of strategies with a bound: planning or simulating one found it */
 };
 
 struct lw_tune_result {

@@ -201,6 +201,8 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 16", 1,
             " combinations is a valid strategy; most often: --pp x --tp x --cp does not divide "
             "--ranks 8"},
+           {"-w gpt2 -c host --global-batch 8192 --ranks 8192 --no-db -q", 1,
+            "choose a cluster that is large enough"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 2 --pp 2 --dp 3", 1,
             "--dp x --pp x --tp x --cp is not --ranks 8"},
            {"-w gpt-175b -c dgx-a100 --global-batch 8 --ranks 8 -q", 1,
