@@ -174,20 +174,26 @@ static double recomputed_flops(const struct lw_plan *p, const struct lw_workload
     return recomputes_attention(w) ? (double)w->attention_flops * samples : 0;
 }
 
-/* FLOPs of the forward's products with 8-bit operands against those of all others. */
-static bool runs_in_8_bits(const struct lw_workload *w)
+/* The type that most FLOPs of the forward's products are in, 8-bit operands apart; that of the
+ * parameters where no product is known. */
+static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
 {
-    double eight = 0, others = 0;
+    double eight = 0, of[LW_N_DTYPES] = {0};
+    enum lw_dtype most = lw_workload_main_dtype(w);
 
     for (int32_t i = 0; i < w->n_modules; i++) {
         const struct lw_module *m = &w->modules[i];
         for (int32_t k = 0; k < m->n_products[LW_PRODUCTS_FORWARD]; k++) {
             const struct lw_product *x = &w->products[m->products[LW_PRODUCTS_FORWARD][k]];
-            *(x->fp8 ? &eight : &others) +=
+            *(x->fp8 ? &eight : &of[x->dtype]) +=
                 (double)x->batch * (double)x->m * (double)x->n * (double)x->k;
         }
     }
-    return eight > others;
+    for (int t = 0; t < LW_N_DTYPES; t++)
+        if (of[t] > of[most])
+            most = (enum lw_dtype)t;
+    y->dtype = (uint8_t)most;
+    y->fp8 = eight > of[most];
 }
 
 /* 0 in place of NAN: files hold no NAN. */
@@ -199,9 +205,9 @@ static double known(double flops)
 enum lw_status lw_plan_count_yield(struct lw_plan *p, const struct lw_workload *w,
                                    struct lw_err *err)
 {
-    struct lw_step_yield y = {.dtype = (uint8_t)lw_workload_main_dtype(w),
-                              .fp8 = runs_in_8_bits(w)};
+    struct lw_step_yield y = {.samples = 0};
 
+    find_type(w, &y);
     p->yield = y;
     if (w->batch <= 0)
         return LW_OK;

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/lower/lower.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/traces/model_help.h"
 
 MODEL_TEST(parameters_are_f32_and_have_no_masters)
@@ -111,6 +114,26 @@ MODEL_TEST(a_softmax_runs_in_f32)
 
     assert_int_equal(cast.modules[1].kept_bytes[LW_RECOMPUTE_NONE],
                      asked.modules[1].kept_bytes[LW_RECOMPUTE_NONE]);
+}
+
+/* Use is of the peak of the products, which are not in the type of the weights. */
+MODEL_TEST(the_peak_is_that_of_the_products)
+{
+    static const struct {
+        struct traces_model_shape shape;
+        enum lw_dtype peak;
+    } cases[] = {{{.autocast = true}, LW_BF16}, {{.autocast = true, .dtype = "f16"}, LW_F16},
+                 {{.dtype = "f32"}, LW_F32}, {{.dtype = "bf16"}, LW_BF16}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = model_kept("gpt2", NULL, cases[k].shape);
+        const struct lw_strategy s = lw_strategy_default();
+        struct lw_plan p = {0};
+        struct lw_err err = {0};
+        assert_ok(lw_plan_build(&w, &s, NULL, &p, &err), err);
+        assert_int_equal(p.yield.dtype, cases[k].peak);
+        lw_plan_free(&p);
+    }
 }
 
 TEST(what_has_no_rule_is_refused)
