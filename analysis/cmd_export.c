@@ -138,6 +138,11 @@ static bool is_plan_file(const char *name, struct lw_err *err)
            strcmp(kind, "plan") == 0;
 }
 
+static bool is_run(const char *name)
+{
+    return strcmp(name, "last") == 0 || name[strspn(name, "0123456789")] == '\0';
+}
+
 /* The step that a cluster predicts: its collectives and messages have times too. */
 static enum lw_status write_predicted(const struct request *q, const struct lw_plan *plan,
                                       struct lw_err *err)
@@ -277,7 +282,7 @@ int cmd_export(int argc, char **argv)
     if (q.format == UNSET)
         q.format = ends_in(q.file, ".csv") ? CSV : ends_in(q.file, ".goal") ? GOAL : CHROME;
     q.run = n_operands == 1 ? argv[1] : "last";
-    bool plan = n_operands == 1 && is_plan_file(q.run, &err);
+    bool plan = n_operands == 1 && (is_plan_file(q.run, &err) || (q.cluster && !is_run(q.run)));
     if (q.cluster && !plan)
         return lw_cli_usage("export", "-c times the ops of a plan file; a run has its times");
     return lw_cli_end("export", plan ? export_plan(&q, &err) : export_run(&q, &err), &err);

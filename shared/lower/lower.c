@@ -280,6 +280,31 @@ static enum lw_status refuse_dispatch(const struct lw_strategy *s, struct lw_err
                    (long long)s->dispatch_once);
 }
 
+/* Experts of a token by the rows of their products; 0 = not known. */
+static int64_t experts_of_token(const struct lw_workload *w)
+{
+    int64_t tokens = w->batch > 0 ? lw_mul_sat(w->batch, w->sample_tokens) : 0;
+
+    for (int32_t i = 0; tokens > 0 && i < w->n_kernels; i++) {
+        const struct lw_kernel *k = &w->kernels[i];
+        if (k->kind == LW_KERNEL_GEMM && k->experts > 0 && k->capacity == 0 && k->m >= tokens)
+            return k->m / tokens;
+    }
+    return 0;
+}
+
+static enum lw_status check_dispatch(const struct lw_workload *w, const struct lw_strategy *s,
+                                     struct lw_err *err)
+{
+    int64_t n = experts_of_token(w);
+
+    if (s->dispatch_once == 0 || n == 0 || n == s->dispatch_once)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--dispatch-once %lld: a token of workload '%s' goes to %lld "
+                                   "experts: give --dispatch-once %lld",
+                   (long long)s->dispatch_once, w->name, (long long)n, (long long)n);
+}
+
 /* Units of two that the user asks for. */
 static enum lw_status refuse_expert_overlap(const struct lw_strategy *s, struct lw_err *err)
 {
@@ -393,6 +418,13 @@ static enum lw_status check_recompute(const struct lw_workload *w, const struct 
 {
     char parts[64];
 
+    if (w->from.model.autocast && s->recompute == LW_RECOMPUTE_FULL &&
+        s->recompute_method == LW_RECOMPUTE_UNIFORM && s->recompute_layers > 1)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--recompute-method uniform with groups of %lld: copies of weights that "
+                       "--autocast keeps are counted by module, not by group; choose "
+                       "--recompute-layers 1, or --recompute-method block or every",
+                       (long long)s->recompute_layers);
     if (s->recompute != LW_RECOMPUTE_SELECTIVE)
         return LW_OK;
     if (s->again_parts != w->from.made_for.again_parts)
@@ -478,6 +510,7 @@ static enum lw_status resolve(const struct lw_workload *w, bool checked,
     LW_TRY(refuse_of_ddp(s, err));
     LW_TRY(check_recompute(w, s, err));
     LW_TRY(check_offload(w, s, err));
+    LW_TRY(check_dispatch(w, s, err));
     LW_TRY(lw_units_check(s, w, err));
     LW_TRY(check_root(w, s, err));
     LW_TRY(check_sequences(w, s, err));

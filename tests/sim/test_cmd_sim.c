@@ -638,4 +638,17 @@ TEST(ops_that_differ_are_told_apart)
                                 "grep micro-batch | sort | uniq -d", NULL), "");
 }
 
+/* A model says how many experts a token goes to, and whether weights' copies are kept. */
+TEST(what_the_model_contradicts_is_refused)
+{
+    EXPECT("sim -c dgx-h100 --no-db -w",
+           {"mixtral-8x7b --layers 2 --dp 8 --ep 8 --dispatch-once 8", 1,
+            "a token of workload 'mixtral-8x7b' goes to 2 experts: give --dispatch-once 2"},
+           {"mixtral-8x7b --layers 2 --dp 8 --ep 8 --dispatch-once 2", 0, "step "},
+           {"gpt2 --autocast --recompute full --recompute-method uniform --recompute-layers 2", 1,
+            "copies of weights that --autocast keeps"},
+           {"gpt2 --autocast --recompute full --recompute-method every --recompute-layers 2", 0,
+            "step "});
+}
+
 TEST_GROUP(write_files, fixture_close)

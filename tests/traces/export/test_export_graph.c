@@ -103,7 +103,9 @@ TEST(a_plan_that_a_cluster_times_gives_the_step_of_its_prediction)
         assert_int_equal(goal, step);
     }
     EXPECT("export", {"p.json -c nope -o x.goal", 1, "no known system"},
-           {"1 -c dgx-h100 -o x.goal", 2, "-c times the ops of a plan file"});
+           {"1 -c dgx-h100 -o x.goal", 2, "-c times the ops of a plan file"},
+           {"none.json -c dgx-h100 -o x.goal", 1, "none.json: cannot open"},
+           {"/tmp -c dgx-h100 -o x.goal", 1, "/tmp: is a directory"});
 }
 
 TEST(ranks_without_stored_spans_are_named)
