@@ -253,7 +253,7 @@ static enum lw_status draw_points(const struct lw_plot *p, struct plot_search *s
     int64_t n_unfit = put_points(s, &a, "unfit", is_unfit, f);
     put_front(s, &a, f);
     LW_TRY(name_front(p, s, &a, f, err));
-    fprintf(f, "set key top right spacing 1.4\nplot $others using 1:2 with points pointtype 7 "
+    fprintf(f, "set key outside bottom center horizontal samplen 2\nplot $others using 1:2 with points pointtype 7 "
                "pointsize 0.7 linecolor rgb '#%06x' title 'simulated', \\\n"
                "  $front using 1:2 with fsteps linewidth 1.5 linecolor rgb '#%06x' notitle, \\\n"
                "  $best using 1:2 with points pointtype 5 pointsize 1 linecolor rgb '#%06x' "

@@ -406,7 +406,8 @@ static enum lw_status store_run(const struct lw_tune_memo *m, const struct lw_tu
     struct lw_sim_report report;
 
     lw_tune_strategy(&part->space, x->combination, &strategy, &given, NULL);
-    snprintf(p.command, sizeof p.command, "%s", x->command);
+    /* as sim stores it: without the program's name */
+    snprintf(p.command, sizeof p.command, "%s", x->command + strcspn(x->command, " ") + 1);
     enum lw_status st = lw_tune_source(&part->request, &given, &p.source, err);
     if (st == LW_OK)
         st = lw_prediction_make(&p, &report, err);

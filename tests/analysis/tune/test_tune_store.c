@@ -54,6 +54,7 @@ TEST_WITH(the_best_are_runs, fixture_open, fixture_close)
     assert_null(strstr(json, "\"run\": 4,"));
     assert_int_equal(sql_ask(fixture_path("a.db"), "SELECT count(*) FROM run"), 3);
     has(lapwing("explain 1 --db a.db", NULL), "run 1 (sim)");
+    assert_null(strstr(lapwing("explain 1 --memory --db a.db", NULL), "changes are not tried"));
     assert_int_equal((int64_t)number_after(lapwing("runs 1 --db a.db --format json", NULL),
                                            "\"step_ns\": "), step);
     has(lapwing("compare 1 2 --db a.db", NULL), "zero");
