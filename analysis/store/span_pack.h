@@ -11,7 +11,8 @@ enum span_value {
     SPAN_OP, SPAN_KIND, SPAN_STREAM, SPAN_COMM, SPAN_START, SPAN_READY, SPAN_ISSUE, SPAN_ALL_IN,
     SPAN_END, SPAN_N_VALUES,
 };
-enum { SPAN_BLOCK = 8192, SPAN_MOST_TEXT = SPAN_BLOCK * SPAN_N_VALUES * 21 + 2 };
+/* A row: values of at most 20 characters, each with a comma or bracket; a bracket; a separator. */
+enum { SPAN_BLOCK = 8192, SPAN_MOST_TEXT = SPAN_BLOCK * (SPAN_N_VALUES * 21 + 2) + 2 };
 
 /* to[SPAN_MOST_TEXT]; returns the bytes written. Starts count from that of the first row, the other
  * times from their row's start. */

@@ -75,6 +75,32 @@ TEST(any_numbers_come_back)
     lw_free(back);
 }
 
+/* Every value takes 20 characters but the start of the first row, which is 0. */
+TEST(the_longest_text_has_room)
+{
+    const int64_t longest = -INT64_C(1000000000000000000);
+    char *text = lw_alloc(SPAN_MOST_TEXT);
+    row *rows = lw_alloc(SPAN_BLOCK * sizeof *rows), *back = lw_alloc(SPAN_BLOCK * sizeof *back);
+    uint64_t sum = 0;
+
+    for (int64_t i = 0; i < SPAN_BLOCK; i++) {
+        sum += (uint64_t)longest;
+        for (int k = 0; k < SPAN_N_VALUES; k++)
+            rows[i][k] = longest;
+        rows[i][SPAN_OP] = rows[i][SPAN_START] = (int64_t)sum;
+        rows[i][SPAN_READY] = rows[i][SPAN_ISSUE] = (int64_t)(sum - (uint64_t)longest);
+        rows[i][SPAN_ALL_IN] = rows[i][SPAN_END] = (int64_t)(sum + (uint64_t)longest);
+    }
+    const size_t expected = 1 + SPAN_BLOCK * (size_t)(9 * 20 + 8 + 2 + 1) - 19;
+    assert_true(expected <= SPAN_MOST_TEXT);
+    assert_int_equal(span_write((const row *)rows, SPAN_BLOCK, text), expected);
+    assert_true(span_read(text, expected, rows[0][SPAN_START], back, SPAN_BLOCK));
+    assert_memory_equal(back, rows, SPAN_BLOCK * sizeof *rows);
+    lw_free(text);
+    lw_free(rows);
+    lw_free(back);
+}
+
 TEST(other_text_is_refused)
 {
     static const char *const wrong[] = {
