@@ -33,6 +33,7 @@ struct cursor {
     int64_t run, step, pass, rank, first; /* of the block */
     int64_t n, row;                       /* its rows; the one that is shown */
     int64_t data, data_base, shift;       /* what `rows` holds, from which start; added to times */
+    bool held;                            /* `rows` holds data */
     int64_t (*rows)[SPAN_N_VALUES];       /* [SPAN_BLOCK] */
     char *text;                           /* [SPAN_MOST_TEXT] */
     bool end;
@@ -89,7 +90,7 @@ static int open_cursor(sqlite3_vtab *t, sqlite3_vtab_cursor **out)
 
     if (!c)
         return SQLITE_NOMEM;
-    *c = (struct cursor){.base.pVtab = t, .data = -1, .end = true};
+    *c = (struct cursor){.base.pVtab = t, .end = true};
     *out = &c->base;
     return SQLITE_OK;
 }
@@ -135,11 +136,11 @@ static int unpack(struct cursor *c, int64_t base)
     int64_t n = sqlite3_column_bytes(c->blocks, 9);
 
     c->shift = 0;
-    if (data == c->data) {
+    if (c->held && data == c->data) {
         c->shift = (int64_t)((uint64_t)base - (uint64_t)c->data_base);
         return SQLITE_OK;
     }
-    c->data = -1;
+    c->held = false;
     if (!has_room(c))
         return SQLITE_NOMEM;
     if (!packed || size <= 0 || size > SPAN_MOST_TEXT || c->n <= 0 || c->n > SPAN_BLOCK)
@@ -155,6 +156,7 @@ static int unpack(struct cursor *c, int64_t base)
     }
     if (!span_read(text, (size_t)size, base, c->rows, c->n))
         return damaged(c);
+    c->held = true;
     c->data = data;
     c->data_base = base;
     return SQLITE_OK;
@@ -176,7 +178,7 @@ static int next_block(struct cursor *c)
     c->rank = sqlite3_column_int64(c->blocks, 5);
     c->row = 0;
     if (c->n != before)
-        c->data = -1;
+        c->held = false;
     rc = unpack(c, sqlite3_column_int64(c->blocks, 6));
     c->end = rc != SQLITE_OK;
     return rc;

@@ -213,6 +213,7 @@ TEST_WITH(damaged_spans_are_named, fixture_open, fixture_close)
         "UPDATE span_data SET packed = x'00'", "UPDATE span_data SET size = 1000000000000",
         "UPDATE span_data SET size = size + 1", "UPDATE span_block SET n = n + 1",
         "UPDATE span_block SET n = -1", "UPDATE span_data SET packed = zeroblob(size)",
+        "UPDATE span_data SET id = -1 WHERE id = 1; UPDATE span_block SET data = -1, n = 1000000",
     };
     struct prng r = prng_start("lengths of ops");
     struct lw_timeline t = regular(&r), back = {0};
