@@ -136,6 +136,8 @@ static int unpack(struct cursor *c, int64_t base)
     int64_t n = sqlite3_column_bytes(c->blocks, 9);
 
     c->shift = 0;
+    if (c->n <= 0 || c->n > SPAN_BLOCK || c->first > INT64_MAX - c->n)
+        return damaged(c);
     if (c->held && data == c->data) {
         c->shift = (int64_t)((uint64_t)base - (uint64_t)c->data_base);
         return SQLITE_OK;
@@ -143,7 +145,7 @@ static int unpack(struct cursor *c, int64_t base)
     c->held = false;
     if (!has_room(c))
         return SQLITE_NOMEM;
-    if (!packed || size <= 0 || size > SPAN_MOST_TEXT || c->n <= 0 || c->n > SPAN_BLOCK)
+    if (!packed || size <= 0 || size > SPAN_MOST_TEXT)
         return damaged(c);
     const char *text = packed;
     if (n != size) {

@@ -230,3 +230,23 @@ TEST_WITH(damaged_spans_are_named, fixture_open, fixture_close)
     comes_back(1, &t);
     lw_timeline_free(&t);
 }
+
+/* The number of a span is that of its block's first span and its place in the block. */
+TEST_WITH(blocks_whose_numbers_do_not_fit_are_named, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t = regular(&r), back = {0};
+    struct lw_err err = {0};
+    char sql[200];
+
+    store(&t);
+    for (int over = 0; over < 2; over++) {
+        snprintf(sql, sizeof sql, "UPDATE span_block SET first = %lld WHERE first ="
+                 " (SELECT max(first) FROM span_block)", (long long)(INT64_MAX - OPS + over));
+        sql_do(file(), sql);
+        assert_int_equal(load(1, &back, &err), over ? LW_EFORMAT : LW_OK);
+        lw_timeline_free(&back);
+    }
+    has(err.msg, "(spans of run 1 from row 9223372036854775758 on are damaged)");
+    lw_timeline_free(&t);
+}
