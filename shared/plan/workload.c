@@ -166,7 +166,6 @@ int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_str
     return early + (module == w->n_modules - 1 ? scores_done(w, s) : 0);
 }
 
-
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only)
 {
     int64_t sum = 0;
