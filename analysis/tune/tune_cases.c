@@ -377,7 +377,7 @@ static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strate
 
 struct shape_key {
     int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, cp_comm, recompute, recompute_layers,
-        by_halves, alone, rank_order, reducer, pp, dp;
+        recompute_method, by_halves, alone, rank_order, reducer, pp, dp;
     const struct lw_workload *w;
 };
 
@@ -396,6 +396,7 @@ static struct shape_key key_of_shape(const struct lw_strategy *s, const struct l
     k.cp_comm = s->cp_comm;
     k.recompute = s->recompute;
     k.recompute_layers = s->recompute_layers;
+    k.recompute_method = s->recompute_method;
     k.by_halves = by_halves;
     k.alone = lw_strategy_ranks(s) == s->tp;
     k.rank_order = s->rank_order;

@@ -103,15 +103,18 @@ static void add_backwards(const struct lw_part *d, const struct exchange *x,
     }
 }
 
-/* As lower_part.c has it. With --recompute-layers a part keeps more of some. */
+/* As lower_part.c has it. With --recompute-layers a part keeps more of some; but of a group of
+ * several it keeps the input of the first alone, so that a module of it may keep nothing. */
 static void take_kept(const struct lw_workload *w, const struct lw_strategy *s, int32_t module,
                       struct lw_outline_sum *out)
 {
     const struct lw_module *m = &w->modules[module];
     const int64_t *kept = m->kept_bytes;
     int64_t early = lw_workload_early_bytes(w, s, module);
+    bool grouped = s->recompute == LW_RECOMPUTE_FULL && s->recompute_layers > 1 &&
+                   s->recompute_method == LW_RECOMPUTE_UNIFORM;
 
-    out->kept = kept[s->recompute];
+    out->kept = grouped ? 0 : kept[s->recompute];
     if (repeats(s, m) && kept[LW_RECOMPUTE_NONE] > out->kept)
         out->regained = kept[LW_RECOMPUTE_NONE] - out->kept;
     int64_t all = out->kept + out->regained;
@@ -305,4 +308,6 @@ void lw_outline_bytes(const struct lw_outline *o, const struct lw_strategy *s,
         if (s->zero < 3)
             bytes[LW_MEM_PARAMS] += x->frozen[t] * lw_dtype_size((enum lw_dtype)t);
     }
+    if (s->offload == LW_OFFLOAD_OPTIMIZER)
+        bytes[LW_MEM_OPTIMIZER] = 0;
 }
