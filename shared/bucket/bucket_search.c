@@ -161,6 +161,18 @@ static int32_t sort_sizes(int64_t *sizes, int32_t n)
     return kept;
 }
 
+/* 0 where it is not known, or so steep that products with bytes may not be times. */
+static int64_t slope_of(const struct known *half, const struct known *last)
+{
+    if (last->bytes <= half->bytes || last->time <= half->time)
+        return 0;
+    __int128 slope = ((__int128)(last->time - half->time) << SLOPE_BITS) /
+                     (last->bytes - half->bytes);
+    if (slope > INT64_MAX || slope * last->bytes >> SLOPE_BITS > LW_MERGE_TIME_MAX)
+        return 0;
+    return (int64_t)slope;
+}
+
 /* The samples of these sizes, and the least from each to the next, and of 2^k such ranges. Between
  * two samples a size takes no less than the lesser of both, and is below the larger. */
 static enum lw_status take_samples(struct bounds *b, const int64_t *sizes, int32_t n,
@@ -173,12 +185,7 @@ static enum lw_status take_samples(struct bounds *b, const int64_t *sizes, int32
         b->samples[i] = (struct known){sizes[i], time};
     }
     const struct known *last = &b->samples[n - 1], *half = &b->samples[n / 2];
-    b->slope = 0;
-    if (last->bytes > half->bytes && last->time > half->time)
-        b->slope = (int64_t)(((__int128)(last->time - half->time) << SLOPE_BITS) /
-                             (last->bytes - half->bytes));
-    if ((__int128)b->slope * last->bytes >> SLOPE_BITS > LW_MERGE_TIME_MAX)
-        b->slope = 0;
+    b->slope = slope_of(half, last);
     for (int32_t i = 0; i < n; i++) {
         const struct known *next = &b->samples[i + 1 < n ? i + 1 : i];
         lw_ps time = b->samples[i].time < next->time ? b->samples[i].time : next->time;
