@@ -79,7 +79,7 @@ static enum lw_status axes_of(const struct lw_plot *p, const struct plot_search 
     *out = (struct axes){.log = log, .unit = plot_unit_for((lw_ps)most),
                          .left = log ? least / 1.15 : fmax(least - room, 0),
                          .right = log ? most * 1.15 : most + room, .bottom = fmax(low - more, 0),
-                         .top = high + more};
+                         .top = high + 2 * more}; /* the key is there */
     return LW_OK;
 }
 
@@ -253,8 +253,9 @@ static enum lw_status draw_points(const struct lw_plot *p, struct plot_search *s
     int64_t n_unfit = put_points(s, &a, "unfit", is_unfit, f);
     put_front(s, &a, f);
     LW_TRY(name_front(p, s, &a, f, err));
-    fprintf(f, "set key outside bottom center horizontal samplen 2\nplot $others using 1:2 with points pointtype 7 "
-               "pointsize 0.7 linecolor rgb '#%06x' title 'simulated', \\\n"
+    fputs("set key top right horizontal samplen 2\n", f);
+    fprintf(f, "plot $others using 1:2 with points pointtype 7 pointsize 0.7 linecolor rgb "
+               "'#%06x' title 'simulated', \\\n"
                "  $front using 1:2 with fsteps linewidth 1.5 linecolor rgb '#%06x' notitle, \\\n"
                "  $best using 1:2 with points pointtype 5 pointsize 1 linecolor rgb '#%06x' "
                "title 'the best %lld', \\\n"
