@@ -118,6 +118,19 @@ static int64_t reduce_buffers(const struct run *r)
     return lw_mul_sat(elements, twice ? 2 * ITEM : ITEM);
 }
 
+/* Of the roles of a stage: what its first load brings. */
+static void find_offloaded(struct lw_plan *plan)
+{
+    int32_t n = plan->strategy->offload != LW_OFFLOAD_NONE ? plan->n_ops : 0;
+
+    for (int32_t i = 0; i < plan->n_roles; i++)
+        plan->roles[i].offloaded = 0;
+    for (int32_t i = n - 1; i >= 0; i--)
+        for (int32_t k = 0; plan->ops[i].kind == LW_OP_LOAD && k < plan->n_roles; k++)
+            if (plan->roles[k].stage == plan->ops[i].stage)
+                plan->roles[k].offloaded = plan->ops[i].bytes;
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
@@ -125,6 +138,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
     bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
     int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
 
+    find_offloaded(plan);
     for (int32_t i = 0; i < plan->n_roles; i++)
         plan->roles[i].grads_come = !lw_fact(f->gradients_stay) && !r.s->bucket_view;
     for (int32_t i = 0; dims->layers > 0 && i < plan->n_roles; i++) {
@@ -200,18 +214,10 @@ struct rank_bytes {
     double coming; /* gradients that are not fixed: all of them, when the step begins */
 };
 
-static int64_t offloaded(const struct lw_plan *plan, int32_t stage)
-{
-    for (int32_t i = 0; plan->strategy->offload != LW_OFFLOAD_NONE && i < plan->n_ops; i++)
-        if (plan->ops[i].kind == LW_OP_LOAD && plan->ops[i].stage == stage)
-            return plan->ops[i].bytes;
-    return 0;
-}
-
 static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_measure *m)
 {
     const struct lw_role *role = &r->plan->roles[r->plan->role_of[m->rank]];
-    struct rank_bytes x = {.offloaded = offloaded(r->plan, role->stage)};
+    struct rank_bytes x = {.offloaded = role->offloaded};
 
     memcpy(x.bytes, role->static_bytes, sizeof x.bytes);
     x.bytes[LW_MEM_OPTIMIZER] += x.offloaded;

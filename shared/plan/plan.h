@@ -220,6 +220,7 @@ struct lw_role {
     /* By the framework: gradients take room from the op that makes them to the optimizer's end, and
      * not throughout. Neither hashed nor written. */
     bool grads_come;
+    int64_t offloaded; /* optimizer state that the host holds until the update; as grads_come */
 };
 
 struct lw_plan {
