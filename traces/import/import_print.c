@@ -272,7 +272,8 @@ static void plan_text(const struct traces_import_summary *s, FILE *f)
     if (!lw_output_is_stdout(s->plan_file)) {
         fputs("next: lapwing", f);
         put_word(f, "sim", s->plan_file);
-        fputc('\n', f);
+        fputs("\n  sim repeats it, and a step may begin before the last has ended on every rank;\n"
+              "  sim --replay of what was imported runs it once\n", f);
     }
 }
 
