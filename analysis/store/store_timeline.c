@@ -5,6 +5,27 @@
 
 enum { MOST_ROWS = 5000000 }; /* of a timeline in memory: about 400 MB, and twice that to explain */
 
+/* Steps and ranks are counted from 0 on, which needs the number after the largest too. */
+static enum lw_status check_span(struct lw_store *s, int64_t run, struct lw_sql *q,
+                                 struct lw_err *err)
+{
+    static const struct {
+        const char *name;
+        int column, least;
+    } numbers[] = {{"step", 0, 0}, {"pass", 1, -1},   {"rank", 2, 0},
+                   {"op", 3, -1},  {"stream", 5, -1}, {"comm", 6, -1}};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        int64_t v = lw_sql_int(q, numbers[i].column);
+        if (v < numbers[i].least || v >= INT32_MAX)
+            return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
+                              "span %lld of run %lld has %s %lld, expected %d to %d: the file is "
+                              "damaged", (long long)lw_sql_int(q, 12), (long long)run,
+                              numbers[i].name, (long long)v, numbers[i].least, INT32_MAX - 1);
+    }
+    return LW_OK;
+}
+
 static enum lw_status add_span(struct lw_sql *q, struct lw_timeline *t, struct lw_err *err)
 {
     struct lw_span v = {
@@ -71,12 +92,14 @@ enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *r
     LW_TRY(count_rows(s, run->id, &n, err));
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT span.step, pass, ifnull(stands.rank, span.rank), op, op_kind.name,"
-                        " stream, comm, ready_ps, issue_ps, start_ps, all_in_ps, end_ps"
-                        SPANS_WITH("rank", "value, rank")
+                        " stream, comm, ready_ps, issue_ps, start_ps, all_in_ps, end_ps,"
+                        " span.id" SPANS_WITH("rank", "value, rank")
                         " ORDER BY span.step, pass, 3, span.id",
                         "l", run->id));
-    while (st == LW_OK && lw_sql_next(q))
-        st = add_span(q, &loaded, err);
+    while (st == LW_OK && lw_sql_next(q)) {
+        st = check_span(s, run->id, q, err);
+        st = st == LW_OK ? add_span(q, &loaded, err) : st;
+    }
     st = lw_sql_end(q, st, err);
     if (st != LW_OK) {
         lw_timeline_free(&loaded);

@@ -250,3 +250,35 @@ TEST_WITH(blocks_whose_numbers_do_not_fit_are_named, fixture_open, fixture_close
     has(err.msg, "(spans of run 1 from row 9223372036854775758 on are damaged)");
     lw_timeline_free(&t);
 }
+
+/* Numbers that a timeline cannot hold, or that measures of steps and ranks cannot count. */
+TEST_WITH(spans_of_impossible_places_are_named, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *damage, *words;
+    } cases[] = {
+        {"rank = -2147483649",
+         "s.db: span 1 of run 1 has rank -2147483649, expected 0 to 2147483646"},
+        {"rank = -1", "s.db: span 1 of run 1 has rank -1, expected 0 to 2147483646"},
+        {"rank = 2147483647", "has rank 2147483647, expected 0 to 2147483646"},
+        {"step = -5", "s.db: span 1 of run 1 has step -5, expected 0 to 2147483646"},
+        {"step = 4294967296", "has step 4294967296, expected 0 to 2147483646"},
+        {"pass = 4294967296", "has pass 4294967296, expected -1 to 2147483646"},
+    };
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t = regular(&r), back = {0};
+    char sql[120];
+
+    store(&t);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_err err = {0};
+        shell("cp s.db good.db", NULL);
+        snprintf(sql, sizeof sql, "UPDATE span_block SET %s", cases[i].damage);
+        sql_do(file(), sql);
+        if (load(1, &back, &err) != LW_EFORMAT)
+            fail_msg("%s is read", cases[i].damage);
+        has(err.msg, cases[i].words);
+        shell("rm -f s.db-*; mv good.db s.db", NULL);
+    }
+    lw_timeline_free(&t);
+}
