@@ -49,13 +49,16 @@ static void measure_steps(const struct lw_timeline *t, struct steps *s)
 static enum lw_status find_steps(const struct lw_timeline *t, struct lw_arena *a, struct steps *s,
                                  struct lw_err *err)
 {
-    int32_t n = t->n > 0 ? t->step[t->n - 1] + 1 : 0;
+    int32_t last = t->n > 0 ? t->step[t->n - 1] : -1;
 
     for (int64_t i = 1; i < t->n; i++)
         if (t->step[i] < t->step[i - 1])
             return lw_fail(err, LW_EINVAL, "timeline: row %lld is not sorted by step",
                            (long long)i);
-    s->n = n;
+    if (last >= t->n)
+        return lw_fail(err, LW_EINVAL, "timeline: step %d, with %lld ops in all: a step has no op",
+                       last, (long long)t->n);
+    int32_t n = s->n = last + 1;
     LW_TAKE(a, s->first, (int64_t)n + 1, err);
     LW_TAKE(a, s->length, n > 0 ? n : 1, err);
     LW_TAKE(a, s->span, n > 0 ? n : 1, err);

@@ -410,3 +410,17 @@ TEST(failed_allocations_leak_nothing)
 {
     EACH_ALLOCATION_FAILS_IN(20, fill_and_summarize()); /* 12 columns twice at least */
 }
+
+/* Room for steps is taken by their number: refused before, however large it is. */
+TEST(steps_that_the_ops_cannot_fill_are_refused)
+{
+    const struct lw_span v = {.step = 1000000, .comm = -1, .issue = -1, .all_in = -1, .end = 10};
+    struct lw_timeline t = {0};
+    struct lw_summary s;
+    struct lw_err err = {0};
+
+    assert_ok(lw_timeline_add(&t, &v, &err), err);
+    assert_int_equal(lw_timeline_summarize(&t, NULL, 0, &s, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "timeline: step 1000000, with 1 ops in all: a step has no op");
+    lw_timeline_free(&t);
+}
