@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "analysis/tune/tune_search.h"
 #include "shared/base/hash.h"
 #include "shared/files/files.h"
+#include "shared/io/input.h"
 
 static void put_framework(FILE *f, const char *name)
 {
@@ -25,8 +27,28 @@ static void put_framework(FILE *f, const char *name)
     fprintf(f, "framework %s %s\n", name, hash);
 }
 
+/* The contents of a file, of a folder those of its config.json; a known name has none. */
+static enum lw_status put_file(FILE *f, const char *what, const char *name, struct lw_err *err)
+{
+    struct stat st;
+    struct lw_input in;
+    char path[4096];
+
+    if (!name)
+        return LW_OK;
+    bool folder = stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+    int n = snprintf(path, sizeof path, folder ? "%s/config.json" : "%s", name);
+    if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return LW_OK;
+    LW_TRY(lw_input_read(path, 0, &in, err));
+    fprintf(f, "%s %s\n", what, in.hash);
+    lw_input_free(&in);
+    return LW_OK;
+}
+
 static enum lw_status put_part(FILE *f, const struct lw_tune_part *p, struct lw_err *err)
 {
+    const struct lw_plan_source *source = p->request.source;
     const struct lw_cluster *c = p->request.cluster;
     char hash[33];
 
@@ -35,9 +57,13 @@ static enum lw_status put_part(FILE *f, const struct lw_tune_part *p, struct lw_
             p->price > 0                                       ? p->price
             : lw_figure_is_set(c->price_per_device_hour) ? c->price_per_device_hour.value
                                                                : -1);
-    put_framework(f, p->request.source->framework_name);
+    put_framework(f, source->framework_name);
     if (p->workload_hash[0])
         fprintf(f, "workload %s\n", p->workload_hash);
+    else
+        LW_TRY(put_file(f, "workload", source->workload_file, err));
+    LW_TRY(put_file(f, "device", source->device, err));
+    LW_TRY(put_file(f, "from-device", source->from_device, err));
     fprintf(f, "ranks %lld\n", (long long)p->space.ranks);
     for (int i = 0; i < p->space.n_dims; i++) {
         const struct lw_tune_dim *d = &p->space.dim[i];

@@ -178,6 +178,37 @@ TEST_WITH(another_number_of_the_best_is_one_search, fixture_open, fixture_close)
     free(few);
 }
 
+#define CONFIG                                                                                   \
+    "{\"model_type\": \"llama\", \"hidden_size\": 512, \"intermediate_size\": 1024, "            \
+    "\"num_hidden_layers\": %d, \"num_attention_heads\": 8, \"num_key_value_heads\": 8, "         \
+    "\"vocab_size\": 4096, \"max_position_embeddings\": 512}"
+#define OF_CONFIG                                                                                \
+    " -c dgx-a100 --ranks 8 --global-batch 8 --batch 1 --tp 1 --pp 1 --recompute none "          \
+    "--schedule 1f1b -q"
+
+static void write_config(const char *name, int layers)
+{
+    char text[600];
+
+    snprintf(text, sizeof text, CONFIG, layers);
+    fixture_put(fixture_path(name), text);
+}
+
+/* Figures of a file that has been edited since are not taken: of a configuration by its own name
+ * and by its folder's, of the files of devices. */
+TEST_WITH(an_edited_input_is_another_search, fixture_open, fixture_close)
+{
+    shell("mkdir llama", NULL);
+    for (int folder = 0; folder < 2; folder++) {
+        const char *model = folder ? "llama" : "llama/config.json";
+        write_config("llama/config.json", 4);
+        shellf("rm -f a.db*; $L tune -w %s" OF_CONFIG " --db a.db", model);
+        shellf("$L tune -w %s" OF_CONFIG " --db a.db --resume", model);
+        write_config("llama/config.json", 8);
+        expectf(1, "has 'workload ", "tune -w %s" OF_CONFIG " --db a.db --resume", model);
+    }
+}
+
 /* A file whose counts are not those of its rows. */
 TEST_WITH(an_edited_search_is_refused, fixture_open, fixture_close)
 {
