@@ -163,7 +163,7 @@ static enum lw_status put_range(struct values *x, const struct lw_opt *o, const 
             snprintf(text, sizeof text, v % (1 << 20) == 0 ? "%lldMiB" : "%lld",
                      (long long)(v % (1 << 20) == 0 ? v >> 20 : v));
         LW_TRY(put_value(x, text, strlen(text), err));
-        if (v > INT64_MAX / 2)
+        if (r->step ? r->step > r->to - v : v > INT64_MAX / 2)
             break;
     }
     return LW_OK;

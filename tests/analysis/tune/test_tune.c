@@ -190,6 +190,21 @@ TEST_WITH(threads_change_nothing, fixture_open, fixture_close)
     free(one);
 }
 
+/* A step of a range that is larger than what is left of all numbers. */
+TEST_WITH(a_range_ends_before_its_step_overflows, fixture_open, fixture_close)
+{
+    char *one = strdup(lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --tp 1,1 --format csv --no-db -q",
+                               NULL));
+    char *first = strdup(lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --tp 1..5+9223372036854775807 "
+                                 "--format csv --no-db -q", NULL));
+
+    assert_int_equal(n_lines(one), 3);
+    assert_int_equal(n_lines(first), 2);
+    assert_memory_equal(first, one, strlen(first));
+    free(first);
+    free(one);
+}
+
 TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
 {
     EXPECT("tune",
