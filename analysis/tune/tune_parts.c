@@ -253,6 +253,28 @@ static enum lw_status check_source(const struct lw_plan_source *s, struct lw_err
 
 /* --- all of them --- */
 
+/* The samples of a step, or what a sample is: --head-waits and words change how it is computed. */
+static bool changes_work(const char *name)
+{
+    int i = lw_model_find(name);
+    enum lw_model_option_kind kind = i >= 0 ? lw_model_option(i)->kind : LW_MODEL_TEXT;
+
+    if (strcmp(name, "global-batch") == 0)
+        return true;
+    return (kind == LW_MODEL_INT || kind == LW_MODEL_REAL) && strcmp(name, "batch") != 0 &&
+           strcmp(name, "head-waits") != 0;
+}
+
+static enum lw_status check_lists(const struct lw_option_lists *l, struct lw_err *err)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->list[i].n > 1 && changes_work(l->list[i].name))
+            return lw_fail(err, LW_EUSAGE, "--%s has %d values, expected one: a search compares "
+                                           "steps of the same work; search each by itself",
+                           l->list[i].name, l->list[i].n);
+    return LW_OK;
+}
+
 /* Of the k-th combination of lists that are not of the strategy: the number among all. */
 static int64_t number_of(const struct lw_option_lists *l, int64_t k)
 {
@@ -369,7 +391,7 @@ static enum lw_status put_all(struct lw_tune_command *c, int argc, int *rc, stru
     int64_t n = n_outer(&c->lists);
 
     if (n > MOST_PARTS)
-        return lw_fail(err, LW_EUSAGE, "lists of clusters, frameworks, sizes and --ranks make %lld "
+        return lw_fail(err, LW_EUSAGE, "lists of clusters, frameworks and --ranks make %lld "
                                        "combinations, expected at most %d",
                        (long long)n, MOST_PARTS);
     LW_TAKE(&c->arena, c->parts, n * BATCHES, err);
@@ -403,6 +425,8 @@ int lw_tune_parts(struct lw_tune_command *c, int argc, char **argv)
     enum lw_status st = copy_words(c, argc, argv, &words, &err);
     if (st == LW_OK)
         st = lw_option_lists_find(argc, words, INT64_MAX / LW_OPTION_VALUES, &c->lists, &err);
+    if (st == LW_OK)
+        st = check_lists(&c->lists, &err);
     if (st == LW_OK)
         st = put_all(c, argc, &rc, &err);
     if (st == LW_OK && rc < 0)

@@ -7,7 +7,7 @@
 #include "shared/text/records.h"
 
 /* The command line of a search: its spaces, one for each combination of lists that are not of the
- * strategy (cluster, framework, sizes of the model, --ranks, --batch). */
+ * strategy (model, cluster, framework, --ranks, --batch). */
 struct lw_tune_command {
     struct lw_arena arena;
     struct lw_option_lists lists;

@@ -334,7 +334,6 @@ static bool is_better(const struct search *s, const struct lw_tune_row *a,
 {
     int64_t at_a = s->first[a->part] + a->combination, at_b = s->first[b->part] + b->combination;
 
-    /* samples per second: spaces may have other batches and numbers of devices */
     if (a->step != b->step)
         return a->step < b->step;
     return at_a < at_b;
