@@ -347,6 +347,27 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
     return both ? LW_OK : count_after(o, a, err);
 }
 
+/* In the arena; on failure with no grid. */
+static enum lw_status make_order(struct lw_tune_context *c, const struct order_key *k,
+                                 struct order *o, struct lw_err *err)
+{
+    const struct lw_schedule_shape shape = {
+        .schedule = (enum lw_schedule)k->schedule, .n_ranks = (int32_t)k->pp,
+        .n_micro_batches = (int32_t)k->micro_batches, .n_chunks = (int32_t)k->chunks};
+    enum lw_status st = LW_OK;
+
+    if (lw_schedule_grid(&shape, &o->grid, &o->why) == LW_OK) {
+        st = list_parts(o, &c->arena, err);
+        if (st == LW_OK)
+            st = lw_tune_chain_make(&o->grid, &c->arena, &o->chain, err);
+    }
+    if (st == LW_OK)
+        st = keep(&c->orders, &c->arena, k, sizeof *k, o, err);
+    if (st != LW_OK)
+        lw_grid_free(&o->grid);
+    return st;
+}
+
 static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strategy *s,
                                struct order **out, struct lw_err *err)
 {
@@ -356,16 +377,9 @@ static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strate
     struct order *o = take(&c->orders, &k, sizeof k);
 
     if (!o) {
-        const struct lw_schedule_shape shape = {
-            .schedule = (enum lw_schedule)k.schedule, .n_ranks = (int32_t)k.pp,
-            .n_micro_batches = (int32_t)k.micro_batches, .n_chunks = (int32_t)k.chunks};
         if (!(o = lw_arena_alloc(&c->arena, 1, sizeof *o)))
             return lw_fail_nomem(err);
-        if (lw_schedule_grid(&shape, &o->grid, &o->why) == LW_OK) {
-            LW_TRY(list_parts(o, &c->arena, err));
-            LW_TRY(lw_tune_chain_make(&o->grid, &c->arena, &o->chain, err));
-        }
-        LW_TRY(keep(&c->orders, &c->arena, &k, sizeof k, o, err));
+        LW_TRY(make_order(c, &k, o, err));
     }
     *out = o;
     if (o->why.code != LW_OK)
