@@ -40,10 +40,12 @@ static enum lw_status put_numbers(const struct lw_tune_result *r, FILE *f, struc
 
     LW_TRY(put_space(r, f, err));
     FILE *o = lw_paragraph_open(&line, f, NULL);
-    fprintf(o, "%lld simulated, of which %lld do not fit; %lld cannot fit; %lld cannot be faster "
-               "than those below",
-            (long long)r->n_simulated, (long long)r->n_unfit, (long long)r->n_bounded_memory,
-            (long long)r->n_bounded_step);
+    fprintf(o, "%lld simulated, of which %lld do not fit; %lld cannot fit; ",
+            (long long)r->n_simulated, (long long)r->n_unfit, (long long)r->n_bounded_memory);
+    if (r->interrupted)
+        fprintf(o, "%lld were not reached", (long long)lw_tune_n_unreached(r));
+    else
+        fprintf(o, "%lld cannot be faster than those below", (long long)r->n_bounded_step);
     if (r->least_pruned >= 0)
         fprintf(o, " (they take at least %s)", step_text(step, r->least_pruned));
     LW_TRY(lw_paragraph_close(&line, err));
@@ -367,7 +369,7 @@ static void print_json(const struct lw_tune_report *p, FILE *f)
             r->n_invalid, "n_valid", r->n_valid, "n_bounded",
             r->n_bounded_step + r->n_bounded_memory, "n_bounded_step", r->n_bounded_step,
             "n_bounded_memory", r->n_bounded_memory, "n_simulated", r->n_simulated, "n_unfit",
-            r->n_unfit, "interrupted", r->interrupted);
+            r->n_unfit, "n_unreached", lw_tune_n_unreached(r), "interrupted", r->interrupted);
     if (r->least_pruned >= 0)
         lw_jsonout_int(&o, "least_pruned_ns", lw_ps_to_ns(r->least_pruned));
     else

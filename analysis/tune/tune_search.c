@@ -39,7 +39,6 @@ struct search {
     struct candidate *queue; /* [n_queue] a heap of those that were: the least bound first */
     int64_t n_queue, queue_capacity;
     int64_t *first; /* [n_parts + 1] numbers of combinations before */
-    struct lw_err *err;
 };
 
 LW_COMPARATOR(by_bound, struct candidate, a->bound, b->bound, a->number, b->number)
@@ -155,6 +154,7 @@ static enum lw_status list_all(struct search *s, struct lw_err *err)
         for (int64_t k = 0, n; k < s->t->parts[part].space.n; k += n) {
             lw_progress_report(s->t->progress, "bounds of strategies",
                                (double)(s->first[part] + k) / (double)all);
+            s->r->n_valid = s->n;
             if (lw_progress_stopped(s->t->progress))
                 return LW_OK;
             LW_TRY(list_one(s, part, k, &n, err));
@@ -393,10 +393,10 @@ static enum lw_status remember(const struct search *s, const struct job *j, stru
                                                   j->why.msg, err);
 }
 
-static enum lw_status take_round(struct search *s, struct round *r, struct lw_err *err)
+/* st: of running it; where it failed, what the jobs hold is freed all the same. */
+static enum lw_status take_round(struct search *s, struct round *r, enum lw_status st,
+                                 struct lw_err *err)
 {
-    enum lw_status st = LW_OK;
-
     for (int i = 0; i < r->n; i++) {
         struct job *j = &r->job[i];
         s->r->n_simulated += j->what == SIMULATED;
@@ -476,9 +476,9 @@ static enum lw_status look_on(struct search *s, struct lw_err *err)
 
     while (r.n < ROUND && looks_on(s))
         r.job[r.n++].of = s->v[s->at++];
-    LW_TRY(lw_parallel(&(struct lw_parallel_work){.one = look_one, .ctx = &r, .n = r.n,
-                                                  .n_threads = s->t->n_threads}, err));
-    enum lw_status st = LW_OK;
+    enum lw_status st = lw_parallel(
+        &(struct lw_parallel_work){.one = look_one, .ctx = &r, .n = r.n,
+                                   .n_threads = s->t->n_threads}, err);
     for (int i = 0; i < r.n; i++) {
         struct job *j = &r.job[i];
         const struct candidate x = {j->row.bound, j->of.number, j->row.needed_bound};
@@ -540,24 +540,24 @@ static enum lw_status simulate_all(struct search *s, struct lw_err *err)
 {
     struct round r = {.s = s};
 
-    while (!lw_progress_stopped(s->t->progress)) {
+    for (;;) {
+        s->r->interrupted = lw_progress_stopped(s->t->progress);
+        if (s->r->interrupted) /* what was not reached is not excluded */
+            return LW_OK;
         LW_TRY(fill_round(s, &r, err));
         if (r.n == 0)
             break;
         enum lw_status st = lw_parallel(
             &(struct lw_parallel_work){.one = run_one, .ctx = &r, .n = r.n,
                                        .n_threads = s->t->n_threads}, err);
-        if (st == LW_OK)
-            st = take_round(s, &r, err);
-        LW_TRY(st);
+        LW_TRY(take_round(s, &r, st, err));
         tell(s);
     }
     s->r->n_bounded_step = s->n - s->at + s->n_queue;
     s->r->least_pruned = s->at < s->n ? s->v[s->at].bound : -1;
     if (s->n_queue > 0 && (s->at == s->n || s->queue[0].bound < s->r->least_pruned))
         s->r->least_pruned = s->queue[0].bound;
-    s->r->interrupted = lw_progress_stopped(s->t->progress);
-    return s->r->interrupted ? LW_OK : keep_lost(s, err);
+    return keep_lost(s, err);
 }
 
 /* --- checks of the plans of the best --- */
@@ -706,7 +706,7 @@ static enum lw_status begin(struct search *s, struct lw_err *err)
 enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
                        struct lw_err *err)
 {
-    struct search s = {.t = t, .r = out, .err = err};
+    struct search s = {.t = t, .r = out};
     double began = lw_now_s();
 
     *out = (struct lw_tune_result){.least_pruned = -1};

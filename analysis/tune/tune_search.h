@@ -70,13 +70,19 @@ struct lw_tune_result {
     struct lw_tune_row *rows;       /* in the order in which they were simulated */
     const struct lw_tune_row **best, **front; /* best: fastest first; front: least memory first */
     struct lw_tune_row closest;     /* where nothing fits: what lacks the fewest bytes */
-    bool has_closest, interrupted;
+    bool has_closest, interrupted;  /* interrupted: nothing is known of those not reached */
     double wall_s;
     struct lw_alike_pairs pairs;    /* how far two predictions may be apart by chance */
     lw_ps least_pruned; /* the least bound of those that were pruned by it; -1 = none */
 };
 
-/* LW_EINVAL: no strategy is valid. Free the result in any case. */
+/* Valid strategies of which an interrupted search came to know nothing; else 0. */
+static inline int64_t lw_tune_n_unreached(const struct lw_tune_result *r)
+{
+    return r->interrupted ? r->n_valid - r->n_simulated - r->n_bounded_memory : 0;
+}
+
+/* LW_OK also where no strategy is valid (n_valid == 0). Free the result in any case. */
 enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
                        struct lw_err *err);
 void lw_tune_free(struct lw_tune_result *r);

@@ -160,7 +160,16 @@ TEST_WITH(an_interrupted_search_goes_on, fixture_open, fixture_close)
     shell("$L tune " SPACE SLOW, NULL);
     wait_for_rows(fixture_path("k.db"));
     shell("kill -INT $(cat pid)" GONE, NULL);
-    has(shell("cat out.txt", NULL), "with --resume goes on");
+    const char *out = shell("cat out.txt", NULL);
+    has(out, "with --resume goes on");
+    has(out, " were not reached\n");
+    assert_null(strstr(out, "cannot be faster"));
+    assert_int_equal(sql_ask(fixture_path("k.db"), "SELECT n_bounded_step FROM search"), 0);
+    assert_int_equal((int64_t)number_after(lapwing("runs --search 1 --db k.db --format json", NULL),
+                                           "\"n_unreached\": "),
+                     sql_ask(fixture_path("k.db"), "SELECT n_valid - (SELECT count(*) FROM "
+                                                   "searched WHERE outcome <> 'invalid') "
+                                                   "FROM search"));
     expect("runs --searches --db k.db", 0, "interrupted");
     same(one, "--no-bounds --resume --db k.db");
     free(one);
