@@ -451,13 +451,20 @@ void lw_tune_parts_free(struct lw_tune_command *c)
 
 /* --- no answer --- */
 
-/* What stops the strategies that nothing else stopped, if there are any. */
-static const char *most_often(const struct lw_tune_result *r)
+/* What stops those that nothing else stopped, if there are any; else what stops most. */
+static enum lw_status none_valid(const struct lw_tune_result *r, struct lw_err *err)
 {
-    for (int64_t i = 0; i < r->n_reasons; i++)
+    const struct lw_tune_reason *x = r->n_reasons > 0 ? &r->reasons[0] : NULL;
+
+    for (int64_t i = 0; i < r->n_reasons && !x->of_plan; i++)
         if (r->reasons[i].of_plan)
-            return r->reasons[i].example;
-    return r->n_reasons > 0 ? r->reasons[0].example : "there is none";
+            x = &r->reasons[i];
+    return lw_fail(err, LW_EINVAL, "none of %lld combinations is a valid strategy; %s%s",
+                   (long long)r->n_combinations,
+                   !x           ? "there is none"
+                   : x->of_plan ? "of those without another fault: "
+                                : "most often: ",
+                   x ? x->example : "");
 }
 
 enum lw_status lw_tune_answer(const struct lw_tune_command *c, const struct lw_tune_result *r,
@@ -468,8 +475,7 @@ enum lw_status lw_tune_answer(const struct lw_tune_command *c, const struct lw_t
     if (r->n_best > 0 || r->interrupted || c->shard.n > 1)
         return LW_OK;
     if (r->n_valid == 0)
-        return lw_fail(err, LW_EINVAL, "none of %lld combinations is a valid strategy; most often: "
-                                       "%s", (long long)r->n_combinations, most_often(r));
+        return none_valid(r, err);
     if (!r->has_closest)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,

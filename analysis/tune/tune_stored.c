@@ -256,7 +256,7 @@ static void explain(struct loser *x, lw_ps first, lw_ps last)
         snprintf(x->why, sizeof x->why, "lacks at least %s of memory",
                  lw_format_bytes(bytes, v->missing_bytes));
     else if (v->outcome == LW_SEARCHED_BOUNDED)
-        snprintf(x->why, sizeof x->why, "which is %.1f %% above the last of the best",
+        snprintf(x->why, sizeof x->why, "bound is %.1f %% above the last of the best",
                  percent(v->bound, last));
     else if (v->missing_bytes > 0)
         snprintf(x->why, sizeof x->why, "lacks %s of memory",
