@@ -6,7 +6,7 @@
 enum { MOST_ROWS = 5000000 }; /* of a timeline in memory: about 400 MB, and twice that to explain */
 
 /* Steps and ranks are counted from 0 on, which needs the number after the largest too. */
-static enum lw_status check_span(struct lw_store *s, int64_t run, struct lw_sql *q,
+static enum lw_status check_span(struct lw_store *s, const struct lw_run *run, struct lw_sql *q,
                                  struct lw_err *err)
 {
     static const struct {
@@ -17,11 +17,13 @@ static enum lw_status check_span(struct lw_store *s, int64_t run, struct lw_sql 
 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         int64_t v = lw_sql_int(q, numbers[i].column);
-        if (v < numbers[i].least || v >= INT32_MAX)
+        bool is_rank = numbers[i].column == 2;
+        int32_t n = is_rank && run->n_ranks > 0 ? run->n_ranks : INT32_MAX;
+        if (v < numbers[i].least || v >= n)
             return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
                               "span %lld of run %lld has %s %lld, expected %d to %d: the file is "
-                              "damaged", (long long)lw_sql_int(q, 12), (long long)run,
-                              numbers[i].name, (long long)v, numbers[i].least, INT32_MAX - 1);
+                              "damaged", (long long)lw_sql_int(q, 12), (long long)run->id,
+                              numbers[i].name, (long long)v, numbers[i].least, n - 1);
     }
     return LW_OK;
 }
@@ -97,7 +99,7 @@ enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *r
                         " ORDER BY span.step, pass, 3, span.id",
                         "l", run->id));
     while (st == LW_OK && lw_sql_next(q)) {
-        st = check_span(s, run->id, q, err);
+        st = check_span(s, run, q, err);
         st = st == LW_OK ? add_span(q, &loaded, err) : st;
     }
     st = lw_sql_end(q, st, err);

@@ -282,3 +282,10 @@ TEST_WITH(spans_of_impossible_places_are_named, fixture_open, fixture_close)
     }
     lw_timeline_free(&t);
 }
+
+TEST_WITH(spans_of_ranks_that_the_plan_does_not_have_are_named, fixture_open, fixture_close)
+{
+    expect("sim -w resnet50 -c dgx-a100 --dp 2 --spans --db s.db", 0, "stored as run 1");
+    sql_do(file(), "UPDATE span_block SET rank = 2");
+    expect("export 1 -o o.json --db s.db", 1, "of run 1 has rank 2, expected 0 to 1");
+}
