@@ -14,8 +14,9 @@
  * stage whose blocks are the same data from the same times on. One of them is read for all. */
 #define WITH_ALIKE                                                                               \
     "WITH alike AS (SELECT blocks.rank, min(blocks.rank) OVER (PARTITION BY text, pp) AS first"  \
-    "  FROM (SELECT rank, group_concat(pass || ' ' || base_ps || ' ' || data) AS text FROM"      \
-    "   (SELECT rank, pass, base_ps, data FROM span_block WHERE run = ?1 AND step = ?2"          \
+    "  FROM (SELECT rank, group_concat(pass || ' ' || base_op || ' ' || base_ps || ' ' || data)" \
+    "   AS text FROM"                                                                            \
+    "   (SELECT rank, pass, base_op, base_ps, data FROM span_block WHERE run = ?1 AND step = ?2" \
     "    ORDER BY first) GROUP BY rank) AS blocks"                                               \
     "  LEFT JOIN plan_rank AS at ON at.plan = (SELECT plan FROM run WHERE id = ?1)"              \
     "   AND at.rank = blocks.rank) "

@@ -440,7 +440,7 @@ CREATE TABLE search_reason (    -- strategies that are not valid, by reason
 ) STRICT, WITHOUT ROWID;
 
 -- version 12
--- Spans are packed: a row of span_block for each rank of a pass, whose rows are in span_data, once
+-- Spans are packed: rows of span_block for each rank of a pass, whose spans are in span_data, once
 -- for all blocks of the run with the same text. docs/formats/schema.md explains the text. The rows
 -- of the table that was here are packed and it is dropped (analysis/store/store_spans.c).
 DROP VIEW run_span;
@@ -449,37 +449,36 @@ CREATE TABLE span_data (
     id INTEGER PRIMARY KEY,
     run INTEGER NOT NULL,
     hash TEXT NOT NULL,         -- of the text
-    size INTEGER NOT NULL,      -- bytes of the text
-    packed BLOB NOT NULL        -- the text, packed with zlib; of as many bytes: the text itself
+    text TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX span_data_by_hash ON span_data (run, hash);
-CREATE TABLE span_block (       -- a run's blocks ascend by (step, pass, rank)
+CREATE TABLE span_block (       -- a run's blocks ascend by (step, pass, rank, first)
     run INTEGER NOT NULL,
     first INTEGER NOT NULL,     -- number of its first span in the run, from 1 on
     n INTEGER NOT NULL,
     step INTEGER NOT NULL,
     pass INTEGER NOT NULL,
     rank INTEGER NOT NULL,
-    base_ps INTEGER NOT NULL,   -- the start of its first span
+    base_op INTEGER NOT NULL,   -- op of its first span
+    base_ps INTEGER NOT NULL,   -- start of its first span
     data INTEGER NOT NULL,      -- span_data.id
     PRIMARY KEY (run, first)
 ) STRICT, WITHOUT ROWID;
 
--- One op that ran; a run's rows ascend by (step, pass, rank, op). sqlar_uncompress is a function of
--- SQLite's shell.
+-- One op that ran; a run's rows ascend by (step, pass, rank, op).
 CREATE VIEW span AS
 SELECT id, run, step, pass, rank, op, kind, stream, comm, start_ps - ready AS ready_ps,
        ifnull(start_ps - issue, -1) AS issue_ps, start_ps,
        ifnull(start_ps + all_in, -1) AS all_in_ps, start_ps + length AS end_ps
 FROM (SELECT b.first + r.key AS id, b.run AS run, b.step AS step, b.pass AS pass, b.rank AS rank,
-             sum(json_extract(r.value, '$[0]')) OVER before AS op,
+             b.base_op + sum(json_extract(r.value, '$[0]')) OVER before AS op,
              json_extract(r.value, '$[1]') AS kind, json_extract(r.value, '$[2]') AS stream,
              json_extract(r.value, '$[3]') AS comm,
              b.base_ps + sum(json_extract(r.value, '$[4]')) OVER before AS start_ps,
              json_extract(r.value, '$[5]') AS ready, json_extract(r.value, '$[6]') AS issue,
              json_extract(r.value, '$[7]') AS all_in, json_extract(r.value, '$[8]') AS length
       FROM span_block AS b JOIN span_data AS d ON d.id = b.data
-      JOIN json_each(CAST(sqlar_uncompress(d.packed, d.size) AS TEXT)) AS r
+      JOIN json_each(d.text) AS r
       WINDOW before AS (PARTITION BY b.run, b.step, b.rank, b.first ORDER BY r.key));
 
 CREATE VIEW run_span AS

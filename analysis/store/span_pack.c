@@ -1,6 +1,6 @@
 /* Spans as JSON text that packs well and that SQL can read (json_each): an array of rows, each
  *   [op, kind, stream, comm, start, ready, issue, all_in, end]
- * op and start are less those of the row before (start of the first row: 0), ready and issue say
+ * op and start are less those of the row before (in the first row: 0), ready and issue say
  * how long before the start they are, all_in and end how long after; null = unknown (-1). Layers
  * and micro-batches that take equally long are then equal text. Sums and differences wrap, so that
  * every int64 comes back. */
@@ -44,7 +44,7 @@ static char *write_known(char *to, int64_t time, int64_t difference)
 
 size_t span_write(const int64_t (*rows)[SPAN_N_VALUES], int64_t n, char *to)
 {
-    int64_t op = 0, start = n > 0 ? rows[0][SPAN_START] : 0;
+    int64_t op = n > 0 ? rows[0][SPAN_OP] : 0, start = n > 0 ? rows[0][SPAN_START] : 0;
     char *at = to;
 
     *at++ = '[';
@@ -120,11 +120,10 @@ static bool take_row(struct reader *r, int64_t v[SPAN_N_VALUES], bool known[SPAN
     return true;
 }
 
-bool span_read(const char *text, size_t len, int64_t base, int64_t (*rows)[SPAN_N_VALUES],
-               int64_t n)
+bool span_read(const char *text, size_t len, int64_t op, int64_t start,
+               int64_t (*rows)[SPAN_N_VALUES], int64_t n)
 {
     struct reader r = {text, text + len};
-    int64_t op = 0, start = base;
 
     if (!take(&r, '['))
         return false;

@@ -14,9 +14,10 @@ enum span_value {
 /* A row: values of at most 20 characters, each with a comma or bracket; a bracket; a separator. */
 enum { SPAN_BLOCK = 8192, SPAN_MOST_TEXT = SPAN_BLOCK * (SPAN_N_VALUES * 21 + 2) + 2 };
 
-/* to[SPAN_MOST_TEXT]; returns the bytes written. Starts count from that of the first row, the other
- * times from their row's start. */
+/* to[SPAN_MOST_TEXT]; returns the bytes written. Ops and starts count from those of the first row,
+ * the other times from their row's start. */
 size_t span_write(const int64_t (*rows)[SPAN_N_VALUES], int64_t n, char *to);
-/* rows[n] of the text, with starts from `base` on. false: it is not what span_write writes. */
-bool span_read(const char *text, size_t len, int64_t base, int64_t (*rows)[SPAN_N_VALUES],
-               int64_t n);
+/* rows[n] of the text, with ops from `op` and starts from `start` on. false: it is not what
+ * span_write writes. */
+bool span_read(const char *text, size_t len, int64_t op, int64_t start,
+               int64_t (*rows)[SPAN_N_VALUES], int64_t n);

@@ -4,7 +4,6 @@
  * written. What a block says of itself is checked before it is unpacked. */
 #include "analysis/store/span_rows.h"
 
-#include <libdeflate.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,13 +28,12 @@ struct table {
 struct cursor {
     sqlite3_vtab_cursor base;
     sqlite3_stmt *blocks;
-    struct libdeflate_decompressor *zlib;
     int64_t run, step, pass, rank, first; /* of the block */
     int64_t n, row;                       /* its rows; the one that is shown */
-    int64_t data, data_base, shift;       /* what `rows` holds, from which start; added to times */
+    int64_t data, data_op, data_start;    /* what `rows` holds, from which op and start */
+    int64_t more_op, shift;               /* added to ops and times */
     bool held;                            /* `rows` holds data */
     int64_t (*rows)[SPAN_N_VALUES];       /* [SPAN_BLOCK] */
-    char *text;                           /* [SPAN_MOST_TEXT] */
     bool end;
 };
 
@@ -100,10 +98,7 @@ static int close_cursor(sqlite3_vtab_cursor *base)
     struct cursor *c = (struct cursor *)base;
 
     sqlite3_finalize(c->blocks);
-    if (c->zlib)
-        libdeflate_free_decompressor(c->zlib);
     lw_free(c->rows);
-    lw_free(c->text);
     sqlite3_free(c);
     return SQLITE_OK;
 }
@@ -116,51 +111,39 @@ static int damaged(struct cursor *c)
     return SQLITE_CORRUPT;
 }
 
-static bool has_room(struct cursor *c)
+static int64_t minus(int64_t a, int64_t b)
 {
-    if (!c->zlib)
-        c->zlib = libdeflate_alloc_decompressor();
-    if (!c->rows)
-        c->rows = lw_alloc(SPAN_BLOCK * sizeof *c->rows);
-    if (!c->text)
-        c->text = lw_alloc(SPAN_MOST_TEXT);
-    return c->zlib && c->rows && c->text;
+    return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
-/* The rows of the block that the statement is at. Text that is not shorter packed is stored as it
- * is. Blocks one after the other often share their data, which is then read once. */
-static int unpack(struct cursor *c, int64_t base)
+/* The rows of the block that the statement is at. Blocks one after the other often share their
+ * data, which is then read once. */
+static int unpack(struct cursor *c)
 {
-    int64_t data = sqlite3_column_int64(c->blocks, 7), size = sqlite3_column_int64(c->blocks, 8);
-    const char *packed = sqlite3_column_blob(c->blocks, 9);
-    int64_t n = sqlite3_column_bytes(c->blocks, 9);
+    int64_t op = sqlite3_column_int64(c->blocks, 6), start = sqlite3_column_int64(c->blocks, 7);
+    int64_t data = sqlite3_column_int64(c->blocks, 8);
+    const char *text = (const char *)sqlite3_column_text(c->blocks, 9);
+    int64_t size = sqlite3_column_bytes(c->blocks, 9);
 
-    c->shift = 0;
+    c->more_op = c->shift = 0;
     if (c->n <= 0 || c->n > SPAN_BLOCK || c->first > INT64_MAX - c->n)
         return damaged(c);
     if (c->held && data == c->data) {
-        c->shift = (int64_t)((uint64_t)base - (uint64_t)c->data_base);
+        c->more_op = minus(op, c->data_op);
+        c->shift = minus(start, c->data_start);
         return SQLITE_OK;
     }
     c->held = false;
-    if (!has_room(c))
+    if (!c->rows)
+        c->rows = lw_alloc(SPAN_BLOCK * sizeof *c->rows);
+    if (!c->rows)
         return SQLITE_NOMEM;
-    if (!packed || size <= 0 || size > SPAN_MOST_TEXT)
-        return damaged(c);
-    const char *text = packed;
-    if (n != size) {
-        size_t got;
-        if (libdeflate_zlib_decompress(c->zlib, packed, (size_t)n, c->text, (size_t)size, &got) !=
-                LIBDEFLATE_SUCCESS ||
-            got != (size_t)size)
-            return damaged(c);
-        text = c->text;
-    }
-    if (!span_read(text, (size_t)size, base, c->rows, c->n))
+    if (!text || !span_read(text, (size_t)size, op, start, c->rows, c->n))
         return damaged(c);
     c->held = true;
     c->data = data;
-    c->data_base = base;
+    c->data_op = op;
+    c->data_start = start;
     return SQLITE_OK;
 }
 
@@ -181,7 +164,7 @@ static int next_block(struct cursor *c)
     c->row = 0;
     if (c->n != before)
         c->held = false;
-    rc = unpack(c, sqlite3_column_int64(c->blocks, 6));
+    rc = unpack(c);
     c->end = rc != SQLITE_OK;
     return rc;
 }
@@ -190,7 +173,7 @@ static int filter(sqlite3_vtab_cursor *base, int given, const char *text, int ar
                   sqlite3_value **argv)
 {
     static const char query[] =
-        "SELECT b.run, b.first, b.n, b.step, b.pass, b.rank, b.base_ps, d.id, d.size, d.packed"
+        "SELECT b.run, b.first, b.n, b.step, b.pass, b.rank, b.base_op, b.base_ps, d.id, d.text"
         " FROM main.span_block AS b JOIN main.span_data AS d ON d.id = b.data AND d.run = b.run"
         " WHERE %s AND (?2 IS NULL OR b.step = ?2) AND (?3 IS NULL OR b.rank = ?3)"
         " ORDER BY b.run, b.first";
@@ -230,6 +213,8 @@ static int64_t value_at(const struct cursor *c, enum span_value k)
     bool is_time = k >= SPAN_START;
     bool unknown = (k == SPAN_ISSUE || k == SPAN_ALL_IN) && v == -1;
 
+    if (k == SPAN_OP)
+        return (int64_t)((uint64_t)v + (uint64_t)c->more_op);
     return is_time && !unknown ? (int64_t)((uint64_t)v + (uint64_t)c->shift) : v;
 }
 
@@ -265,42 +250,7 @@ static const sqlite3_module module = {
     .xRowid = show_id,
 };
 
-/* --- the function of the views --------------------------------------------------------------- */
-
-static void uncompress(sqlite3_context *to, int argc, sqlite3_value **argv)
-{
-    const void *packed = sqlite3_value_blob(argv[0]);
-    int64_t n = sqlite3_value_bytes(argv[0]), size = sqlite3_value_int64(argv[1]);
-    struct libdeflate_decompressor *zlib;
-    size_t got = 0;
-    char *text;
-
-    (void)argc;
-    if (n == size || size <= 0 || size > SPAN_MOST_TEXT) {
-        sqlite3_result_value(to, argv[0]);
-        return;
-    }
-    zlib = libdeflate_alloc_decompressor();
-    text = sqlite3_malloc64((uint64_t)size);
-    if (!zlib || !text)
-        sqlite3_result_error_nomem(to);
-    else if (libdeflate_zlib_decompress(zlib, packed, (size_t)n, text, (size_t)size, &got) !=
-             LIBDEFLATE_SUCCESS)
-        sqlite3_result_error(to, "spans are damaged", -1);
-    else
-        sqlite3_result_blob64(to, text, got, SQLITE_TRANSIENT);
-    sqlite3_free(text);
-    if (zlib)
-        libdeflate_free_decompressor(zlib);
-}
-
 int span_rows_register(sqlite3 *db)
 {
-    int rc = sqlite3_create_module(db, "span_rows", &module, NULL);
-
-    if (rc != SQLITE_OK)
-        return rc;
-    return sqlite3_create_function(db, "sqlar_uncompress", 2,
-                                   SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS, NULL,
-                                   uncompress, NULL, NULL);
+    return sqlite3_create_module(db, "span_rows", &module, NULL);
 }

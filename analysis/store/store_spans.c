@@ -1,10 +1,9 @@
-/* The spans of runs into the database: a row of span_block for each (step, pass, rank), or for
- * each SPAN_BLOCK rows of it, and the rows themselves in span_data, packed with zlib. Blocks whose
- * text is equal share their data: ranks that are alike, and steps that are as the one before but
- * for when they begin, are stored once. Equal texts are found by their 128-bit hash. */
+/* The spans of runs into the database: rows of span_block for each (step, pass, rank), and the
+ * spans themselves in span_data, as text that plain SQLite reads. Blocks whose text is equal share
+ * their data: ranks that are alike, and steps that are as the one before but for when they begin,
+ * are stored once. Equal texts are found by their 128-bit hash. */
 #include "analysis/store/store_spans.h"
 
-#include <libdeflate.h>
 #include <string.h>
 
 #include "analysis/store/sql.h"
@@ -14,17 +13,16 @@
 #include "shared/plan/op.h"
 #include "shared/timeline/timeline.h"
 
-enum { ROWS_PER_TRANSACTION = 10000, LEVEL = 6 };
+enum { ROWS_PER_TRANSACTION = 10000 };
 
 struct span_writer {
     struct lw_store *store;
     struct lw_sql *find, *add_data, *add_block, *range;
-    struct libdeflate_compressor *zlib;
     int64_t run, n_stored, n_open; /* rows stored; rows of the open transaction */
     bool own, open;                /* transactions are the writer's; one is open */
     int64_t at[3], n;              /* of the block */
     int64_t (*rows)[SPAN_N_VALUES]; /* [SPAN_BLOCK] */
-    char *text, *packed;           /* [SPAN_MOST_TEXT] */
+    char *text;                    /* [SPAN_MOST_TEXT + 1] */
 };
 
 static enum lw_status prepare(struct span_writer *w, struct lw_err *err)
@@ -33,12 +31,11 @@ static enum lw_status prepare(struct span_writer *w, struct lw_err *err)
 
     LW_TRY(lw_sql_prepare(s, "SELECT id FROM main.span_data WHERE run = ? AND hash = ?", &w->find,
                           err));
-    LW_TRY(lw_sql_prepare(
-        s, "INSERT INTO main.span_data (run, hash, size, packed) VALUES (?,?,?,?)", &w->add_data,
-        err));
+    LW_TRY(lw_sql_prepare(s, "INSERT INTO main.span_data (run, hash, text) VALUES (?,?,?)",
+                          &w->add_data, err));
     LW_TRY(lw_sql_prepare(s,
-                          "INSERT INTO main.span_block (run, first, n, step, pass, rank, base_ps,"
-                          " data) VALUES (?,?,?,?,?,?,?,?)",
+                          "INSERT INTO main.span_block (run, first, n, step, pass, rank, base_op,"
+                          " base_ps, data) VALUES (?,?,?,?,?,?,?,?,?)",
                           &w->add_block, err));
     return lw_sql_prepare(s,
                           "UPDATE main.run SET first_span = 1, last_span = ?1, n_spans = ?1"
@@ -53,20 +50,16 @@ enum lw_status span_writer_new(struct lw_store *s, int64_t run, bool own, struct
 
     LW_NEW(w, 1, err);
     *w = (struct span_writer){.store = s, .run = run, .own = own};
-    w->zlib = libdeflate_alloc_compressor(LEVEL);
     w->rows = lw_alloc(SPAN_BLOCK * sizeof *w->rows);
-    w->text = lw_alloc(SPAN_MOST_TEXT);
-    w->packed = lw_alloc(SPAN_MOST_TEXT);
-    enum lw_status st = w->zlib && w->rows && w->text && w->packed ? prepare(w, err)
-                                                                    : lw_fail_nomem(err);
+    w->text = lw_alloc(SPAN_MOST_TEXT + 1);
+    enum lw_status st = w->rows && w->text ? prepare(w, err) : lw_fail_nomem(err);
     if (st != LW_OK)
         return span_writer_end(w, st, err);
     *out = w;
     return LW_OK;
 }
 
-/* The number of the data with this text, which is inserted when it is new. Text that does not
- * become shorter is stored as it is. */
+/* The number of the data with this text, which is inserted when it is new. */
 static int64_t put_data(struct span_writer *w, size_t size)
 {
     char hash[33];
@@ -78,9 +71,8 @@ static int64_t put_data(struct span_writer *w, size_t size)
         id = lw_sql_int(w->find, 0);
     if (id > 0 || lw_sql_failed(w->find))
         return id;
-    size_t n = libdeflate_zlib_compress(w->zlib, w->text, size, w->packed, size - 1);
-    lw_sql_run(w->add_data, "ltlb", w->run, hash, (int64_t)size, n > 0 ? w->packed : w->text,
-               n > 0 ? n : size);
+    w->text[size] = '\0';
+    lw_sql_run(w->add_data, "ltt", w->run, hash, w->text);
     return lw_sql_last_id(w->store);
 }
 
@@ -111,8 +103,8 @@ static enum lw_status flush_block(struct span_writer *w, struct lw_err *err)
     w->open = w->own;
     size_t size = span_write((const int64_t(*)[SPAN_N_VALUES])w->rows, w->n, w->text);
     int64_t data = put_data(w, size);
-    lw_sql_run(w->add_block, "llllllll", w->run, w->n_stored + 1, w->n, w->at[0], w->at[1],
-               w->at[2], w->rows[0][SPAN_START], data);
+    lw_sql_run(w->add_block, "lllllllll", w->run, w->n_stored + 1, w->n, w->at[0], w->at[1],
+               w->at[2], w->rows[0][SPAN_OP], w->rows[0][SPAN_START], data);
     if (failed(w))
         return LW_EIO;
     w->n_stored += w->n;
@@ -148,11 +140,8 @@ enum lw_status span_writer_end(struct span_writer *w, enum lw_status st, struct 
     }
     if (w->open)
         lw_sql_rollback(w->store);
-    if (w->zlib)
-        libdeflate_free_compressor(w->zlib);
     lw_free(w->rows);
     lw_free(w->text);
-    lw_free(w->packed);
     lw_free(w);
     return st;
 }

@@ -17,7 +17,7 @@ static const row example[] = {
      [SPAN_READY] = 5900, [SPAN_ISSUE] = 5900, [SPAN_ALL_IN] = 6401, [SPAN_END] = 8000},
 };
 static const char text_of_example[] =
-    "[[4,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]";
+    "[[0,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]";
 
 TEST(a_row_is_its_distance_from_the_row_before)
 {
@@ -27,17 +27,19 @@ TEST(a_row_is_its_distance_from_the_row_before)
     size_t n = span_write(example, 2, text);
     text[n] = '\0';
     assert_string_equal(text, text_of_example);
-    assert_true(span_read(text, n, 900, back, 2));
+    assert_true(span_read(text, n, 4, 900, back, 2));
     assert_memory_equal(back, example, sizeof example);
 }
 
-/* The same work a step later is the same text. */
+/* The same work of a later micro-batch or step is the same text. */
 TEST(text_does_not_depend_on_when_the_first_row_starts)
 {
     char text[512];
     row later[2];
 
     memcpy(later, example, sizeof later);
+    for (int i = 0; i < 2; i++)
+        later[i][SPAN_OP] += 70;
     for (int i = 0; i < 2; i++)
         for (int k = SPAN_START; k < SPAN_N_VALUES; k++)
             later[i][k] += later[i][k] != -1 ? 1000000 : 0;
@@ -67,7 +69,8 @@ TEST(any_numbers_come_back)
             rows[k / SPAN_N_VALUES][k % SPAN_N_VALUES] = any_int(&r);
         size_t len = span_write((const row *)rows, n, text);
         assert_true(len <= SPAN_MOST_TEXT);
-        assert_true(span_read(text, len, n > 0 ? rows[0][SPAN_START] : 0, back, n));
+        assert_true(span_read(text, len, n > 0 ? rows[0][SPAN_OP] : 0,
+                              n > 0 ? rows[0][SPAN_START] : 0, back, n));
         assert_memory_equal(back, rows, (size_t)n * sizeof *rows);
     }
     lw_free(text);
@@ -75,7 +78,7 @@ TEST(any_numbers_come_back)
     lw_free(back);
 }
 
-/* Every value takes 20 characters but the start of the first row, which is 0. */
+/* Every value takes 20 characters but op and start of the first row, which are 0. */
 TEST(the_longest_text_has_room)
 {
     const int64_t longest = -INT64_C(1000000000000000000);
@@ -91,10 +94,10 @@ TEST(the_longest_text_has_room)
         rows[i][SPAN_READY] = rows[i][SPAN_ISSUE] = (int64_t)(sum - (uint64_t)longest);
         rows[i][SPAN_ALL_IN] = rows[i][SPAN_END] = (int64_t)(sum + (uint64_t)longest);
     }
-    const size_t expected = 1 + SPAN_BLOCK * (size_t)(9 * 20 + 8 + 2 + 1) - 19;
+    const size_t expected = 1 + SPAN_BLOCK * (size_t)(9 * 20 + 8 + 2 + 1) - 2 * 19;
     assert_true(expected <= SPAN_MOST_TEXT);
     assert_int_equal(span_write((const row *)rows, SPAN_BLOCK, text), expected);
-    assert_true(span_read(text, expected, rows[0][SPAN_START], back, SPAN_BLOCK));
+    assert_true(span_read(text, expected, rows[0][SPAN_OP], rows[0][SPAN_START], back, SPAN_BLOCK));
     assert_memory_equal(back, rows, SPAN_BLOCK * sizeof *rows);
     lw_free(text);
     lw_free(rows);
@@ -104,19 +107,19 @@ TEST(the_longest_text_has_room)
 TEST(other_text_is_refused)
 {
     static const char *const wrong[] = {
-        "", "[", "[]", "[[4,1,0,-1,0,0,null,null,5000]]", "[[4,1,0,-1,0,0,null,null]]",
+        "", "[", "[]", "[[0,1,0,-1,0,0,null,null,5000]]", "[[0,1,0,-1,0,0,null,null]]",
         "[[null,1,0,-1,0,0,1,1,1],[2,15,1,0,5001,1,1,500,2099]]",
-        "[[4,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]] ",
-        "[[4,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099],]",
-        "[[4,1,0,-,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]",
-        "[[4,1,0,123456789012345678901,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]",
-        "[[4,1,0,-1,0,0,null,null,5.5],[2,15,1,0,5001,1,1,500,2099]]",
+        "[[0,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]] ",
+        "[[0,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099],]",
+        "[[0,1,0,-,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]",
+        "[[0,1,0,123456789012345678901,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]",
+        "[[0,1,0,-1,0,0,null,null,5.5],[2,15,1,0,5001,1,1,500,2099]]",
     };
     row back[2];
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        if (span_read(wrong[i], strlen(wrong[i]), 0, back, 2))
+        if (span_read(wrong[i], strlen(wrong[i]), 0, 0, back, 2))
             fail_msg("%s is read", wrong[i]);
     for (size_t n = 0; n < sizeof text_of_example - 1; n++)
-        assert_false(span_read(text_of_example, n, 0, back, 2));
+        assert_false(span_read(text_of_example, n, 0, 0, back, 2));
 }

@@ -4,16 +4,12 @@
 #include <sqlite3.h>
 #include "tests/lib/unit.h"
 
-#include "analysis/store/span_rows.h"
-
-/* With the function that the views of spans use, as in SQLite's shell. */
 static sqlite3 *open_file(const char *file)
 {
     sqlite3 *db;
 
     assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
     sqlite3_busy_timeout(db, 10000); /* the program may be writing it */
-    assert_int_equal(span_rows_register(db), SQLITE_OK);
     return db;
 }
 
