@@ -78,7 +78,7 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
                 words, sizeof words,
                 "rm -f s.db*; timeout 60 %s$L exec -w slow.json --dp %d%s --steps 5000 "
                 "--no-verify --compute sleep --timeout 2 --db s.db -q --format json >out 2>err & "
-                "p=$!; ranks_up; sleep 1.%d; kill -9 $(for q in $(mine); do "
+                "p=$!; ranks_up; begun; sleep 0.%d; kill -9 $(for q in $(mine); do "
                 "tr '\\0' '\\n' </proc/$q/environ | grep -qE "
                 "'^(LAPWING_RANK|OMPI_COMM_WORLD_RANK)=%d$' && echo $q; done); wait $p; echo "
                 "status $?; "
@@ -112,7 +112,7 @@ TEST(a_signal_ends_the_run_and_stores_it)
         snprintf(
             words, sizeof words,
             "rm -f s.db; timeout 40 $L exec -w slow.json --dp 3%s%s --compute sleep --db s.db "
-            "-q 2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; "
+            "-q 2>&1 & p=$!; begun; sleep 0.3; kill -TERM $(mine | head -n 1); wait $p; "
             "echo status $?; $L runs --db s.db --format json",
             stop_after[how], how == THREADS ? " --steps 5000 --no-verify" : " --steps 100000");
         const char *out = stop_shell(words, &rc);

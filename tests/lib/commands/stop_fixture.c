@@ -25,7 +25,9 @@ const char *stop_shell(const char *words, int *rc)
                      "read -r name 2>/dev/null <$p/comm && case $name in lapwing|exe) "
                      "echo ${p#/proc/};; esac; done; true; } && "
                      "ranks_up() { for i in $(seq 200); do [ $(mine | wc -l) -ge %d ] && break; "
-                     "sleep 0.1; done; } && { %s; } 2>&1",
+                     "sleep 0.1; done; } && "
+                     "begun() { for i in $(seq 200); do $L runs --db s.db 2>/dev/null | "
+                     "grep -q running && break; sleep 0.1; done; } && { %s; } 2>&1",
                      RANKS, words);
     assert_true(n > 0 && (size_t)n < sizeof line);
     return mpi_shell(line, rc);

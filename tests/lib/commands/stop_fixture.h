@@ -11,7 +11,7 @@ extern const char *const stop_before[N_LAUNCHES], *const stop_after[N_LAUNCHES];
 int stop_open(void **state); /* setup: the folder and the models; teardown is fixture_close */
 
 /* mpi_shell(), standard error with the output. mine: the processes of this folder's runs. ranks_up:
- * waits until there is one for each rank. */
+ * waits until there is one for each rank. begun: until s.db has a run that is running. */
 const char *stop_shell(const char *words, int *rc);
 
 int stop_repeats(void); /* LAPWING_STRESS, else 1 */
