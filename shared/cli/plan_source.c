@@ -6,14 +6,10 @@
 #include "shared/base/shown_text.h"
 #include "shared/cli/cluster_warning.h"
 #include "shared/cli/source_parts.h"
+#include "shared/device/kernel_share.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/text/wrap.h"
-
-static int group_of(int64_t ranks)
-{
-    return ranks > 1 ? (int)ranks : 1;
-}
 
 /* Times of whole products divided by a group are too short: smaller products have a lower rate. */
 static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_workload *w,
@@ -26,8 +22,8 @@ static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_wor
                 "lapwing: workload '%s' is timed by the products of --tp %d --cp %d; these times "
                 "are divided for --tp %lld --cp %lld, though smaller products are slower: make it "
                 "with these groups (lapwing model), or give the model's name to -w",
-                lw_shown_text(name, sizeof name, w->name), group_of(w->timed_for.tp),
-                group_of(w->timed_for.cp), (long long)s->tp, (long long)s->cp);
+                lw_shown_text(name, sizeof name, w->name), (int)lw_groups_tp(&w->timed_for),
+                (int)lw_groups_cp(&w->timed_for), (long long)s->tp, (long long)s->cp);
 }
 
 /* --dp that is not given follows from --ranks. */
