@@ -6,6 +6,7 @@ pass=0 fail=0 skip=0
 folder=$(mktemp -d)
 log=$folder/log
 trap 'rm -rf "$folder"' EXIT
+trap 'echo "stopped in the stage: $title"; tail -n 200 "$log"; exit 143' TERM INT HUP
 
 stage() { # title, command...
     title=$1; shift

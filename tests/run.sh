@@ -4,8 +4,11 @@
 # "N passed, M failed, K skipped". A program that crashes counts as one failure. tests/order.txt
 # lists, the longest first, the programs that begin first because they take long, those that wait
 # more than they compute and run beside the others, and those that measure time and run one at a
-# time at the end. TIMES=1: the seconds of each program, processor and clock.
+# time at the end. A program that has not ended after LIMIT seconds (by default 900) is stopped with
+# its children and has failed: what it printed until then is shown. TIMES=1: the seconds of each
+# program, processor and clock.
 here=${0%/*}
+limit=${LIMIT:-900}
 
 # Of the program's output (and, read before it, of what `times` said): its counts to NAME.count, its
 # seconds of processor and clock to NAME.took, and what is printed of it.
@@ -24,6 +27,7 @@ count='
     /^SKIP/ { skips = skips $0 "\n" }
     END {
         if (rc && !failed) failed = 1
+        if (rc == 124 || rc == 137) text = text "stopped: not ended after " limit " s\n"
         if (failed) printf "--- %s (exit %d)\n%s", program, rc, text
         printf "%s%-40s %3d passed %3d failed %3d skipped\n", skips, name, passed, failed, skipped
         printf "%d %d %d\n", passed, failed, skipped >(base ".count")
@@ -34,12 +38,13 @@ one() { # program
     name=${1##*/}
     base=$folder/$name
     read -r begun _ </proc/uptime
-    (LAPWING_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$base.out" 2>&1; rc=$?
+    (export LAPWING_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT
+     timeout -k 10 "$limit" "$1" >"$base.out" 2>&1; rc=$?
      times >"$base.times"; exit $rc)
     rc=$?
     read -r ended _ </proc/uptime
     awk -v program="$1" -v name="$name" -v base="$base" -v rc=$rc -v begun="$begun" \
-        -v ended="$ended" "$count" "$base.times" "$base.out" >"$base.text"
+        -v limit="$limit" -v ended="$ended" "$count" "$base.times" "$base.out" >"$base.text"
     [ -s "$base.count" ] || echo "0 1 0" >"$base.count" # a program that is not counted has failed
     cat "$base.text"
 }
