@@ -118,8 +118,11 @@ TEST_WITH(shards_share_the_space, fixture_open, fixture_close)
     free(one);
 }
 
-#define SLOW " --no-bounds --threads 1 --db k.db > out.txt 2>&1 & echo $! > pid"
-#define GONE "; while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done"
+/* A search beside this program, which leaves its pid and, when it has ended, the file `ended`. */
+#define SLOW                                                                                     \
+    "(sh -c 'echo $$ >pid; exec \"$@\"' sh $L tune " SPACE                                      \
+    " --no-bounds --threads 1 --db k.db; touch ended) >out.txt 2>&1 &"
+#define GONE "; for i in $(seq 6000); do [ -e ended ] && break; sleep 0.01; done; ls ended"
 
 /* Until some strategies are stored. */
 static void wait_for_rows(const char *db)
@@ -139,7 +142,7 @@ TEST_WITH(a_killed_search_goes_on, fixture_open, fixture_close)
     char *one = answer("--no-bounds --db one.db");
     char *db = strdup(fixture_path("k.db"));
 
-    shell("$L tune " SPACE SLOW, NULL);
+    shell(SLOW, NULL);
     wait_for_rows(db);
     shell("kill -9 $(cat pid)" GONE, NULL);
     assert_int_equal(sql_ask(db, "SELECT count(*) FROM search WHERE status = 'running'"), 1);
@@ -157,7 +160,7 @@ TEST_WITH(an_interrupted_search_goes_on, fixture_open, fixture_close)
 {
     char *one = answer("--no-bounds --db one.db");
 
-    shell("$L tune " SPACE SLOW, NULL);
+    shell(SLOW, NULL);
     wait_for_rows(fixture_path("k.db"));
     shell("kill -INT $(cat pid)" GONE, NULL);
     const char *out = shell("cat out.txt", NULL);
