@@ -171,8 +171,9 @@ TEST_WITH(a_long_command_tries_its_output_first, open_with_workload, fixture_clo
           "-o mine.json && sed -i 's/\\(\"devices_per_node\": \\)8/\\16/' mine.json");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(line, sizeof line,
-                 "timeout 20 $L calibrate --max-bytes 1GiB %s >said 2>&1; [ $? = 1 ] && "
-                 "grep -q -- '%s' said || { cat said; exit 1; }", cases[i].words, cases[i].said);
+                 "timeout -k 10 20 $L calibrate --max-bytes 1GiB %s >said 2>&1; [ $? = 1 ] && "
+                 "grep -q -- '%s' said || { cat said; exit 1; }",
+                 cases[i].words, cases[i].said);
         holds(line);
     }
 }
@@ -239,8 +240,7 @@ TEST_WITH(a_redirection_destroys_no_input, open_with_workload, fixture_close)
           "echo '{\"lapwing\": 1, \"kind\": \"strategy\"}' > s.json");
     for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
         for (size_t h = 0; h < sizeof how / sizeof how[0]; h++) {
-            snprintf(line, sizeof line,
-                     "cp %s before && $L %s %s %s; test $? = 1 && cmp %s before",
+            snprintf(line, sizeof line, "cp %s before && $L %s %s %s; test $? = 1 && cmp %s before",
                      commands[c][1], commands[c][0], how[h], commands[c][1], commands[c][1]);
             holds(line);
         }
@@ -270,16 +270,15 @@ TEST_WITH(edited_files_and_other_kinds_are_kept, open_with_workload, fixture_clo
 {
     static const struct {
         const char *words, *file, *kind;
-    } commands[] = {
-        {"plan -w w.json", "p.json", "plan"},
-        {"model mlp --layers 2 --width 8 --device dgx-a100", "m.json", "workload"},
-        {"cluster dgx-h100", "c.json", "cluster"},
-        {"import $R/gpt6__gloo2__cap25.rank0.json.gz", "i.json", "workload"},
-        {"report --db r.db", "r.html", "report"},
-        {"export 1 --db r.db", "e.json", "trace events"},
-        {"plot timeline 1 --db r.db", "t.svg", "SVG"},
-        {"plot timeline 1 --db r.db", "t.png", "PNG"},
-        {"plot timeline 1 --db r.db", "t.gp", "gnuplot"}};
+    } commands[] = {{"plan -w w.json", "p.json", "plan"},
+                    {"model mlp --layers 2 --width 8 --device dgx-a100", "m.json", "workload"},
+                    {"cluster dgx-h100", "c.json", "cluster"},
+                    {"import $R/gpt6__gloo2__cap25.rank0.json.gz", "i.json", "workload"},
+                    {"report --db r.db", "r.html", "report"},
+                    {"export 1 --db r.db", "e.json", "trace events"},
+                    {"plot timeline 1 --db r.db", "t.svg", "SVG"},
+                    {"plot timeline 1 --db r.db", "t.png", "PNG"},
+                    {"plot timeline 1 --db r.db", "t.gp", "gnuplot"}};
     enum { N = sizeof commands / sizeof commands[0] };
     char line[400];
 
@@ -292,7 +291,8 @@ TEST_WITH(edited_files_and_other_kinds_are_kept, open_with_workload, fixture_clo
         snprintf(line, sizeof line,
                  "cp %s kept && printf ' ' >> %s && cp %s edited && ! $L %s -o %s 2>said && "
                  "cmp %s edited && grep -q -- --force said && $L %s -o %s --force >log && "
-                 "cmp %s kept", file, file, file, words, file, file, words, file, file);
+                 "cmp %s kept",
+                 file, file, file, words, file, file, words, file, file);
         holds(line);
     }
     for (size_t i = 0; i < N; i++)
@@ -302,9 +302,9 @@ TEST_WITH(edited_files_and_other_kinds_are_kept, open_with_workload, fixture_clo
                 continue;
             snprintf(line, sizeof line,
                      "cp %s o%s && ! $L %s -o o%s 2>said && cmp %s o%s && tr -s '\\n ' ' ' <said | "
-                     "grep -q \"holds '%s', the output is '%s'\"", commands[i].file, end,
-                     commands[k].words, end, commands[i].file, end, commands[i].kind,
-                     commands[k].kind);
+                     "grep -q \"holds '%s', the output is '%s'\"",
+                     commands[i].file, end, commands[k].words, end, commands[i].file, end,
+                     commands[i].kind, commands[k].kind);
             holds(line);
         }
 }
@@ -315,8 +315,7 @@ TEST_WITH(inputs_are_bounded_by_their_size, open_with_workload, fixture_close)
     expect("cluster ./z.gz", 1,
            "z.gz: unpacks to more than 67108864 bytes, the most for a file of ");
     expect("plan -w z.gz", 1, "z.gz: unpacks to more than ");
-    expect("plan -w /dev/zero", 1,
-           "/dev/zero: is a device; give a file or a pipe");
+    expect("plan -w /dev/zero", 1, "/dev/zero: is a device; give a file or a pipe");
     holds("truncate -s 1T sparse");
     expect("plan -w sparse", 1, "sparse: 1099511627776 bytes, more than the memory that is left");
     expect("inspect /dev/urandom", 1, "/dev/urandom: is a device");
@@ -326,10 +325,10 @@ TEST_WITH(inputs_are_bounded_by_their_size, open_with_workload, fixture_close)
 TEST_WITH(endless_output_is_refused, open_with_workload, fixture_close)
 {
     static const char *const commands[] = {
-        "plan -w -",         "sim -w -",     "sim -w w.json -c -", "plan -w w.json -s -",
-        "plan -",            "inspect -",    "import - -o i.json", "golden -",
-        "validate -",        "cluster -",    "cost -c -",
-        "cost --measured -", "recommend -",  "sim --replay -",     "exec -w -"};
+        "plan -w -",   "sim -w -",       "sim -w w.json -c -", "plan -w w.json -s -",
+        "plan -",      "inspect -",      "import - -o i.json", "golden -",
+        "validate -",  "cluster -",      "cost -c -",          "cost --measured -",
+        "recommend -", "sim --replay -", "exec -w -"};
     char line[160];
     int rc;
 
@@ -343,7 +342,7 @@ TEST_WITH(endless_output_is_refused, open_with_workload, fixture_close)
             fail_msg("%s: %s", line, said);
     }
     expect("plan -w - < /dev/null", 1, "");
-    holds("mkfifo f; yes > f & timeout 60 $L plan -w f 2> e; test $? = 1 && "
+    holds("mkfifo f; yes > f & timeout -k 10 60 $L plan -w f 2> e; test $? = 1 && "
           "grep -q 'f: no end after 268435456 bytes, the most that is read from a pipe' e");
 }
 
@@ -398,8 +397,8 @@ static void kill_writer(bool named, int signal)
         sigaction(signal, &plain, NULL);
         alarm(30);
         const char *path = fixture_path("o.json");
-        enum lw_status s = named ? open_named(path, &out, NULL)
-                                 : lw_output_open(path, "plan", &out, NULL);
+        enum lw_status s =
+            named ? open_named(path, &out, NULL) : lw_output_open(path, "plan", &out, NULL);
         if (s == LW_OK)
             fputs("half", out.file);
         fflush(s == LW_OK ? out.file : NULL);

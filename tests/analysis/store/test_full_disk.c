@@ -45,7 +45,8 @@ TEST(a_reader_that_goes_away_ends_the_program_silently)
     /* the export is longer than a pipe holds */
     const char *out = shell("rm -f full.db; $L sim -w m.json --dp 2 --spans --db r.db >log.txt;"
                             " { $L export 1 --db r.db -o -; echo ended with $? >status; } |"
-                            " head -c 1 >first; cat status", &rc);
+                            " head -c 1 >first; cat status",
+                            &rc);
     assert_non_null(strstr(out, "ended with 0"));
     assert_null(strstr(out, "lapwing export: "));
 }
@@ -65,17 +66,17 @@ static const char *run_on_small_disk(enum how how, int kib)
     char text[2048];
     int rc;
 
-    snprintf(
-        text, sizeof text,
-        "mkdir -p full && unshare "
-        "-rm sh -c 'mount -t tmpfs -o size=%dk none full || exit 1; "
-        "X=\"timeout 60 %s$L exec -w m.json --dp 3 %s --compute sleep --db full/s.db -q --steps\"; "
-        "$X 60 >out 2>err; echo status $?; cat out; grep lapwing err; "
-        "for p in $(pgrep -x lapwing); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo "
-        "left; "
-        "done; mount -o remount,size=64M full; $L runs --db full/s.db --format json; "
-        "$X 3 >out 2>&1; echo then $?'",
-        kib, before[how], after[how]);
+    snprintf(text, sizeof text,
+             "mkdir -p full && unshare "
+             "-rm sh -c 'mount -t tmpfs -o size=%dk none full || exit 1; "
+             "X=\"timeout -k 10 60 %s$L exec -w m.json --dp 3 %s --compute sleep --db full/s.db -q "
+             "--steps\"; "
+             "$X 60 >out 2>err; echo status $?; cat out; grep lapwing err; "
+             "for p in $(pgrep -x lapwing); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo "
+             "left; "
+             "done; mount -o remount,size=64M full; $L runs --db full/s.db --format json; "
+             "$X 3 >out 2>&1; echo then $?'",
+             kib, before[how], after[how]);
     return mpi_shell(text, &rc);
 }
 

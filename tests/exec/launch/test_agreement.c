@@ -25,10 +25,10 @@ static const struct row {
 } rows[] = {
     {"backend", "mpi", REFUSED, NULL}, /* where it can run: test_rendezvous, "runs backend" */
     {"list-backends", "", NO_RUN, NULL},
-    {"transport", "loop", REFUSED, NULL},       /* nccl: "--transport" */
+    {"transport", "loop", REFUSED, NULL},          /* nccl: "--transport" */
     {"nccl-env", "NCCL_ALGO=Ring", REFUSED, NULL}, /* nccl: "--nccl-env" */
-    {"nccl-register", "", REFUSED, NULL},       /* nccl: "--nccl-register" */
-    {"graph", "", REFUSED, NULL},               /* nccl: "--graph" */
+    {"nccl-register", "", REFUSED, NULL},          /* nccl: "--nccl-register" */
+    {"graph", "", REFUSED, NULL},                  /* nccl: "--graph" */
     {"spawn", "", REFUSED, NULL},
     {"rendezvous", NULL, FREE, NULL}, /* the same place, said otherwise */
     {"fault", "1:0:0:fail", COMPARED, "--fault"},
@@ -71,13 +71,14 @@ static const char *two_ranks(const char *plan, const char *words)
     char line[1024];
     int rc;
 
-    snprintf(line, sizeof line,
-             "export LAPWING_RANKS=2 LAPWING_TOKEN=t LAPWING_RENDEZVOUS=127.0.0.1:%d; "
-             "LAPWING_RANK=0 timeout 60 $L exec p.json --steps 1 --no-db 2>&1 & "
-             "LAPWING_RANK=1 timeout 60 $L exec %s --steps 1 %s%s 2>&1; echo rank 1 status $?; "
-             "wait $!; echo rank 0 status $?",
-             20000 + (int)(((long)getpid() * 64 + n++) % 12000), plan,
-             strstr(words, "--db") ? "" : "--no-db ", words);
+    snprintf(
+        line, sizeof line,
+        "export LAPWING_RANKS=2 LAPWING_TOKEN=t LAPWING_RENDEZVOUS=127.0.0.1:%d; "
+        "LAPWING_RANK=0 timeout -k 10 60 $L exec p.json --steps 1 --no-db 2>&1 & "
+        "LAPWING_RANK=1 timeout -k 10 60 $L exec %s --steps 1 %s%s 2>&1; echo rank 1 status $?; "
+        "wait $!; echo rank 0 status $?",
+        20000 + (int)(((long)getpid() * 64 + n++) % 12000), plan,
+        strstr(words, "--db") ? "" : "--no-db ", words);
     return shell(line, &rc);
 }
 
@@ -113,7 +114,8 @@ static char *options_of(const char *command)
 
     snprintf(line, sizeof line,
              "$L help %s | sed -n 's/^  .. *\\(-., \\)*--\\([a-z0-9-]*\\).*/\\2/p; "
-             "s/^  -., --\\([a-z0-9-]*\\).*/\\1/p' | sort -u", command);
+             "s/^  -., --\\([a-z0-9-]*\\).*/\\1/p' | sort -u",
+             command);
     return strdup(shell(line, &rc));
 }
 
@@ -139,7 +141,8 @@ TEST_WITH(each_option_is_compared_or_may_differ, open_with_plan, fixture_close)
             continue;
         if (!r)
             fail_msg("--%s: may it differ between ranks? Give it a row here, and compare it in "
-                     "exec/launch/multi_process.c unless it may", name);
+                     "exec/launch/multi_process.c unless it may",
+                     name);
         if (r->kind != NO_RUN)
             try_row(r);
         n++;

@@ -23,8 +23,10 @@
 static enum lw_status disagree(const struct exec_backend *b, const struct exec_process *p,
                                int32_t n, struct lw_err *err)
 {
-    struct exec_open how = {.n_ranks = n, .compute = EXEC_COMPUTE_SLEEP,
-                            .timeout_ns = INT64_C(10000000000), .process = p};
+    struct exec_open how = {.n_ranks = n,
+                            .compute = EXEC_COMPUTE_SLEEP,
+                            .timeout_ns = INT64_C(10000000000),
+                            .process = p};
     struct exec_stamp stamp = {0};
     struct exec_stream *stream;
     struct exec_world *w;
@@ -123,13 +125,13 @@ static int be_rank(const char *what)
 
 /* --- the parent ------------------------------------------------------------------------------- */
 
-#define NEEDS_MPI()                                                              \
-    do {                                                                         \
-        (void)state;                                                             \
-        if (!has_mpirun()) {                                                     \
-            printf("SKIP %s: no Open MPI here (mpirun, ompi-c)\n", __func__);    \
-            skip();                                                              \
-        }                                                                        \
+#define NEEDS_MPI()                                                                                \
+    do {                                                                                           \
+        (void)state;                                                                               \
+        if (!has_mpirun()) {                                                                       \
+            printf("SKIP %s: no Open MPI here (mpirun, ompi-c)\n", __func__);                      \
+            skip();                                                                                \
+        }                                                                                          \
     } while (0)
 
 TEST(every_collective_moves_the_right_elements)
@@ -216,7 +218,8 @@ TEST(every_kind_of_plan_ends_like_one_rank)
         snprintf(words, sizeof words,
                  "$M -n %c $L exec -w "
                  "w.json %s --backend mpi --compute sleep --momentum 0.5 --steps 2 --warmup 1 "
-                 "--no-db --format json", plans[i][0], plans[i] + 2);
+                 "--no-db --format json",
+                 plans[i][0], plans[i] + 2);
         const char *out = mpi_shell(words, &rc);
         if (rc != 0 || count_words(out, "\"verified\": true") != 1 ||
             count_words(out, "\"plan_hash\"") != 1)
@@ -247,11 +250,11 @@ TEST(a_world_of_one_where_more_were_asked_is_refused)
 {
     NEEDS_MPI();
     int rc;
-    const char *out =
-        mpi_shell("$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
-              "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout 240 $L exec -w w.json --dp 2 "
-              "--backend mpi --no-db 2>&1 & done; wait",
-              &rc);
+    const char *out = mpi_shell(
+        "$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
+        "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout -k 10 240 $L exec -w w.json --dp 2 "
+        "--backend mpi --no-db 2>&1 & done; wait",
+        &rc);
 
     has(out, "this is rank 1 of 2, but MPI (Open MPI");
     has(out, "sees rank 0 in a world of 1");
@@ -303,7 +306,8 @@ TEST(its_ranks_measure_one_cluster)
     has(out, "\"kind\": \"adam\", \"dtype\": \"f32\", \"from\": \"f32\", \"size\": 16777216");
     /* and run the grid of validate --here on it: rank 0 alone stores and prints, once */
     out = mpi_shell("$M -n 2 $L validate --here --backend mpi -c c.json w.json --steps 2 --only "
-                "'zero 1, flat' --db v.db --format json 2>&1; $L runs --db v.db --format csv", &rc);
+                    "'zero 1, flat' --db v.db --format json 2>&1; $L runs --db v.db --format csv",
+                    &rc);
     has(out, "mpi backend, verified bitwise");
     assert_int_equal(count_words(out, "flat\", \"family\""), 1);
     assert_int_equal(count_words(out, ",exec,ok,"), 1);
@@ -323,7 +327,8 @@ TEST(root_is_told_what_open_mpi_asks_of_it)
         skip();
     }
     const char *out = mpi_shell("unset OMPI_ALLOW_RUN_AS_ROOT; $L exec -w mlp --dp 2 --spawn "
-                                "--backend mpi --compute sleep --no-db --steps 1 2>&1", &rc);
+                                "--backend mpi --compute sleep --no-db --steps 1 2>&1",
+                                &rc);
     assert_int_equal(rc, 1);
     has(out, "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
 }

@@ -97,7 +97,8 @@ TEST(products_of_the_plan_run_by_shape)
     static const struct {
         const char *options;
         int32_t batch;
-    } cases[] = {{"--dtype bf16 --attention full", 4}, {"--dtype bf16 --attention flash", 1},
+    } cases[] = {{"--dtype bf16 --attention full", 4},
+                 {"--dtype bf16 --attention flash", 1},
                  {"--dtype f32 --attention full", 4}};
     struct lw_plan p;
     struct lw_err err = {0};
@@ -138,7 +139,8 @@ TEST(a_plan_without_shapes_says_that_its_products_are_square)
              "[{\"name\": \"a\", \"forward_ns\": 2000000, \"forward_flops\": 90000000}], "
              "\"params\": [{\"name\": \"w\", \"numel\": 1000, \"module\": 0}]}' >m.json && "
              "FAKE_GPU_COUNT=1 LD_LIBRARY_PATH=%s $L exec -w m.json --backend nccl --compute gemm "
-             "--steps 1 --warmup 0 --no-db --format json", getenv("LAPWING_FAKE_GPU"));
+             "--steps 1 --warmup 0 --no-db --format json",
+             getenv("LAPWING_FAKE_GPU"));
     const char *out = shell(line, &rc);
     if (rc != 0)
         fail_msg("%s", out);
@@ -169,11 +171,14 @@ TEST(every_shape_is_loaded_before_the_first_step)
 
     write_plan_of_flops();
     shell("$L model gpt2 --layers 2 --hidden 32 --heads 2 --seq 24 --vocab 40 --batch 2 --dtype "
-          "bf16 --attention full --device dgx-h100 -o g.json --force >log", NULL);
+          "bf16 --attention full --device dgx-h100 -o g.json --force >log",
+          NULL);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        snprintf(line, sizeof line,
-                 "rm -f gpu; FAKE_GPU_LOG=$PWD/gpu timeout 60 $L exec %s --backend nccl --spawn "
-                 "--compute gemm --steps 2 --warmup 0 --no-db 2>&1", runs[i]);
+        snprintf(
+            line, sizeof line,
+            "rm -f gpu; FAKE_GPU_LOG=$PWD/gpu timeout -k 10 60 $L exec %s --backend nccl --spawn "
+            "--compute gemm --steps 2 --warmup 0 --no-db 2>&1",
+            runs[i]);
         const char *out = fake_shell(line, &rc);
         if (rc != 0)
             fail_msg("%s", out);

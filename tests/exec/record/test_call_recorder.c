@@ -90,7 +90,7 @@ static double cpu_us(void)
 
 struct caller { /* a thread with a communicator of its own */
     int64_t n;
-    double us; /* of its processor time within calls; -1: one failed */
+    double us;    /* of its processor time within calls; -1: one failed */
     bool spoiled; /* makes a group that fails, too */
 };
 
@@ -265,7 +265,8 @@ TEST(every_call_of_nccl_is_recorded)
         "LAPWING_RECORD=$PWD/calls LAPWING_RECORD_EVENTS=1 LAPWING_PLUGINS=$(dirname $L) "
         "LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so; "
         "$L exec -w w.json --dp 2 --pp 2 --micro-batches 4 --zero 3 --spawn --backend nccl "
-        "--compute sleep --steps 2 --warmup 1 --no-verify --no-db", NULL);
+        "--compute sleep --steps 2 --warmup 1 --no-verify --no-db",
+        NULL);
     assert_non_null(strstr(out, "not verified (--no-verify)"));
     struct traces_recorded all[4];
     read_ranks("calls", 4, all);
@@ -357,8 +358,7 @@ TEST(two_processes_of_one_name_both_end)
 {
     if (needs_fakes())
         skip();
-    const char *out = run_calls("for i in 1 2; do", nccl, "calls",
-                                "twice & sleep 0.2; done; wait");
+    const char *out = run_calls("for i in 1 2; do", nccl, "calls", "twice & sleep 0.2; done; wait");
     const char *first = strstr(out, "twice: 20000 calls");
     assert_non_null(first);
     assert_non_null(strstr(first + 1, "twice: 20000 calls"));
@@ -490,7 +490,8 @@ TEST(every_function_of_nccl_that_moves_data_is_intercepted)
         skip();
     const char *header = shell("printf %s $(ls $CUDA_HOME/include/nccl.h "
                                "/usr/local/cuda/include/nccl.h /usr/include/nccl.h "
-                               "2>/dev/null | head -1)", NULL);
+                               "2>/dev/null | head -1)",
+                               NULL);
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", header);
     const char *at = strchr(path, '/');
@@ -520,14 +521,15 @@ TEST(calls_of_mpi_without_a_pause_are_all_recorded)
     if (needs_mpi())
         skip();
     assert_int_equal(calls_recorded("lapwing-record-mpi.so:libmpi.so.40", "mpi-calls", "recorded",
-                                    "many.rank0.csv"), 20000);
+                                    "many.rank0.csv"),
+                     20000);
 }
 
 #define AS_ROOT                                                                                    \
     "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                            \
     "OMPI_MCA_orte_tmpdir_base=$PWD ASAN_OPTIONS=detect_leaks=0; "
 #define PRELOAD "LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record-mpi.so "
-#define MPIRUN "timeout 60 mpirun --oversubscribe -x " PRELOAD "-n 2 -x LAPWING_RECORD=$PWD/"
+#define MPIRUN "timeout -k 10 60 mpirun --oversubscribe -x " PRELOAD "-n 2 -x LAPWING_RECORD=$PWD/"
 
 TEST(every_call_of_mpi_is_recorded)
 {
@@ -574,8 +576,10 @@ TEST(every_function_of_mpi_that_moves_data_is_intercepted)
 
     if (needs_mpi())
         skip();
-    snprintf(path, sizeof path, "%s", shell("printf %s/mpi.h $(mpicc --showme:incdirs | "
-                                            "tr ' ' '\\n' | head -1)", NULL));
+    snprintf(path, sizeof path, "%s",
+             shell("printf %s/mpi.h $(mpicc --showme:incdirs | "
+                   "tr ' ' '\\n' | head -1)",
+                   NULL));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         n += each_is_defined(strchr(path, '/'), "int", kinds[i][0], kinds[i] + 1,
                              "lapwing-record-mpi.so");

@@ -23,13 +23,13 @@ TEST(a_rank_killed_at_any_moment_stops_all)
         for (int k = 0; k < stop_repeats(); k++) {
             char words[512];
             int rc;
-            snprintf(
-                words, sizeof words,
-                "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 5000 --no-verify "
-                "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; ranks_up; "
-                "sleep 0.%d; kill -9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
-                "$L runs --db s.db 2>&1",
-                stop_before[how], RANKS, stop_after[how], 6 + k % 4);
+            snprintf(words, sizeof words,
+                     "rm -f s.db; timeout -k 10 40 %s$L exec -w big.json --dp %d%s --steps 5000 "
+                     "--no-verify "
+                     "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; ranks_up; "
+                     "sleep 0.%d; kill -9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
+                     "$L runs --db s.db 2>&1",
+                     stop_before[how], RANKS, stop_after[how], 6 + k % 4);
             const char *out = stop_shell(words, &rc);
             if (strstr(out, "status 0\n") || strstr(out, "status 124\n"))
                 fail_msg("%s\n%s", words, out);
@@ -76,7 +76,7 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
             snprintf(ended, sizeof ended, "rank %d was ended", victim);
             snprintf(
                 words, sizeof words,
-                "rm -f s.db*; timeout 60 %s$L exec -w slow.json --dp %d%s --steps 5000 "
+                "rm -f s.db*; timeout -k 10 60 %s$L exec -w slow.json --dp %d%s --steps 5000 "
                 "--no-verify --compute sleep --timeout 2 --db s.db -q --format json >out 2>err & "
                 "p=$!; ranks_up; begun; sleep 0.%d; kill -9 $(for q in $(mine); do "
                 "tr '\\0' '\\n' </proc/$q/environ | grep -qE "
@@ -109,12 +109,12 @@ TEST(a_signal_ends_the_run_and_stores_it)
     for (int how = THREADS; how <= SPAWN; how++) {
         char words[512];
         int rc;
-        snprintf(
-            words, sizeof words,
-            "rm -f s.db; timeout 40 $L exec -w slow.json --dp 3%s%s --compute sleep --db s.db "
-            "-q 2>&1 & p=$!; begun; sleep 0.3; kill -TERM $(mine | head -n 1); wait $p; "
-            "echo status $?; $L runs --db s.db --format json",
-            stop_after[how], how == THREADS ? " --steps 5000 --no-verify" : " --steps 100000");
+        snprintf(words, sizeof words,
+                 "rm -f s.db; timeout -k 10 40 $L exec -w slow.json --dp 3%s%s --compute sleep "
+                 "--db s.db "
+                 "-q 2>&1 & p=$!; begun; sleep 0.3; kill -TERM $(mine | head -n 1); wait $p; "
+                 "echo status $?; $L runs --db s.db --format json",
+                 stop_after[how], how == THREADS ? " --steps 5000 --no-verify" : " --steps 100000");
         const char *out = stop_shell(words, &rc);
         if (!strstr(out, "stopped by signal 15") || !strstr(out, "\"status\": \"failed\"") ||
             !strstr(out, "status 1\n"))
@@ -157,18 +157,18 @@ TEST(a_full_disk_ends_all_and_the_next_run_works)
 {
     for (int k = 0; k < stop_repeats(); k++) {
         int rc;
-        const char *out =
-            stop_shell("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
-                       "--compute sleep --db s.db ); echo status $?",
-                       &rc);
+        const char *out = stop_shell(
+            "rm -f s.db*; ( ulimit -f 8; timeout -k 10 40 $L exec -w w.json --dp 3 --steps 3 "
+            "--compute sleep --db s.db ); echo status $?",
+            &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "s.db"))
             fail_msg("%s", out);
         nobody_is_left("full disk");
-        out =
-            stop_shell("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
-                       "/proc/s.db; "
-                       "echo status $?",
-                       &rc);
+        out = stop_shell(
+            "timeout -k 10 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
+            "/proc/s.db; "
+            "echo status $?",
+            &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "/proc/s.db"))
             fail_msg("%s", out);
         nobody_is_left("no disk");
@@ -181,17 +181,17 @@ TEST(too_few_open_files_are_named_before_the_start)
 {
     int rc;
 
-    const char *out =
-        stop_shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
-                   "echo status $?",
-                   &rc);
+    const char *out = stop_shell(
+        "ulimit -n 16; timeout -k 10 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
+        "echo status $?",
+        &rc);
     if (!text_says(out, "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it "
                         "(ulimit -n 26), or leave out --spawn\nstatus 1\n"))
         fail_msg("%s", out);
-    out = stop_shell(
-        "ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
-        "s.db; echo status $?",
-        &rc);
+    out = stop_shell("ulimit -n 16; timeout -k 10 60 $L exec -w w.json --dp 3 --spawn --steps 1 "
+                     "--compute sleep --db "
+                     "s.db; echo status $?",
+                     &rc);
     if (!strstr(out, "status 0\n"))
         fail_msg("%s", out);
     nobody_is_left("ulimit");
@@ -203,7 +203,8 @@ TEST(ranks_with_other_options_are_refused)
 
     const char *out = stop_shell(
         "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
-        "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
+        "127.0.0.1:$((20000 + $$ % 12000)) timeout -k 10 40 $L exec -w w.json --dp 2 --no-db "
+        "--steps $2 "
         "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
         "wait",
         &rc);
@@ -223,11 +224,12 @@ TEST(a_rank_that_does_not_come_is_not_waited_for)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char words[512];
         int rc;
-        snprintf(words, sizeof words,
-                 "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=test LAPWING_RENDEZVOUS="
-                 "127.0.0.1:$((20000 + $$ %% 12000)) timeout 25 $L exec -w w.json --dp 2 --no-db "
-                 "--compute sleep $2; echo rank $1 status $?; }; t 0 & sleep 0.5; t 1 '%s'; wait",
-                 wrong[i]);
+        snprintf(
+            words, sizeof words,
+            "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=test LAPWING_RENDEZVOUS="
+            "127.0.0.1:$((20000 + $$ %% 12000)) timeout -k 10 25 $L exec -w w.json --dp 2 --no-db "
+            "--compute sleep $2; echo rank $1 status $?; }; t 0 & sleep 0.5; t 1 '%s'; wait",
+            wrong[i]);
         const char *out = stop_shell(words, &rc);
         if (!strstr(out, "rank 1 gave up before the ranks met: it ended with exit status ") ||
             !strstr(out, "rank 0 status 1\n"))
@@ -244,13 +246,14 @@ TEST(a_rank_killed_at_the_start_is_not_waited_for)
         char words[1024], gone[32];
         int rc, n = 0;
         snprintf(gone, sizeof gone, "rank %d ", victim);
-        snprintf(words, sizeof words,
-                 "timeout 60 $L exec -w w.json --dp %d --spawn --steps 100000 --compute sleep "
-                 "--timeout 20 --no-db -q >/dev/null 2>err & p=$!; v=; for i in $(seq 500); do "
-                 "[ \"$v\" ] && break; for q in $(mine); do tr '\\0' '\\n' 2>/dev/null "
-                 "</proc/$q/environ | grep -qx LAPWING_RANK=%d && v=$q; done; done; kill -9 $v; "
-                 "wait $p; echo status $?; cat err",
-                 RANKS, victim);
+        snprintf(
+            words, sizeof words,
+            "timeout -k 10 60 $L exec -w w.json --dp %d --spawn --steps 100000 --compute sleep "
+            "--timeout 20 --no-db -q >/dev/null 2>err & p=$!; v=; for i in $(seq 500); do "
+            "[ \"$v\" ] && break; for q in $(mine); do tr '\\0' '\\n' 2>/dev/null "
+            "</proc/$q/environ | grep -qx LAPWING_RANK=%d && v=$q; done; done; kill -9 $v; "
+            "wait $p; echo status $?; cat err",
+            RANKS, victim);
         const char *out = stop_shell(words, &rc);
         for (const char *at = out; (at = strstr(at, "ended by signal 9")) != NULL; at++)
             n++;
@@ -298,8 +301,10 @@ TEST(a_launcher_that_blames_no_rank_is_watched)
         int rc;
         snprintf(text, sizeof text, "#!/bin/bash\n%s\n", cases[i].launcher);
         fixture_put(fixture_path("mpirun"), text);
-        const char *out = stop_shell("chmod +x mpirun; PATH=.:$PATH timeout 60 $L exec -w w.json "
-                                     "--dp 3 --spawn --backend mpi --no-db; rm mpirun", &rc);
+        const char *out =
+            stop_shell("chmod +x mpirun; PATH=.:$PATH timeout -k 10 60 $L exec -w w.json "
+                       "--dp 3 --spawn --backend mpi --no-db; rm mpirun",
+                       &rc);
         if (!strstr(out, cases[i].says))
             fail_msg("expected '%s' in\n%s", cases[i].says, out);
     }

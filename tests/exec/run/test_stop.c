@@ -27,7 +27,7 @@ static void stops(enum how how, int rank, int op, const char *kind, const char *
     int rc, rc_sql;
 
     snprintf(words, sizeof words,
-             "rm -f s.db; timeout 40 %s$L exec -w w.json --dp %d%s --steps 3 --warmup 0 "
+             "rm -f s.db; timeout -k 10 40 %s$L exec -w w.json --dp %d%s --steps 3 --warmup 0 "
              "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s",
              stop_before[how], RANKS, stop_after[how], rank, op, kind);
     char *out = strdup(stop_shell(words, &rc));
@@ -109,7 +109,7 @@ TEST(a_flipped_bit_is_found_on_all_kinds_of_ranks)
             char words[512], expected[96];
             int rc;
             snprintf(words, sizeof words,
-                     "timeout 40 %s$L exec -w w.json --dp %d%s --steps 4 --warmup 1 --no-db "
+                     "timeout -k 10 40 %s$L exec -w w.json --dp %d%s --steps 4 --warmup 1 --no-db "
                      "--compute sleep --fault %d:%d:%d:flip; echo status $?",
                      stop_before[how], RANKS, stop_after[how], step % RANKS, step, UPDATE_OP);
             snprintf(expected, sizeof expected,

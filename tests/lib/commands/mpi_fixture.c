@@ -25,7 +25,7 @@ const char *mpi_shell(const char *words, int *rc)
                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                      "ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 "
                      "TSAN_OPTIONS=allocator_may_return_null=1 T=%s "
-                     "M='timeout 240 mpirun --oversubscribe' L; %s",
+                     "M='timeout -k 10 240 mpirun --oversubscribe' L; %s",
                      self, words);
     assert_true(n > 0 && (size_t)n < sizeof line);
     return shell(line, rc);

@@ -20,15 +20,16 @@ const char *stop_shell(const char *words, int *rc)
 {
     char line[4096];
 
-    int n = snprintf(line, sizeof line,
-                     "mine() { for p in /proc/[0-9]*; do [ $p/cwd -ef . ] && "
-                     "read -r name 2>/dev/null <$p/comm && case $name in lapwing|exe) "
-                     "echo ${p#/proc/};; esac; done; true; } && "
-                     "ranks_up() { for i in $(seq 200); do [ $(mine | wc -l) -ge %d ] && break; "
-                     "sleep 0.1; done; } && "
-                     "begun() { for i in $(seq 200); do $L runs --db s.db 2>/dev/null | "
-                     "grep -q running && break; sleep 0.1; done; } && { %s; } 2>&1",
-                     RANKS, words);
+    int n =
+        snprintf(line, sizeof line,
+                 "mine() { for p in /proc/[0-9]*; do [ $p/cwd -ef . ] && "
+                 "read -r name 2>/dev/null <$p/comm && case $name in lapwing|exe) "
+                 "echo ${p#/proc/};; esac; done; true; } && "
+                 "ranks_up() { for i in $(seq 200); do [ $(mine | wc -l) -ge %d ] && break; "
+                 "sleep 0.1; done; } && "
+                 "begun() { for i in $(seq 200); do $L runs --db s.db 2>/dev/null | "
+                 "grep -qE 'running|failed|timeout' && break; sleep 0.1; done; } && { %s; } 2>&1",
+                 RANKS, words);
     assert_true(n > 0 && (size_t)n < sizeof line);
     return mpi_shell(line, rc);
 }
@@ -66,7 +67,7 @@ void the_next_run_works(enum how how)
     int rc;
 
     snprintf(words, sizeof words,
-             "timeout 60 %s$L exec -w w.json --dp %d%s --steps 2 --compute sleep --db s.db",
+             "timeout -k 10 60 %s$L exec -w w.json --dp %d%s --steps 2 --compute sleep --db s.db",
              stop_before[how], RANKS, stop_after[how]);
     const char *out = stop_shell(words, &rc);
     if (rc != 0 || !strstr(out, "verified: "))
