@@ -82,8 +82,15 @@ endif
 ifeq ($(TSAN),1)
 NOT_UNDER_TSAN := agreement calibrate cmd_exec gpu_check interfaces killed mpi stop
 LEFT_OUT := $(filter $(addprefix %/test_,$(NOT_UNDER_TSAN)),$(CHECKED_SRC:.c=))
-CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
+# Not under the address sanitizer, unless T names them or LAPWING_MANY is set: they compare the
+# figures of thousands of commands whose code other tests run there.
+ifeq ($(SAN)$(T)$(LAPWING_MANY),1)
+NOT_UNDER_SAN := alike evidence exit_status guides same_memory two_roads validate_commands \
+    validate_torch_runs
+LEFT_OUT := $(filter $(addprefix %/test_,$(NOT_UNDER_SAN)),$(CHECKED_SRC:.c=))
+endif
+CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
 # Headers that these files include from tests/, and the X.c of each X.h.
 included_by = $(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null)
@@ -305,7 +312,7 @@ NEEDED_BY_T = $(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lap
               $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(LOADED))
 check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) \
        $(if $(T),$(NEEDED_BY_T),$(BUILD)/lapwing $(LOADED) check-layers check-headers)
-	$(if $(LEFT_OUT),@echo "SKIP under the thread sanitizer: $(notdir $(LEFT_OUT))")
+	$(if $(LEFT_OUT),@echo "SKIP under this sanitizer: $(notdir $(LEFT_OUT))")
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
 	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_ASAN='$(ASAN_LIB)' \
 	    F='$(strip $(F))' tests/run.sh $(CHECKED)

@@ -1,5 +1,6 @@
-/* Each recorded trace with each of its steps, and with steps that it has not: a workload of that
- * step, or a refusal in one message. Under SAN=1 every read is watched. */
+/* Each recorded trace with its steps, and with steps that it has not: a workload of that step, or a
+ * refusal in one message. Under SAN=1 every read is watched. Of a trace with many steps the first,
+ * the last and two between are tried, with LAPWING_MANY each. */
 #include "tests/lib/unit.h"
 #include <glob.h>
 #include <stdio.h>
@@ -28,6 +29,17 @@ static int steps_of(const char *file, long *steps)
     return n;
 }
 
+static int fewer(long *steps, int n)
+{
+    int most = unit_cases(4, MOST_STEPS);
+
+    if (n <= most)
+        return n;
+    for (int i = 0; i < most; i++)
+        steps[i] = steps[(long)i * (n - 1) / (most - 1)];
+    return most;
+}
+
 static bool try_step(const char *file, long step)
 {
     char args[4096];
@@ -51,7 +63,7 @@ static int try_all(const char *pattern)
     for (size_t i = 0; i < g.gl_pathc; i++) {
         long steps[MOST_STEPS + 3];
         assert_non_null(realpath(g.gl_pathv[i], path));
-        int n = steps_of(path, steps);
+        int n = fewer(steps, steps_of(path, steps));
         steps[n++] = 0;
         steps[n++] = 5;
         steps[n++] = 2147483647;
