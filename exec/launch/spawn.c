@@ -41,7 +41,8 @@ enum { FIRST_PORT = 20000, N_PORTS = 12000 };
 
 static bool is_free(int32_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
@@ -127,15 +128,16 @@ struct family {
     pid_t *pids;    /* [n] 0 = gone */
     bool *stopped;  /* [n] by a signal */
     int32_t n, left;
-    int status;    /* of the first that did not succeed, */
-    int32_t first; /* which, */
-    int signal_no; /* and what ended it; 0: itself */
-    bool rank_0_ended;     /* by itself */
-    int64_t without_0_ns;  /* since when the others are without rank 0, which failed */
+    int status;           /* of the first that did not succeed, */
+    int32_t first;        /* which, */
+    int signal_no;        /* and what ended it; 0: itself */
+    bool rank_0_ended;    /* by itself */
+    int64_t without_0_ns; /* since when the others are without rank 0, which failed */
     bool no_program;
     int64_t until_ns;
-    bool told;     /* of the parent's signal */
-    FILE *out;     /* what they print */
+    bool killed; /* a rank that was still there then */
+    bool told;   /* of the parent's signal */
+    FILE *out;   /* what they print */
     struct exec_mpirun mpirun;
     struct exec_identity id; /* where rank 0 listens, and the token */
     bool rank_0_knows;       /* that `first` does not come, or it is too late to say so */
@@ -222,8 +224,10 @@ static void end_rest(struct family *f)
     if (f->until_ns == 0 || f->until_ns > exec_now_ns() + grace_ns)
         f->until_ns = exec_now_ns() + grace_ns;
     for (int32_t r = 0; r < f->n; r++)
-        if (f->pids[r] > 0 && (f->stopped[r] || exec_now_ns() > f->until_ns))
+        if (f->pids[r] > 0 && (f->stopped[r] || exec_now_ns() > f->until_ns)) {
+            f->killed = true;
             kill(f->pids[r], SIGKILL);
+        }
 }
 
 static void wait_all(struct family *f)
@@ -330,8 +334,8 @@ static enum lw_status pass_on(FILE *from, bool *printed, struct lw_err *err)
 
 static void describe_end(const struct family *f, struct exec_spawned *e)
 {
-    *e = (struct exec_spawned){.exit_status = f->status, .first = f->status ? f->first : -1,
-                               .signal_no = f->signal_no};
+    *e = (struct exec_spawned){
+        .exit_status = f->status, .first = f->status ? f->first : -1, .signal_no = f->signal_no};
     if (f->signal_no)
         snprintf(e->how, sizeof e->how, "rank %d was ended by signal %d (%.30s)", f->first,
                  f->signal_no, strsignal(f->signal_no));
@@ -357,9 +361,10 @@ static enum lw_status judge(const struct family *f, const struct exec_spawned *e
                        "mpirun ended with exit status %d and no rank was seen; its messages say "
                        "why",
                        f->status);
-    return lw_fail(err, LW_EFAILED,
-                   "%s%sthe ranks ended with exit status %d; their messages say why",
-                   f->first >= 0 ? ended->how : "", f->first >= 0 ? "; " : "", f->status);
+    return lw_fail(err, LW_EFAILED, "%s%sthe ranks ended with exit status %d; %s",
+                   f->first >= 0 ? ended->how : "", f->first >= 0 ? "; " : "", f->status,
+                   f->killed ? "those that had not ended in time were killed"
+                             : "their messages say why");
 }
 
 enum lw_status exec_spawn(const struct exec_spawning *s, struct exec_spawned *ended,
@@ -436,15 +441,16 @@ enum lw_status exec_ranks_find(struct exec_ranks *r, const struct exec_backend *
     if (*n_ranks == 0)
         *n_ranks = r->several ? r->id.n_ranks : otherwise;
     if (r->several && *n_ranks != r->id.n_ranks)
-        return lw_fail(err, LW_EINVAL, "--ranks is %lld, but %s started %d processes: leave out "
-                                       "--ranks, or make them equal", (long long)*n_ranks,
-                       r->id.source, r->id.n_ranks);
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks is %lld, but %s started %d processes: leave out "
+                       "--ranks, or make them equal",
+                       (long long)*n_ranks, r->id.source, r->id.n_ranks);
     if (!spawn || r->several || *n_ranks == 1)
         return LW_OK;
     LW_TRY(exec_can_spawn(b, err));
     r->over = true;
-    struct exec_spawning spawning = {.backend = b, .n_ranks = (int32_t)*n_ranks,
-                                     .grace_ns = exec_opening_limit(0), .run = -1};
+    struct exec_spawning spawning = {
+        .backend = b, .n_ranks = (int32_t)*n_ranks, .grace_ns = exec_opening_limit(0), .run = -1};
     enum lw_status s = exec_spawn(&spawning, &ended, err);
     r->exit_status = ended.exit_status;
     r->printed = ended.printed;

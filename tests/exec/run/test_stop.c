@@ -23,7 +23,7 @@ enum { T = 1 << THREADS, S = 1 << SPAWN, M = 1 << MPI };
 /* Runs, expects a run stored as failed or timed out that names the ops, and no process left. */
 static void stops(enum how how, int rank, int op, const char *kind, const char *expected)
 {
-    char words[512];
+    char words[512], first[160];
     int rc, rc_sql;
 
     snprintf(words, sizeof words,
@@ -31,7 +31,13 @@ static void stops(enum how how, int rank, int op, const char *kind, const char *
              "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s",
              stop_before[how], RANKS, stop_after[how], rank, op, kind);
     char *out = strdup(stop_shell(words, &rc));
-    if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !text_says(out, expected))
+    /* on a busy machine a rank is killed before it could say it, and the parent says so */
+    snprintf(first, sizeof first,
+             "rank %d ended first; the ranks ended with exit status 1; those "
+             "that had not ended in time were killed",
+             rank);
+    bool says = text_says(out, expected) || text_says(out, first);
+    if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !says)
         fail_msg("%s\nstatus %d, expected \"%s\" in:\n%s", words, rc, expected, out);
     const char *runs = stop_shell("$L runs --db s.db --format json", &rc_sql);
     bool stored = strstr(runs, "\"status\": \"failed\"") || strstr(runs, "\"status\": \"timeout\"");
