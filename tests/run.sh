@@ -77,7 +77,7 @@ beside() { # how many at once, programs
     [ $# -eq 0 ] || printf '%s\n' "$@" | xargs -P "$n" -I{} "$0" --one "$folder" {}
 }
 
-beside 6 $waiting &
+beside 3 $waiting &
 beside "${JOBS:-$(($(nproc 2>/dev/null || echo 2) + 1))}" $first $others
 wait
 for t in $alone; do one "$t"; done
