@@ -17,6 +17,7 @@
 #include "shared/base/large_pages.h"
 #include "shared/base/parallel.h"
 #include "shared/io/gzip_damage.h"
+#include "shared/io/mapped_file.h"
 #include "shared/base/hash.h"
 #include "shared/base/host_memory.h"
 #include "shared/json/json.h"
@@ -25,6 +26,7 @@
 /* What compresses better than this is refused: recordings and plans unpack to 10 to 40 times. */
 enum { MOST_TIMES = 100 };
 enum { FAST = 3 }; /* compression level */
+#define HASHED_AT_ONCE ((size_t)4 << 20)
 #define ANY_SIZE ((size_t)64 << 20) /* smaller is neither refused nor read by several threads */
 #define MOST_PIPED ((size_t)256 << 20) /* of a pipe, which may never end */
 
@@ -87,6 +89,47 @@ static void slurp_beginning(int fd, size_t len, struct lw_gzip_text *b)
         b->len = len;
 }
 
+static enum lw_status check_room(const char *name, const struct stat *st, struct lw_err *err)
+{
+    if (S_ISREG(st->st_mode) && st->st_size > (off_t)ANY_SIZE &&
+        (double)st->st_size > lw_host_memory_left())
+        return lw_fail(err, LW_EIO, "%s: %lld bytes, more than the memory that is left", name,
+                       (long long)st->st_size);
+    return LW_OK;
+}
+
+/* A large file as it lies in the system's memory; false: it is to be read. */
+static bool map_large(const char *name, int fd, size_t max, struct lw_input *in)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)ANY_SIZE ||
+        (max && (size_t)st.st_size > max) || lseek(fd, 0, SEEK_CUR) != 0 ||
+        check_room(name, &st, NULL) != LW_OK)
+        return false;
+    char *text = lw_map_file(fd, name, (size_t)st.st_size, LW_JSON_PADDING);
+    if (!text)
+        return false;
+    *in = (struct lw_input){.name = name, .text = text, .len = (size_t)st.st_size, .mapped = true};
+    return true;
+}
+
+/* A stretch at a time, so that no more of the file than that is held. */
+static enum lw_status hash_mapped(struct lw_input *in, struct lw_err *err)
+{
+    struct lw_hash *h = lw_hash_new();
+
+    if (!h)
+        return lw_fail_nomem(err);
+    for (size_t at = 0, n; at < in->len; at += n) {
+        n = in->len - at < HASHED_AT_ONCE ? in->len - at : HASHED_AT_ONCE;
+        lw_hash_bytes(h, in->text + at, n);
+        lw_alloc_give_back(in->text + at, n);
+    }
+    lw_hash_finish(h, in->hash);
+    return LW_OK;
+}
+
 static enum lw_status slurp(const char *name, int fd, size_t max, struct lw_gzip_text *b,
                             struct lw_err *err)
 {
@@ -97,10 +140,7 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct lw_gzip
         return lw_fail(err, LW_EIO, "%s: is a directory", name);
     if (S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && !isatty(fd) && !is_null_device(&st)))
         return lw_fail(err, LW_EIO, "%s: is a device; give a file or a pipe", name);
-    if (S_ISREG(st.st_mode) && st.st_size > (off_t)ANY_SIZE &&
-        (double)st.st_size > lw_host_memory_left())
-        return lw_fail(err, LW_EIO, "%s: %lld bytes, more than the memory that is left", name,
-                       (long long)st.st_size);
+    LW_TRY(check_room(name, &st, err));
     size_t first = st.st_size > 0 ? (size_t)st.st_size + 1 : 1 << 16;
     LW_TRY(make_room(b, first, err));
     if (S_ISREG(st.st_mode) && !(max && (size_t)st.st_size > max))
@@ -124,9 +164,9 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct lw_gzip
     }
 }
 
-static bool is_gzip(const struct lw_gzip_text *b)
+static bool is_gzip(const char *text, size_t len)
 {
-    return b->len >= 2 && (unsigned char)b->text[0] == 0x1f && (unsigned char)b->text[1] == 0x8b;
+    return len >= 2 && (unsigned char)text[0] == 0x1f && (unsigned char)text[1] == 0x8b;
 }
 
 /* A member that libdeflate refuses: its error, or with `damage` the text before the damage. */
@@ -212,34 +252,58 @@ static void give(struct lw_gzip_text *text, struct lw_input *in)
     in->len = text->len;
 }
 
+/* The bytes as they are stored. */
+static enum lw_status read_stored(const char *name, int fd, size_t max, struct lw_input *in,
+                                  struct lw_err *err)
+{
+    struct lw_gzip_text raw = {0};
+
+    if (map_large(name, fd, max, in))
+        return hash_mapped(in, err);
+    enum lw_status s = slurp(name, fd, max, &raw, err);
+    if (s != LW_OK) {
+        lw_free(raw.text);
+        return s;
+    }
+    give(&raw, in);
+    lw_hash_of(in->text, in->len, in->hash);
+    return LW_OK;
+}
+
+static enum lw_status unpack_input(struct lw_input *in, size_t max_bytes, struct lw_err *damage,
+                                   struct lw_err *err)
+{
+    struct lw_gzip_text raw = {.text = in->text, .len = in->len}, text = {0};
+    enum lw_status s =
+        unpack(in->name, &raw, most_of(raw.len, max_bytes), &text, damage, err);
+
+    lw_input_free_text(in);
+    if (s == LW_OK)
+        give(&text, in);
+    else
+        lw_free(text.text);
+    return s;
+}
+
 static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_input *in,
                                  struct lw_err *damage, struct lw_err *err)
 {
-    struct lw_gzip_text raw = {0}, text = {0};
     bool is_stdin = strcmp(name, "-") == 0;
+
     LW_TRY(lw_used_file(is_stdin ? "/dev/stdin" : name, LW_USE_INPUT, err));
     int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return lw_fail(err, LW_EIO, "%s: cannot open: %s", name, strerror(errno));
-    enum lw_status s = slurp(is_stdin ? "<standard input>" : name, fd, max_bytes, &raw, err);
+    struct lw_input read = {.name = is_stdin ? "<standard input>" : name};
+    enum lw_status s = read_stored(read.name, fd, max_bytes, &read, err);
     if (!is_stdin)
         close(fd);
-    if (s == LW_OK) {
-        *in = (struct lw_input){.name = is_stdin ? "<standard input>" : name};
-        lw_hash_of(raw.text, raw.len, in->hash);
-        if (is_gzip(&raw)) {
-            s = unpack(in->name, &raw, most_of(raw.len, max_bytes), &text, damage, err);
-            lw_free(raw.text);
-            raw = text;
-        }
-    }
-    if (s != LW_OK) {
-        lw_free(raw.text);
-        *in = (struct lw_input){0};
-        return s;
-    }
-    give(&raw, in);
-    return LW_OK;
+    if (s == LW_OK && is_gzip(read.text, read.len))
+        s = unpack_input(&read, max_bytes, damage, err);
+    if (s != LW_OK)
+        lw_input_free(&read);
+    *in = read;
+    return s;
 }
 
 enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
@@ -262,7 +326,7 @@ enum lw_status lw_input_unpack(const char *name, const void *packed, size_t n, s
     struct lw_gzip_text text = {0};
 
     *in = (struct lw_input){.name = name};
-    if (!is_gzip(&raw))
+    if (!is_gzip(raw.text, raw.len))
         return lw_fail(err, LW_EFORMAT, "%s: is no gzip data", name);
     lw_hash_of(raw.text, raw.len, in->hash);
     enum lw_status s = unpack(name, &raw, most_of(n, 0), &text, NULL, err);
@@ -293,8 +357,19 @@ enum lw_status lw_gzip_pack(const char *text, size_t len, char **packed, size_t 
     return LW_OK;
 }
 
+void lw_input_free_text(struct lw_input *in)
+{
+    if (in->mapped)
+        lw_unmap_file(in->text);
+    else
+        lw_free(in->text);
+    in->text = NULL;
+    in->len = 0;
+    in->mapped = false;
+}
+
 void lw_input_free(struct lw_input *in)
 {
-    lw_free(in->text);
+    lw_input_free_text(in);
     *in = (struct lw_input){0};
 }

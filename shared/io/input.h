@@ -1,15 +1,18 @@
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "shared/base/err.h"
 
-/* A whole input file in memory, with LW_JSON_PADDING zero bytes after text[len]. gzip is found by
- * its content and unpacked (checksums verified). "-" is standard input. */
+/* A whole input file in memory (one of 64 MiB or more mapped, shared/io/mapped_file.h), with
+ * LW_JSON_PADDING zero bytes after text[len]. gzip is found by its content and unpacked (checksums
+ * verified). "-" is standard input. */
 struct lw_input {
     const char *name; /* as the user wrote it; borrowed */
     char *text;
     size_t len;
+    bool mapped;      /* text is the file itself: pages that are given back are read again */
     char hash[33];    /* XXH3-128 of the bytes as stored, in hex */
 };
 
@@ -26,6 +29,8 @@ enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct l
 enum lw_status lw_input_unpack(const char *name, const void *packed, size_t n, struct lw_input *in,
                                struct lw_err *err);
 void lw_input_free(struct lw_input *in);
+/* The text alone: name and hash stay. */
+void lw_input_free_text(struct lw_input *in);
 /* A text as one gzip member; *packed with lw_free. */
 enum lw_status lw_gzip_pack(const char *text, size_t len, char **packed, size_t *n,
                             struct lw_err *err);

@@ -83,9 +83,7 @@ enum lw_status nsys_database_open(struct lw_input *in, struct nsys_database *out
         return lw_fail_at(err, LW_EFORMAT, in->name, 0,
                           "damaged database: %zu bytes, fewer than its header has", in->len);
     if (is_file(in)) {
-        lw_free(in->text);
-        in->text = NULL;
-        in->len = 0;
+        lw_input_free_text(in);
         return nsys_database_open_file(d.name, out, err);
     }
     LW_TRY(check_log(in->name, err));
