@@ -8,6 +8,16 @@
 
 #include "shared/base/shown_text.h"
 
+/* How many characters stand for themselves. */
+static size_t n_plain(const char *s)
+{
+    size_t n = 0;
+
+    while (s[n] >= ' ' && s[n] < 0x7f && s[n] != '"' && s[n] != '\\')
+        n++;
+    return n;
+}
+
 /* Strict JSON (RFC 8259): invalid UTF-8 becomes U+FFFD. Control characters that a terminal obeys
  * are escaped although the standard allows some of them, because JSON is also shown. */
 static void quoted(FILE *f, const char *s)
@@ -16,6 +26,12 @@ static void quoted(FILE *f, const char *s)
 
     fputc('"', f);
     while (*s) {
+        size_t plain = n_plain(s);
+        if (plain > 0) {
+            fwrite(s, 1, plain, f);
+            s += plain;
+            continue;
+        }
         uint32_t c = lw_utf8_next(&s);
         if (c == '"' || c == '\\')
             fprintf(f, "\\%c", (int)c);
