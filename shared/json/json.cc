@@ -72,7 +72,7 @@ struct lw_json {
     bool checked; /* the scalar under the cursor passed */
     int depth;
     const frame *field;               /* the frame whose key is under the cursor, or NULL */
-    size_t backslash, backslash_from; /* the first backslash in text[backslash_from..] */
+    size_t backslash, backslash_from; /* none in text[backslash_from .. backslash) */
     lw_arena strings; /* those handed out */
     char *key;
     int64_t key_cap;
@@ -153,9 +153,10 @@ __attribute__((noinline)) bool find_backslash(lw_json *j, size_t begin, size_t e
 {
     if (begin < j->backslash_from)
         return memchr(j->text + begin, '\\', end - begin) != nullptr;
-    if (j->backslash < begin) {
-        const void *p = memchr(j->text + begin, '\\', j->len - begin);
-        j->backslash = p ? (size_t)((const char *)p - j->text) : j->len;
+    if (j->backslash < end && (j->backslash < begin || j->text[j->backslash] != '\\')) {
+        size_t to = j->scanned > end ? j->scanned : end;
+        const void *p = memchr(j->text + begin, '\\', to - begin);
+        j->backslash = p ? (size_t)((const char *)p - j->text) : to;
         j->backslash_from = begin;
     }
     return j->backslash < end;
@@ -763,10 +764,11 @@ lw_status begin_pieces(lw_json *j, lw_err *err)
     return j->window ? LW_OK : lw_fail_nomem(err);
 }
 
-/* Text that is longer than a piece. Not UTF-8: left to be scanned whole, which mends it. */
-bool open_pieces(lw_json *j, lw_status *status, lw_err *err)
+/* Text that is longer than a piece. One to be mended that is not UTF-8 is left to be scanned whole,
+ * which mends it. */
+bool open_pieces(lw_json *j, bool mend, lw_status *status, lw_err *err)
 {
-    if (j->len <= piece_bytes || !simdjson::validate_utf8(j->text, j->len))
+    if (j->len <= piece_bytes || (mend && !simdjson::validate_utf8(j->text, j->len)))
         return false;
     *status = begin_pieces(j, err);
     return true;
@@ -826,8 +828,8 @@ static lw_status new_reader(const char *name, size_t len, lw_json **out, lw_err 
     return LW_OK;
 }
 
-static lw_status open_any(const char *name, const char *text, size_t len, struct lw_json **out,
-                          struct lw_err *broken, struct lw_err *err)
+static lw_status open_any(const char *name, const char *text, size_t len, bool mend,
+                          struct lw_json **out, struct lw_err *broken, struct lw_err *err)
 {
     lw_json *j = nullptr;
     LW_TRY(new_reader(name, len, &j, err));
@@ -837,7 +839,7 @@ static lw_status open_any(const char *name, const char *text, size_t len, struct
     j->len = len - (size_t)j->skipped;
     j->has_value = true;
     lw_status status = LW_OK;
-    if (broken || !open_pieces(j, &status, err))
+    if (broken || !open_pieces(j, mend, &status, err))
         status = open_text(j, broken, err);
     if (status == LW_OK) {
         j->cur_at = token_begin(j, 0);
@@ -860,13 +862,19 @@ static lw_status open_any(const char *name, const char *text, size_t len, struct
 enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err)
 {
-    return open_any(name, text, len, out, nullptr, err);
+    return open_any(name, text, len, true, out, nullptr, err);
+}
+
+enum lw_status lw_json_open_unmended(const char *name, const char *text, size_t len,
+                                     struct lw_json **out, struct lw_err *err)
+{
+    return open_any(name, text, len, false, out, nullptr, err);
 }
 
 enum lw_status lw_json_open_broken(const char *name, const char *text, size_t len,
                                    struct lw_json **out, struct lw_err *broken, struct lw_err *err)
 {
-    return open_any(name, text, len, out, broken, err);
+    return open_any(name, text, len, true, out, broken, err);
 }
 
 enum lw_status lw_json_open_within(const char *name, const char *text, size_t len, size_t at,

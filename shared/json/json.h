@@ -41,6 +41,10 @@ enum lw_json_type {
  * LW_ENOTSUP beyond 4 GiB. */
 enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err);
+/* The same, but a text that is not UTF-8 is refused, where the reader comes to it: no pass over the
+ * whole text comes first. */
+enum lw_status lw_json_open_unmended(const char *name, const char *text, size_t len,
+                                     struct lw_json **out, struct lw_err *err);
 /* The same for a text that may be cut or damaged: what is before the first byte that cannot be
  * part of JSON is opened, and *broken says what is wrong there (code LW_OK: nothing was seen; the
  * reader still finds what only reading shows). */

@@ -89,7 +89,7 @@ static void read_as(const uint8_t *data, size_t size, bool salvage, struct lw_tr
     free(text);
 }
 
-/* Read in parts, each on a thread, a text gives the rows that one reader gives. */
+/* Read in parts, each on a thread, a text gives the rows that one reader gives, here sorted. */
 static void read_in_parts(const uint8_t *data, size_t size, bool whole, const struct lw_trace *t)
 {
     struct lw_trace_reading options = {.alone = true, .shapes = true};
@@ -108,6 +108,8 @@ static void read_in_parts(const uint8_t *data, size_t size, bool whole, const st
         abort();
     if (!read)
         return;
+    if (lw_trace_sort(&parts, &err) != LW_OK)
+        abort();
     if (parts.n != t->n || parts.n_events != t->n_events || parts.strings.n != t->strings.n)
         abort();
     for (int64_t i = 0; i < t->n; i++)
@@ -124,6 +126,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool whole, read;
 
     read_as(data, size, false, &strict, &whole);
+    if (whole && lw_trace_sort(&strict, &err) != LW_OK)
+        abort();
     read_as(data, size, true, &t, &read);
     if (whole && (!read || strict.n != t.n || strict.n_events != t.n_events || t.damage >= 0))
         abort();

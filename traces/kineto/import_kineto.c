@@ -168,7 +168,10 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
 {
     struct lw_trace t;
     const char *name = in->name;
-    enum lw_status status = lw_kineto_parse(name, in->text, in->len, options, &t, err);
+    struct lw_trace_reading reading = options ? *options : (struct lw_trace_reading){0};
+
+    reading.mapped = in->mapped;
+    enum lw_status status = lw_kineto_parse(name, in->text, in->len, &reading, &t, err);
 
     lw_input_free(in);
     LW_TRY(status);

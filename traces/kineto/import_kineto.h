@@ -12,9 +12,9 @@ struct lw_input;
 /* Read a PyTorch profiler trace (Kineto, Chrome trace format): text[len] with LW_JSON_PADDING
  * bytes after it (undefined afterwards where options->alone is set), an object with "traceEvents"
  * or a bare array of events; all of torch 1.8 to today, CUDA, ROCm and CPU-only. `name` begins
- * messages. The rows are not sorted yet (lw_trace_sort). LW_EFORMAT: no JSON, not this format, a
- * complete event without time, with salvage also no event before the damage; LW_ENOMEM. options may
- * be NULL. */
+ * messages. The rows are not sorted yet, or by part (lw_trace_sort). LW_EFORMAT: no JSON, not this
+ * format, a complete event without time, with salvage also no event before the damage; LW_ENOMEM.
+ * options may be NULL. */
 enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
                                const struct lw_trace_reading *options, struct lw_trace *out,
                                struct lw_err *err);

@@ -4,12 +4,25 @@
 
 #include <string.h>
 
+#include "shared/base/large_pages.h"
 #include "shared/json/json.h"
 #include "traces/trace/decimal_time.h"
 
 static const int64_t MOST_SPAN_NS = INT64_MAX / 4000;
 
-enum { EVENTS_PER_REPORT = 1 << 16 };
+enum { EVENTS_PER_REPORT = 1 << 14 };
+
+/* How far it is; what was read is given back. */
+static void report(struct kineto_reader *r)
+{
+    size_t at = (size_t)lw_json_offset(r->json);
+
+    lw_progress_report(r->progress, r->name, (double)at / (double)(r->len + 1));
+    if (r->mapped && at > r->given_back && at <= r->len) {
+        lw_alloc_give_back(r->mapped + r->given_back, at - r->given_back);
+        r->given_back = at;
+    }
+}
 
 /* The events of the list that was entered, up to the next part. */
 enum lw_status traces_kineto_read_list(struct kineto_reader *r, struct lw_err *err)
@@ -21,8 +34,7 @@ enum lw_status traces_kineto_read_list(struct kineto_reader *r, struct lw_err *e
             return LW_OK;
         }
         if (n % EVENTS_PER_REPORT == 0)
-            lw_progress_report(r->progress, r->name,
-                               (double)lw_json_offset(r->json) / (double)(r->len + 1));
+            report(r);
         LW_TRY(traces_kineto_read_event(r, err));
     }
     return LW_OK;
@@ -211,7 +223,8 @@ enum lw_status traces_kineto_parse_once(const char *name, char *text, size_t len
     struct lw_err broken = {0};
     struct kineto_reader r = {.trace = &t, .name = name, .len = len,
                               .progress = options ? options->progress : NULL,
-                              .shapes = options && options->shapes};
+                              .shapes = options && options->shapes,
+                              .mapped = options && options->mapped ? text : NULL};
     bool salvage = options && options->salvage;
     enum lw_status status = salvage ? lw_json_open_broken(name, text, len, &r.json, &broken, err)
                                     : lw_json_open(name, text, len, &r.json, err);

@@ -21,7 +21,8 @@ void lw_kineto_parts(size_t bytes)
 }
 
 struct parts {
-    const char *name, *text;
+    const char *name;
+    char *text;
     size_t len;
     const struct lw_trace_reading *options;
     int n;
@@ -72,9 +73,11 @@ static enum lw_status read_part(void *ctx, int i, const struct lw_progress *p, s
     bool last = i == x->n - 1, of_field = x->text[strspn(x->text, " \n\t\r")] == '{';
 
     *r = (struct kineto_reader){.trace = &x->t[i], .name = x->name, .len = x->len, .progress = p,
-                                .shapes = x->options->shapes, .stop = (int64_t)x->at[i + 1]};
+                                .shapes = x->options->shapes, .stop = (int64_t)x->at[i + 1],
+                                .mapped = x->options->mapped ? x->text : NULL,
+                                .given_back = x->at[i]};
     lw_trace_init(r->trace);
-    LW_TRY(i == 0 ? lw_json_open(x->name, x->text, x->len, &r->json, err)
+    LW_TRY(i == 0 ? lw_json_open_unmended(x->name, x->text, x->len, &r->json, err)
                   : lw_json_open_within(x->name, x->text, x->len, x->at[i], of_field, &r->json,
                                         err));
     enum lw_status status =
@@ -84,9 +87,9 @@ static enum lw_status read_part(void *ctx, int i, const struct lw_progress *p, s
     if (status == LW_OK)
         status = lw_json_done(r->json, err);
     lw_json_close(r->json);
-    return status == LW_OK && !last && !r->stopped
-               ? lw_fail(err, LW_EFORMAT, "no event begins at byte %zu", x->at[i + 1])
-               : status;
+    if (status == LW_OK && !last && !r->stopped)
+        status = lw_fail(err, LW_EFORMAT, "no event begins at byte %zu", x->at[i + 1]);
+    return status == LW_OK ? lw_trace_sort(r->trace, err) : status; /* then few runs are left */
 }
 
 static bool can_join(const struct parts *x)

@@ -33,6 +33,8 @@ struct kineto_reader {
     const char *name;
     size_t len;
     bool nomem, has_events, has_nodes, is_own;
+    char *mapped;   /* the text, where its pages may be given back once they were read; or NULL */
+    size_t given_back; /* bytes from mapped[] on */
     int64_t stop;   /* byte of the event that the next part begins with; 0 = none */
     bool stopped;   /* it was come to */
     bool shapes;
