@@ -57,6 +57,24 @@ static int32_t main_stream(const struct lw_trace *t, const struct traces_launche
     return n ? seen[best].stream : -1;
 }
 
+static enum lw_status find_bounds(const struct lw_trace *t, struct lw_arena *arena,
+                                  struct traces_ops *out, struct lw_err *err)
+{
+    int64_t end = INT64_MIN, start = INT64_MAX;
+
+    LW_TAKE(arena, out->max_end, out->n, err);
+    LW_TAKE(arena, out->min_start, out->n, err);
+    for (int64_t i = 0; i < out->n; i++) {
+        int64_t e = lw_trace_end_ns(t, out->row[i]);
+        out->max_end[i] = end = e > end ? e : end;
+    }
+    for (int64_t i = out->n - 1; i >= 0; i--) {
+        int64_t s = t->start_ns[out->row[i]];
+        out->min_start[i] = start = s < start ? s : start;
+    }
+    return LW_OK;
+}
+
 static enum lw_status collect_ops(const struct lw_trace *t, const struct traces_launches *l,
                                   struct lw_arena *arena, struct traces_ops *out,
                                   struct lw_err *err)
@@ -81,7 +99,7 @@ static enum lw_status collect_ops(const struct lw_trace *t, const struct traces_
     out->n = n;
     out->device = n > 0;
     lw_free(v);
-    return LW_OK;
+    return find_bounds(t, arena, out, err);
 }
 
 /* Where no op of the device runs: device rows are in start order. */
@@ -176,9 +194,9 @@ static void exclude_broadcasts(struct traces_axis *a, const struct lw_step *s)
 
 static int64_t count_fsdp(const struct lw_trace *t, const struct lw_step *s)
 {
-    int64_t n = 0;
+    int64_t n = 0, last = lw_trace_row_at(t, s->end_ns);
 
-    for (int64_t i = lw_trace_row_at(t, s->start_ns); i < lw_trace_row_at(t, s->end_ns); i++)
+    for (int64_t i = lw_trace_row_at(t, s->start_ns); i < last; i++)
         n += traces_is_fsdp(t, i);
     return n;
 }
@@ -201,9 +219,9 @@ static void exclude_on_device(struct traces_axis *a, const struct lw_step *s)
         for (int64_t i = op_at(a->ops, grad->node_start_ns);
              i < a->ops->n && a->ops->launch_ns[i] < grad->node_end_ns; i++) {
             int64_t row = a->ops->row[i];
-            if (!a->is_overhead[i])
+            if (!a->is_overhead[i - a->first])
                 exclude(a, a->t->start_ns[row], lw_trace_end_ns(a->t, row));
-            a->is_overhead[i] = true;
+            a->is_overhead[i - a->first] = true;
         }
     }
 }
@@ -226,16 +244,43 @@ static void merge_excluded(struct traces_axis *a)
     a->n_excluded = n;
 }
 
+/* The ops from the first to the last that a gradient's node launched. */
+static void find_overhead(struct traces_axis *a, const struct lw_step *s)
+{
+    int64_t first = a->ops->n, last = 0;
+
+    for (int64_t g = 0; g < s->n_gradients; g++) {
+        int64_t from = op_at(a->ops, s->gradients[g].node_start_ns);
+        int64_t to = op_at(a->ops, s->gradients[g].node_end_ns);
+        first = to > from && from < first ? from : first;
+        last = to > from && to > last ? to : last;
+    }
+    a->first = first;
+    a->n = last > first ? last - first : 0;
+}
+
+static void find_ends(struct traces_axis *a)
+{
+    const struct traces_ops *o = a->ops;
+    int64_t end = a->first > 0 && a->n > 0 ? o->max_end[a->first - 1] : INT64_MIN;
+
+    for (int64_t k = 0; k < a->n; k++) {
+        int64_t e = lw_trace_end_ns(a->t, o->row[a->first + k]);
+        a->max_end[k] = end = !a->is_overhead[k] && e > end ? e : end;
+    }
+}
+
 enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_ops *ops,
                                  const struct lw_step *s, bool parallel, struct lw_arena *arena,
                                  struct traces_axis *out, struct lw_err *err)
 {
     struct traces_axis a = {.t = t, .ops = ops, .host_scale = TRACES_HOST_UNIT};
-    int64_t end = INT64_MIN;
 
-    LW_TAKE(arena, a.is_overhead, ops->n, err);
-    LW_TAKE(arena, a.max_end, ops->n, err);
-    LW_TAKE(arena, a.excluded, s->n_gradients + 1 + ops->n + count_fsdp(t, s), err);
+    if (parallel && ops->device)
+        find_overhead(&a, s);
+    LW_TAKE(arena, a.is_overhead, a.n, err);
+    LW_TAKE(arena, a.max_end, a.n, err);
+    LW_TAKE(arena, a.excluded, s->n_gradients + 1 + a.n + count_fsdp(t, s), err);
     if (parallel && s->phase[LW_PHASE_FORWARD].found)
         exclude_broadcasts(&a, s);
     if (parallel && ops->device)
@@ -243,23 +288,45 @@ enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_o
     else if (parallel)
         exclude_on_host(&a, s);
     merge_excluded(&a);
-    for (int64_t i = 0; i < ops->n; i++) {
-        int64_t e = lw_trace_end_ns(t, ops->row[i]);
-        end = !a.is_overhead[i] && e > end ? e : end;
-        a.max_end[i] = end;
-    }
+    find_ends(&a);
     *out = a;
     return LW_OK;
 }
 
 /* ---- asking ---- */
 
+static bool is_overhead(const struct traces_axis *a, int64_t i)
+{
+    return i >= a->first && i < a->first + a->n && a->is_overhead[i - a->first];
+}
+
+/* The latest end of the ops before op i, overhead left out. After the last overhead it is the later
+ * of what was latest there and of what ends since. */
+static int64_t end_before(const struct traces_axis *a, int64_t i)
+{
+    const struct traces_ops *o = a->ops;
+    int64_t last = a->first + a->n, end;
+
+    if (i <= a->first || a->n == 0)
+        return i > 0 ? o->max_end[i - 1] : INT64_MIN;
+    if (i <= last)
+        return a->max_end[i - 1 - a->first];
+    end = a->max_end[a->n - 1];
+    if (o->max_end[i - 1] > o->max_end[last - 1]) /* it is of an op since */
+        return o->max_end[i - 1];
+    for (int64_t k = last; k < i; k++) {
+        int64_t e = lw_trace_end_ns(a->t, o->row[k]);
+        end = e > end ? e : end;
+    }
+    return end;
+}
+
 int64_t traces_axis_start(const struct traces_axis *a, int64_t ns)
 {
     if (!a->ops->device)
         return ns;
     int64_t i = op_at(a->ops, ns);
-    while (i < a->ops->n && a->is_overhead[i])
+    while (i < a->ops->n && is_overhead(a, i))
         i++;
     return i < a->ops->n ? a->t->start_ns[a->ops->row[i]] : INT64_MAX;
 }
@@ -268,8 +335,7 @@ int64_t traces_axis_end(const struct traces_axis *a, int64_t ns)
 {
     if (!a->ops->device)
         return ns;
-    int64_t i = op_at(a->ops, ns);
-    return i > 0 ? a->max_end[i - 1] : INT64_MIN;
+    return end_before(a, op_at(a->ops, ns));
 }
 
 /* Idle time before ns. */

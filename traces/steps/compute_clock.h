@@ -16,6 +16,8 @@ struct traces_ops {
     int32_t stream;      /* the one with the most kernel time that is not communication */
     int64_t n;           /* its rows, in launch order */
     int64_t *row, *launch_ns;
+    int64_t *max_end;    /* [n] latest end up to here */
+    int64_t *min_start;  /* [n] first start from here on */
     int64_t n_idle;      /* between any ops of the device, in time order */
     struct lw_interval *idle;
     int64_t *idle_before; /* [n_idle] length of all idle intervals before it */
@@ -28,8 +30,9 @@ enum lw_status traces_ops_build(const struct lw_trace *t, struct lw_arena *arena
 struct traces_axis {
     const struct lw_trace *t;
     const struct traces_ops *ops;
-    bool *is_overhead;   /* [ops->n] launched by the data-parallel wrapper */
-    int64_t *max_end;    /* [ops->n] latest end up to here, overhead left out */
+    int64_t first, n;    /* ops whose data below differ from those of `ops` */
+    bool *is_overhead;   /* [n] launched by the data-parallel wrapper; others are not */
+    int64_t *max_end;    /* [n] latest end up to here, overhead left out */
     int64_t n_excluded;
     struct lw_interval *excluded; /* sorted, disjoint */
     int64_t host_scale; /* lengths count the device's idle times as so many of TRACES_HOST_UNIT */

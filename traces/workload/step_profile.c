@@ -219,12 +219,13 @@ static struct marks find_marks(const struct builder *b, const struct traces_axis
 
 static int64_t busy_of(const struct builder *b, const struct marks *m)
 {
+    const struct traces_ops *o = &b->p->ops;
     __int128 sum = 0;
     int64_t length = m->end - m->start;
 
-    for (int64_t i = 0; i < b->p->ops.n; i++) {
-        int64_t start = b->t->start_ns[b->p->ops.row[i]],
-                end = lw_trace_end_ns(b->t, b->p->ops.row[i]);
+    for (int64_t i = lw_values_upto(o->max_end, o->n, m->start);
+         i < o->n && o->min_start[i] < m->end; i++) {
+        int64_t start = b->t->start_ns[o->row[i]], end = lw_trace_end_ns(b->t, o->row[i]);
         start = at_least(start, m->start);
         end = end < m->end ? end : m->end;
         sum += end > start ? end - start : 0;
@@ -394,6 +395,7 @@ static enum lw_status split_steps(struct builder *b, struct split *v)
     p->step_min_ns = INT64_MAX;
     for (int32_t k = 0; k < p->n_steps; k++) {
         struct traces_axis a;
+        lw_arena_free(&room);
         status = traces_axis_build(b->t, &p->ops, b->used[k], p->parallel, &room, &a, b->err);
         if (status != LW_OK)
             break;
