@@ -1,4 +1,6 @@
-/* JSON writing: one place for commas, quotes, escapes and indentation. */
+/* JSON writing: one place for commas, quotes, escapes and indentation. A plan of many ranks has
+ * millions of numbers and keys: they are written without formats and locks; a file is written by
+ * one thread. */
 #include "shared/json/jsonout.h"
 
 #include <assert.h>
@@ -8,50 +10,51 @@
 
 #include "shared/base/shown_text.h"
 
-/* How many characters stand for themselves. */
-static size_t n_plain(const char *s)
+/* A byte that stands for itself inside quotes: ASCII but '"', '\\', controls and DEL. */
+static bool is_plain(unsigned char c)
 {
-    size_t n = 0;
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
 
-    while (s[n] >= ' ' && s[n] < 0x7f && s[n] != '"' && s[n] != '\\')
-        n++;
-    return n;
+static void put_character(FILE *f, uint32_t c)
+{
+    char bytes[4];
+
+    if (c == '"' || c == '\\')
+        fprintf(f, "\\%c", (int)c);
+    else if (c == '\n')
+        fputs("\\n", f);
+    else if (c == '\t')
+        fputs("\\t", f);
+    else if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+        fprintf(f, "\\u%04x", (unsigned)c);
+    else
+        fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
 }
 
 /* Strict JSON (RFC 8259): invalid UTF-8 becomes U+FFFD. Control characters that a terminal obeys
  * are escaped although the standard allows some of them, because JSON is also shown. */
 static void quoted(FILE *f, const char *s)
 {
-    char bytes[4];
-
-    fputc('"', f);
+    putc_unlocked('"', f);
     while (*s) {
-        size_t plain = n_plain(s);
-        if (plain > 0) {
-            fwrite(s, 1, plain, f);
-            s += plain;
-            continue;
-        }
-        uint32_t c = lw_utf8_next(&s);
-        if (c == '"' || c == '\\')
-            fprintf(f, "\\%c", (int)c);
-        else if (c == '\n')
-            fputs("\\n", f);
-        else if (c == '\t')
-            fputs("\\t", f);
-        else if (c < 0x20 || (c >= 0x7f && c < 0xa0))
-            fprintf(f, "\\u%04x", (unsigned)c);
-        else
-            fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
+        size_t n = 0;
+        while (is_plain((unsigned char)s[n]))
+            n++;
+        if (n > 0)
+            fwrite_unlocked(s, 1, n, f);
+        s += n;
+        if (*s)
+            put_character(f, lw_utf8_next(&s));
     }
-    fputc('"', f);
+    putc_unlocked('"', f);
 }
 
 static void indent(struct lw_jsonout *o)
 {
-    fputc('\n', o->file);
+    putc_unlocked('\n', o->file);
     for (int i = 0; i < o->depth; i++)
-        fputs("  ", o->file);
+        fputs_unlocked("  ", o->file);
 }
 
 static void before_value(struct lw_jsonout *o, const char *key)
@@ -59,14 +62,14 @@ static void before_value(struct lw_jsonout *o, const char *key)
     if (o->depth > 0) {
         bool compact = o->compact_from[o->depth];
         if (o->has_item[o->depth])
-            fputs(compact ? ", " : ",", o->file);
+            fputs_unlocked(compact ? ", " : ",", o->file);
         if (!compact)
             indent(o);
         o->has_item[o->depth] = true;
     }
     if (key) {
         quoted(o->file, key);
-        fputs(": ", o->file);
+        fputs_unlocked(": ", o->file);
     }
 }
 
@@ -74,7 +77,7 @@ static void open_container(struct lw_jsonout *o, const char *key, bool is_array,
 {
     assert(o->depth + 1 < LW_JSONOUT_DEPTH);
     before_value(o, key);
-    fputc(is_array ? '[' : '{', o->file);
+    putc_unlocked(is_array ? '[' : '{', o->file);
     bool inherited = o->depth > 0 && o->compact_from[o->depth];
     o->depth++;
     o->is_array[o->depth] = is_array;
@@ -110,9 +113,9 @@ void lw_jsonout_end(struct lw_jsonout *o)
     o->depth--;
     if (had && !compact)
         indent(o);
-    fputc(is_array ? ']' : '}', o->file);
+    putc_unlocked(is_array ? ']' : '}', o->file);
     if (o->depth == 0)
-        fputc('\n', o->file);
+        putc_unlocked('\n', o->file);
 }
 
 void lw_jsonout_string(struct lw_jsonout *o, const char *key, const char *value)
@@ -126,8 +129,17 @@ void lw_jsonout_string(struct lw_jsonout *o, const char *key, const char *value)
 
 void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value)
 {
+    uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    char digits[20]; /* filled from its end */
+    size_t at = sizeof digits;
+
     before_value(o, key);
-    fprintf(o->file, "%" PRId64, value);
+    do
+        digits[--at] = (char)('0' + rest % 10);
+    while ((rest /= 10) > 0);
+    if (value < 0)
+        digits[--at] = '-';
+    fwrite_unlocked(digits + at, 1, sizeof digits - at, o->file);
 }
 
 void lw_jsonout_maybe(struct lw_jsonout *o, const char *key, struct lw_maybe value)
