@@ -94,8 +94,26 @@ void lw_hash_ints(struct lw_hash *h, const int64_t *v, int64_t n)
     }
 }
 
+/* Widened in blocks: tables of ranks have millions. */
+static void feed_wide(struct lw_hash *h, const int32_t *v, int64_t n)
+{
+    enum { BLOCK = 256 };
+    int64_t wide[BLOCK];
+
+    for (int64_t i = 0, k; i < n; i += k) {
+        k = n - i < BLOCK ? n - i : BLOCK;
+        for (int64_t a = 0; a < k; a++)
+            wide[a] = v[i + a];
+        lw_hash_bytes(h, wide, (size_t)k * sizeof *wide);
+    }
+}
+
 void lw_hash_ints32(struct lw_hash *h, const int32_t *v, int64_t n)
 {
+    if (LITTLE_ENDIAN_HOST) {
+        feed_wide(h, v, n);
+        return;
+    }
     for (int64_t i = 0, k; i < n; i += k) {
         k = room_for(h, n - i);
         for (int64_t a = 0; a < k; a++)

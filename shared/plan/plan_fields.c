@@ -125,6 +125,30 @@ static void feed_row(const struct canon *c, const struct lw_plan_field *fields, 
     lw_hash_ints(c->h, numbers, n);
 }
 
+static bool has_numbers_alone(const struct lw_plan_field *f)
+{
+    while (f->name && f->kind == LW_PF_NUMBER)
+        f++;
+    return !f->name;
+}
+
+/* Rows of numbers alone, in blocks: there may be several for each rank. */
+static void feed_numbers(struct lw_hash *h, const struct lw_plan_table *t, const char *row,
+                         int64_t n_rows)
+{
+    int64_t block[16 * MAX_NUMBERS];
+    int n = 0;
+
+    for (; n_rows > 0; n_rows--, row += t->size) {
+        for (const struct lw_plan_field *f = t->fields; f->name; f++)
+            block[n++] = lw_field_number(f, row);
+        if (n_rows > 1 && n <= 15 * MAX_NUMBERS)
+            continue;
+        lw_hash_ints(h, block, n);
+        n = 0;
+    }
+}
+
 static void feed_table(const struct canon *c, const struct lw_plan_table *t)
 {
     int64_t n = lw_table_rows(t, c->p);
@@ -138,8 +162,11 @@ static void feed_table(const struct canon *c, const struct lw_plan_table *t)
         lw_hash_int(c->h, n);
     if (t->ints)
         lw_hash_ints32(c->h, (const int32_t *)(const void *)rows, n);
-    for (int64_t i = 0; !t->ints && i < n; i++)
-        feed_row(c, t->fields, rows + (size_t)i * t->size);
+    else if (has_numbers_alone(t->fields))
+        feed_numbers(c->h, t, rows, n);
+    else
+        for (int64_t i = 0; i < n; i++)
+            feed_row(c, t->fields, rows + (size_t)i * t->size);
 }
 
 enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
