@@ -227,17 +227,16 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
 {
     const struct lw_plan *p = f->p;
     const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
-    int32_t n = p->roles[role].n_ranks, found = -1;
+    const int32_t *ranks = f->ranks_of + f->first_of[role], n = p->roles[role].n_ranks;
+    const struct lw_operand own = {.peer = o->peer}, *x =
+        o->operand < 0 ? &own : p->operands + p->operand_first[o->operand];
+    int32_t found = n > 0 && x->peer >= 0 ? p->role_of[x->peer] : -1;
 
     for (int32_t i = 0; i < n; i++) {
-        int32_t rank = f->ranks_of[f->first_of[role] + i], peer = peer_of(f, o, i);
-        bool fits = peer >= 0 && of[rank] >= 0 && of[peer] == of[rank] &&
-                    (i == 0 || p->role_of[peer] == found) &&
-                    (o->operand < 0 || p->operands[p->operand_first[o->operand] + i].bytes ==
-                                           p->operands[p->operand_first[o->operand]].bytes);
-        found = fits ? p->role_of[peer] : -1;
-        if (!fits)
-            break;
+        struct lw_operand at = o->operand < 0 ? own : x[i];
+        if (at.peer < 0 || of[ranks[i]] < 0 || of[at.peer] != of[ranks[i]] ||
+            p->role_of[at.peer] != found || at.bytes != x->bytes)
+            return -1;
     }
     return found;
 }

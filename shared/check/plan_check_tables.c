@@ -62,9 +62,10 @@ static enum lw_status check_ranks(const struct lw_plan *p, struct lw_arena *room
     for (int32_t r = 1; r < p->n_roles; r++)
         first[r] = first[r - 1] + p->roles[r - 1].n_ranks;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        LW_TRY(within("rank", r, "index in role", p->index_in_role[r], 0,
-                      p->roles[p->role_of[r]].n_ranks, err));
-        bool *mine = &seen[first[p->role_of[r]] + p->index_in_role[r]];
+        int32_t role = p->role_of[r], index = p->index_in_role[r];
+        if (index < 0 || index >= p->roles[role].n_ranks)
+            return fail(err, "rank", r, "index in role", index, 0, p->roles[role].n_ranks);
+        bool *mine = &seen[first[role] + index];
         if (*mine)
             return lw_fail(err, LW_EPLAN, "rank %d: its role has another rank with index %d", r,
                            p->index_in_role[r]);
@@ -132,8 +133,10 @@ static enum lw_status check_coords(const struct lw_plan *p, struct lw_arena *roo
 
     for (int32_t r = 0; r < p->n_ranks; r++)
         for (int k = 0; k < 3; k++)
-            LW_TRY(within("rank", r, names[k], p->coord[r * 3L + k], 0,
-                          grid ? sizes[k] : p->n_ranks, err));
+            if (p->coord[r * 3L + k] < 0 ||
+                p->coord[r * 3L + k] >= (grid ? sizes[k] : p->n_ranks))
+                return fail(err, "rank", r, names[k], p->coord[r * 3L + k], 0,
+                            grid ? sizes[k] : p->n_ranks);
     if (grid)
         LW_TRY(fills_grid(p, sizes, &grid, room, err));
     return grid ? LW_OK : check_places(p, room, err);

@@ -17,12 +17,12 @@ static struct lw_spread count_nodes(int32_t per_node, const int32_t *ranks, int3
 {
     struct lw_spread x = {.fewest = n};
 
-    for (int32_t i = 0, from = 0; i < n; i++) {
-        if (i + 1 < n && ranks[i + 1] / per_node == ranks[i] / per_node)
-            continue;
+    for (int32_t i = 0, from = 0; i < n; from = i) {
+        int64_t end = (ranks[i] / per_node + INT64_C(1)) * per_node; /* a division for each node */
+        while (i < n && ranks[i] < end)
+            i++;
         x.n_nodes++;
-        x.fewest = i + 1 - from < x.fewest ? i + 1 - from : x.fewest;
-        from = i + 1;
+        x.fewest = i - from < x.fewest ? i - from : x.fewest;
     }
     return x;
 }
