@@ -267,18 +267,18 @@ static int64_t drawn_speed(const struct sim_engine *e, int32_t rank, int64_t spe
 
 static enum lw_status apply_exceptions(struct sim_engine *e)
 {
-    int32_t n = e->given->n_ranks;
-    int64_t *speed;
+    int32_t n = e->given->n_ranks, unlike = sim_ranks_with_speeds(e->cluster, n);
+    int64_t *speed; /* of ranks below unlike, then of all others */
     lw_ps *late;
 
-    LW_TAKE(&e->arena, speed, n, e->err);
-    LW_TAKE(&e->arena, late, n, e->err);
-    sim_speeds(e->cluster, n, speed, late);
-    for (int32_t r = 0; e->options.rank_sigma > 0 && r < n; r++)
-        speed[r] = drawn_speed(e, r, speed[r]);
+    LW_TAKE(&e->arena, speed, unlike + 1, e->err);
+    LW_TAKE(&e->arena, late, unlike + 1, e->err);
+    sim_speeds(e->cluster, unlike + 1, speed, late);
     for (int32_t r = 0; r < e->plan->n_ranks; r++) {
-        e->ranks[r].speed = speed[sim_given_rank(e, r)];
-        e->ranks[r].late = late[sim_given_rank(e, r)];
+        int32_t given = sim_given_rank(e, r), at = given < unlike ? given : unlike;
+        e->ranks[r].speed = e->options.rank_sigma > 0 ? drawn_speed(e, given, speed[at])
+                                                      : speed[at];
+        e->ranks[r].late = late[at];
     }
     for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
         const struct lw_exception *x = &e->cluster->exceptions[i];

@@ -35,10 +35,17 @@ static int32_t classes_of(struct sim_folding *m, int32_t group)
     const struct lw_group *g = &m->plan->groups[group];
     const int32_t *members = m->plan->members + g->first_member;
     int32_t n = 0;
+    bool ascending = true;
 
-    for (int32_t i = 0; i < g->n_members; i++)
-        if (i == 0 || m->colour[members[i]] != m->set[n - 1])
-            m->set[n++] = m->colour[members[i]];
+    for (int32_t i = 0; i < g->n_members; i++) {
+        int32_t k = m->colour[members[i]];
+        if (n > 0 && k == m->set[n - 1])
+            continue;
+        ascending &= n == 0 || k > m->set[n - 1];
+        m->set[n++] = k;
+    }
+    if (ascending)
+        return n;
     lw_sort(m->set, n, compare_ints);
     int32_t kept = n > 0;
     for (int32_t i = 1; i < n; i++)
@@ -97,7 +104,7 @@ static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
 {
     const struct lw_plan *p = m->plan;
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
-    int32_t per_node = m->cluster->devices_per_node;
+    int32_t per_node = m->cluster->devices_per_node, node = rank - rank % per_node;
     int64_t at = 0;
 
     m->path[at++] = SIM_PATH_RANKS;
@@ -111,19 +118,18 @@ static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
     for (int32_t i = 0; i < l->n_relations; i++) {
         int32_t peer = sim_fold_peer(m, &m->relations[l->first_relation + i], rank);
         m->path[at++] = m->colour[peer];
-        m->path[at++] = peer / per_node == rank / per_node;
+        m->path[at++] = peer >= node && peer - node < per_node;
     }
     return sign(m, at);
 }
 
 /* What never changes: role, speed and lateness, bytes of operands. */
-static int64_t sign_constants(struct sim_folding *m, int32_t rank, const int64_t *speed,
-                              const lw_ps *late)
+static int64_t sign_constants(struct sim_folding *m, int32_t rank, int64_t speed, lw_ps late)
 {
     const struct lw_plan *p = m->plan;
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
     const int32_t *row = m->rows + l->first_row;
-    const int64_t begin[] = {SIM_PATH_RANKS, 0, p->role_of[rank], speed[rank], late[rank]};
+    const int64_t begin[] = {SIM_PATH_RANKS, 0, p->role_of[rank], speed, late};
     int64_t n = sizeof begin / sizeof *begin;
 
     memcpy(m->path, begin, sizeof begin);
@@ -154,16 +160,16 @@ static enum lw_status number_classes(struct sim_folding *m, const int64_t *node,
 
 static enum lw_status begin(struct sim_folding *m, int64_t *node, struct lw_err *err)
 {
-    int32_t n = m->plan->n_ranks;
-    int64_t *speed = lw_arena_alloc(&m->arena, n, sizeof *speed);
-    lw_ps *late = lw_arena_alloc(&m->arena, n, sizeof *late);
-    int64_t base = m->trie.n;
+    int32_t n = m->plan->n_ranks, unlike = sim_ranks_with_speeds(m->cluster, n);
+    int64_t base = m->trie.n, *speed;
+    lw_ps *late;
 
-    if (!speed || !late)
-        return lw_fail_nomem(err);
-    sim_speeds(m->cluster, n, speed, late);
+    LW_TAKE(&m->arena, speed, unlike + 1, err);
+    LW_TAKE(&m->arena, late, unlike + 1, err);
+    sim_speeds(m->cluster, unlike + 1, speed, late);
     for (int32_t r = 0; r < n; r++)
-        node[r] = sign_constants(m, r, speed, late);
+        node[r] = sign_constants(m, r, speed[r < unlike ? r : unlike],
+                                 late[r < unlike ? r : unlike]);
     return number_classes(m, node, base, err);
 }
 
@@ -210,7 +216,7 @@ static bool single_out_peers(struct sim_folding *m)
 {
     bool change = false;
 
-    memset(m->seen_key, 0xff, (size_t)m->plan->n_ranks * sizeof *m->seen_key);
+    memset(m->seen_key, 0xff, (size_t)m->n_colours * sizeof *m->seen_key);
     for (int32_t r = 0; r < m->plan->n_ranks; r++) {
         const struct sim_role_list *l = &m->roles[m->plan->role_of[r]];
         for (int32_t i = 0; i < l->n_relations; i++) {

@@ -10,14 +10,6 @@
 
 /* --- what the plan says --- */
 
-int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x, int32_t rank)
-{
-    const struct lw_plan *p = m->plan;
-
-    return x->row < 0 ? x->peer
-                      : p->operands[p->operand_first[x->row] + p->index_in_role[rank]].peer;
-}
-
 LW_COMPARATOR(compare_relations, struct sim_relation, a->comm, b->comm, a->sends, b->sends, a->row,
               b->row, a->peer, b->peer)
 
@@ -52,8 +44,11 @@ static enum lw_status add_op(struct sim_folding *m, int32_t role, const struct l
                              struct lw_err *err)
 {
     const struct sim_role_list *l = &m->roles[role];
+    const struct lw_plan *p = m->plan;
     struct sim_relation x = {op->comm, op->operand, op->operand < 0 ? op->peer : -1,
-                             op->kind == LW_OP_SEND};
+                             op->kind == LW_OP_SEND,
+                             op->operand < 0 ? NULL
+                                             : p->operands + p->operand_first[op->operand]};
     int64_t row[] = {SIM_PATH_ROWS, role, op->operand};
     int64_t relation[] = {SIM_PATH_RELATIONS, role, x.comm, x.sends, x.row, x.peer};
 
@@ -67,7 +62,7 @@ static enum lw_status add_op(struct sim_folding *m, int32_t role, const struct l
         m->relations[m->n_relations++] = x;
     }
     if (m->chunk && op->comm >= 0 && lw_op_class(op->kind) == LW_CLASS_COLLECTIVE) {
-        enum lw_reducer_kind k = m->plan->comms[op->comm].reducer;
+        enum lw_reducer_kind k = p->comms[op->comm].reducer;
         m->ring[op->comm] |= sim_ring_steps(op->kind, 2) > 0;
         m->unlike[op->comm] |=
             (k != LW_REDUCER_AUTO && k != LW_REDUCER_RING && k != LW_REDUCER_GLOO) ||

@@ -17,6 +17,7 @@
 struct sim_relation {
     int32_t comm, row, peer; /* row -1: peer holds */
     bool sends;
+    const struct lw_operand *of_index; /* the row's entries, by index in the role */
 };
 
 struct sim_role_list {
@@ -67,7 +68,12 @@ enum lw_status sim_fold_read_programs(struct sim_folding *m, struct lw_err *err)
 bool sim_fold_read_groups(struct sim_folding *m);
 void sim_fold_read_slow_links(struct sim_folding *m);
 
-int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x, int32_t rank);
+static inline int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x,
+                                    int32_t rank)
+{
+    return x->row < 0 ? x->peer : x->of_index[m->plan->index_in_role[rank]].peer;
+}
+
 /* The path is new: it was not requested before. */
 bool sim_fold_is_new(struct sim_trie *t, const int64_t *path, int n);
 /* Whether that changed anything. */

@@ -217,6 +217,18 @@ void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_
     }
 }
 
+int32_t sim_ranks_with_speeds(const struct lw_cluster *cluster, int32_t n)
+{
+    int32_t end = 0;
+
+    for (int32_t i = 0; i < cluster->n_exceptions; i++) {
+        const struct lw_exception *x = &cluster->exceptions[i];
+        if (x->rank >= end && x->rank < n && x->rank_to < 0)
+            end = x->rank + 1;
+    }
+    return end;
+}
+
 static double sigma(struct lw_figure f, const struct lw_sim_options *o)
 {
     return !o->noise ? 0 : o->sigma > 0 ? o->sigma : lw_figure_is_set(f) ? f.value : 0;

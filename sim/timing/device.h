@@ -69,6 +69,8 @@ int64_t sim_comm_memory_share(const struct lw_cluster *cluster, int64_t bytes, l
 /* The cluster's exceptions of ranks below n: speed[n] of their compute and how much later
  * late[n] they enter each step. */
 void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_ps *late);
+/* Ranks from this one on, of n, have no exceptions: 0 = all of them. */
+int32_t sim_ranks_with_speeds(const struct lw_cluster *cluster, int32_t n);
 
 /* Standard deviations of compute and of communication in a run: the options', or the cluster's
  * where they give none; 0 where nothing is drawn. Messages of chunk detail have their jitter
