@@ -104,7 +104,7 @@ static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
 {
     const struct lw_plan *p = m->plan;
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
-    int32_t per_node = m->cluster->devices_per_node, node = rank - rank % per_node;
+    int32_t node = sim_fold_node(m, rank);
     int64_t at = 0;
 
     m->path[at++] = SIM_PATH_RANKS;
@@ -118,7 +118,7 @@ static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
     for (int32_t i = 0; i < l->n_relations; i++) {
         int32_t peer = sim_fold_peer(m, &m->relations[l->first_relation + i], rank);
         m->path[at++] = m->colour[peer];
-        m->path[at++] = peer >= node && peer - node < per_node;
+        m->path[at++] = sim_fold_is_near(m, node, peer);
     }
     return sign(m, at);
 }
@@ -239,6 +239,9 @@ static bool rings_share(const struct sim_folding *m)
 {
     const struct lw_plan *p = m->plan;
 
+    if (!m->chunk)
+        return false;
+
     for (int32_t r = 0; r < p->n_ranks; r++) {
         int32_t n = 0;
         for (int32_t c = 0; c < p->n_comms; c++) {
@@ -334,7 +337,9 @@ static bool messages_match(struct sim_folding *m)
 
 /* --- the fold --- */
 
-static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct lw_err *err)
+/* Classes go to the fold. */
+static enum lw_status take_columns(struct sim_folding *m, struct lw_arena *of_fold,
+                                   struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     struct lw_arena *a = &m->arena;
@@ -342,8 +347,7 @@ static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct
 
     for (int32_t g = 0; g < p->n_groups; g++)
         largest = p->groups[g].n_members > largest ? p->groups[g].n_members : largest;
-    LW_TAKE(a, m->colour, p->n_ranks, err);
-    LW_TAKE(a, m->single, p->n_ranks, err);
+    LW_TAKE(of_fold, m->colour, p->n_ranks, err);
     LW_TAKE(a, m->ring, p->n_comms + 1, err);
     LW_TAKE(a, m->unlike, p->n_comms + 1, err);
     LW_TAKE(a, m->comm_of, p->n_groups + 1, err);
@@ -351,11 +355,21 @@ static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct
     LW_TAKE(a, m->spread, p->n_groups + 1, err);
     LW_TAKE(a, m->set, largest, err);
     LW_TAKE(a, m->roles, p->n_roles, err);
+    LW_TAKE(a, m->first_of, p->n_roles + 1, err);
+    return LW_OK;
+}
+
+/* What refinement needs besides. */
+static enum lw_status take_more(struct sim_folding *m, int64_t **node, struct lw_err *err)
+{
+    const struct lw_plan *p = m->plan;
+    struct lw_arena *a = &m->arena;
+
+    LW_TAKE(a, m->single, p->n_ranks, err);
     LW_TAKE(a, m->seen_as, p->n_ranks, err);
     LW_TAKE(a, m->seen_key, p->n_ranks, err);
     LW_TAKE(a, *node, p->n_ranks, err);
-    LW_TRY(lw_plan_ranks_by_role(p, a, &m->ranks_of, &m->first_of, err));
-    return LW_OK;
+    return lw_plan_ranks_by_role(p, a, &m->ranks_of, &m->first_of, err);
 }
 
 /* Room for the longest path of a group or a rank. */
@@ -379,13 +393,12 @@ static enum lw_status take_paths(struct sim_folding *m, struct lw_err *err)
 static enum lw_status give(const struct sim_folding *m, struct lw_arena *arena,
                            struct sim_fold *out, struct lw_err *err)
 {
-    struct sim_fold f = {.n_ranks = m->plan->n_ranks, .n_classes = m->n_colours};
+    struct sim_fold f = {.n_ranks = m->plan->n_ranks, .n_classes = m->n_colours,
+                         .class_of = m->colour};
 
-    LW_TAKE(arena, f.class_of, f.n_ranks, err);
     LW_TAKE(arena, f.rank_of, f.n_classes, err);
     LW_TAKE(arena, f.n_alike, f.n_classes, err);
     for (int32_t r = f.n_ranks - 1; r >= 0; r--) {
-        f.class_of[r] = m->colour[r];
         f.rank_of[m->colour[r]] = r;
         f.n_alike[m->colour[r]]++;
     }
@@ -394,19 +407,29 @@ static enum lw_status give(const struct sim_folding *m, struct lw_arena *arena,
     return LW_OK;
 }
 
-static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct sim_fold *out,
-                           struct lw_err *err)
+/* A class for each role, in the order of their lowest ranks. */
+static void begin_with_roles(struct sim_folding *m)
+{
+    const struct lw_plan *p = m->plan;
+
+    memset(m->first_of, 0xff, (size_t)p->n_roles * sizeof *m->first_of);
+    m->n_colours = 0;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t *first = &m->first_of[p->role_of[r]];
+        m->colour[r] = *first < 0 ? m->n_colours++ : m->colour[*first];
+        *first = *first < 0 ? r : *first;
+    }
+}
+
+/* *match: messages meet, and classes are found. */
+static enum lw_status find_classes(struct sim_folding *m, bool *match, struct lw_err *err)
 {
     int64_t *node;
     int32_t round = 0;
 
-    LW_TRY(take_columns(m, &node, err));
-    LW_TRY(sim_fold_read_programs(m, err));
-    LW_TRY(take_paths(m, err));
-    if (!sim_fold_read_groups(m) || rings_share(m))
+    LW_TRY(take_more(m, &node, err));
+    if (!sim_fold_read_peers(m))
         return LW_OK;
-    for (int32_t g = 0; g < m->plan->n_groups; g++)
-        m->signature[g] = -1;
     sim_fold_read_slow_links(m);
     LW_TRY(begin(m, node, err));
     for (bool change = true; change;) {
@@ -416,7 +439,25 @@ static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct
         change = single_out_rings(m);
         change |= single_out_peers(m);
     }
-    bool match = messages_match(m);
+    *match = messages_match(m);
+    return LW_OK;
+}
+
+static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct sim_fold *out,
+                           struct lw_err *err)
+{
+    LW_TRY(take_columns(m, arena, err));
+    LW_TRY(sim_fold_read_programs(m, err));
+    LW_TRY(take_paths(m, err));
+    if (!sim_fold_read_groups(m) || rings_share(m))
+        return LW_OK;
+    for (int32_t g = 0; g < m->plan->n_groups; g++)
+        m->signature[g] = -1;
+    begin_with_roles(m);
+    sign_groups(m, 0);
+    bool match = sim_fold_roles_are_alike(m);
+    if (!match)
+        LW_TRY(find_classes(m, &match, err));
     if (m->trie.failed)
         return lw_fail_nomem(err);
     return match ? give(m, arena, out, err) : LW_OK;

@@ -48,7 +48,8 @@ static enum lw_status add_op(struct sim_folding *m, int32_t role, const struct l
     struct sim_relation x = {op->comm, op->operand, op->operand < 0 ? op->peer : -1,
                              op->kind == LW_OP_SEND,
                              op->operand < 0 ? NULL
-                                             : p->operands + p->operand_first[op->operand]};
+                                             : p->operands + p->operand_first[op->operand],
+                             -1, -1, false};
     int64_t row[] = {SIM_PATH_ROWS, role, op->operand};
     int64_t relation[] = {SIM_PATH_RELATIONS, role, x.comm, x.sends, x.row, x.peer};
 
@@ -91,8 +92,6 @@ enum lw_status sim_fold_read_programs(struct sim_folding *m, struct lw_err *err)
     return LW_OK;
 }
 
-/* false: a group of two communicators, or a peer that is not a rank; the engine says what is
- * wrong. */
 bool sim_fold_read_groups(struct sim_folding *m)
 {
     const struct lw_plan *p = m->plan;
@@ -112,6 +111,13 @@ bool sim_fold_read_groups(struct sim_folding *m)
                 m->comm_of[g] = c;
         }
     }
+    return true;
+}
+
+bool sim_fold_read_peers(const struct sim_folding *m)
+{
+    const struct lw_plan *p = m->plan;
+
     for (int32_t r = 0; r < p->n_ranks; r++) {
         const struct sim_role_list *l = &m->roles[p->role_of[r]];
         for (int32_t i = 0; i < l->n_relations; i++) {

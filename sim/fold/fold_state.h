@@ -18,6 +18,10 @@ struct sim_relation {
     int32_t comm, row, peer; /* row -1: peer holds */
     bool sends;
     const struct lw_operand *of_index; /* the row's entries, by index in the role */
+    /* fold_roles.c: of all peers, -1 = none seen yet; whether they are on the rank's node; and which
+     * relation of theirs names the rank */
+    int32_t peer_role, answer;
+    bool near;
 };
 
 struct sim_role_list {
@@ -63,10 +67,24 @@ enum sim_fold_path {
 /* Relations and operand rows of every role; which communicators have rings or members unlike each
  * other at chunk detail. */
 enum lw_status sim_fold_read_programs(struct sim_folding *m, struct lw_err *err);
-/* false: a group of two communicators, or a peer that is not a rank; the engine says what is
- * wrong. */
+/* false: a group of two communicators; the engine says what is wrong. */
 bool sim_fold_read_groups(struct sim_folding *m);
+bool sim_fold_read_peers(const struct sim_folding *m); /* false: one is not a rank */
 void sim_fold_read_slow_links(struct sim_folding *m);
+
+/* fold_roles.c: m->colour has a class for each role, and m->signature those of these classes. True:
+ * the ranks of every role are alike, so these are the classes. */
+bool sim_fold_roles_are_alike(struct sim_folding *m);
+/* The first rank of the node that a rank is on. */
+static inline int32_t sim_fold_node(const struct sim_folding *m, int32_t rank)
+{
+    return rank - rank % m->cluster->devices_per_node;
+}
+
+static inline bool sim_fold_is_near(const struct sim_folding *m, int32_t node, int32_t rank)
+{
+    return rank >= node && rank - node < m->cluster->devices_per_node;
+}
 
 static inline int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x,
                                     int32_t rank)

@@ -291,6 +291,43 @@ TEST(random_grids_are_the_same_folded_and_not)
     assert_true(n_simulated < n_ranks * 4 / 5); /* many were folded */
 }
 
+/* With an exception, which says what holds without it, classes are found by refinement. */
+TEST(roles_and_refinement_find_the_same_classes)
+{
+    static const int32_t per_node[] = {1, 2, 3, 4, 8, 64};
+    struct prng r = prng_start("roles");
+    struct lw_sim_options o = lw_sim_options_default();
+    int n_roles_alike = 0, n_refined = 0;
+
+    for (int i = 0; i < 500; i++) {
+        struct grid g = {.dp = (int32_t)prng_in(&r, 1, 5), .pp = (int32_t)prng_in(&r, 1, 5),
+                         .tp = (int32_t)prng_in(&r, 1, 4), .n_micro = 1,
+                         .operands = prng_in(&r, 0, 3) == 0, .spread = prng_in(&r, 0, 3) == 0,
+                         .tied = prng_in(&r, 0, 1)};
+        struct lw_arena room = {0};
+        struct sim_fold by_roles, refined;
+        struct lw_plan plan;
+        struct lw_cluster c;
+        struct lw_err err = {0};
+        make_grid(&g, &r, &plan);
+        make_nodes(&c, plan.n_ranks, per_node[prng_in(&r, 0, 5)]);
+        assert_int_equal(sim_fold_make(&plan, &c, &o, &room, &by_roles, &err), LW_OK);
+        add_exception(&c, (struct lw_exception){.rank = 0, .rank_to = -1, .speed = 1});
+        assert_int_equal(sim_fold_make(&plan, &c, &o, &room, &refined, &err), LW_OK);
+        assert_int_equal(by_roles.n_classes, refined.n_classes);
+        assert_int_equal(by_roles.plan.n_groups, refined.plan.n_groups);
+        if (refined.n_classes > 0)
+            assert_memory_equal(by_roles.class_of, refined.class_of,
+                                (size_t)plan.n_ranks * sizeof *refined.class_of);
+        n_roles_alike += refined.n_classes == plan.n_roles;
+        n_refined += refined.n_classes > plan.n_roles;
+        lw_arena_free(&room);
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
+    assert_true(n_roles_alike > 100 && n_refined > 20);
+}
+
 /* Strategies drawn at random, as a user asks for them. */
 static enum lw_status random_plan(struct prng *r, const struct lw_workload *w,
                                   const struct lw_cluster *c, struct lw_plan *plan)

@@ -1,0 +1,111 @@
+/* Most plans are grids: all ranks of a role are alike, and the roles are the classes. Two passes show
+ * it, over groups and over operands; what they do not show is left to refinement (fold.c), which
+ * finds the same classes.
+ *
+ * Shown is that refinement from one class for each role splits nothing and singles out no rank:
+ * ranks of a role have the same bytes for every operand, groups of the same signature on every
+ * communicator, and for each relation peers of one other role, all on their own node or none, that
+ * name them in return; different relations on a communicator in one direction have peers of
+ * different roles. Nothing is shown with exceptions of ranks, or message by message. */
+#include "shared/base/arena.h"
+#include "sim/fold/fold_state.h"
+
+/* Every rank of the role of `first`, its lowest rank, has a group of the same signature. */
+static bool groups_are_alike(const struct sim_folding *m, const int32_t *first)
+{
+    const struct lw_plan *p = m->plan;
+
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        const int32_t *group = p->comm_group + (int64_t)c * p->n_ranks;
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            int32_t mine = group[r], other = group[first[p->role_of[r]]];
+            if (mine != other && (mine < 0 || other < 0 || m->signature[mine] != m->signature[other]))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool bytes_are_alike(const struct sim_folding *m, int32_t rank, int32_t first)
+{
+    const struct lw_plan *p = m->plan;
+    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+
+    for (int32_t i = 0; i < l->n_rows; i++) {
+        const struct lw_operand *row = p->operands + p->operand_first[m->rows[l->first_row + i]];
+        if (row[p->index_in_role[rank]].bytes != row[p->index_in_role[first]].bytes)
+            return false;
+    }
+    return true;
+}
+
+/* The relation of a rank's peer, in the other direction, that names the rank; -1 = none. */
+static int32_t find_answer(const struct sim_folding *m, const struct sim_relation *x, int32_t rank,
+                           int32_t peer)
+{
+    const struct sim_role_list *l = &m->roles[m->plan->role_of[peer]];
+
+    for (int32_t i = l->first_relation; i < l->first_relation + l->n_relations; i++) {
+        const struct sim_relation *y = &m->relations[i];
+        if (y->comm == x->comm && y->sends != x->sends && sim_fold_peer(m, y, peer) == rank)
+            return i;
+    }
+    return -1;
+}
+
+/* The rank's peers are as those of the ranks of its role before it. */
+static bool peers_are_alike(struct sim_folding *m, int32_t rank)
+{
+    const struct lw_plan *p = m->plan;
+    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+    int32_t node = sim_fold_node(m, rank);
+
+    for (int32_t i = 0; i < l->n_relations; i++) {
+        struct sim_relation *x = &m->relations[l->first_relation + i];
+        int32_t peer = sim_fold_peer(m, x, rank);
+        if (x->comm < 0 || peer < 0 || peer >= p->n_ranks)
+            return false;
+        if (x->peer_role < 0) {
+            x->peer_role = p->role_of[peer];
+            x->near = sim_fold_is_near(m, node, peer);
+            x->answer = find_answer(m, x, rank, peer);
+        }
+        if (x->answer < 0 || p->role_of[peer] != x->peer_role ||
+            sim_fold_is_near(m, node, peer) != x->near ||
+            sim_fold_peer(m, &m->relations[x->answer], peer) != rank)
+            return false;
+    }
+    return true;
+}
+
+/* On a communicator and in one direction; relations lie in the order of both. */
+static bool peers_are_distinct(const struct sim_folding *m, int32_t role)
+{
+    const struct sim_role_list *l = &m->roles[role];
+    const struct sim_relation *x = m->relations + l->first_relation;
+
+    for (int32_t i = 0; i < l->n_relations; i++) {
+        if (x[i].peer_role == role)
+            return false;
+        for (int32_t k = i; k-- > 0 && x[k].comm == x[i].comm && x[k].sends == x[i].sends;)
+            if (x[k].peer_role == x[i].peer_role)
+                return false;
+    }
+    return true;
+}
+
+bool sim_fold_roles_are_alike(struct sim_folding *m)
+{
+    enum { FEW_RELATIONS = 32 };
+    const struct lw_plan *p = m->plan;
+    int32_t *first = m->first_of;
+    bool alike = !m->chunk && m->cluster->n_exceptions == 0 && groups_are_alike(m, first);
+
+    for (int32_t role = 0; alike && role < p->n_roles; role++)
+        alike = m->roles[role].n_relations <= FEW_RELATIONS;
+    for (int32_t r = 0; alike && r < p->n_ranks; r++)
+        alike = bytes_are_alike(m, r, first[p->role_of[r]]) && peers_are_alike(m, r);
+    for (int32_t role = 0; alike && role < p->n_roles; role++)
+        alike = peers_are_distinct(m, role);
+    return alike;
+}
