@@ -50,7 +50,7 @@ static void *counted(void *p)
 void lw_alloc_setup(void)
 {
 #ifdef M_MMAP_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_MMAP_THRESHOLD, 16 << 20);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
     mallopt(M_TOP_PAD, 1 << 20);
 #endif

@@ -11,7 +11,7 @@ void *lw_alloc(size_t size);              /* uninitialised; NULL when memory run
 void *lw_calloc(size_t n, size_t size);   /* zeroed; NULL also when n * size overflows */
 void *lw_realloc(void *p, size_t size);   /* as realloc: on NULL the old block lives on */
 void lw_free(void *p);
-/* Once, at the start of a program. Tables of 32 MiB and more come from the system and go back to it
+/* Once, at the start of a program. Tables of 16 MiB and more come from the system and go back to it
  * whole, so that growing them moves pages and not bytes. Smaller memory is kept when it is freed:
  * a program that plans and predicts many times would else fault the same pages in each time. */
 void lw_alloc_setup(void);
