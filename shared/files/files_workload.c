@@ -174,6 +174,7 @@ const struct lw_field lw_model_dims_fields[] = {
     LW_F_INT64("seq", AT(seq), 0),
     LW_F_INT64("batch", AT(batch), 0),
     LW_F_BOOL("fp8", AT(fp8), false),
+    LW_F_BOOL("fp8_transposes", AT(fp8_transposes), false),
     LW_F_BOOL("experts", AT(experts), false),
     LW_F_INT64("workspace_bytes", AT(workspace), 0),
     LW_F_INT64("score_bytes", AT(score_bytes), 0),

@@ -18,6 +18,9 @@
     row(fused_sums, "", FLAG, "products of weights' gradients add them to f32 sums") \
     row(kept_fused_gate, "", FLAG, "the backward computes the gate's activation again") \
     row(kept_gate_8bit, "", FLAG, "with adapters: the gated pair's input is kept in 8 bits") \
+    row(kept_attention_8bit, "", FLAG, "with adapters: attention keeps its tensors in 8 bits") \
+    row(kept_adapter_whole, "", FLAG, "sequence parallelism: an adapter keeps its gathered input") \
+    row(kept_adapter_dropout, "", FLAG, "an adapter's input passes dropout: result and mask stay") \
     row(kept_projections, "", FLAG, "selective recomputation keeps queries, keys and values") \
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \
@@ -57,6 +60,7 @@
     row(reserved, "", FACTOR, "memory that the allocator reserves, against tensors alive") \
     row(whole_inputs, "", COUNT, "sequence parallelism: whole inputs held by a backward") \
     row(fp8_params, "", FLAG, "weights of blocks are 8 bits beside 8-bit products") \
+    row(fp8_transposes, "", FLAG, "of such weights Hopper's products need the transposes too") \
     row(gradients_stay, "", FLAG, "a buffer holds the gradients from step to step") \
     row(own_gradients, "", FLAG, "gradients of the parameters' type beside their f32 sums") \
     row(step_gathers, "", FLAG, "ZeRO-1's step gathers weights into tensors beside them") \

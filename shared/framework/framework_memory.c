@@ -137,6 +137,8 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
     const struct run r = {f, dims, plan, plan->strategy};
     bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
     int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
+    /* with its transpose a weight takes as much as one of 16 bits */
+    bool narrow = dims->fp8 && lw_fact(f->fp8_params) && !dims->fp8_transposes;
 
     find_offloaded(plan);
     for (int32_t i = 0; i < plan->n_roles; i++)
@@ -153,7 +155,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
         bytes[LW_MEM_WORKSPACES] = dims->workspace;
         bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
-        for (int32_t k = 0; dims->fp8 && lw_fact(f->fp8_params) && k < plan->n_params; k++)
+        for (int32_t k = 0; narrow && k < plan->n_params; k++)
             if (plan->params[k].stage == plan->roles[i].stage && is_product(&r, &plan->params[k]))
                 bytes[LW_MEM_PARAMS] -= plan->params[k].numel;
     }

@@ -8,6 +8,7 @@ struct lw_model_dims {
     int64_t layers, hidden, ffn, vocab, seq;
     int64_t batch; /* samples of one micro-batch */
     bool fp8;      /* its products take 8-bit operands */
+    bool fp8_transposes; /* a weight of 8 bits is held in both layouts */
     bool experts;  /* of a plan: its model has some */
     int64_t workspace; /* bytes that libraries hold on a device for their kernels */
     int64_t score_bytes; /* that the last module's loss keeps of all scores of a micro-batch, on one

@@ -26,10 +26,18 @@ static unsigned unfused_of(const struct lw_framework *f)
 }
 
 /* Operands in 8 bits belong to adapters, whose products are frozen. */
+static unsigned kept_of_adapters(const struct lw_framework *f)
+{
+    return bit(f->kept_gate_8bit, TRACES_KEPT_GATE_8BIT) |
+           bit(f->kept_attention_8bit, TRACES_KEPT_ATTENTION_8BIT) |
+           bit(f->kept_adapter_whole, TRACES_KEPT_ADAPTER_WHOLE) |
+           bit(f->kept_adapter_dropout, TRACES_KEPT_ADAPTER_DROPOUT);
+}
+
 static unsigned kept_of(const struct lw_framework *f, bool adapters)
 {
     return bit(f->kept_fused_gate, TRACES_KEPT_FUSED_GATE) |
-           (adapters ? bit(f->kept_gate_8bit, TRACES_KEPT_GATE_8BIT) : 0) |
+           (adapters ? kept_of_adapters(f) : 0) |
            bit(f->kept_projections, TRACES_KEPT_PROJECTIONS) |
            bit(f->kept_alternate, TRACES_KEPT_ALTERNATE) |
            bit(f->kept_chunked_loss, TRACES_KEPT_CHUNKED_LOSS) |
@@ -108,6 +116,16 @@ static bool calls_flash(const struct lw_device *d, bool fixed)
     return !is_hopper(d) && !(is_blackwell(d) && !fixed);
 }
 
+/* Only Blackwell's products of 8 bits take either layout (NVIDIA/TransformerEngine@d0067d0d,
+ * pytorch/tensor/float8_tensor.py, is_non_tn_fp8_gemm_supported). With ZeRO-3 each gathered copy of
+ * weights loses its transpose (NVIDIA/Megatron-LM@d98e8a64, megatron/core/distributed/fsdp/src/
+ * README.md, keep_fp8_transpose_cache). */
+static bool holds_transposes(const struct lw_framework *f, const struct lw_strategy *s,
+                             const struct lw_device *d)
+{
+    return lw_fact(f->fp8_transposes) && is_hopper(d) && s->zero < 3;
+}
+
 void traces_model_take_framework(const struct lw_framework *f, const struct lw_strategy *s,
                                  const struct lw_device *d, struct traces_model_shape *shape)
 {
@@ -121,6 +139,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->fused_norms = lw_fact(f->te_workspace); /* TELayerNormColumnParallelLinear */
     shape->loss_scores =
         (int64_t)lw_fact_value(s->tp > 1 ? f->loss_scores_split : f->loss_scores, 0);
+    shape->fp8_transposes = holds_transposes(f, s, d);
     shape->gather_buffer = lw_fact(f->gather_buffer);
     shape->mask_in_batch = lw_fact(f->mask_in_batch);
     shape->step = step_of(f, s->dp * s->cp > 1);

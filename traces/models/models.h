@@ -40,6 +40,10 @@ enum traces_kept {
     TRACES_KEPT_LOSS_IN_PLACE = 32, /* the loss's steps change one f32 copy of the scores */
     TRACES_KEPT_UNWEIGHTED = 128, /* an expert's activation before and after its weight */
     TRACES_KEPT_LAYOUTS = 64, /* a fused kernel's result is kept in its layout and the next's */
+    TRACES_KEPT_ATTENTION_8BIT = 256, /* queries, keys, values and attention's result in 8 bits */
+    TRACES_KEPT_ADAPTER_WHOLE = 512, /* the first adapter's input is kept for all tokens of a
+                                      * tensor group */
+    TRACES_KEPT_ADAPTER_DROPOUT = 1024, /* of an adapter's input what dropout makes, and its mask */
 };
 
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the
@@ -99,6 +103,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t workspace;      /* bytes that libraries hold on a device for kernels */
     bool workspace_unknown; /* they hold some, but how much on this device is not known */
     int64_t stream_workspace; /* the same, for grouped products of experts */
+    bool fp8_transposes;    /* weights of 8 bits are held in both layouts */
     bool gather_buffer;     /* what a tensor or expert group gathers has a buffer that stays */
     bool expert_serial;     /* experts are products of their own, one after the other */
     bool expert_gathered;   /* expert ranks gather all tokens, and exchange no copies */

@@ -448,7 +448,8 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
         return (struct lw_model_dims){0};
     return (struct lw_model_dims){.layers = s->layers, .hidden = s->hidden, .ffn = s->ffn,
                                   .vocab = s->vocab, .seq = s->seq, .batch = s->batch,
-                                  .fp8 = s->fp8, .workspace = s->workspace,
+                                  .fp8 = s->fp8, .fp8_transposes = s->fp8 && s->fp8_transposes,
+                                  .workspace = s->workspace,
                                   .score_bytes = s->score_bytes};
 }
 

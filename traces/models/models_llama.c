@@ -124,8 +124,8 @@ static void add_attention(struct transformer *t, int32_t i)
     const struct traces_model_shape *s = &t->b.shape;
     int64_t h = t->hidden, width = t->heads * t->v_width;
 
-    if (s->lora > 0) /* the first adapter's; the second's is attention's result */
-        transformer_keep(t, t->b.item * t->tokens * h, true);
+    if (s->lora > 0)
+        transformer_keep_adapter(t, h, true);
     transformer_gathers(t);
     if (s->kv_lora > 0)
         add_latent(t, i);
@@ -133,6 +133,8 @@ static void add_attention(struct transformer *t, int32_t i)
         add_projections(t, i);
     t->window = (i + 1) % (s->window_every > 0 ? s->window_every : 2) != 0 ? s->window : 0;
     transformer_attention(t);
+    if (s->lora > 0)
+        transformer_keep_adapter(t, width, false);
     int32_t o = transformer_linear(t, t->tokens, width, h, LW_TP_ROW);
     add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");
     transformer_sums(t); /* of both: the adapter's parts add up as the product's do */

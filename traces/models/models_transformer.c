@@ -231,6 +231,20 @@ void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
         keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
+/* An adapter's product has an operand of all tokens, whatever a group does with them elsewhere: the
+ * gathered input of the first one. A plan divides what is kept by the group. Dropout keeps a byte
+ * of each element as its mask, and its result is that operand (NVIDIA/NeMo@0cdc2a00,
+ * nemo/collections/llm/peft/utils.py: ParallelLinearAdapter, return_layernorm_output_gathered). */
+void transformer_keep_adapter(struct transformer *t, int64_t width, bool first)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    bool drops = has_kept(t, TRACES_KEPT_ADAPTER_DROPOUT);
+    bool gathered = first && has_kept(t, TRACES_KEPT_ADAPTER_WHOLE) && s->sequence_parallel;
+    int64_t n = t->tokens * width * (gathered && s->tensor > 1 ? s->tensor : 1);
+
+    transformer_keep(t, (first || drops ? t->b.item * n : 0) + (drops ? n : 0), first);
+}
+
 static bool is_unfused(const struct transformer *t, unsigned what)
 {
     return (t->b.shape.unfused & what) != 0;
@@ -444,11 +458,12 @@ void transformer_attention(struct transformer *t)
     int64_t q = t->b.item * queries_of(t), out = t->b.item * results(t);
     int64_t kv = t->b.item * (keys_of(t) + values_of(t));
     int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
+    int64_t narrower = has_kept(t, TRACES_KEPT_ATTENTION_8BIT) && t->b.shape.fp8 ? t->b.item : 1;
 
     t->wide_operand = false;
     bool up = t->b.shape.kv_lora > 0 ? transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ)
                                      : t->part_again;
-    transformer_keep(t, q + kv, false);
+    transformer_keep(t, (q + kv) / narrower, false);
     transformer_end_part(t, up);
     begin_again(t);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
@@ -466,7 +481,7 @@ void transformer_attention(struct transformer *t)
         full_attention(t);
     transformer_end_part(t, core);
     t->b.attention = false;
-    transformer_keep(t, out, false);
+    transformer_keep(t, out / narrower, false);
     if (t->b.shape.fp8)
         transformer_keep_operand(t, t->heads * t->v_width, false);
 }

@@ -40,6 +40,10 @@ int64_t transformer_of_samples(const struct transformer *t, int64_t bytes);
  * products; none where the weights are frozen. */
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole);
 
+/* The input, of `width` elements of a token, of the adapter before attention (`first`), or of the
+ * one after it, where without dropout it is attention's result, which is kept already. */
+void transformer_keep_adapter(struct transformer *t, int64_t width, bool first);
+
 /* What is added from here to the end is a part of the block by that name: selective recomputation
  * that names it keeps nothing of it. What a part takes as its input is kept before it begins.
  * Returns what end_part is given. */

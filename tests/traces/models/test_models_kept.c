@@ -2,6 +2,8 @@
 #include "tests/lib/unit.h"
 
 #include "shared/files/files.h"
+#include "shared/plan/strategy.h"
+#include "traces/models/model_framework.h"
 #include "traces/models/models.h"
 
 enum { HIDDEN = 512, HEADS = 8, KV = 2, FFN = 1024, SEQ = 256, BLOCK = 1 };
@@ -140,6 +142,48 @@ TEST(frozen_products_keep_no_operands)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (5 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + SUMS);
 }
 
+/* Of both adapters' inputs, each as wide as the block: dropout's mask of a byte, and its result,
+ * which of the first adapter is the operand that is kept anyway. */
+TEST(dropout_before_adapters_is_kept)
+{
+    struct traces_model_shape s = {.lora = 16};
+    int64_t all = kept(s, LW_RECOMPUTE_NONE);
+
+    s.kept = TRACES_KEPT_ADAPTER_DROPOUT;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all + HIDDEN + (2 + 1) * HIDDEN);
+    s.lora = 0;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), kept((struct traces_model_shape){0}, 0));
+}
+
+/* A plan divides by the ranks of a tensor group what each of them has whole: the gathered input of
+ * the first adapter, and its mask. */
+TEST(a_gathered_input_of_an_adapter_is_whole_on_each_rank)
+{
+    enum { RANKS = 2 };
+    struct traces_model_shape s = {.lora = 16, .tensor = RANKS};
+    int64_t all = kept(s, LW_RECOMPUTE_NONE);
+
+    s.kept = TRACES_KEPT_ADAPTER_WHOLE;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all);
+    s.sequence_parallel = true;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all + (RANKS - 1) * 2 * HIDDEN);
+    s.kept |= TRACES_KEPT_ADAPTER_DROPOUT;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE),
+                     all + (RANKS - 1) * 2 * HIDDEN + RANKS * HIDDEN + (2 + 1) * HIDDEN);
+}
+
+/* Queries, keys, values and the result: a byte each and not two, where products are of 8 bits. */
+TEST(attention_of_8_bits_keeps_half)
+{
+    struct traces_model_shape s = {.lora = 16};
+    int64_t all = kept(s, LW_RECOMPUTE_NONE);
+
+    s.kept = TRACES_KEPT_ATTENTION_8BIT;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all);
+    s.fp8 = true;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all - 2 * HIDDEN - 2 * KV_WIDTH);
+}
+
 /* Of weights' gradients there are products of adapters alone: frozen norms, tables and products
  * have none. */
 TEST(frozen_weights_take_no_gradient_time)
@@ -198,6 +242,34 @@ TEST(projections_alone_are_kept)
     double again = (double)w.modules[BLOCK].selective_ps / (double)w.modules[BLOCK].forward_ps;
     assert_in_range((int)(100 * again), 45, 70);
     lw_workload_free(&w);
+}
+
+/* Hopper's products of 8 bits take one layout, Blackwell's any; Megatron-FSDP gathers weights again
+ * and drops their transposes. */
+TEST(transposes_are_held_where_products_take_one_layout)
+{
+    const struct {
+        const char *cluster;
+        int zero;
+        bool held;
+    } cases[] = {{"dgx-h100", 0, true}, {"jupiter", 1, true}, {"dgx-b200", 1, false},
+                 {"dgx-h100", 3, false}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy s = lw_strategy_default();
+        struct traces_model_shape shape = {.fp8 = true};
+        struct lw_cluster c;
+        struct lw_framework f;
+        struct lw_err err;
+
+        s.zero = cases[i].zero;
+        assert_ok(lw_framework_find("megatron-bridge", &f, &err), err);
+        assert_ok(lw_cluster_find(cases[i].cluster, &c, &err), err);
+        traces_model_take_framework(&f, &s, &c.device, &shape);
+        assert_int_equal(shape.fp8_transposes, cases[i].held);
+        lw_cluster_free(&c);
+        lw_framework_free(&f);
+    }
 }
 
 static int find_cluster(void **state)
