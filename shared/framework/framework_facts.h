@@ -23,6 +23,7 @@
     row(kept_adapter_dropout, "", FLAG, "an adapter's input passes dropout: result and mask stay") \
     row(kept_projections, "", FLAG, "selective recomputation keeps queries, keys and values") \
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
+    row(kept_no_cudnn, "", FLAG, "selective recomputation repeats attention by cuDNN (Blackwell)") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \
     row(kept_loss_in_place, "", FLAG, "the loss's steps change one f32 copy of the scores") \
     row(loss_scores, "B", COUNT, "of a score, what the loss's steps hold at their most") \

@@ -43,7 +43,7 @@ class Row:
     Of a table, "titles" names columns (a list: [title, factor]), "from" takes a field from a part
     of a cell, "stated" and "assumed" ([value, reason]) fill empty cells (of numbers: those that
     are not whole), "sizes" gives fields by the value of a cell, and "configs" fills those that are
-    still empty where the cells are those of a configuration of the source. What a run of the table
+    still empty ("over": all) where the cells are those of a configuration of the source. What a run of the table
     states wins over the cells. `assumed` lists what was assumed for this row.
     """
 
@@ -59,8 +59,10 @@ class Row:
             self.take_sizes(sizes)
         for rule in table.get("configs", []):
             if holds(rule["where"], cells):
-                for field, value in rule["set"].items():
+                for field, value in rule.get("set", {}).items():
                     setattr(self, field, getattr(self, field) or value)
+                for field, value in rule.get("over", {}).items():
+                    setattr(self, field, value)
 
     def cell(self, field, default):
         """What the row says of a field, its title, and the factor of a number."""

@@ -441,9 +441,9 @@ static void full_attention(struct transformer *t)
 
 static void flash_attention(struct transformer *t)
 {
-    bool again = t->b.again;
+    bool again = t->b.again, alternate = is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE);
 
-    t->b.again = again && (!is_usual(t) || !has_kept(t, TRACES_KEPT_ALTERNATE));
+    t->b.again = alternate ? has_kept(t, TRACES_KEPT_NO_ATTENTION) : again;
     TRACES_KERNEL(&t->b, .kind = LW_KERNEL_ATTENTION, .split = LW_SPLIT_HEADS, .batch = t->batch,
                   .m = t->seq, .n = t->window, .heads = t->heads, .kv_heads = t->kv_heads,
                   .qk_width = t->qk_width, .v_width = t->v_width, .causal = t->causal);
@@ -627,15 +627,18 @@ void transformer_loss(struct transformer *t, int64_t vocab)
 
 /* Of a block's seven products the first is of queries, the third of values, the fifth of the gate,
  * the last of the block's result (pytorch/torchtitan@b5bcd76c, models/llama3/infra/parallelize.py:
- * every second product is computed again). */
+ * every second product is computed again). Attention's result stays with them, but that of
+ * cuDNN's only since @b39377f9 (add all SDPA backends to op_sac_save_list). */
 static void keep_alternate(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);
-    int64_t wide = queries_of(t) + values_of(t) + results(t) + t->tokens * t->ffn;
+    bool stays = !has_kept(t, TRACES_KEPT_NO_ATTENTION);
+    int64_t wide = queries_of(t) + values_of(t) + (stays ? results(t) : 0) + t->tokens * t->ffn;
+    int64_t sums = stays ? 4 * t->tokens * t->heads : 0;
 
     m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE] = 0;
     keep(t, LW_RECOMPUTE_SELECTIVE, 2 * t->b.item * t->tokens * t->hidden, true);
-    keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + 4 * t->tokens * t->heads, false);
+    keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + sums, false);
 }
 
 static void add_pair(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,

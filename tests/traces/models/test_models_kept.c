@@ -228,6 +228,22 @@ TEST(every_second_product_is_kept)
     lw_workload_free(&w);
 }
 
+/* Attention's result and row sums go, and attention is computed again. */
+TEST(every_second_product_stays_without_attention)
+{
+    struct traces_model_shape s = {.kept = TRACES_KEPT_ALTERNATE | TRACES_KEPT_NO_ATTENTION};
+    struct lw_workload w, kept_all;
+    struct lw_err err;
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), 2 * (3 * HIDDEN + KV_WIDTH + FFN));
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
+    s.kept = TRACES_KEPT_ALTERNATE;
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &kept_all, &err), err);
+    assert_true(w.modules[BLOCK].selective_ps > kept_all.modules[BLOCK].selective_ps);
+    lw_workload_free(&w);
+    lw_workload_free(&kept_all);
+}
+
 /* A block's input, queries, keys and values are kept; all but the first three products and the last
  * one is done again: more than attention alone, less than the forward. */
 TEST(projections_alone_are_kept)
