@@ -131,6 +131,18 @@ static lw_ps backward_of(const struct sums *s)
     return lw_add_sat(s->time[LW_PRODUCTS_INPUT], s->time[LW_PRODUCTS_WEIGHT]);
 }
 
+/* Of one work. Where the framework has no grouped kernel each expert has a product of its own, and
+ * in 8 bits a cast of its input, or of the gradient of its result, before it. */
+static int64_t launches_of(const struct timer *t, const struct lw_kernel_work *work)
+{
+    bool each = t->rates->expert_products && t->k->experts > 0 && work->product.batch > 0;
+    bool casts = t->k->fp8 && work->phase != LW_PRODUCTS_WEIGHT;
+
+    if (each)
+        return work->product.batch * (casts ? 2 : 1);
+    return work->n_launches > 0 ? work->n_launches : is_two(t, work) ? 2 : 1;
+}
+
 static void add_forward(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
 {
     const struct lw_kernel *k = t->k;
@@ -139,7 +151,7 @@ static void add_forward(const struct timer *t, const struct lw_kernel_work *work
 
     s->flops = lw_add_sat(s->flops, work->flops);
     s->bytes = lw_add_sat(s->bytes, work->bytes);
-    s->n_forward += work->n_launches > 0 ? work->n_launches : 1;
+    s->n_forward += launches_of(t, work);
     add(&s->again, k->again ? time : 0);
     add(&s->column,
         dense && (k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_VOCAB) ? time : 0);
@@ -151,7 +163,7 @@ static void add_backward(const struct timer *t, const struct lw_kernel_work *wor
 {
     struct sums *s = t->of;
 
-    s->n_backward += work->n_launches > 0 ? work->n_launches : is_two(t, work) ? 2 : 1;
+    s->n_backward += launches_of(t, work);
     add(&s->attention_backward, t->k->attention ? time : 0);
 }
 
@@ -220,6 +232,10 @@ static void add_kernel(struct timer *t)
     memset(t->largest, 0, sizeof t->largest);
     memset(t->by_source, 0, sizeof t->by_source);
     lw_kernel_share(t->k, t->groups, add_work, t);
+    if (t->k->tokens == LW_TOKENS_SENT_BEFORE) {
+        s->n_forward += t->rates->router_forward;
+        s->n_backward += t->rates->router_backward;
+    }
     if (t->k->attention)
         s->attention_backward_end = backward_of(s);
 }

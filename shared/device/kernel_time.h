@@ -11,6 +11,9 @@
 struct lw_kernel_rates {
     lw_ps host_op_ps;       /* host time per launch: a lower bound of a module */
     bool host_waits;        /* each launch waits for the previous kernel: times add up */
+    bool expert_products;   /* a grouped product is a launch for each expert of the rank */
+    int32_t router_forward, router_backward; /* launches of a layer with experts that its kernels
+                                              * do not count */
     double traffic;         /* bytes that kernels without a product move, of those counted; 0 = 1 */
     lw_ps memory_op_ps;     /* that they take beside their bytes and a launch */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */

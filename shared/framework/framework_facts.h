@@ -39,6 +39,9 @@
 #define LW_FRAMEWORK_HOST(row, time) \
     time(host_op, "host time to launch a kernel: a module takes no less") \
     row(host_waits, "", FLAG, "each launch waits for the previous kernel") \
+    row(expert_products, "", FLAG, "a grouped product is a launch for each expert of the rank") \
+    row(router_forward, "", COUNT, "launches of router and dispatch that no kernel counts") \
+    row(router_backward, "", COUNT, "the same in backward") \
     time(header_poll, "between stages the host sleeps so after each of a tensor's two headers") \
     row(stage_tensors, "", COUNT, "tensors that a forward sends to the next stage, beside headers")
 

@@ -241,6 +241,39 @@ TEST(the_host_holds_a_module_not_a_kernel)
     assert_int_equal(s.params[0].ready_ps, 90 * LW_PS_PER_NS);
 }
 
+/* One product of 8 experts, which 2 ranks share: 4 each. Grouped, forward is 1 launch and backward
+ * 2; with a launch for each expert 4 and 4 + 4. In 8 bits each expert's input and the gradient of
+ * its result are cast before: 4 + 4, and 4 + 4 + 4 with the one of the traffic of those casts. A
+ * router has 3 and 5 more. The device takes less than any of these: times are the host's. */
+TEST(the_host_launches_each_experts_product)
+{
+    const struct lw_kernel_groups two = {.ep = 2};
+    const struct { bool fp8, each, router; int64_t forward, backward; } cases[] = {
+        {false, false, false, 1, 2}, {false, true, false, 4, 8},  {true, false, false, 1, 3},
+        {true, true, false, 8, 13},  {false, true, true, 4 + 3, 8 + 5},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lw_ps op = LW_PS_PER_S;
+        struct lw_kernel_rates rates = {.host_op_ps = op, .expert_products = cases[i].each};
+        struct small s;
+
+        small_init(&s);
+        rates.router_forward = cases[i].router ? 3 : 0;
+        rates.router_backward = cases[i].router ? 5 : 0;
+        s.module.n_kernels = 1;
+        s.params[1].trainable = false;
+        s.kernels[0] = (struct lw_kernel){
+            .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_COLUMN, .m = 16, .n = 8, .k = 4, .experts = 8,
+            .dtype = LW_BF16, .trained = true, .fp8 = cases[i].fp8,
+            .tokens = cases[i].router ? LW_TOKENS_SENT_BEFORE : LW_TOKENS_STAY};
+        s.grad_kernel[1] = 0;
+        evaluate(&s, &rates, &two);
+        assert_int_equal(s.module.forward_ps, cases[i].forward * op);
+        assert_int_equal(lw_module_backward(&s.module), cases[i].backward * op);
+    }
+}
+
 /* Both ranks of a context group together have what one rank has alone. */
 TEST(times_are_of_all_ranks_of_a_context_group)
 {
