@@ -164,6 +164,36 @@ TEST(a_share_of_recomputed_blocks_is_that_of_the_source)
     expect_cell(rows_of("misc_training_tables", csv), "recompute-layers", "");
 }
 
+/* Recipes recompute by device and version, and use CUDA graphs or none: their configuration says,
+ * not the table. */
+TEST(a_recipe_has_the_recomputation_and_graphs_of_its_version)
+{
+    static const char TITLES[] =
+        "gpu,gpus,model,seq,gbs,mbs,tp,pp,vpp,dp,cp,ep,precision,framework,version,tok_s_gpu\n";
+    static const struct { const char *row, *parts, *framework; } cases[] = {
+        {"GB200,256,DeepSeekV3,4096,4096,1,1,4,4,64,1,64,MXFP8,Megatron-Bridge,26.02 NeMo,1",
+         "mla_up_proj", "megatron-bridge"},
+        {"GB200,256,DeepSeekV3,4096,4096,1,1,4,4,64,1,64,MXFP8,Megatron-Bridge,26.04 NeMo,1", "mlp",
+         "megatron-bridge"},
+        {"B200,256,DeepSeekV3,4096,4096,1,1,16,,16,1,8,MXFP8,Megatron-Bridge,26.02 NeMo,1",
+         "mla_up_proj", "megatron-bridge-eager"},
+        {"GB300,256,DeepSeekV3,4096,4096,1,1,2,8,128,1,32,MXFP8,Megatron-Bridge,26.06 NeMo,1", "",
+         "megatron-bridge"},
+        {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1",
+         "layernorm,moe_act", "megatron-bridge-eager"},
+        {"GB300,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.02 NeMo,1", "",
+         "megatron-bridge"},
+    };
+    char table[500];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table, "%s%s\n", TITLES, cases[i].row);
+        expect_cell(rows_of("megatron_bridge_performance", table), "recompute-modules",
+                    cases[i].parts);
+        expect_cell(rows_of("megatron_bridge_performance", table), "framework", cases[i].framework);
+    }
+}
+
 /* HSDP shards in a node and keeps a copy in each (torch: HYBRID_SHARD). */
 TEST(hybrid_sharding_has_a_group_a_node)
 {
