@@ -201,9 +201,8 @@ static void count_products(struct timer *t, const struct lw_kernel_work *work)
         t->times.n_products[work->phase] += lw_product_check(of[i], 0, NULL) == LW_OK;
 }
 
-static void add_work(void *ctx, const struct lw_kernel_work *work)
+static void add_one(struct timer *t, const struct lw_kernel_work *work)
 {
-    struct timer *t = ctx;
     int64_t ranks = work->whole ? 1 : lw_groups_tp(t->groups);
     const struct lw_bounded x = time_of(t, work, ranks);
     lw_ps time = x.time;
@@ -220,6 +219,21 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
         add_forward(t, work, time);
     else
         add_backward(t, work, time);
+}
+
+/* A cast reads 16 bits an element and writes 8, and 8 transposed for the backward. */
+static void add_work(void *ctx, const struct lw_kernel_work *work)
+{
+    struct timer *t = ctx;
+    const struct lw_product *p = &work->product;
+    bool casts = t->rates->expert_casts && t->k->experts > 0 && t->k->fp8 && p->batch > 0 &&
+                 work->phase == LW_PRODUCTS_FORWARD;
+
+    if (casts)
+        add_one(t, &(struct lw_kernel_work){
+                       .phase = LW_PRODUCTS_FORWARD,
+                       .bytes = 4 * (p->batch * p->m) * p->k * lw_groups_tp(t->groups)});
+    add_one(t, work);
 }
 
 static void add_kernel(struct timer *t)

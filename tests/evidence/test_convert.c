@@ -178,7 +178,7 @@ TEST(a_recipe_has_the_recomputation_and_graphs_of_its_version)
         {"B200,256,DeepSeekV3,4096,4096,1,1,16,,16,1,8,MXFP8,Megatron-Bridge,26.02 NeMo,1",
          "mla_up_proj", "megatron-bridge-eager"},
         {"GB300,256,DeepSeekV3,4096,4096,1,1,2,8,128,1,32,MXFP8,Megatron-Bridge,26.06 NeMo,1", "",
-         "megatron-bridge"},
+         "megatron-bridge-graph"},
         {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1",
          "layernorm,moe_act", "megatron-bridge-eager"},
         {"GB300,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.02 NeMo,1", "",

@@ -274,6 +274,34 @@ TEST(the_host_launches_each_experts_product)
     }
 }
 
+/* 4 of 8 experts a rank, 4 rows of 4 each: the cast of the input moves 4 bytes an element, and a
+ * byte takes a nanosecond: 4 x 4 x 4 x 4 = 256 ns more of forward, in 8 bits alone. */
+TEST(the_input_of_experts_is_cast_by_a_kernel)
+{
+    const struct lw_kernel_groups two = {.ep = 2};
+    lw_ps forward[2][2], backward[2][2];
+
+    for (int fp8 = 0; fp8 < 2; fp8++)
+        for (int casts = 0; casts < 2; casts++) {
+            const struct lw_kernel_rates rates = {.expert_casts = casts};
+            struct small s;
+
+            small_init(&s);
+            s.module.n_kernels = 1;
+            s.params[1].trainable = false;
+            s.kernels[0] = (struct lw_kernel){
+                .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_COLUMN, .m = 16, .n = 8, .k = 4,
+                .experts = 8, .dtype = LW_BF16, .trained = true, .fp8 = fp8};
+            s.grad_kernel[1] = 0;
+            evaluate(&s, &rates, &two);
+            forward[fp8][casts] = s.module.forward_ps;
+            backward[fp8][casts] = lw_module_backward(&s.module);
+        }
+    assert_int_equal(forward[0][1], forward[0][0]);
+    assert_int_equal(forward[1][1], forward[1][0] + 256 * LW_PS_PER_NS);
+    assert_int_equal(backward[1][1], backward[1][0]);
+}
+
 /* Both ranks of a context group together have what one rank has alone. */
 TEST(times_are_of_all_ranks_of_a_context_group)
 {
