@@ -1,26 +1,20 @@
 /* Predictions for this machine beside what it then does. The prediction of a row is made before
- * its run, from a calibration that ran no row. A run beside which other programs took processor
- * time is made again, three times at most, and the least disturbed counts. */
+ * its run, from a calibration that ran no row. */
 #include "analysis/validate/validate_here.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
-#include "analysis/study/store_exec_run.h"
+#include "analysis/study/machine_run.h"
 #include "exec/calibrate/calibrate.h"
-#include "exec/launch/multi_process.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
-#include "shared/timeline/run_sources.h"
 #include "sim/cost/cost_model.h"
-#include "sim/predict/sim.h"
 #include "traces/models/models.h"
 
-enum { WARMUP = 3, TRIES = 3, WORDS = 160 };
-#define DISTURBED 0.02
+enum { WORDS = 160 };
 #define LEAST_STEP_PS (40 * LW_PS_PER_MS) /* of a built-in model on one rank */
 
 /* N: as many ranks as are measured; 2N: twice as many, where all ranks are in one process. */
@@ -88,13 +82,12 @@ static bool leads(const struct here *h)
     return !h->o->id || h->o->id->rank == 0;
 }
 
-/* One row while it is predicted and run. */
-struct case_run {
-    struct lw_plan plan;
-    struct lw_timeline predicted;
-    struct lw_summary expected, measured;
-    struct lw_exec_result result;
-};
+static struct lw_machine machine_of(const struct here *h)
+{
+    return (struct lw_machine){.backend = h->o->backend, .loop = h->o->loop, .id = h->o->id,
+                               .cluster = &h->cluster, .n_steps = (int32_t)h->o->n_steps,
+                               .stop = h->o->stop};
+}
 
 /* --- strategies --- */
 
@@ -131,108 +124,27 @@ static enum lw_status build(const struct here *h, const struct row *row, struct 
     return lw_plan_build(h->workload, &s, &cost, plan, err);
 }
 
-/* --- both sides --- */
-
-/* More ranks than the machine has cores are predicted as if each had one. */
-static enum lw_status predict(const struct here *h, struct case_run *c, struct lw_err *err)
-{
-    struct lw_sim_options options = lw_sim_options_default();
-    struct lw_cluster cluster = h->cluster; /* borrows everything */
-    struct lw_sim_stats stats;
-    int32_t before = lw_sim_warmup_steps(&c->plan);
-
-    options.n_steps = before + 1;
-    if (c->plan.n_ranks > cluster.devices_per_node)
-        cluster.devices_per_node = c->plan.n_ranks;
-    LW_TRY(lw_sim_run(&c->plan, &cluster, &options, &c->predicted, &stats, err));
-    return lw_timeline_summarize(&c->predicted, &c->plan, before, &c->expected, err);
-}
-
-/* Keeps *c's run unless this one was disturbed less. */
-static enum lw_status run_once(const struct here *h, struct case_run *c, struct lw_err *err)
-{
-    struct lw_exec_options options = lw_exec_options_default();
-    struct lw_exec_team team = {.run = -1};
-    struct lw_exec_result made = {0};
-
-    options.signal = h->o->stop;
-    options.backend = h->o->backend;
-    options.loop = h->o->loop;
-    options.n_steps = (int32_t)h->o->n_steps;
-    options.n_warmup = WARMUP;
-    options.ranks_per_node = lw_sim_cost(&h->cluster).ranks_per_node;
-    enum lw_status s = h->o->id
-                           ? lw_exec_team_run(&c->plan, &options, h->o->id, &team, &made, err)
-                           : lw_exec_run(&c->plan, &options, &made, err);
-    exec_rendezvous_close(team.rendezvous);
-    if (s == LW_OK && (c->result.n_steps == 0 || made.others_share < c->result.others_share)) {
-        struct lw_exec_result other = c->result;
-        c->result = made;
-        made = other;
-    }
-    lw_exec_result_free(&made);
-    return s;
-}
-
-static enum lw_status execute(const struct here *h, struct case_run *c, struct lw_err *err)
-{
-    int tries = 0;
-
-    do
-        LW_TRY(run_once(h, c, err));
-    while (++tries < TRIES && c->result.others_share > DISTURBED);
-    return LW_OK;
-}
-
 /* --- what becomes of it --- */
 
-static enum lw_status store_prediction(struct lw_store *db, const struct lw_run_info *info,
-                                       const struct case_run *c, struct lw_err *err)
+static enum lw_status store(const struct here *h, const struct lw_machine_run *c,
+                            struct lw_err *err)
 {
+    const struct lw_machine m = machine_of(h);
     int64_t run;
 
-    LW_TRY(lw_store_begin_run(db, info, &run, err));
-    LW_TRY(lw_store_spans(db, run, &c->predicted, err));
-    LW_TRY(lw_store_memory(db, run, &c->predicted, info->plan, err));
-    LW_TRY(lw_store_finish_run(db, run, &c->expected, LW_RUN_OK, "", err));
-    return lw_comparison_record(db, run, err);
+    LW_TRY(lw_machine_store_prediction(&m, c, h->o->db, h->o->command, h->workload, &run, err));
+    return lw_machine_store_execution(&m, c, h->o->db, h->o->command, h->workload, &run, err);
 }
 
-static enum lw_status store(const struct here *h, const struct case_run *c, struct lw_err *err)
-{
-    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &c->plan, .cluster = &h->cluster,
-                               .workload = h->workload, .command = h->o->command,
-                               .n_warmup = lw_sim_warmup_steps(&c->plan)};
-    struct lw_store *db;
-    int64_t run = -1; /* a new row */
-
-    LW_TRY(lw_store_open(h->o->db, LW_STORE_WRITE, &db, err));
-    enum lw_status s = store_prediction(db, &info, c, err);
-    lw_store_close(db);
-    LW_TRY(s);
-    info.kind = LW_RUN_EXEC;
-    info.backend = h->o->backend->name;
-    char sources[LW_RUN_SOURCES];
-    info.honesty = lw_run_sources_text(sources, NULL, exec_honesty_name(c->result.honesty));
-    info.n_warmup = c->result.n_warmup;
-    return cmd_exec_store(h->o->db, &info, &c->result, &c->measured, LW_OK, "", &run,
-                          &(bool){false}, err);
-}
-
-static bool is_loaded(const struct case_run *c)
-{
-    return 100 * c->result.others_share > LW_LOADED_PCT;
-}
-
-static void remark(const struct case_run *c, char *text, size_t room)
+static void remark(const struct lw_machine_run *c, char *text, size_t room)
 {
     const struct lw_exec_result *x = &c->result;
     size_t used = 0;
 
     *text = '\0';
-    if (x->others_share > DISTURBED)
+    if (x->others_share > LW_DISTURBED)
         used = (size_t)snprintf(text, room, "%sother programs took %.0f %% of the processors",
-                                is_loaded(c) ? "measured under load: " : "",
+                                lw_machine_is_loaded(c) ? "measured under load: " : "",
                                 100 * x->others_share);
     if (x->over > c->measured.step / 50 && used < room)
         snprintf(text + used, room - used,
@@ -242,7 +154,7 @@ static void remark(const struct case_run *c, char *text, size_t room)
 }
 
 static enum lw_status add_case(const struct here *h, const struct row *row, int32_t series,
-                               const struct case_run *c, struct lw_err *err)
+                               const struct lw_machine_run *c, struct lw_err *err)
 {
     bool scored = !c->result.oversubscribed;
     char id[256], about[320];
@@ -253,7 +165,7 @@ static enum lw_status add_case(const struct here *h, const struct row *row, int3
                         .series = scored ? series : -1,
                         .predicted = (double)lw_ps_to_ns(c->expected.step),
                         .measured = (double)lw_ps_to_ns(c->measured.step), .remark = about};
-    h->v->n_loaded += is_loaded(c);
+    h->v->n_loaded += lw_machine_is_loaded(c);
     return lw_validation_case(h->v, &k, err);
 }
 
@@ -270,15 +182,16 @@ static enum lw_status name_plan(const struct here *h, const struct row *row, str
 }
 
 static enum lw_status run_case(const struct here *h, const struct row *row, int32_t series,
-                               struct case_run *c, struct lw_err *err)
+                               struct lw_machine_run *c, struct lw_err *err)
 {
+    const struct lw_machine m = machine_of(h);
+
     if (!leads(h))
-        return execute(h, c, err);
+        return lw_machine_execute(&m, c, err);
     LW_TRY(name_plan(h, row, &c->plan, err));
-    LW_TRY(predict(h, c, err));
-    LW_TRY(execute(h, c, err));
-    LW_TRY(lw_timeline_summarize(&c->result.timeline, &c->plan, c->result.n_warmup, &c->measured,
-                                 err));
+    LW_TRY(lw_machine_predict(&m, c, err));
+    LW_TRY(lw_machine_execute(&m, c, err));
+    LW_TRY(lw_machine_summarize(c, err));
     if (h->o->db)
         LW_TRY(store(h, c, err));
     return add_case(h, row, series, c, err);
@@ -288,7 +201,7 @@ static enum lw_status run_case(const struct here *h, const struct row *row, int3
 static enum lw_status try_row(struct here *h, const struct row *row, int32_t series,
                               struct lw_err *err)
 {
-    struct case_run c = {0};
+    struct lw_machine_run c = {0};
     struct lw_err why = {0};
     char text[512];
 
@@ -302,11 +215,7 @@ static enum lw_status try_row(struct here *h, const struct row *row, int32_t ser
                  why.msg);
         s = lw_validation_note(h->v, h->family, text, text, err);
     }
-    lw_summary_free(&c.expected);
-    lw_summary_free(&c.measured);
-    lw_timeline_free(&c.predicted);
-    lw_exec_result_free(&c.result);
-    lw_plan_free(&c.plan);
+    lw_machine_run_free(&c);
     return s;
 }
 
@@ -468,7 +377,7 @@ static enum lw_status families(struct here *h, struct lw_err *err)
     LW_TRY(lw_validation_family(h->v, "here, oversubscribed", none, false, &h->shown, err));
     snprintf(text, sizeof text,
              "measured: medians of %lld step%s after %d, %s backend%s, verified bitwise",
-             (long long)h->o->n_steps, lw_plural(h->o->n_steps), WARMUP, h->o->backend->name,
+             (long long)h->o->n_steps, lw_plural(h->o->n_steps), LW_MACHINE_WARMUP, h->o->backend->name,
              h->o->loop                               ? ", ranks are streams of one device"
              : h->o->backend == &exec_backend_threads ? ", pinned"
                                                       : "");

@@ -13,8 +13,7 @@
 #include <stdlib.h>
 
 #include "analysis/validate/validate.h"
-#include "shared/base/sort.h"
-#include "shared/numbers/order.h"
+#include "shared/numbers/rank_correlation.h"
 
 enum { LEAST_RANKED = 4 };
 
@@ -40,39 +39,6 @@ static void judge_memory(struct lw_validation *v)
 }
 
 /* --- ranks ------------------------------------------------------------------------------------ */
-
-struct value {
-    double v, rank;
-    int32_t at;
-};
-
-LW_COMPARATOR(by_value, struct value, a->v, b->v, a->at, b->at)
-
-LW_COMPARATOR(by_place, struct value, a->at, b->at)
-
-static void rank(struct value *v, int32_t n)
-{
-    lw_sort(v, n, by_value);
-    for (int32_t i = 0, j; i < n; i = j) {
-        for (j = i; j < n && v[j].v == v[i].v; j++)
-            ;
-        for (int32_t k = i; k < j; k++)
-            v[k].rank = 0.5 * (i + j - 1);
-    }
-    lw_sort(v, n, by_place);
-}
-
-static double correlation(const struct value *a, const struct value *b, int32_t n)
-{
-    double mean = 0.5 * (n - 1), ab = 0, aa = 0, bb = 0;
-
-    for (int32_t i = 0; i < n; i++) {
-        ab += (a[i].rank - mean) * (b[i].rank - mean);
-        aa += (a[i].rank - mean) * (a[i].rank - mean);
-        bb += (b[i].rank - mean) * (b[i].rank - mean);
-    }
-    return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : (double)NAN;
-}
 
 /* Time per token where a run's tokens are known, else its step. */
 static double per_token(const struct lw_case *c, double step)
@@ -123,8 +89,8 @@ static void judge_choice(struct lw_validation *v, int32_t k)
 
 static enum lw_status judge_sweep(struct lw_validation *v, int32_t k, struct lw_err *err)
 {
-    struct value *predicted = lw_calloc((size_t)v->n_cases + 1, 2 * sizeof *predicted);
-    struct value *measured = predicted + v->n_cases;
+    double *predicted = lw_calloc((size_t)v->n_cases + 1, 2 * sizeof *predicted);
+    double *measured = predicted + v->n_cases;
     int32_t n = 0;
 
     if (!predicted)
@@ -133,13 +99,11 @@ static enum lw_status judge_sweep(struct lw_validation *v, int32_t k, struct lw_
         const struct lw_case *c = &v->cases[i];
         if (c->series != k || c->measured <= 0)
             continue;
-        predicted[n] = (struct value){c->predicted, 0, n};
-        measured[n] = (struct value){c->measured, 0, n};
-        n++;
+        predicted[n] = c->predicted;
+        measured[n++] = c->measured;
     }
-    rank(predicted, n);
-    rank(measured, n);
-    v->series[k].rank = n < LEAST_RANKED ? (double)NAN : correlation(predicted, measured, n);
+    v->series[k].rank =
+        n < LEAST_RANKED ? (double)NAN : lw_rank_correlation(predicted, measured, n);
     v->series[k].order = v->series[k].regret_pct = (double)NAN;
     if (n >= LEAST_RANKED)
         judge_choice(v, k);
