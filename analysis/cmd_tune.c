@@ -80,6 +80,66 @@ static enum lw_status tell(const struct lw_tune_command *c, const struct lw_tune
                           : LW_OK;
 }
 
+/* Small enough that all of it is simulated: any strategy may be among the others. */
+static enum lw_status find_here(const struct lw_tune_command *c,
+                                const struct lw_progress *progress, struct lw_tune_result *r,
+                                struct lw_err *err)
+{
+    const struct lw_tune_task task = {.parts = c->parts, .n_parts = c->n_parts,
+                                      .n_best = (int)c->n_best, .n_threads = (int)c->n_threads,
+                                      .no_bounds = true, .progress = progress,
+                                      .listed = c->quiet ? NULL : say_space};
+
+    LW_TRY(lw_tune(&task, r, err));
+    return lw_tune_answer(c, r, err);
+}
+
+static enum lw_status try_here(const struct lw_tune_command *c, struct lw_tune_result *found,
+                               struct lw_tune_here_result *r, struct lw_err *err)
+{
+    const char *db = c->no_db ? NULL : c->db;
+    struct lw_progress_bar bar;
+
+    if (db)
+        LW_TRY(lw_store_usable(db, err));
+    struct lw_progress progress = lw_progress_bar_begin(&bar, c->quiet);
+    progress.stop = lw_catch_signals();
+    enum lw_status st = find_here(c, &progress, found, err);
+    if (st == LW_OK)
+        st = lw_tune_here(&(struct lw_tune_here_task){.request = &c->here, .parts = c->parts,
+                                                      .found = found, .db = db,
+                                                      .command = c->words, .progress = &progress},
+                          r, err);
+    lw_progress_bar_end(&bar);
+    return st;
+}
+
+static enum lw_status here(const struct lw_tune_command *c, struct lw_tune_result *found,
+                           struct lw_err *err)
+{
+    struct lw_tune_here_result r = {.n_rows = 0};
+    const struct lw_tune_report report = {.r = found, .model = c->model, .cluster = c->cluster,
+                                          .framework = c->framework,
+                                          .global_batch = c->global_batch,
+                                          .db = c->no_db ? NULL : c->db};
+    enum lw_status st = try_here(c, found, &r, err);
+
+    if (st == LW_OK)
+        st = lw_tune_here_print(&report, &c->here, &r, c->format, stdout, err);
+    if (st == LW_OK)
+        st = lw_tune_here_verdict(&r, err);
+    lw_tune_here_free(&r);
+    return st;
+}
+
+static enum lw_status search_and_tell(const struct lw_tune_command *c, struct lw_tune_memo **memo,
+                                      struct lw_tune_result *r, struct lw_err *err)
+{
+    LW_TRY(open_memo(c, memo, err));
+    LW_TRY(search(c, *memo, r, err));
+    return tell(c, *memo, r, err);
+}
+
 int cmd_tune(int argc, char **argv)
 {
     struct lw_tune_command c;
@@ -89,11 +149,7 @@ int cmd_tune(int argc, char **argv)
     int rc = lw_tune_parts(&c, argc, argv);
 
     if (rc < 0) {
-        enum lw_status st = open_memo(&c, &memo, &err);
-        if (st == LW_OK)
-            st = search(&c, memo, &r, &err);
-        if (st == LW_OK)
-            st = tell(&c, memo, &r, &err);
+        enum lw_status st = c.here.on ? here(&c, &r, &err) : search_and_tell(&c, &memo, &r, &err);
         rc = lw_cli_end("tune", st, &err);
     }
     lw_tune_free(&r);

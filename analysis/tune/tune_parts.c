@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/cli/cli.h"
 #include "shared/framework/framework_choice.h"
@@ -13,7 +14,8 @@
 
 static const struct lw_usage usage = {
     .command = "tune",
-    .synopsis = "-w MODEL -c CLUSTER --global-batch N [--ranks N] [lists of strategy options]",
+    .synopsis = "-w MODEL -c CLUSTER --global-batch N [--ranks N] [lists of strategy options] | "
+                "--here",
     .about =
         "Finds the strategies with the shortest step that fit the devices' memory: groups, "
         "ZeRO stage, schedule, chunks, recomputation, micro-batch. An option that is not "
@@ -21,7 +23,8 @@ static const struct lw_usage usage = {
         "several, --schedule all every word. Each strategy has a lower bound of its step and "
         "of its memory; what cannot be among the best is not simulated, so the answer is that "
         "of simulating all. Every row's command gives the same step. All strategies are "
-        "predicted with one framework.",
+        "predicted with one framework. With --here it tunes a small model on this machine and "
+        "executes some of what it found.",
     .max_operands = 0,
 };
 
@@ -343,7 +346,19 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
         {"rank-noise", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
         {"samples", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
         {"iterations", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
-        {"seed", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
+        {"here", 0, LW_OPT_FLAG, &c->here.on, NULL,
+         "tune a small model on this machine's cores, execute the best 5 strategies and 5 others, "
+         "and compare; exit status 3 where the regret is above 3 %, 4 where so under load. Every "
+         "option has a default, -c is a calibration of this machine (calibrate first)"},
+        {"steps", 0, LW_OPT_INT, &c->here.n_steps, "N",
+         "with --here: measured steps of a run (10)", 1, 100000},
+        {"repeats", 0, LW_OPT_INT, &c->here.n_repeats, "N",
+         "with --here: runs of each strategy (3)", 2, LW_TUNE_REPEATS},
+        {"seed", 0, LW_OPT_INT, &c->here.seed, "N",
+         "with --here: which others are executed (1)", 1, INT64_MAX},
+        {"time-limit", 0, LW_OPT_DOUBLE, &c->here.most_s, "SECONDS",
+         "with --here: what all runs may take, by the prediction (600)", 0, 1000000,
+         .check = lw_cli_above_0},
         LW_OPTION_DB(&c->db),
         {"no-db", 0, LW_OPT_FLAG, &c->no_db, NULL, "store nothing"},
         LW_OPTION_QUIET(&c->quiet),
@@ -367,6 +382,45 @@ static enum lw_status put_outer(struct lw_tune_command *c, int64_t k, const char
     return LW_OK;
 }
 
+/* What an option of --here was given without it. */
+static const char *needs_here(const struct lw_tune_here_request *h)
+{
+    return h->n_steps > 0     ? "--steps"
+           : h->n_repeats > 0 ? "--repeats"
+           : h->seed > 0      ? "--seed"
+           : h->most_s > 0    ? "--time-limit"
+                              : NULL;
+}
+
+static enum lw_status check_here(struct lw_tune_command *c, struct lw_err *err)
+{
+    struct lw_tune_here_request *h = &c->here;
+    const char *lost = h->on ? NULL : needs_here(h);
+
+    if (lost)
+        return lw_fail(err, LW_EUSAGE, "%s goes with --here, which executes strategies on this "
+                                       "machine: a search measures nothing and has no noise",
+                       lost);
+    h->n_steps = h->n_steps > 0 ? h->n_steps : 10;
+    h->n_repeats = h->n_repeats > 0 ? h->n_repeats : 3;
+    h->seed = h->seed > 0 ? h->seed : 1;
+    h->most_s = h->most_s > 0 ? h->most_s : 600;
+    return LW_OK;
+}
+
+/* Measured once, for all parts. */
+static enum lw_status put_machine(struct lw_tune_command *c, struct lw_tune_source_of *x,
+                                  struct lw_err *err)
+{
+    if (x->source.cluster_file)
+        return LW_OK;
+    if (!c->machine_name)
+        LW_TRY(lw_tune_here_calibrate(x->source.ranks, c->quiet, &c->arena, &c->machine,
+                                      &c->machine_name, err));
+    x->source.cluster_file = c->machine_name;
+    return LW_OK;
+}
+
 static enum lw_status put_part(struct lw_tune_command *c, int argc, char **argv, int64_t k,
                                int *rc, struct lw_err *err)
 {
@@ -379,10 +433,18 @@ static enum lw_status put_part(struct lw_tune_command *c, int argc, char **argv,
     *rc = begin_part(c, x, argc, argv);
     if (*rc >= 0)
         return LW_OK;
+    if (c->n_parts == 0)
+        LW_TRY(check_here(c, err));
     x->source.silent = c->n_parts > 0;
     LW_TRY(check_source(&x->source, err));
     c->global_batch = x->source.global_batch;
+    if (c->here.on)
+        LW_TRY(put_machine(c, x, err));
     LW_TRY(lw_plan_source_cluster(&x->source, &x->cluster, err));
+    if (c->here.on && !x->cluster.calibrated)
+        return lw_fail(err, LW_EINVAL, "--here: -c %s: '%s' is not calibrated; take a file that "
+                                       "`lapwing calibrate -o FILE` wrote on this machine, or no -c",
+                       x->source.cluster_file, x->cluster.name);
     return put_batches(c, x, command, outer, err);
 }
 
@@ -414,15 +476,30 @@ static enum lw_status check_storing(struct lw_tune_command *c, struct lw_err *er
     return LW_OK;
 }
 
+/* --help says what it takes whatever the machine is. */
+static bool is_here(int argc, char **argv)
+{
+    bool here = false;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0)
+            return false;
+        here |= strcmp(argv[i], "--here") == 0;
+    }
+    return here;
+}
+
 int lw_tune_parts(struct lw_tune_command *c, int argc, char **argv)
 {
     struct lw_err err = {0};
     char **words;
     int rc = -1;
 
-    *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3, .db = "lapwing.db"};
+    *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3, .db = "lapwing.db", .machine = -1};
     lw_cli_join(argc, argv, c->words, sizeof c->words);
     enum lw_status st = copy_words(c, argc, argv, &words, &err);
+    if (st == LW_OK && is_here(argc, argv))
+        st = lw_tune_here_words(argc, words, &c->arena, &argc, &words, &err);
     if (st == LW_OK)
         st = lw_option_lists_find(argc, words, INT64_MAX / LW_OPTION_VALUES, &c->lists, &err);
     if (st == LW_OK)
@@ -444,6 +521,8 @@ void lw_tune_parts_free(struct lw_tune_command *c)
             lw_plan_source_free(&x->source);
         }
     }
+    if (c->machine >= 0)
+        close(c->machine);
     lw_option_lists_free(&c->lists);
     lw_arena_free(&c->arena);
     *c = (struct lw_tune_command){0};

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/tune/tune_here.h"
 #include "analysis/tune/tune_search.h"
 #include "shared/text/records.h"
 
@@ -24,6 +25,9 @@ struct lw_tune_command {
     bool no_bounds, quiet, resume, no_db;
     const char *db, *shard_text;
     struct lw_tune_shard shard;
+    struct lw_tune_here_request here;
+    int machine;           /* file of this machine's calibration, where --here made one; -1 */
+    const char *machine_name;
     char words[1024]; /* as they were typed */
     enum lw_format format;
     const char *model, *cluster, *framework; /* "several" where the parts have others */

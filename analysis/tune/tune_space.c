@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/bucket/policy.h"
 #include "shared/schedule/schedule.h"
 
 /* --- which options apply --- */
@@ -24,6 +25,11 @@ static const char *const of_pipelines[] = {"schedule", "partition", "partition-l
                                            "last-layers", "count-embedding", "count-loss", NULL};
 static const char *const of_tensors[] = {"sequence-parallel", "tp-overlap", NULL};
 static const char *const of_buckets[] = {"bucket-policy", "bucket-cap", "first-bucket", NULL};
+/* Options that some bucket policies do not take. */
+static const struct {
+    const char *name;
+    uint32_t takes;
+} of_policies[] = {{"bucket-cap", LW_TAKES_CAP}, {"first-bucket", LW_TAKES_FIRST}};
 static const char *const of_third[] = {"persist", "reshard", "root-unit", "units", "unit-copies",
                                        NULL};
 static const char *const of_shards[] = {"shard-policy", "zero-group", "broadcast-dtype", NULL};
@@ -35,7 +41,18 @@ static bool takes_chunks(enum lw_schedule s)
            s == LW_SCHEDULE_LOOPED_BFS;
 }
 
-/* s: what is set so far: groups, ZeRO stage and schedule come before what depends on them. */
+static bool policy_takes(const struct lw_strategy *s, const char *name)
+{
+    uint32_t takes = lw_bucket_policy(s->bucket_policy)->takes;
+
+    for (size_t i = 0; i < sizeof of_policies / sizeof *of_policies; i++)
+        if (strcmp(name, of_policies[i].name) == 0)
+            return (takes & of_policies[i].takes) != 0;
+    return true;
+}
+
+/* s: what is set so far: groups, ZeRO stage, schedule and bucket policy come before what depends on
+ * them. */
 static bool applies(const struct lw_strategy *s, const char *name)
 {
     if (is(name, of_pipelines))
@@ -53,7 +70,7 @@ static bool applies(const struct lw_strategy *s, const char *name)
     if (strcmp(name, "zero") == 0)
         return s->dp * s->cp > 1;
     if (is(name, of_buckets))
-        return s->zero < 3 && s->dp * s->cp > 1;
+        return s->zero < 3 && s->dp * s->cp > 1 && policy_takes(s, name);
     if (is(name, of_third))
         return s->zero == 3;
     if (is(name, of_shards))
@@ -67,7 +84,7 @@ static bool applies(const struct lw_strategy *s, const char *name)
 
 /* Those that others depend on come first, those that change least of a plan come last. */
 static const char *const order[] = {"tp", "sequence-parallel", "cp", "ep", "etp", "pp", "dp",
-                                    "zero", "schedule", "chunks", "recompute", NULL};
+                                    "zero", "schedule", "chunks", "recompute", "bucket-policy", NULL};
 
 static int rank_of(const char *name)
 {
