@@ -255,6 +255,8 @@ static void fill_row(const struct here *h, int k)
     struct lw_tune_here_row *row = &h->r->row[k];
     const struct lw_tune_measured *m = &h->measured[k];
 
+    lw_ps nearest = 0;
+
     row->measured = m->measured;
     row->error_pct = m->error_pct;
     row->tie = m->tie;
@@ -265,10 +267,37 @@ static void fill_row(const struct here *h, int k)
             row->least = m->repeat[i];
         if (m->repeat[i] > row->most)
             row->most = m->repeat[i];
-        if (h->t->db && m->repeat[i] == m->measured)
+        lw_ps off = m->repeat[i] > m->measured ? m->repeat[i] - m->measured
+                                               : m->measured - m->repeat[i];
+        if (h->t->db && (i == 0 || off < nearest))
             row->measured_run = h->trial[k]->stored[i];
+        nearest = i == 0 || off < nearest ? off : nearest;
     }
     h->r->n_loaded += row->n_loaded;
+}
+
+/* Whether a strategy's text has this word of n bytes. */
+static bool has_word(const char *text, const char *word, int n)
+{
+    for (; *text; text += strcspn(text, " "), text += *text == ' ')
+        if ((int)strcspn(text, " ") == n && strncmp(text, word, (size_t)n) == 0)
+            return true;
+    return false;
+}
+
+/* The words of a row that some row lacks, or those that all have. */
+static enum lw_status put_words(struct lw_tune_here_result *r, const char *text, bool common,
+                                const char **out, struct lw_err *err)
+{
+    *out = "";
+    for (; *text; text += strcspn(text, " "), text += *text == ' ') {
+        int n = (int)strcspn(text, " "), has = 0;
+        for (int k = 0; k < r->n_rows; k++)
+            has += has_word(r->row[k].strategy, text, n);
+        if ((has == r->n_rows) == common)
+            LW_PRINT(&r->arena, *out, err, "%s%s%.*s", *out, **out ? " " : "", n, text);
+    }
+    return LW_OK;
 }
 
 static enum lw_status finish(struct here *h, struct lw_err *err)
@@ -280,6 +309,11 @@ static enum lw_status finish(struct here *h, struct lw_err *err)
     for (int k = 0; k < r->n_rows; k++)
         if (h->measured[k].n_repeats > 0)
             fill_row(h, k);
+    r->common = "";
+    for (int k = 0; k < r->n_rows; k++)
+        LW_TRY(put_words(r, r->row[k].strategy, false, &r->row[k].differs, err));
+    if (r->n_rows > 0)
+        LW_TRY(put_words(r, r->row[0].strategy, true, &r->common, err));
     if (r->verdict.n_measured > 0)
         return LW_OK;
     return lw_fail(err, LW_EINVAL, "--here: no strategy could be executed%s%s",
@@ -321,13 +355,14 @@ enum lw_status lw_tune_here_verdict(const struct lw_tune_here_result *r, struct 
     if (r->interrupted)
         return lw_fail(err, LW_EFAILED, "interrupted: %d of the strategies were measured",
                        v->n_measured);
-    if (v->regret_pct <= LW_TUNE_REGRET_PCT)
-        return LW_OK;
-    if (r->n_loaded > 0)
+    if (r->n_loaded > 0 && v->longer_pct > LW_TUNE_REGRET_PCT) /* tied by the load's noise or not */
         return lw_fail(err, LW_ELOAD,
                        "measured under load: repeat; beside %d runs other programs took more than "
-                       "%.0f %% of the processors, and the regret is %.2f %%, allowed %g %%",
-                       r->n_loaded, LW_LOADED_PCT, v->regret_pct, LW_TUNE_REGRET_PCT);
+                       "%.0f %% of the processors, and what is predicted fastest takes %.2f %% "
+                       "longer than the fastest, allowed %g %%",
+                       r->n_loaded, LW_LOADED_PCT, v->longer_pct, LW_TUNE_REGRET_PCT);
+    if (v->regret_pct <= LW_TUNE_REGRET_PCT)
+        return LW_OK;
     return lw_fail(err, LW_ENO,
                    "the regret is %.2f %%, allowed %g %%: '%s' was measured faster than what is "
                    "predicted fastest",

@@ -36,6 +36,7 @@ enum lw_status lw_tune_here_calibrate(int64_t ranks, bool quiet, struct lw_arena
 
 struct lw_tune_here_row {
     const char *strategy, *of; /* "best", "others" */
+    const char *differs;       /* those of its options that some row lacks */
     int64_t place;             /* among all that fit, by predicted step; 1 = the best */
     lw_ps predicted, measured, least, most;
     double error_pct;
@@ -50,6 +51,7 @@ struct lw_tune_here_result {
     struct lw_arena arena;
     struct lw_tune_here_row row[2 * (LW_TUNE_HERE_BEST + LW_TUNE_HERE_OTHERS)];
     int n_rows, n_loaded;  /* loaded: repeats of all rows */
+    const char *common;    /* options of all rows */
     int64_t n_alike;       /* passed over: predicted as long as one that is there */
     struct lw_tune_verdict verdict;
     bool interrupted;
@@ -70,7 +72,7 @@ enum lw_status lw_tune_here(const struct lw_tune_here_task *t, struct lw_tune_he
 void lw_tune_here_free(struct lw_tune_here_result *r);
 
 /* What the exit status is to say: LW_ENO, the regret is above the bar; LW_ELOAD, so it is, and the
- * runs were disturbed. */
+ * runs were disturbed; a tie that the disturbance made counts so too. */
 enum lw_status lw_tune_here_verdict(const struct lw_tune_here_result *r, struct lw_err *err);
 
 struct lw_tune_report;

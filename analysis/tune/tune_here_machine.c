@@ -23,14 +23,14 @@ struct here_option {
 /* The model: a step takes some 0.1 s on a core. */
 static const struct here_option of_model[] = {
     {"workload", 'w', "gpt2"}, {"layers", 0, "4"},   {"hidden", 0, "256"}, {"heads", 0, "4"},
-    {"seq", 0, "128"},         {"vocab", 0, "4096"}, {"optimizer", 0, "sgd"}};
+    {"seq", 0, "128"},         {"vocab", 0, "4096"}, {"optimizer", 0, "sgd"},
+    {"batch", 0, "2"}};
 
 /* Recomputation, tensor groups and micro-batches change how much is computed, which the executor
  * takes from the plan: nothing is learned from measuring that. */
 static const struct here_option of_space[] = {
     {"framework", 0, "ideal"},
     {"global-batch", 0, "8"},
-    {"batch", 0, "2"},
     {"tp", 0, "1"},
     {"bucket-policy", 0, "c10d-2,picotron,per-tensor,single,mg-wfbp"},
     {"bucket-cap", 0, "1MiB,5MiB,25MiB"},

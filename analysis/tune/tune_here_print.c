@@ -20,7 +20,8 @@ static const struct lw_column columns[] = {
     {"others_pct", NULL, LW_COLUMN_REAL, AT(others_pct), 1},
     {"predicted_run", "run", LW_COLUMN_INT, AT(predicted_run), .lacking = "-"},
     {"measured_run", "measured run", LW_COLUMN_INT, AT(measured_run), .lacking = "-"},
-    {"strategy", "strategy", LW_COLUMN_TEXT, AT(strategy)},
+    {NULL, "strategy", LW_COLUMN_TEXT, AT(differs)},
+    {"strategy", NULL, LW_COLUMN_TEXT, AT(strategy)},
     {"reason", NULL, LW_COLUMN_TEXT, AT(reason)},
 };
 #undef AT
@@ -42,15 +43,24 @@ static enum lw_status put_head(const struct lw_tune_report *p,
             (long long)p->r->n_combinations);
     LW_TRY(lw_paragraph_close(&line, err));
     o = lw_paragraph_open(&line, f, NULL);
-    fprintf(o, "executed: the best %d and %d others (seed %lld), %lld runs of each of %lld steps",
+    fprintf(o, "executed: the best %d and %d others (seed %lld), %lld runs of each, %lld step%s each",
             LW_TUNE_HERE_BEST, LW_TUNE_HERE_OTHERS, (long long)q->seed, (long long)q->n_repeats,
-            (long long)q->n_steps);
+            (long long)q->n_steps, lw_plural(q->n_steps));
     if (r->n_alike > 0)
         fprintf(o, "; %lld of the best passed over, whose steps are predicted to be equal to one "
                    "that is there", (long long)r->n_alike);
     LW_TRY(lw_paragraph_close(&line, err));
     fputc('\n', f);
     return LW_OK;
+}
+
+static enum lw_status put_common(const struct lw_tune_here_result *r, FILE *f, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    FILE *o = lw_paragraph_open(&line, f, NULL);
+
+    fprintf(o, "all with %s", r->common);
+    return lw_paragraph_close(&line, err);
 }
 
 static enum lw_status put_refused(const struct lw_tune_here_result *r, FILE *f, struct lw_err *err)
@@ -117,6 +127,7 @@ static enum lw_status print_text(const struct lw_tune_report *p,
 
     LW_TRY(put_head(p, q, r, f, err));
     LW_TRY(lw_records_text(&rows, f, 0, err));
+    LW_TRY(put_common(r, f, err));
     LW_TRY(put_refused(r, f, err));
     fputc('\n', f);
     LW_TRY(put_ties(&r->verdict, f, err));
