@@ -2,6 +2,7 @@
  * all that they depend on; keys are zeroed before they are filled. */
 #include "analysis/tune/tune_cases.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,6 +99,7 @@ struct reach { /* of a data group */
 
 struct lw_tune_context {
     struct lw_tune_request r;
+    pthread_mutex_t lock; /* of the shared parts and their arena; what is there does not change */
     struct lw_arena arena;
     struct shelf models, shapes, orders, reaches;
     struct lw_cost cost;
@@ -138,6 +140,7 @@ enum lw_status lw_tune_context_new(const struct lw_tune_request *r, struct lw_tu
 
     if (!c)
         return lw_fail_nomem(err);
+    pthread_mutex_init(&c->lock, NULL);
     c->r = *r;
     for (int32_t i = 0; i < r->cluster->n_exceptions; i++)
         c->unbounded |= r->cluster->exceptions[i].speed > 1;
@@ -178,6 +181,7 @@ void lw_tune_context_free(struct lw_tune_context *c)
     free_all(&c->orders, free_order);
     free_all(&c->models, free_model);
     lw_arena_free(&c->arena);
+    pthread_mutex_destroy(&c->lock);
     lw_free(c);
 }
 
@@ -764,23 +768,45 @@ static void place(struct lw_tune_context *c, const struct lw_strategy *s)
     c->ranks_placed = ranks;
 }
 
+static enum lw_status find_model(struct lw_tune_context *c, const struct lw_strategy *given,
+                                 struct model **m, struct lw_err *err)
+{
+    pthread_mutex_lock(&c->lock);
+    place(c, given);
+    enum lw_status st = model_of(c, given, m, err);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+/* What a strategy shares with others. */
+struct shared {
+    struct order *order;
+    struct shape *shape;
+    const struct reach *reach; /* NULL: its collectives count as nothing */
+};
+
+static enum lw_status find_parts(struct lw_tune_context *c, const struct model *m,
+                                 const struct lw_strategy *s, struct shared *x, struct lw_err *err)
+{
+    LW_TRY(order_of(c, s, &x->order, err));
+    LW_TRY(shape_of(c, &m->w, s, x->order->by_halves, &x->shape, err));
+    return is_plain(c, s) ? reach_of(c, s, &x->reach, err) : LW_OK;
+}
+
 enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strategy *given,
                                bool memory, struct lw_tune_case *out, struct lw_err *err)
 {
     struct lw_strategy s, resolved;
+    struct shared x = {0};
     struct model *m;
-    struct order *o = NULL;
-    struct shape *x = NULL;
-    const struct reach *reach = NULL;
     char list[4096];
 
-    place(c, given);
-    LW_TRY(model_of(c, given, &m, err));
+    LW_TRY(find_model(c, given, &m, err));
     LW_TRY(complete(c, m, given, &s, list, sizeof list, err));
     LW_TRY(lw_plan_resolve(&m->w, &s, &resolved, err));
-    LW_TRY(order_of(c, &resolved, &o, err));
-    LW_TRY(shape_of(c, &m->w, &resolved, o->by_halves, &x, err));
-    if (is_plain(c, &resolved))
-        LW_TRY(reach_of(c, &resolved, &reach, err));
-    return bounds(c, m, x, o, reach, &resolved, memory, out, err);
+    pthread_mutex_lock(&c->lock);
+    enum lw_status st = find_parts(c, m, &resolved, &x, err);
+    pthread_mutex_unlock(&c->lock);
+    LW_TRY(st);
+    return bounds(c, m, x.shape, x.order, x.reach, &resolved, memory, out, err);
 }

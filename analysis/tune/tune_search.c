@@ -104,35 +104,117 @@ static enum lw_status count_reason(struct search *s, const char *msg, int64_t n,
     return x.text && x.example ? LW_OK : lw_fail_nomem(err);
 }
 
-/* The k-th combination of a part, and those after it that are alike: *n of them. */
-static enum lw_status list_one(struct search *s, int part, int64_t k, int64_t *n,
+/* A run of combinations from one on that came to the same. */
+struct listed {
+    int64_t k, n;
+    lw_ps bound;
+    enum { REPEATED, INVALID, VALID } kind;
+    const char *why; /* of what is not valid; in the arena of its stretch */
+};
+
+/* Combinations that one thread lists, all of one part. */
+struct stretch {
+    int part;
+    int64_t begin, end;
+    struct listed *v;
+    int64_t n, capacity;
+    struct lw_arena arena;
+};
+
+enum { STRETCH = 1024, STRETCHES = 64 };
+
+struct listing {
+    struct search *s;
+    struct stretch stretch[STRETCHES];
+    int n;
+};
+
+/* The k-th combination of a part, and those after it that are alike. */
+static enum lw_status list_one(const struct search *s, struct stretch *x, int64_t k,
                                struct lw_err *err)
 {
     struct lw_strategy strategy;
     struct lw_tune_given given;
-    struct lw_tune_case c;
+    struct lw_tune_case c = {0};
     struct lw_err why = {0};
     enum lw_tune_kind kind =
-        lw_tune_strategy(&s->t->parts[part].space, k, &strategy, &given, &why);
+        lw_tune_strategy(&s->t->parts[x->part].space, k, &strategy, &given, &why);
+    int64_t n = given.n_alike < x->end - k ? given.n_alike : x->end - k;
+    bool mine = lw_tune_shard_count(&s->t->shard, s->first[x->part] + k, n) > 0;
+    enum lw_status st = kind == LW_TUNE_INVALID ? LW_EINVAL : LW_OK;
 
-    *n = given.n_alike;
-    int64_t mine = lw_tune_shard_count(&s->t->shard, s->first[part] + k, *n);
-    s->r->n_combinations += mine;
-    if (kind == LW_TUNE_REPEATED)
-        s->r->n_repeated += mine;
-    if (mine == 0 || kind == LW_TUNE_REPEATED)
-        return LW_OK;
-    enum lw_status st = kind == LW_TUNE_INVALID
-                            ? LW_EINVAL
-                            : lw_tune_case_of(s->contexts[part], &strategy, false, &c, &why);
-    if (st == LW_ENOMEM)
+    if (kind == LW_TUNE_STRATEGY && mine)
+        st = lw_tune_case_of(s->contexts[x->part], &strategy, false, &c, &why);
+    if (st == LW_ENOMEM ||
+        lw_reserve(&x->v, &x->capacity, x->n + 1, sizeof *x->v) != 0)
         return lw_fail_nomem(err);
-    if (st != LW_OK)
-        return count_reason(s, why.msg, mine, err);
+    struct listed *out = &x->v[x->n++];
+    *out = (struct listed){k, n, c.bound,
+                           kind == LW_TUNE_REPEATED ? REPEATED : st != LW_OK ? INVALID : VALID, ""};
+    if (out->kind == INVALID)
+        out->why = lw_arena_strdup(&x->arena, why.msg);
+    return out->why ? LW_OK : lw_fail_nomem(err);
+}
+
+static enum lw_status list_stretch(void *ctx, int i, const struct lw_progress *p,
+                                   struct lw_err *err)
+{
+    struct listing *l = ctx;
+    struct stretch *x = &l->stretch[i];
+
+    (void)p;
+    for (int64_t k = x->begin; k < x->end && !lw_progress_stopped(l->s->t->progress);
+         k = x->v[x->n - 1].k + x->v[x->n - 1].n)
+        LW_TRY(list_one(l->s, x, k, err));
+    return LW_OK;
+}
+
+static enum lw_status take_listed(struct search *s, int part, const struct listed *x,
+                                  struct lw_err *err)
+{
+    int64_t mine = lw_tune_shard_count(&s->t->shard, s->first[part] + x->k, x->n);
+
+    s->r->n_combinations += mine;
+    if (x->kind == REPEATED)
+        s->r->n_repeated += mine;
+    if (mine == 0 || x->kind == REPEATED)
+        return LW_OK;
+    if (x->kind == INVALID)
+        return count_reason(s, x->why, mine, err);
     if (lw_reserve(&s->v, &s->capacity, s->n + 1, sizeof *s->v) != 0)
         return lw_fail_nomem(err);
-    s->v[s->n++] = (struct candidate){c.bound, s->first[part] + k, -1};
+    s->v[s->n++] = (struct candidate){x->bound, s->first[part] + x->k, -1};
     return LW_OK;
+}
+
+/* In the order of combinations, whichever thread listed them. st: of listing them; what they hold
+ * is freed in any case. */
+static enum lw_status take_listing(struct listing *l, enum lw_status st, struct lw_err *err)
+{
+    for (int i = 0; i < l->n; i++) {
+        struct stretch *x = &l->stretch[i];
+        for (int64_t k = 0; st == LW_OK && k < x->n; k++)
+            st = take_listed(l->s, x->part, &x->v[k], err);
+        lw_free(x->v);
+        lw_arena_free(&x->arena);
+    }
+    l->n = 0;
+    return st;
+}
+
+/* The next stretches from the k-th combination of a part on, which move on. */
+static void fill_listing(struct listing *l, int *part, int64_t *k)
+{
+    while (l->n < STRETCHES && *part < l->s->t->n_parts) {
+        int64_t n = l->s->t->parts[*part].space.n, end = *k + STRETCH < n ? *k + STRETCH : n;
+        if (*k < end)
+            l->stretch[l->n++] = (struct stretch){.part = *part, .begin = *k, .end = end};
+        *k = end;
+        if (end == n) {
+            ++*part;
+            *k = 0;
+        }
+    }
 }
 
 static void sort_reasons(struct lw_tune_result *r)
@@ -148,17 +230,21 @@ static void sort_reasons(struct lw_tune_result *r)
 
 static enum lw_status list_all(struct search *s, struct lw_err *err)
 {
-    int64_t all = s->first[s->t->n_parts];
+    struct listing l = {.s = s};
+    int64_t all = s->first[s->t->n_parts], k = 0;
 
-    for (int part = 0; part < s->t->n_parts; part++)
-        for (int64_t k = 0, n; k < s->t->parts[part].space.n; k += n) {
-            lw_progress_report(s->t->progress, "bounds of strategies",
-                               (double)(s->first[part] + k) / (double)all);
-            s->r->n_valid = s->n;
-            if (lw_progress_stopped(s->t->progress))
-                return LW_OK;
-            LW_TRY(list_one(s, part, k, &n, err));
-        }
+    for (int part = 0; part < s->t->n_parts;) {
+        lw_progress_report(s->t->progress, "bounds of strategies",
+                           (double)(s->first[part] + k) / (double)all);
+        fill_listing(&l, &part, &k);
+        enum lw_status st = lw_parallel(
+            &(struct lw_parallel_work){.one = list_stretch, .ctx = &l, .n = l.n,
+                                       .n_threads = s->t->n_threads}, err);
+        LW_TRY(take_listing(&l, st, err));
+        s->r->n_valid = s->n;
+        if (lw_progress_stopped(s->t->progress))
+            return LW_OK;
+    }
     s->r->n_valid = s->n;
     lw_sort(s->v, s->n, by_bound);
     sort_reasons(s->r);
