@@ -13,7 +13,7 @@
 static const struct lw_usage usage = {
     .command = "bench",
     .synopsis = "[w-ar | w-ddp | 3d | data-ranks | streams | pipeline | micro-batches | "
-                "strategies | queue | cost | plan | plan-3d | units | optimal | store | dispatch | "
+                "strategies | queue | cost | plan | plan-3d | units | optimal | store | tune | dispatch | "
                 "by-hand | overlap | import FILE] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about =
@@ -26,7 +26,10 @@ static const struct lw_usage usage = {
         "(queue: hold model, --ranks events pending); queries of NCCL's cost model (cost); "
         "planning (plan: build, check and hash one of --params parameters; plan-3d: that of 3d; "
         "units: 100,000 modules with --zero 3; optimal: 30,000 parameters with --bucket-policy "
-        "optimal); how fast spans are stored (store); what the executor takes for an op without "
+        "optimal); how fast spans are stored (store); a search of more than 20,000 "
+        "strategies with bounds, which must find what brute force finds (tune: events are the "
+        "strategies, simulated ranks those of them that bounds leave, whole seconds those of both); "
+        "what the executor takes for an op without "
         "work (dispatch) and beyond the same calls by hand (by-hand), and how much of all-reduces "
         "it hides (overlap); and how fast a trace, repeated to --size bytes of JSON in memory, is "
         "imported on one core, plain and gzipped, in processor time (import FILE). Without a "
@@ -44,7 +47,7 @@ static int check(const struct bench_choice *c, enum lw_format format)
             "bench",
             "unknown benchmark '%s'; expected one of w-ar, w-ddp, 3d, data-ranks, streams, "
             "pipeline, micro-batches, strategies, queue, cost, plan, plan-3d, units, optimal, "
-            "store, dispatch, by-hand, overlap, import",
+            "store, tune, dispatch, by-hand, overlap, import",
             c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))

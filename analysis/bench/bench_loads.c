@@ -1,6 +1,7 @@
 /* The loads of `lapwing bench` (docs/design/bench.md). Each sets up, then measures the one thing
  * that it is about: wall_s is of that alone, the peak of memory is of the whole process. */
 #include "analysis/bench/bench_loads.h"
+#include "analysis/bench/bench_tune.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -464,6 +465,7 @@ static const struct load {
     {"units", "zero 3", 64, false, run_units},
     {"optimal", "optimal", 64, false, run_optimal},
     {"store", "spans", 4096, false, run_store},
+    {"tune", "bounds", 16, false, bench_tune},
 };
 
 static const struct load *find(const char *name)

@@ -67,6 +67,7 @@ static const struct bench_row table[] = {
     /* 76 of 100 a second */
     {"strategies", NULL, 0, false, .limit_s = 1.32},
     {"store", NULL, 0, false},
+    {"tune", NULL, 0, false},
 };
 
 static void add_row(struct lw_records *all, struct bench_result rows[MOST], struct bench_result r)
