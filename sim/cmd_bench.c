@@ -13,8 +13,8 @@
 static const struct lw_usage usage = {
     .command = "bench",
     .synopsis = "[w-ar | w-ddp | 3d | data-ranks | streams | pipeline | micro-batches | "
-                "strategies | queue | cost | plan | plan-3d | units | optimal | store | tune | dispatch | "
-                "by-hand | overlap | import FILE] "
+                "strategies | queue | cost | plan | plan-3d | units | optimal | store | tune | "
+                "dispatch | by-hand | overlap | import FILE] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about =
         "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
@@ -28,8 +28,8 @@ static const struct lw_usage usage = {
         "units: 100,000 modules with --zero 3; optimal: 30,000 parameters with --bucket-policy "
         "optimal); how fast spans are stored (store); a search of more than 20,000 "
         "strategies with bounds, which must find what brute force finds (tune: events are the "
-        "strategies, simulated ranks those of them that bounds leave, whole seconds those of both); "
-        "what the executor takes for an op without "
+        "strategies, simulated ranks those of them that bounds leave, whole seconds those of "
+        "both); what the executor takes for an op without "
         "work (dispatch) and beyond the same calls by hand (by-hand), and how much of all-reduces "
         "it hides (overlap); and how fast a trace, repeated to --size bytes of JSON in memory, is "
         "imported on one core, plain and gzipped, in processor time (import FILE). Without a "

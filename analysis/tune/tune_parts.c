@@ -443,7 +443,8 @@ static enum lw_status put_part(struct lw_tune_command *c, int argc, char **argv,
     LW_TRY(lw_plan_source_cluster(&x->source, &x->cluster, err));
     if (c->here.on && !x->cluster.calibrated)
         return lw_fail(err, LW_EINVAL, "--here: -c %s: '%s' is not calibrated; take a file that "
-                                       "`lapwing calibrate -o FILE` wrote on this machine, or no -c",
+                                       "`lapwing calibrate -o FILE` wrote on this machine, or no "
+                                       "-c",
                        x->source.cluster_file, x->cluster.name);
     return put_batches(c, x, command, outer, err);
 }

@@ -84,7 +84,8 @@ static bool applies(const struct lw_strategy *s, const char *name)
 
 /* Those that others depend on come first, those that change least of a plan come last. */
 static const char *const order[] = {"tp", "sequence-parallel", "cp", "ep", "etp", "pp", "dp",
-                                    "zero", "schedule", "chunks", "recompute", "bucket-policy", NULL};
+                                    "zero", "schedule", "chunks", "recompute", "bucket-policy",
+                                    NULL};
 
 static int rank_of(const char *name)
 {

@@ -377,7 +377,8 @@ static enum lw_status families(struct here *h, struct lw_err *err)
     LW_TRY(lw_validation_family(h->v, "here, oversubscribed", none, false, &h->shown, err));
     snprintf(text, sizeof text,
              "measured: medians of %lld step%s after %d, %s backend%s, verified bitwise",
-             (long long)h->o->n_steps, lw_plural(h->o->n_steps), LW_MACHINE_WARMUP, h->o->backend->name,
+             (long long)h->o->n_steps, lw_plural(h->o->n_steps), LW_MACHINE_WARMUP,
+             h->o->backend->name,
              h->o->loop                               ? ", ranks are streams of one device"
              : h->o->backend == &exec_backend_threads ? ", pinned"
                                                       : "");
