@@ -91,7 +91,8 @@ enum lw_status bench_tune(const struct bench_choice *choice, struct bench_result
     struct lw_tune_command c;
 
     if (choice->ranks > 0 && choice->ranks != RANKS)
-        return lw_fail(err, LW_EINVAL, "found --ranks %lld, allowed: %d (the space is of that many)",
+        return lw_fail(err, LW_EINVAL,
+                       "found --ranks %lld, allowed: %d (the space is of that many)",
                        (long long)choice->ranks, RANKS);
     int rc = lw_tune_parts(&c, (int)(sizeof words / sizeof *words) - 1, words);
     enum lw_status st = rc < 0 ? run(&c, r, err)

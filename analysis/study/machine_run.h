@@ -49,7 +49,8 @@ void lw_machine_run_free(struct lw_machine_run *x);
 /* Other programs took more than LW_LOADED_PCT of the processors. */
 bool lw_machine_is_loaded(const struct lw_machine_run *x);
 
-/* Each side as a run of the database; *run = its id. workload: NULL where the plan is not of one. */
+/* Each side as a run of the database; *run = its id. workload: NULL where the plan is not of
+ * one. */
 enum lw_status lw_machine_store_prediction(const struct lw_machine *m,
                                            const struct lw_machine_run *x, const char *db,
                                            const char *command, const struct lw_workload *workload,

@@ -88,20 +88,24 @@ static enum lw_status check_ranks(const char *text, struct lw_err *err)
     long long n = text ? strtoll(text, &end, 10) : 2;
 
     if (cores < 2)
-        return lw_fail(err, LW_ENOTSUP, "--here: this process may use one core, and a strategy of "
-                                        "one rank has nothing to choose: give it two cores or more");
+        return lw_fail(err, LW_ENOTSUP,
+                       "--here: this process may use one core, and a strategy of one rank has "
+                       "nothing to choose: give it two cores or more");
     if (!text)
         return LW_OK;
     if (*end)
-        return lw_fail(err, LW_EUSAGE, "--here: --ranks %s: expected one number: the calibration is "
-                                       "of that many ranks", text);
+        return lw_fail(err, LW_EUSAGE,
+                       "--here: --ranks %s: expected one number: the calibration is of that many "
+                       "ranks", text);
     if (n > cores)
         return lw_fail(err, LW_EINVAL,
-                       "--here: --ranks %lld on %d cores: ranks that share a core take turns, which "
-                       "no strategy says; take --ranks %d", n, cores, cores);
-    return n >= 2 ? LW_OK
-                  : lw_fail(err, LW_EUSAGE, "--here: --ranks %lld: expected 2 or more: on one rank "
-                                            "nothing is communicated", n);
+                       "--here: --ranks %lld on %d cores: ranks that share a core take turns, "
+                       "which no strategy says; take --ranks %d", n, cores, cores);
+    if (n < 2)
+        return lw_fail(err, LW_EUSAGE,
+                       "--here: --ranks %lld: expected 2 or more: on one rank nothing is "
+                       "communicated", n);
+    return LW_OK;
 }
 
 static enum lw_status check_words(int argc, char **argv, struct lw_err *err)
@@ -113,8 +117,9 @@ static enum lw_status check_words(int argc, char **argv, struct lw_err *err)
             return lw_fail(err, LW_EUSAGE, "--here does not go with --%s: %s", refused[i].name,
                            refused[i].why);
     if (cluster && strchr(cluster, ','))
-        return lw_fail(err, LW_EUSAGE, "--here: -c %s: expected one calibration of this machine, or "
-                                       "no -c", cluster);
+        return lw_fail(err, LW_EUSAGE,
+                       "--here: -c %s: expected one calibration of this machine, or no -c",
+                       cluster);
     return check_ranks(given(argc, argv, "ranks", 0), err);
 }
 

@@ -43,7 +43,8 @@ static enum lw_status put_head(const struct lw_tune_report *p,
             (long long)p->r->n_combinations);
     LW_TRY(lw_paragraph_close(&line, err));
     o = lw_paragraph_open(&line, f, NULL);
-    fprintf(o, "executed: the best %d and %d others (seed %lld), %lld runs of each, %lld step%s each",
+    fprintf(o,
+            "executed: the best %d and %d others (seed %lld), %lld runs of each, %lld step%s each",
             LW_TUNE_HERE_BEST, LW_TUNE_HERE_OTHERS, (long long)q->seed, (long long)q->n_repeats,
             (long long)q->n_steps, lw_plural(q->n_steps));
     if (r->n_alike > 0)

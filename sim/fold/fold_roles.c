@@ -1,6 +1,6 @@
-/* Most plans are grids: all ranks of a role are alike, and the roles are the classes. Two passes show
- * it, over groups and over operands; what they do not show is left to refinement (fold.c), which
- * finds the same classes.
+/* Most plans are grids: all ranks of a role are alike, and the roles are the classes. Two passes
+ * show it, over groups and over operands; what they do not show is left to refinement (fold.c),
+ * which finds the same classes.
  *
  * Shown is that refinement from one class for each role splits nothing and singles out no rank:
  * ranks of a role have the same bytes for every operand, groups of the same signature on every
@@ -19,7 +19,8 @@ static bool groups_are_alike(const struct sim_folding *m, const int32_t *first)
         const int32_t *group = p->comm_group + (int64_t)c * p->n_ranks;
         for (int32_t r = 0; r < p->n_ranks; r++) {
             int32_t mine = group[r], other = group[first[p->role_of[r]]];
-            if (mine != other && (mine < 0 || other < 0 || m->signature[mine] != m->signature[other]))
+            if (mine != other &&
+                (mine < 0 || other < 0 || m->signature[mine] != m->signature[other]))
                 return false;
         }
     }

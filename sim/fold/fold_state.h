@@ -18,8 +18,8 @@ struct sim_relation {
     int32_t comm, row, peer; /* row -1: peer holds */
     bool sends;
     const struct lw_operand *of_index; /* the row's entries, by index in the role */
-    /* fold_roles.c: of all peers, -1 = none seen yet; whether they are on the rank's node; and which
-     * relation of theirs names the rank */
+    /* fold_roles.c: of all peers, -1 = none seen yet; whether they are on the rank's node; and
+     * which relation of theirs names the rank */
     int32_t peer_role, answer;
     bool near;
 };
