@@ -22,8 +22,8 @@ static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_wor
                 "lapwing: workload '%s' is timed by the products of --tp %d --cp %d; these times "
                 "are divided for --tp %lld --cp %lld, though smaller products are slower: make it "
                 "with these groups (lapwing model), or give the model's name to -w",
-                lw_shown_text(name, sizeof name, w->name), (int)lw_groups_tp(&w->timed_for),
-                (int)lw_groups_cp(&w->timed_for), (long long)s->tp, (long long)s->cp);
+                lw_shown_text(name, sizeof name, w->name), (int)lw_group_size(w->timed_for.tp),
+                (int)lw_group_size(w->timed_for.cp), (long long)s->tp, (long long)s->cp);
 }
 
 /* --dp that is not given follows from --ranks. */

@@ -89,23 +89,18 @@ static bool has_experts(const struct lw_workload *w)
     return false;
 }
 
-static int64_t at_least_1(int64_t n)
-{
-    return n > 1 ? n : 1;
-}
-
 /* Which kernels there are, and what they keep, is as for the groups that the file was made for. */
 static bool same_kernels(const struct lw_workload *w, const struct lw_strategy *strategy)
 {
     const struct lw_made_for *m = &w->from.made_for;
     const struct lw_made_for to = lw_made_for(strategy);
-    bool same = at_least_1(m->tp) == to.tp && at_least_1(m->ep) == to.ep &&
+    bool same = lw_group_size(m->tp) == to.tp && lw_group_size(m->ep) == to.ep &&
                 m->folded_experts == to.folded_experts &&
                 m->sequence_parallel == to.sequence_parallel;
 
     if (!lw_model_is_set(&w->from.model))
         return true; /* they are as the user says */
-    return at_least_1(m->cp) == to.cp && (same || !has_experts(w)) &&
+    return lw_group_size(m->cp) == to.cp && (same || !has_experts(w)) &&
            (m->sequence_parallel == to.sequence_parallel || !m->sequence_parallel);
 }
 

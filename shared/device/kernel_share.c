@@ -19,21 +19,6 @@ static int64_t divided(int64_t n, int64_t ranks)
     return (n + ranks - 1) / ranks;
 }
 
-static int64_t at_least_1(int64_t n)
-{
-    return n > 1 ? n : 1;
-}
-
-int64_t lw_groups_tp(const struct lw_kernel_groups *g)
-{
-    return at_least_1(g->tp);
-}
-
-int64_t lw_groups_cp(const struct lw_kernel_groups *g)
-{
-    return at_least_1(g->cp);
-}
-
 int64_t lw_expert_copies(int64_t copies, double capacity)
 {
     double rows = capacity * (double)copies;
@@ -55,7 +40,7 @@ static int64_t expert_ranks(const struct share *s)
 {
     bool beside = s->g->whole_experts && !s->g->folded_experts;
 
-    return at_least_1(s->g->ep) * (beside ? s->tp : 1);
+    return lw_group_size(s->g->ep) * (beside ? s->tp : 1);
 }
 
 static int64_t item_of(const struct share *s)
@@ -314,8 +299,8 @@ void lw_kernel_share(const struct lw_kernel *k, const struct lw_kernel_groups *g
         [LW_KERNEL_ATTENTION] = share_attention,
         [LW_KERNEL_COUNTED] = share_traffic,
     };
-    const struct share s = {.k = k, .g = g, .tp = lw_groups_tp(g),
-                            .cp = k->fixed ? 1 : lw_groups_cp(g),
+    const struct share s = {.k = k, .g = g, .tp = lw_group_size(g->tp),
+                            .cp = k->fixed ? 1 : lw_group_size(g->cp),
                             .whole = k->split == LW_SPLIT_NONE && !g->sequence_parallel,
                             .visit = visit, .ctx = ctx};
 

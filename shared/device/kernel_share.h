@@ -29,7 +29,5 @@ typedef void lw_kernel_visit(void *ctx, const struct lw_kernel_work *work);
 void lw_kernel_share(const struct lw_kernel *k, const struct lw_kernel_groups *g,
                      lw_kernel_visit *visit, void *ctx);
 
-int64_t lw_groups_tp(const struct lw_kernel_groups *g);
-int64_t lw_groups_cp(const struct lw_kernel_groups *g);
 /* Copies of tokens that experts compute, of so many without a capacity: at least one. */
 int64_t lw_expert_copies(int64_t copies, double capacity);

@@ -203,7 +203,7 @@ static void count_products(struct timer *t, const struct lw_kernel_work *work)
 
 static void add_one(struct timer *t, const struct lw_kernel_work *work)
 {
-    int64_t ranks = work->whole ? 1 : lw_groups_tp(t->groups);
+    int64_t ranks = work->whole ? 1 : lw_group_size(t->groups->tp);
     const struct lw_bounded x = time_of(t, work, ranks);
     lw_ps time = x.time;
 
@@ -232,7 +232,7 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
     if (casts)
         add_one(t, &(struct lw_kernel_work){
                        .phase = LW_PRODUCTS_FORWARD,
-                       .bytes = 4 * (p->batch * p->m) * p->k * lw_groups_tp(t->groups)});
+                       .bytes = 4 * (p->batch * p->m) * p->k * lw_group_size(t->groups->tp)});
     add_one(t, work);
 }
 
@@ -267,7 +267,7 @@ static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
  * plan divides it by the ranks, under sequence parallelism too. */
 static void hold_for_host(const struct timer *t, const struct sums *s, struct lw_module *m)
 {
-    int64_t split = m->tp_split == LW_TP_REPLICATED ? 1 : lw_groups_tp(t->groups);
+    int64_t split = m->tp_split == LW_TP_REPLICATED ? 1 : lw_group_size(t->groups->tp);
     lw_ps op = t->rates->host_op_ps, forward = of_rank(s->time[0], s->whole[0], split);
     lw_ps input = of_rank(s->time[1], s->whole[1], split);
     lw_ps weight = of_rank(s->time[2], s->whole[2], split);
@@ -472,7 +472,7 @@ enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
     t.apart = lw_device_by_shape(d, dtype);
     t.by_shape = t.apart && !table_of(&t, LW_WORK_GEMM);
     sum_modules(w, &t, sums, before, seen);
-    const int64_t ranks = lw_groups_cp(groups);
+    const int64_t ranks = lw_group_size(groups->cp);
     for (int32_t i = w->n_modules - 1; i >= 0; i--) {
         old_end[i] = old = lw_add_sat(old, lw_module_backward(&w->modules[i]));
         if (w->modules[i].n_kernels > 0)

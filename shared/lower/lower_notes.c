@@ -412,11 +412,6 @@ static void note_recomputation(const struct lw_lowering *l)
                         "front of its backward");
 }
 
-static int group_of(int64_t ranks)
-{
-    return ranks > 1 ? (int)ranks : 1;
-}
-
 /* Where a gradient is complete in a backward that collectives cut: of kernels by their order. */
 static bool completes_by_times(const struct lw_workload *w)
 {
@@ -499,8 +494,8 @@ void lw_lower_notes(const struct lw_lowering *l)
     if (l->w->n_products > 0 && !lw_products_fit(l->w, l->s))
         lw_builder_note(b, "products: shapes are of tensor groups of %d and context groups of %d; "
                            "the plan has none (make the workload with --tp %" PRId64 " --cp %"
-                           PRId64 ")", group_of(l->w->timed_for.tp),
-                        group_of(l->w->timed_for.cp), l->s->tp, l->s->cp);
+                           PRId64 ")", (int)lw_group_size(l->w->timed_for.tp),
+                        (int)lw_group_size(l->w->timed_for.cp), l->s->tp, l->s->cp);
     note_memory(l);
     note_times(l);
     lw_compat_notes(d->s, b);

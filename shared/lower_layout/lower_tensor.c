@@ -150,19 +150,14 @@ static void move_ready(const struct lw_workload *w, struct lw_workload *x)
 
 /* --- kernels ---------------------------------------------------------------------------------- */
 
-static int64_t at_least_1(int64_t n)
-{
-    return n > 1 ? n : 1;
-}
-
 /* Kernels were timed, for a rank of the strategy's groups. */
 static bool has_kernel_times(const struct lw_workload *w, const struct lw_strategy *s)
 {
     const struct lw_kernel_groups *g = &w->timed_for;
 
     return w->n_kernels > 0 && w->kernel_times && w->from.device && w->from.device[0] &&
-           at_least_1(g->tp) == s->tp && at_least_1(g->cp) == s->cp &&
-           at_least_1(g->ep) == s->ep && g->folded_experts == lw_strategy_folds_experts(s) &&
+           lw_group_size(g->tp) == s->tp && lw_group_size(g->cp) == s->cp &&
+           lw_group_size(g->ep) == s->ep && g->folded_experts == lw_strategy_folds_experts(s) &&
            (s->tp == 1 || g->sequence_parallel == s->sequence_parallel);
 }
 

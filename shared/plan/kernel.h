@@ -108,6 +108,12 @@ struct lw_kernel_groups {
     bool folded_experts;   /* whole_experts, and ep counts the ranks of tensor groups too */
 };
 
+/* Ranks of a group of struct lw_kernel_groups or lw_made_for, whose 0 is 1. */
+static inline int64_t lw_group_size(int64_t n)
+{
+    return n > 1 ? n : 1;
+}
+
 /* For tables: "gemm", "column", "memory"; NULL beyond the last. */
 const char *lw_kernel_kind_word(int kind);
 const char *lw_kernel_split_word(int split);

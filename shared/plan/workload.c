@@ -47,11 +47,6 @@ struct lw_made_for lw_made_for(const struct lw_strategy *s)
                                 .again_parts = s->again_parts};
 }
 
-static int64_t at_least_1(int64_t n)
-{
-    return n > 1 ? n : 1;
-}
-
 static bool same_text(const char *a, const char *b)
 {
     return strcmp(a ? a : "", b ? b : "") == 0;
@@ -63,8 +58,8 @@ bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strat
     const struct lw_made_for *m = &w->from.made_for, to = lw_made_for(s);
 
     return (lw_model_is_set(&w->from.model) || w->n_kernels > 0) &&
-           (at_least_1(m->tp) != to.tp || at_least_1(m->cp) != to.cp ||
-            at_least_1(m->ep) != to.ep || m->folded_experts != to.folded_experts ||
+           (lw_group_size(m->tp) != to.tp || lw_group_size(m->cp) != to.cp ||
+            lw_group_size(m->ep) != to.ep || m->folded_experts != to.folded_experts ||
             m->sequence_parallel != to.sequence_parallel ||
             m->tp_overlap != to.tp_overlap || m->again_parts != to.again_parts ||
             !same_text(m->framework_hash, framework_hash));
@@ -617,6 +612,6 @@ enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w)
 
 bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s)
 {
-    return w->n_products > 0 && at_least_1(w->timed_for.tp) == s->tp &&
-           at_least_1(w->timed_for.cp) == s->cp;
+    return w->n_products > 0 && lw_group_size(w->timed_for.tp) == s->tp &&
+           lw_group_size(w->timed_for.cp) == s->cp;
 }
