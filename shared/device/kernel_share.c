@@ -209,7 +209,7 @@ static void share_gemm(const struct share *s)
 
     if (k->sum_bytes > 0 && k->trained)
         share_sums(s, &p);
-    if (k->fp8)
+    if (k->fp8 && !(k->epilogue && k->split == LW_SPLIT_COLUMN))
         share_casts(s, &p);
     work.completes = k->sum_bytes == 0 || !k->trained;
     if (k->only == LW_ONLY_BACKWARD)

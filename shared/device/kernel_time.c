@@ -221,15 +221,20 @@ static void add_one(struct timer *t, const struct lw_kernel_work *work)
         add_backward(t, work, time);
 }
 
+/* Column products of a block read what a norm wrote, in 8 bits; experts' read copies of tokens. */
+static bool casts_input(const struct timer *t)
+{
+    return t->rates->input_casts && t->k->fp8 &&
+           (t->k->split == LW_SPLIT_ROW ? !t->k->epilogue : t->k->experts > 0);
+}
+
 /* A cast reads 16 bits an element and writes 8, and 8 transposed for the backward. */
 static void add_work(void *ctx, const struct lw_kernel_work *work)
 {
     struct timer *t = ctx;
     const struct lw_product *p = &work->product;
-    bool casts = t->rates->expert_casts && t->k->experts > 0 && t->k->fp8 && p->batch > 0 &&
-                 work->phase == LW_PRODUCTS_FORWARD;
 
-    if (casts)
+    if (casts_input(t) && p->batch > 0 && work->phase == LW_PRODUCTS_FORWARD)
         add_one(t, &(struct lw_kernel_work){
                        .phase = LW_PRODUCTS_FORWARD,
                        .bytes = 4 * (p->batch * p->m) * p->k * lw_group_size(t->groups->tp)});

@@ -79,6 +79,7 @@ static const struct lw_field kernel_fields[] = {
     LW_F_INT8("out_size", AT(out_size), 0),
     LW_F_INT8("sum_bytes", AT(sum_bytes), 0),
     LW_F_BOOL("fp8", AT(fp8), false),
+    LW_F_BOOL("epilogue", AT(epilogue), false),
     LW_F_BOOL("trained", AT(trained), false),
     LW_F_BOOL("both", AT(both), false),
     LW_F_BOOL("transposed", AT(transposed), false),

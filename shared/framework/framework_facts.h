@@ -30,7 +30,8 @@
     row(loss_scores_split, "B", COUNT, "the same where a tensor group divides the scores") \
     row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
-    row(expert_casts, "", FLAG, "what an expert's 8-bit product reads is cast by a kernel") \
+    row(input_casts, "", FLAG, "a kernel casts what an 8-bit product reads, but for a norm's") \
+    row(fused_experts, "", FLAG, "Blackwell: experts' activation is part of their 8-bit products") \
     row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \
     row(attention_speed, "", POSITIVE, "attention, against the device's best known kernel") \
     row(attention_speed_hopper, "", POSITIVE, "the same on H100 and H200") \

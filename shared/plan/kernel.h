@@ -63,6 +63,8 @@ struct lw_kernel {
     uint8_t sum_bytes;  /* GEMM: > 0: another kernel adds the weights' gradient to its sum, and
                          * moves so many bytes per element */
     bool fp8;           /* GEMM: operands of 8 bits; backward writes the output's gradient so */
+    bool epilogue;      /* fp8: the activation between two products is part of them: COLUMN's takes
+                         * its result's gradient, ROW's its input from there, in 8 bits */
     bool trained;       /* GEMM: its weights have a gradient */
     bool both;          /* GEMM: both operands are activations: two gradients, no weights' */
     bool transposed;    /* with both: the second operand is n x k in memory, so its gradient is */

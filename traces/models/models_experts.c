@@ -139,7 +139,7 @@ static void gate(struct transformer *t, int64_t copies)
     if (t->b.shape.plain_ffn)
         transformer_activation(t, t->b.shape.expert_ffn);
     else
-        transformer_gate(t, t->b.shape.expert_ffn);
+        transformer_gate(t, t->b.shape.expert_ffn, t->b.shape.fused_experts);
     t->gate_again = false;
     t->tokens = tokens;
 }
@@ -201,7 +201,7 @@ static void add_shared(struct transformer *t, int32_t i)
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
     if (gated)
-        transformer_gate(t, f);
+        transformer_gate(t, f, false);
     else
         transformer_activation(t, f);
     int32_t down = transformer_linear(t, t->tokens, f, h, LW_TP_ROW);

@@ -155,7 +155,7 @@ static void add_pair(struct transformer *t, int32_t i)
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
     if (gated)
-        transformer_gate(t, ffn);
+        transformer_gate(t, ffn, false);
     else
         transformer_activation(t, ffn);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);

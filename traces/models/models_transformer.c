@@ -402,6 +402,7 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
 
     return product(t, (struct lw_kernel){.m = t->tokens * s->topk, .n = out, .k = in,
                                          .split = (uint8_t)split_of(split), .fp8 = s->fp8,
+                                         .epilogue = s->fused_experts && !s->plain_ffn,
                                          .halves = halves, .experts = s->experts,
                                          .capacity = s->expert_capacity == 1
                                                          ? 0 : s->expert_capacity});
@@ -522,8 +523,27 @@ void transformer_activation(struct transformer *t, int64_t width)
     end_gate(t, before);
 }
 
-/* Unfused, each operand's gradient is a product, and both are written side by side. */
-void transformer_gate(struct transformer *t, int64_t width)
+/* x bytes on each side of the pair. As part of 8-bit products: a product writes its result beside
+ * the activation's, which is read for the gradients of both halves. Fused: one kernel. Unfused:
+ * the activation and the product; of blocks, each operand's gradient is a product, and both are
+ * written side by side. */
+static void move_gate(struct transformer *t, int64_t x, bool in_products)
+{
+    int64_t narrow = 2 * x / t->b.item; /* 8 bits, in both layouts */
+
+    if (in_products) {
+        TRACES_TRAFFIC(&t->b, narrow, 2 * x + 2 * narrow, 0, .split = LW_SPLIT_GROUP);
+    } else if (has_kept(t, TRACES_KEPT_FUSED_GATE)) {
+        TRACES_TRAFFIC(&t->b, 3 * x, 5 * x, 0, .split = LW_SPLIT_GROUP);
+    } else {
+        TRACES_TRAFFIC(&t->b, 2 * x, 3 * x, 0, .split = LW_SPLIT_GROUP);
+        TRACES_TRAFFIC(&t->b, 3 * x, 5 * x, 0, .split = LW_SPLIT_GROUP);
+    }
+    if (is_unfused(t, TRACES_UNFUSED_BLOCK))
+        TRACES_TRAFFIC(&t->b, 0, 5 * x, 0, .split = LW_SPLIT_GROUP);
+}
+
+void transformer_gate(struct transformer *t, int64_t width, bool in_products)
 {
     int64_t x = t->b.item * t->tokens * width;
 
@@ -532,10 +552,7 @@ void transformer_gate(struct transformer *t, int64_t width)
     bool before = begin_if(t, t->gate_again);
     transformer_keep(t, has_kept(t, TRACES_KEPT_FUSED_GATE) ? 0 : x, false);
     transformer_keep_operand(t, width, false);
-    transformer_elementwise(t, width, 1);
-    transformer_elementwise(t, width, 2);
-    if (is_unfused(t, TRACES_UNFUSED_BLOCK))
-        TRACES_TRAFFIC(&t->b, 0, 5 * x, 0, .split = LW_SPLIT_GROUP);
+    move_gate(t, x, in_products);
     end_gate(t, before);
 }
 

@@ -79,7 +79,7 @@ void transformer_elementwise(struct transformer *t, int64_t width, int reads);
 /* An activation, and the gated pair of one and a product; they keep what backward reads, and the
  * operand of the product after them. */
 void transformer_activation(struct transformer *t, int64_t width);
-void transformer_gate(struct transformer *t, int64_t width);
+void transformer_gate(struct transformer *t, int64_t width, bool in_products);
 /* Rotates `width` elements of a token, of queries and keys. */
 void transformer_rotation(struct transformer *t, int64_t width);
 /* Tokens' rows out of a table of `rows` x hidden; the gradient is dense. */

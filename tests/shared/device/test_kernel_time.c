@@ -274,32 +274,43 @@ TEST(the_host_launches_each_experts_product)
     }
 }
 
-/* 4 of 8 experts a rank, 4 rows of 4 each: the cast of the input moves 4 bytes an element, and a
- * byte takes a nanosecond: 4 x 4 x 4 x 4 = 256 ns more of forward, in 8 bits alone. */
-TEST(the_input_of_experts_is_cast_by_a_kernel)
+/* 16 x 4 inputs of 4 bytes are 256 ns, 16 x 8 results 512: what a column product reads a norm wrote
+ * in 8 bits; of two products with the activation between them in one, the second's input and the
+ * gradient of the first's result are 8 bits already. */
+TEST(operands_of_8_bits_are_cast_where_no_kernel_before_wrote_them_so)
 {
-    const struct lw_kernel_groups two = {.ep = 2};
-    lw_ps forward[2][2], backward[2][2];
+    const struct {
+        int64_t experts;
+        enum lw_kernel_split split;
+        bool epilogue;
+        int64_t forward, saved; /* ns: casts of inputs; casts of gradients that are not */
+    } cases[] = {{0, LW_SPLIT_COLUMN, false, 0, 0},   {0, LW_SPLIT_ROW, false, 256, 0},
+                 {8, LW_SPLIT_COLUMN, false, 256, 0}, {8, LW_SPLIT_COLUMN, true, 256, 512},
+                 {8, LW_SPLIT_ROW, false, 256, 0},    {8, LW_SPLIT_ROW, true, 0, 0}};
+    const struct lw_kernel_groups one = {0};
 
-    for (int fp8 = 0; fp8 < 2; fp8++)
-        for (int casts = 0; casts < 2; casts++) {
-            const struct lw_kernel_rates rates = {.expert_casts = casts};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lw_ps forward[2], backward[2];
+
+        for (int with = 0; with < 2; with++) {
+            const struct lw_kernel_rates rates = {.input_casts = with};
             struct small s;
 
             small_init(&s);
             s.module.n_kernels = 1;
             s.params[1].trainable = false;
             s.kernels[0] = (struct lw_kernel){
-                .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_COLUMN, .m = 16, .n = 8, .k = 4,
-                .experts = 8, .dtype = LW_BF16, .trained = true, .fp8 = fp8};
+                .kind = LW_KERNEL_GEMM, .split = (uint8_t)cases[i].split, .batch = 1, .m = 16,
+                .n = 8, .k = 4, .experts = cases[i].experts, .dtype = LW_BF16, .trained = true,
+                .fp8 = true, .epilogue = with && cases[i].epilogue};
             s.grad_kernel[1] = 0;
-            evaluate(&s, &rates, &two);
-            forward[fp8][casts] = s.module.forward_ps;
-            backward[fp8][casts] = lw_module_backward(&s.module);
+            evaluate(&s, &rates, &one);
+            forward[with] = s.module.forward_ps;
+            backward[with] = lw_module_backward(&s.module);
         }
-    assert_int_equal(forward[0][1], forward[0][0]);
-    assert_int_equal(forward[1][1], forward[1][0] + 256 * LW_PS_PER_NS);
-    assert_int_equal(backward[1][1], backward[1][0]);
+        assert_int_equal(forward[1] - forward[0], cases[i].forward * LW_PS_PER_NS);
+        assert_int_equal(backward[0] - backward[1], cases[i].saved * LW_PS_PER_NS);
+    }
 }
 
 /* Both ranks of a context group together have what one rank has alone. */

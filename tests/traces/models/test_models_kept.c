@@ -288,6 +288,68 @@ TEST(transposes_are_held_where_products_take_one_layout)
     }
 }
 
+/* Between the products of a pair of x bytes each. Fused, one kernel reads both and writes one: 3 x;
+ * both gradients come from them and the result's: 5 x. Unfused, the activation is a kernel before:
+ * 2 x and 3 x more. */
+TEST(a_fused_gate_is_one_kernel)
+{
+    const int64_t x = 2 * FFN * SEQ;
+    int64_t n[2] = {0}, forward[2] = {0}, backward[2] = {0};
+
+    for (int fused = 0; fused < 2; fused++) {
+        struct traces_model_shape s = {.kept = fused ? TRACES_KEPT_FUSED_GATE : 0, .batch = 1,
+                                       .ffn = FFN, .seq = SEQ};
+        struct lw_workload w;
+        struct lw_err err;
+
+        assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
+        const struct lw_kernel *k = &w.kernels[w.modules[BLOCK].first_kernel];
+        for (n[fused] = 0; n[fused] < w.modules[BLOCK].n_kernels; n[fused]++, k++) {
+            forward[fused] += k->bytes[LW_PRODUCTS_FORWARD];
+            backward[fused] += k->bytes[LW_PRODUCTS_INPUT];
+        }
+        lw_workload_free(&w);
+    }
+    assert_int_equal(n[0] - n[1], 1);
+    assert_int_equal(forward[0] - forward[1], 2 * x);
+    assert_int_equal(backward[0] - backward[1], 3 * x);
+}
+
+/* The product before writes its result's activation in 8 bits, by rows and by columns, where the
+ * framework has such products, the device is a Blackwell, and operands are 8 bits. */
+TEST(the_gate_of_experts_is_part_of_8_bit_products)
+{
+    const struct {
+        const char *framework, *cluster;
+        bool fp8, fused;
+    } cases[] = {{"megatron-bridge-graph", "gb300", true, true},
+                 {"megatron-bridge-graph", "gb300", false, false},
+                 {"megatron-bridge-graph", "dgx-h100", true, false},
+                 {"megatron-bridge", "gb300", true, false}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy s = lw_strategy_default();
+        struct traces_model_shape shape = {.fp8 = cases[i].fp8};
+        struct lw_cluster c;
+        struct lw_framework f;
+        struct lw_workload w;
+        struct lw_err err;
+        int64_t n = 0;
+
+        assert_ok(lw_framework_find(cases[i].framework, &f, &err), err);
+        assert_ok(lw_cluster_find(cases[i].cluster, &c, &err), err);
+        traces_model_take_framework(&f, &s, &c.device, &shape);
+        assert_int_equal(shape.fused_experts, cases[i].fused);
+        assert_ok(traces_model_build("qwen3-30b-a3b", &shape, &c.device, &w, &err), err);
+        for (int32_t k = 0; k < w.n_kernels; k++)
+            n += w.kernels[k].epilogue;
+        assert_int_equal(n > 0, cases[i].fused);
+        lw_workload_free(&w);
+        lw_cluster_free(&c);
+        lw_framework_free(&f);
+    }
+}
+
 static int find_cluster(void **state)
 {
     struct lw_err err;
