@@ -131,14 +131,39 @@ static void find_offloaded(struct lw_plan *plan)
                 plan->roles[k].offloaded = plan->ops[i].bytes;
 }
 
+/* Elements of products that a rank of a stage holds. Under ZeRO-3 those of the first member: even
+ * shards leave their padding to the last. A plan without shards, as a sketch, has an even share. */
+static int64_t product_elements(const struct run *r, int32_t stage)
+{
+    const struct lw_plan *p = r->plan;
+    int64_t whole = 0, first = 0;
+
+    for (int32_t k = 0; k < p->n_params; k++)
+        if (p->params[k].stage == stage && is_product(r, &p->params[k]))
+            whole += p->params[k].numel;
+    if (r->s->zero < 3)
+        return whole;
+    if (p->n_shards == 0)
+        return whole / (r->s->zero_group > 0 ? r->s->zero_group : r->s->dp * r->s->cp);
+    for (int32_t i = 0; i < p->n_shards; i++) {
+        const struct lw_plan_param *x = &p->params[p->shards[i].param];
+        first += p->shards[i].owner <= 0 && x->stage == stage && is_product(r, x)
+                     ? p->shards[i].numel : 0;
+    }
+    return first;
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
     const struct run r = {f, dims, plan, plan->strategy};
     bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
     int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
-    /* with its transpose a weight takes as much as one of 16 bits */
-    bool narrow = dims->fp8 && lw_fact(f->fp8_params) && !dims->fp8_transposes;
+    /* with its transpose a weight takes as much as one of 16 bits; with ZeRO-3 each gathered copy
+     * loses it (NVIDIA/Megatron-LM@d98e8a64, megatron/core/distributed/fsdp/src/README.md,
+     * keep_fp8_transpose_cache) */
+    bool narrow = dims->fp8 && lw_fact(f->fp8_params) &&
+                  !(dims->fp8_transposes && r.s->zero < 3);
 
     find_offloaded(plan);
     for (int32_t i = 0; i < plan->n_roles; i++)
@@ -155,9 +180,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
         bytes[LW_MEM_WORKSPACES] = dims->workspace;
         bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
-        for (int32_t k = 0; narrow && k < plan->n_params; k++)
-            if (plan->params[k].stage == plan->roles[i].stage && is_product(&r, &plan->params[k]))
-                bytes[LW_MEM_PARAMS] -= plan->params[k].numel;
+        bytes[LW_MEM_PARAMS] -= narrow ? product_elements(&r, plan->roles[i].stage) : 0;
     }
 }
 

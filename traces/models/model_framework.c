@@ -117,13 +117,10 @@ static bool calls_flash(const struct lw_device *d, bool fixed)
 }
 
 /* Only Blackwell's products of 8 bits take either layout (NVIDIA/TransformerEngine@d0067d0d,
- * pytorch/tensor/float8_tensor.py, is_non_tn_fp8_gemm_supported). With ZeRO-3 each gathered copy of
- * weights loses its transpose (NVIDIA/Megatron-LM@d98e8a64, megatron/core/distributed/fsdp/src/
- * README.md, keep_fp8_transpose_cache). */
-static bool holds_transposes(const struct lw_framework *f, const struct lw_strategy *s,
-                             const struct lw_device *d)
+ * pytorch/tensor/float8_tensor.py, is_non_tn_fp8_gemm_supported). */
+static bool holds_transposes(const struct lw_framework *f, const struct lw_device *d)
 {
-    return lw_fact(f->fp8_transposes) && is_hopper(d) && s->zero < 3;
+    return lw_fact(f->fp8_transposes) && is_hopper(d);
 }
 
 void traces_model_take_framework(const struct lw_framework *f, const struct lw_strategy *s,
@@ -141,7 +138,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->fused_norms = lw_fact(f->te_workspace); /* TELayerNormColumnParallelLinear */
     shape->loss_scores =
         (int64_t)lw_fact_value(s->tp > 1 ? f->loss_scores_split : f->loss_scores, 0);
-    shape->fp8_transposes = holds_transposes(f, s, d);
+    shape->fp8_transposes = holds_transposes(f, d);
     shape->fused_experts = lw_fact(f->fused_experts) && is_blackwell(d) && shape->fp8;
     shape->gather_buffer = lw_fact(f->gather_buffer);
     shape->mask_in_batch = lw_fact(f->mask_in_batch);
