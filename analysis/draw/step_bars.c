@@ -34,10 +34,11 @@ static const char bars_text[] =
     "  'stream ' || span.stream), op_kind.name, op_kind.class, ifnull(op.bucket, -1),"
     " ifnull(op.bytes, 0), ready_ps - ?3, max(start_ps - ?3, 0),"
     " iif(all_in_ps < ?3, -1, all_in_ps - ?3), end_ps - ?3,"
-    " iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, ''),"
+    " iif(?4 > 0, ifnull(op_row.micro_batch, -1), -1), ifnull(op.name, ''),"
     " ifnull(comm.purpose = 'recorded data', 0)"
     FROM_SPANS
-    " LEFT JOIN op ON op.plan = run.plan AND op.op = span.op"
+    " LEFT JOIN op_row ON op_row.plan = run.plan AND op_row.op = span.op"
+    " LEFT JOIN op_alike AS op ON op.plan = op_row.plan AND op.alike = op_row.alike"
     " LEFT JOIN comm ON comm.plan = run.plan AND comm.comm = op.comm"
     " LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream"
     " LEFT JOIN (SELECT rank, pp, place FROM"

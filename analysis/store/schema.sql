@@ -494,3 +494,74 @@ JOIN span ON span.run = run.id
 JOIN op_kind ON op_kind.id = span.kind
 LEFT JOIN op ON op.plan = run.plan AND op.op = span.op
 LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream;
+
+-- version 13
+-- Ops that are alike but for their micro-batch are one row of op_alike; op_row has every op.
+DROP VIEW run_span;
+CREATE TABLE op_alike (
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    alike INTEGER NOT NULL,     -- number of the set in its plan
+    kind TEXT NOT NULL,
+    class TEXT NOT NULL,
+    dtype TEXT NOT NULL,
+    stream INTEGER NOT NULL,
+    comm INTEGER NOT NULL,
+    call INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    work_ps INTEGER NOT NULL,   -- -1 = timed by the cluster
+    peer INTEGER NOT NULL,
+    operand INTEGER NOT NULL,   -- row of operands that replaces bytes and peer by rank; -1 = none
+    module INTEGER NOT NULL,
+    stage INTEGER NOT NULL,
+    bucket INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    bound TEXT,                 -- of most of its time: compute, memory, launch, host, network, ...
+    time_source TEXT,           -- given, shape, table, roofline, scaled, cluster
+    compute_ps INTEGER,
+    memory_ps INTEGER,
+    launch_ps INTEGER,
+    host_ps INTEGER,
+    PRIMARY KEY (plan, alike)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE op_row (           -- numbered through all programs of the plan
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    op INTEGER NOT NULL,
+    micro_batch INTEGER NOT NULL,
+    alike INTEGER NOT NULL,     -- op_alike.alike
+    PRIMARY KEY (plan, op)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE op_numbered AS
+SELECT *, dense_rank() OVER (PARTITION BY plan ORDER BY kind, class, dtype, stream, comm, call,
+                             bytes, work_ps, peer, operand, module, stage, bucket, name, bound,
+                             time_source, compute_ps, memory_ps, launch_ps, host_ps) AS alike
+FROM op;
+INSERT INTO op_alike
+SELECT DISTINCT plan, alike, kind, class, dtype, stream, comm, call, bytes, work_ps, peer, operand,
+       module, stage, bucket, name, bound, time_source, compute_ps, memory_ps, launch_ps, host_ps
+FROM op_numbered;
+INSERT INTO op_row SELECT plan, op, micro_batch, alike FROM op_numbered ORDER BY plan, op;
+DROP TABLE op_numbered;
+DROP TABLE op;
+
+CREATE VIEW op AS
+SELECT r.plan, r.op, a.kind, a.class, a.dtype, a.stream, a.comm, a.call, a.bytes, a.work_ps, a.peer,
+       a.operand, a.module, a.stage, r.micro_batch, a.bucket, a.name, a.bound, a.time_source,
+       a.compute_ps, a.memory_ps, a.launch_ps, a.host_ps
+FROM op_row AS r JOIN op_alike AS a ON a.plan = r.plan AND a.alike = r.alike;
+
+-- Its ops are joined by their tables: of a view, LEFT JOIN would make all rows first.
+CREATE VIEW run_span AS
+SELECT run.id AS run, span.step, span.pass, span.rank, span.op, op_kind.name AS kind,
+       op_kind.class, op_alike.name, op_alike.bucket, op_alike.bytes, stream.name AS stream,
+       (span.ready_ps + 500) / 1000 AS ready_ns,
+       CASE WHEN span.issue_ps < 0 THEN -1 ELSE (span.issue_ps + 500) / 1000 END AS issue_ns,
+       (span.start_ps + 500) / 1000 AS start_ns,
+       CASE WHEN span.all_in_ps < 0 THEN -1 ELSE (span.all_in_ps + 500) / 1000 END AS all_in_ns,
+       (span.end_ps + 500) / 1000 AS end_ns
+FROM run
+JOIN span ON span.run = run.id
+JOIN op_kind ON op_kind.id = span.kind
+LEFT JOIN op_row ON op_row.plan = run.plan AND op_row.op = span.op
+LEFT JOIN op_alike ON op_alike.plan = op_row.plan AND op_alike.alike = op_row.alike
+LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream;

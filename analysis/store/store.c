@@ -31,8 +31,8 @@
 #include "shared/io/used_files.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
-/* Versions: from which on a plan's hash leaves out times, and from which on spans are packed. */
-enum { HASHES_ANEW = 8, SPANS_PACKED = 12 };
+/* Versions: a plan's hash leaves out times, spans are packed, ops that are alike are one row. */
+enum { HASHES_ANEW = 8, SPANS_PACKED = 12, OPS_ALIKE = 13 };
 enum { MANY_PAGES = 1024 }; /* unused pages of a file that is worth writing anew */
 enum { MOST_TEXT = 512 << 20 }; /* bytes of one value: a packed plan */
 
@@ -185,6 +185,20 @@ static void trust_nothing(sqlite3 *db)
     sqlite3_limit(db, SQLITE_LIMIT_LENGTH, MOST_TEXT);
 }
 
+/* The file's view of this name is not evaluated; this one is Lapwing's own, and goes first. Outside
+ * of a transaction, which an error would roll back; after a migration, whose `op` is a table. */
+static enum lw_status show_ops(struct lw_store *s, struct lw_err *err)
+{
+    return lw_sql_exec(s, "CREATE TEMP VIEW op AS SELECT r.plan AS plan, r.op AS op,"
+                          " a.kind AS kind,"
+                          " a.class AS class, a.dtype AS dtype, a.stream AS stream,"
+                          " a.comm AS comm, a.call AS call, a.bytes AS bytes,"
+                          " a.work_ps AS work_ps, a.peer AS peer, a.operand AS operand,"
+                          " a.module AS module, a.stage AS stage, r.micro_batch AS micro_batch,"
+                          " a.bucket AS bucket, a.name AS name FROM main.op_row AS r"
+                          " JOIN main.op_alike AS a ON a.plan = r.plan AND a.alike = r.alike", err);
+}
+
 static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
 {
     int rc;
@@ -203,7 +217,9 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
     trust_nothing(s->db);
     lw_store_wait_at_most(s, BUSY_MS);
     rc = span_rows_register(s->db);
-    return rc == SQLITE_OK ? LW_OK : lw_sql_fail(s, rc, err);
+    if (rc != SQLITE_OK)
+        return lw_sql_fail(s, rc, err);
+    return s->write ? LW_OK : show_ops(s, err);
 }
 
 static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
@@ -225,11 +241,12 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = OFF", err));
     int64_t before = s->version, n_free = 0;
     LW_TRY(migrate(s, text, schema->len, err)); /* may make a table anew that others refer to */
-    if (before > 0 && before < SPANS_PACKED)
+    if (before > 0 && before < OPS_ALIKE)
         LW_TRY(lw_sql_number(s, &n_free, err, "PRAGMA freelist_count", ""));
     if (n_free > MANY_PAGES)
-        lw_sql_exec(s, "VACUUM", NULL); /* gives back what the spans took; may stay undone */
+        lw_sql_exec(s, "VACUUM", NULL); /* gives back what spans and ops took; may stay undone */
     LW_TRY(lw_sql_exec(s, "PRAGMA foreign_keys = ON", err));
+    LW_TRY(show_ops(s, err));
     return s->finds_dead ? lw_run_process_end_dead(s, err) : LW_OK;
 }
 

@@ -15,7 +15,7 @@
 
 static const char *const plan_tables[] = {
     "plan_option", "plan_note", "plan_rank", "stream", "comm", "comm_rank", "param", "bucket",
-    "slot", "pass", "program", "op", "operand", "dep", "ready", "plan_file",
+    "slot", "pass", "program", "op_alike", "op_row", "operand", "dep", "ready", "plan_file",
 };
 
 enum { N_PLAN_TABLES = sizeof plan_tables / sizeof *plan_tables };

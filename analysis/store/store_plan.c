@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/store/alike_ops.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
 #include "shared/base/arena.h"
@@ -97,7 +98,6 @@ static const struct {
     {"stream", LW_TABLE_streams},
     {"comm", LW_TABLE_comms},
     {"param", LW_TABLE_params},
-    {"op", LW_TABLE_ops},
 };
 
 enum { MAX_COLUMNS = 32 };
@@ -126,7 +126,7 @@ static struct lw_sql_value word(const char *text)
     return (struct lw_sql_value){0, text};
 }
 
-/* Columns that are not of one field: of an op, else the row's number. */
+/* Columns that are not of one field: of an op, else the number of the stored row. */
 enum of_row { ROW_NUMBER, OP_CLASS, OP_WORK, OP_BOUND, OP_SOURCE, OP_BOUND_PS };
 
 /* OP_BOUND_PS + b: "compute_ps" and the like. */
@@ -148,12 +148,14 @@ static int of_row(const char *column)
     return ROW_NUMBER;
 }
 
-static struct lw_sql_value value_of_row(const struct lw_plan *p, int what, int64_t i)
+/* i: row of the plan's table. */
+static struct lw_sql_value value_of_row(const struct lw_plan *p, int what, int64_t i,
+                                        int64_t stored)
 {
     const struct lw_op *op = what == ROW_NUMBER ? NULL : &p->ops[i];
 
     switch (what) {
-    case ROW_NUMBER: return number(i);
+    case ROW_NUMBER: return number(stored);
     case OP_CLASS: return word(lw_store_class_name((enum lw_op_kind)op->kind));
     case OP_WORK: return number(lw_plan_work_ps(p, op));
     case OP_BOUND: return word(lw_op_bound_key(lw_op_bound(p, op)));
@@ -190,9 +192,11 @@ static enum lw_status columns_of(struct lw_store *s, const char *name,
     return lw_sql_finish(q, err);
 }
 
-/* Columns of a plan's table that queries read; the rest of a row is in the plan's file. */
+/* Columns of n rows of a plan's table that queries read; the rest of a row is in the plan's file.
+ * of[n]: which rows, NULL = the first n. */
 static enum lw_status put_rows(struct lw_store *s, int64_t plan, const struct lw_plan *p,
-                               const char *name, const struct lw_plan_table *t, struct lw_err *err)
+                               const char *name, const struct lw_plan_table *t, const int32_t *of,
+                               int64_t n_rows, struct lw_err *err)
 {
     struct column c[MAX_COLUMNS];
     struct lw_sql_value v[MAX_COLUMNS + 1] = {number(plan)};
@@ -206,14 +210,36 @@ static enum lw_status put_rows(struct lw_store *s, int64_t plan, const struct lw
         at += snprintf(insert + at, sizeof insert - (size_t)at, ",?");
     snprintf(insert + at, sizeof insert - (size_t)at, ")");
     LW_TRY(lw_sql_prepare(s, insert, &q, err));
-    for (int64_t i = 0; i < lw_table_rows(t, p) && !lw_sql_failed(q); i++) {
-        const char *row = lw_table_at(t, p) + (size_t)i * t->size;
+    for (int64_t i = 0; i < n_rows && !lw_sql_failed(q); i++) {
+        int64_t at_row = of ? of[i] : i;
+        const char *row = lw_table_at(t, p) + (size_t)at_row * t->size;
         for (int k = 0; k < n; k++)
             v[k + 1] = c[k].field ? of_field(c[k].field, row)
-                                  : value_of_row(p, c[k].of_row, i);
+                                  : value_of_row(p, c[k].of_row, at_row, i);
         lw_sql_run_values(q, v, n + 1);
     }
     return lw_sql_finish(q, err);
+}
+
+/* Each op names the set of those that are alike but for the micro-batch. */
+static enum lw_status put_ops(struct lw_store *s, int64_t plan, const struct lw_plan *p,
+                              struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    struct alike_ops a;
+    struct lw_sql *q = NULL;
+
+    enum lw_status st = alike_ops_find(p, &room, &a, err);
+    if (st == LW_OK)
+        st = put_rows(s, plan, p, "op_alike", &lw_plan_tables[LW_TABLE_ops], a.first, a.n, err);
+    if (st == LW_OK)
+        st = lw_sql_prepare(s, "INSERT INTO op_row VALUES (?,?,?,?)", &q, err);
+    for (int32_t i = 0; st == LW_OK && i < p->n_ops && !lw_sql_failed(q); i++)
+        lw_sql_run(q, "liii", plan, i, p->ops[i].micro_batch, a.set[i]);
+    if (st == LW_OK)
+        st = lw_sql_finish(q, err);
+    lw_arena_free(&room);
+    return st;
 }
 
 /* The plan as its file has it: what the tables leave out is in it. */
@@ -292,7 +318,10 @@ enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, in
         tables[i].put(q, *id, p);
         LW_TRY(lw_sql_finish(q, err));
     }
-    for (size_t i = 0; i < sizeof described / sizeof described[0]; i++)
-        LW_TRY(put_rows(s, *id, p, described[i].name, &lw_plan_tables[described[i].id], err));
+    for (size_t i = 0; i < sizeof described / sizeof described[0]; i++) {
+        const struct lw_plan_table *t = &lw_plan_tables[described[i].id];
+        LW_TRY(put_rows(s, *id, p, described[i].name, t, NULL, lw_table_rows(t, p), err));
+    }
+    LW_TRY(put_ops(s, *id, p, err));
     return put_file(s, *id, p, err);
 }

@@ -255,7 +255,8 @@ TEST_WITH(the_legend_holds_what_is_drawn, runs_open, fixture_close)
 TEST_WITH(micro_batches_are_numbered_and_take_turns_in_colour, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
-    runs_sql("UPDATE op SET micro_batch = 1 WHERE kind = 'backward'");
+    runs_sql("UPDATE op_row SET micro_batch = 1 WHERE alike IN"
+             " (SELECT alike FROM op_alike WHERE kind = 'backward')");
     char *text = script_of(LW_PLOT_TIMELINE);
     has(text, "\"backward 1\"");
     has(text, "\n100 300 -1.860 -1.140 4167628\n"); /* 0x3f97cc */

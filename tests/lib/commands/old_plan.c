@@ -61,7 +61,12 @@ void make_spans_old(const char *file)
 {
     sql_do(file,
            "CREATE TABLE unpacked AS SELECT * FROM span ORDER BY id, run;"
-           "DROP VIEW run_span; DROP VIEW span; DROP TABLE span_block; DROP TABLE span_data;"
+           "CREATE TABLE ops AS SELECT plan, op, kind, class, dtype, stream, comm, call, bytes,"
+           " work_ps, peer, operand, module, stage, micro_batch, bucket, name, bound, time_source,"
+           " compute_ps, memory_ps, launch_ps, host_ps FROM op ORDER BY plan, op;"
+           "DROP VIEW run_span; DROP VIEW op; DROP TABLE op_row; DROP TABLE op_alike;"
+           "ALTER TABLE ops RENAME TO op;"
+           "DROP VIEW span; DROP TABLE span_block; DROP TABLE span_data;"
            "CREATE TABLE span (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, step INTEGER NOT NULL,"
            " pass INTEGER NOT NULL, rank INTEGER NOT NULL, op INTEGER NOT NULL,"
            " kind INTEGER NOT NULL, stream INTEGER NOT NULL, comm INTEGER NOT NULL,"
