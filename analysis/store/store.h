@@ -151,6 +151,8 @@ struct lw_run {
     lw_ps p10, p90;              /* the interval of a predicted step; -1 = none */
     const char *interval_of;     /* the runs that it comes from */
     double others_pct; /* of the processors, that other programs took during it; NAN = not known */
+    double machine_speed, machine_speed_p10, machine_speed_p90; /* shares of the calibrated speed
+                                                                 * during it; NAN = not known */
 };
 
 /* Other programs took more than LW_LOADED_PCT of the processors. */

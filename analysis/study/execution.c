@@ -192,6 +192,7 @@ static enum lw_status store_and_print(struct lw_execution *s, enum lw_status ran
                                .cost = lw_sim_cost(&s->cluster)};
 
     LW_TRY(lw_exec_measure_calls(&s->plan, &s->result, err));
+    LW_TRY(lw_exec_find_speed(&s->plan, &s->cluster, &s->result, err));
     if (s->result.n_steps > 0)
         LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
                                      err));

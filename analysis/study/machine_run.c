@@ -63,8 +63,10 @@ enum lw_status lw_machine_execute(const struct lw_machine *m, struct lw_machine_
     return LW_OK;
 }
 
-enum lw_status lw_machine_summarize(struct lw_machine_run *x, struct lw_err *err)
+enum lw_status lw_machine_summarize(const struct lw_machine *m, struct lw_machine_run *x,
+                                    struct lw_err *err)
 {
+    LW_TRY(lw_exec_find_speed(&x->plan, m->cluster, &x->result, err));
     return lw_timeline_summarize(&x->result.timeline, &x->plan, x->result.n_warmup, &x->measured,
                                  err);
 }

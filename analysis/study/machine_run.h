@@ -40,8 +40,9 @@ enum lw_status lw_machine_predict(const struct lw_machine *m, struct lw_machine_
  * made again, three times at most, and the least disturbed counts. */
 enum lw_status lw_machine_execute(const struct lw_machine *m, struct lw_machine_run *x,
                                   struct lw_err *err);
-/* Sets measured, from the whole result. */
-enum lw_status lw_machine_summarize(struct lw_machine_run *x, struct lw_err *err);
+/* Sets measured, from the whole result, and the machine's speed in the result. */
+enum lw_status lw_machine_summarize(const struct lw_machine *m, struct lw_machine_run *x,
+                                    struct lw_err *err);
 /* What execute and summarize have set is freed, so that the plan can be run again. */
 void lw_machine_run_clear(struct lw_machine_run *x);
 void lw_machine_run_free(struct lw_machine_run *x);

@@ -1,6 +1,7 @@
 /* Storing what exec did. */
 #include "analysis/study/store_exec_run.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "analysis/compare/compare.h"
@@ -49,6 +50,25 @@ static enum lw_status store_states(struct lw_store *db, int64_t run, const struc
     return *x->settings ? lw_store_settings(db, run, x->settings, err) : LW_OK;
 }
 
+static enum lw_status store_speed(struct lw_store *db, int64_t run, const struct lw_exec_result *x,
+                                  struct lw_err *err)
+{
+    const struct lw_machine_speed *s = &x->speed;
+
+    for (int64_t i = 0; i < x->n_probes; i++)
+        LW_TRY(lw_store_metric_real(db, run, "probe_ps", x->probes[i].step, x->probes[i].rank,
+                                    x->probes[i].now_ns * LW_PS_PER_NS, err));
+    for (int32_t rank = 0; rank < x->n_compute_speeds; rank++)
+        if (!isnan(x->compute_speed[rank]))
+            LW_TRY(lw_store_metric_real(db, run, "compute_speed", -1, rank,
+                                        x->compute_speed[rank], err));
+    if (s->n == 0)
+        return LW_OK;
+    LW_TRY(lw_store_metric_real(db, run, "machine_speed", -1, -1, s->median, err));
+    LW_TRY(lw_store_metric_real(db, run, "machine_speed_p10", -1, -1, s->p10, err));
+    return lw_store_metric_real(db, run, "machine_speed_p90", -1, -1, s->p90, err);
+}
+
 static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run_info *info,
                            const struct lw_exec_result *x, const struct lw_summary *summary,
                            enum lw_status ran, const char *message, struct lw_err *err)
@@ -66,6 +86,7 @@ static enum lw_status fill(struct lw_store *db, int64_t run, const struct lw_run
     if (info->cluster && info->backend && lw_calibrated_for_another(info->cluster, info->backend))
         LW_TRY(lw_store_metric_int(db, run, "other_calibration", -1, -1, 1, err));
     LW_TRY(store_places(db, run, x, err));
+    LW_TRY(store_speed(db, run, x, err));
     LW_TRY(store_states(db, run, x, err));
     LW_TRY(lw_store_finish_run(db, run, summary->n_steps > 0 ? summary : NULL,
                                run_status(ran), message, err));

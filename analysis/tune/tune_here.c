@@ -114,7 +114,7 @@ static enum lw_status repeat(struct here *h, int k, struct lw_err *err)
     const struct lw_machine machine = machine_of(h, x);
 
     LW_TRY(lw_machine_execute(&machine, &x->run, err));
-    LW_TRY(lw_machine_summarize(&x->run, err));
+    LW_TRY(lw_machine_summarize(&machine, &x->run, err));
     m->repeat[m->n_repeats] = x->run.measured.step;
     if (h->t->db)
         LW_TRY(lw_machine_store_execution(&machine, &x->run, h->t->db, h->t->command,

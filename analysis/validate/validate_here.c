@@ -191,7 +191,7 @@ static enum lw_status run_case(const struct here *h, const struct row *row, int3
     LW_TRY(name_plan(h, row, &c->plan, err));
     LW_TRY(lw_machine_predict(&m, c, err));
     LW_TRY(lw_machine_execute(&m, c, err));
-    LW_TRY(lw_machine_summarize(c, err));
+    LW_TRY(lw_machine_summarize(&m, c, err));
     if (h->o->db)
         LW_TRY(store(h, c, err));
     return add_case(h, row, series, c, err);

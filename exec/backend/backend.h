@@ -23,7 +23,7 @@ struct lw_product;
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 13
+#define EXEC_API_VERSION 14
 
 struct exec_rows;
 struct exec_world;
@@ -128,6 +128,12 @@ struct exec_facts {
     int64_t submit_ns;         /* the host's time so far in calls that submit work; 0 = no device */
     const char *settings;      /* "NCCL_ALGO=Ring": what steers the library; NULL = nothing */
     struct exec_device_state state; /* of this process's device, over the steps so far */
+};
+
+/* The products of which EXEC_COMPUTE_GEMM makes its ops, on one rank: processor time of one that was
+ * just measured, and the time of one by which ops are counted from now on. */
+struct exec_product_time {
+    double now_ns, set_ns;
 };
 
 /* When one piece of work ran. end_ns > 0 exactly when it has finished; -1: it failed, and that
@@ -302,6 +308,12 @@ struct exec_backend {
 
     enum lw_status (*compute)(struct exec_stream *s, const struct exec_task *task,
                               struct exec_stamp *stamp, struct lw_err *err);
+
+    /* (optional) With EXEC_COMPUTE_GEMM, while nothing is in flight: measure the product on all
+     * ranks at once (a barrier where ranks are processes) and count ops by it; t[n_local]. It takes
+     * some ms. */
+    enum lw_status (*time_product)(struct exec_world *w, struct exec_product_time *t,
+                                   struct lw_err *err);
 
     /* Work given after `hold` begins no earlier than `release`, and then on all ranks at once (a
      * barrier where ranks are processes). */

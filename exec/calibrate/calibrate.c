@@ -68,6 +68,14 @@ static void note_facts(struct exec_calibration *c, const struct lw_exec_result *
     c->comm_on_compute_core = r->comm_on_compute_core;
 }
 
+static enum lw_status keep_probes(struct exec_calibration *c, const struct lw_plan *plan,
+                                  const struct lw_exec_result *r, struct lw_err *err)
+{
+    for (int64_t i = 0; i < r->n_probes && plan->n_ranks == c->o->n_ranks; i++)
+        LW_TRY(exec_samples_add(&c->probe, r->probes[i].now_ns * LW_PS_PER_NS, err));
+    return LW_OK;
+}
+
 static enum lw_status run_plan(const struct exec_calibration *c, const struct lw_plan *plan,
                                struct exec_calibrate_run how, struct lw_exec_result *r,
                                struct lw_err *err)
@@ -100,6 +108,8 @@ enum lw_status exec_calibrate_run(struct exec_calibration *c, const struct exec_
 
     if (s == LW_OK && how.compute == EXEC_COMPUTE_GEMM)
         note_facts(c, &r);
+    if (s == LW_OK)
+        s = keep_probes(c, plan, &r, err);
     if (s == LW_OK)
         s = keep(c, p, plan, &r, err);
     lw_exec_result_free(&r);
@@ -199,7 +209,8 @@ static void list_sizes(struct exec_calibration *c)
 static void free_samples(struct exec_calibration *c)
 {
     struct exec_samples *all[] = {&c->copy_rate, &c->launch, &c->kernel, &c->compute_rate,
-                                  &c->comm_rate, &c->disturbance, &c->unit_alone, &c->unit_all};
+                                  &c->comm_rate, &c->disturbance, &c->unit_alone, &c->unit_all,
+                                  &c->probe};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         exec_samples_free(all[i]);

@@ -236,6 +236,10 @@ static void fill_device(struct making *m)
                                       "read and write of those copies, all ranks of a node");
     d->launch_ps = figure(m, &c->launch, exec_samples_median(&c->launch),
                           "from an empty op to the next");
+    if (c->probe.n > 0) {
+        snprintf(text, sizeof text, "%.250s, all ranks at once, between plans", c->name);
+        d->probe_ps = figure(m, &c->probe, floor(exec_samples_median(&c->probe)), text);
+    }
     d->memory_bytes =
         on_gpus(c) ? stated(floor(c->memory_bytes), "the device's")
                    : stated(floor(c->memory_bytes / exec_calibrate_per_node(c)),

@@ -23,11 +23,11 @@ static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
     lw_jsonout_end(o);
 }
 
-/* One rank has nothing to measure it with. */
-static void put_rate(struct lw_jsonout *o, const char *name, struct lw_figure f)
+/* Rates: one rank has nothing to measure them with. */
+static void put_known(struct lw_jsonout *o, const char *name, double value, struct lw_figure f)
 {
     if (f.source)
-        lw_jsonout_double(o, name, f.value);
+        lw_jsonout_double(o, name, value);
     else
         lw_jsonout_null(o, name);
 }
@@ -42,8 +42,11 @@ void exec_calibrate_print_json(const struct lw_cluster *c, const char *file, FIL
             "n_nodes", c->n_nodes, "gemm_flops_per_s", c->device.peak_flops[LW_F32].value,
             "copy_bytes_per_s", c->device.copy_bytes_per_s.value,
             "launch_ns", lw_ps_to_ns((lw_ps)c->device.launch_ps.value));
-    put_rate(&o, "compute_rate_under_comm", f->compute_rate_under_comm);
-    put_rate(&o, "comm_rate_under_compute", f->comm_rate_under_compute);
+    put_known(&o, "probe_ns", c->device.probe_ps.value / LW_PS_PER_NS, c->device.probe_ps);
+    put_known(&o, "compute_rate_under_comm", f->compute_rate_under_comm.value,
+              f->compute_rate_under_comm);
+    put_known(&o, "comm_rate_under_compute", f->comm_rate_under_compute.value,
+              f->comm_rate_under_compute);
     put_work_json(&o, &c->device);
     lw_jsonout_array(&o, "tables");
     for (int32_t i = 0; i < c->n_tables; i++)
@@ -107,6 +110,7 @@ enum lw_status exec_calibrate_print(const struct lw_cluster *c, bool csv, FILE *
 
     figure_row(t, "GEMM", gemm.value * 1e-9, "Gflop/s per rank", gemm);
     figure_row(t, "copy", copy.value * 1e-9, "GB/s per rank", copy);
+    figure_row(t, "speed probe", c->device.probe_ps.value * 1e-6, "us", c->device.probe_ps);
     figure_row(t, "launch", c->device.launch_ps.value * 1e-3, "ns", c->device.launch_ps);
     figure_row(t, "compute under communication", compute.value, "of its speed", compute);
     figure_row(t, "communication under compute", comm.value, "of its speed", comm);

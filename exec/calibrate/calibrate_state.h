@@ -61,6 +61,7 @@ struct exec_calibration {
     int32_t n_apart[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* samples that hardly overlap: no rate */
     struct exec_samples disturbance; /* length of the kernels of each compute_rate, ps */
     struct exec_samples unit_alone, unit_all;       /* ns per GEMM */
+    struct exec_samples probe; /* ps of a product, in all plans of all ranks */
     char name[320], device[96];
     double unit_flops, memory_bytes, free_bytes;
     int32_t n_larger; /* of passes over memory: sizes beyond 16 MiB, by twos; 0 on CPUs */

@@ -156,8 +156,9 @@ static enum lw_status measure_ranks(struct exec_world *w, struct measurement *m,
 }
 
 /* One thread per rank, all at once, in all processes: what a product costs while every rank
- * computes, and whether threads may be lifted. */
-static enum lw_status measure_all(struct exec_world *w, int64_t budget_ns, struct lw_err *err)
+ * computes, and whether threads may be lifted. t[n_local], or NULL. */
+static enum lw_status measure_all(struct exec_world *w, int64_t budget_ns,
+                                  struct exec_product_time *t, struct lw_err *err)
 {
     const struct exec_process *p = w->how.process;
 
@@ -166,8 +167,11 @@ static enum lw_status measure_all(struct exec_world *w, int64_t budget_ns, struc
     struct measurement *m;
     LW_NEW(m, w->n_local, err);
     enum lw_status s = measure_ranks(w, m, budget_ns, err);
-    for (int32_t r = 0; r < w->n_local && s == LW_OK; r++)
+    for (int32_t r = 0; r < w->n_local && s == LW_OK; r++) {
         exec_gemm_follow(&w->rate[r], &m[r].rate);
+        if (t)
+            t[r] = (struct exec_product_time){m[r].rate.unit_ns, w->rate[r].unit_ns};
+    }
     w->lifts = s == LW_OK && m[0].lifted;
     lw_free(m);
     return s;
@@ -228,7 +232,7 @@ static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
     if (w->how.compute == EXEC_COMPUTE_GEMM)
         exec_gemm_open(&w->gemm);
     LW_TRY(find_cores(w, err));
-    LW_TRY(measure_all(w, MEASURE_NS, err));
+    LW_TRY(measure_all(w, MEASURE_NS, NULL, err));
     w->stamp_ns = stamp_cost_ns();
     w->n_machine_cores = w->n_cores;
     w->one_machine = true;
@@ -341,12 +345,14 @@ int64_t cpu_now_ns(const struct exec_world *w)
 /* Nothing runs now: cores whose speed changes (virtual ones that a host moves about change it
  * twofold, for seconds) are measured again, so that an op takes the plan's time at the speed of
  * its batch. */
+enum lw_status cpu_time_product(struct exec_world *w, struct exec_product_time *t,
+                                struct lw_err *err)
+{
+    return measure_all(w, MEASURE_AGAIN_NS, t, err);
+}
+
 void cpu_hold(struct exec_world *w)
 {
-    struct lw_err why = {0};
-
-    if (w->how.compute == EXEC_COMPUTE_GEMM && measure_all(w, MEASURE_AGAIN_NS, &why) != LW_OK)
-        cpu_fail(w, &why);
     w->batch++;
 }
 

@@ -138,6 +138,8 @@ void cpu_facts(const struct exec_world *w, struct exec_facts *f);
 int64_t cpu_now_ns(const struct exec_world *w);
 int64_t cpu_pending(const struct exec_world *w);
 enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_err *err);
+enum lw_status cpu_time_product(struct exec_world *w, struct exec_product_time *t,
+                                struct lw_err *err);
 void cpu_hold(struct exec_world *w);
 enum lw_status cpu_release(struct exec_world *w, struct lw_err *err);
 
@@ -171,7 +173,7 @@ enum lw_status cpu_communicate(struct exec_stream *s, struct exec_comm *c,
     .mem_free = cpu_mem_free, .mem_read = cpu_mem_read, .mem_write = cpu_mem_write,                \
     .stream_create = cpu_stream_create, .event_create = cpu_event_create,                          \
     .event_record = cpu_event_record, .event_wait = cpu_event_wait, .compute = cpu_compute,        \
-    .hold = cpu_hold, .release = cpu_release, .comm_create = cpu_comm_create,                      \
+    .time_product = cpu_time_product, .hold = cpu_hold, .release = cpu_release, .comm_create = cpu_comm_create,                      \
     .comm_destroy = cpu_comm_destroy, .communicate = cpu_communicate, .poll = cpu_poll,            \
     .pending = cpu_pending
 

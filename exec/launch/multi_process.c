@@ -21,7 +21,7 @@ enum { MOST_TURNS = 10 };
 
 struct part { /* what a process sends ahead of its spans */
     int32_t status, verified, honesty, oversubscribed;
-    int64_t n_checked_bytes, n_checked_message_bytes, n_consolidated_bytes, n_spans;
+    int64_t n_checked_bytes, n_checked_message_bytes, n_consolidated_bytes, n_spans, n_probes;
     int64_t origin_ns;                           /* on rank 0's clock, */
     int64_t clock_error_ns;                      /* known to so much */
     lw_ps over;
@@ -32,6 +32,8 @@ struct part { /* what a process sends ahead of its spans */
 struct whole {
     struct lw_exec_result *result;
     struct lw_timeline timeline;
+    struct lw_exec_probe *probes;
+    int64_t n_probes, probe_capacity;
     int64_t origin_ns;   /* of rank 0 */
     lw_ps earliest;      /* of all origins, counted from rank 0's */
     enum lw_status status;
@@ -48,6 +50,21 @@ static enum lw_status add_spans(struct whole *w, const struct lw_span *spans, in
     return LW_OK;
 }
 
+static enum lw_status add_probes(struct whole *w, const struct lw_exec_probe *probes, int64_t n,
+                                 struct lw_err *err)
+{
+    LW_ROOM(w->probes, w->probe_capacity, w->n_probes + n, err);
+    for (int64_t i = 0; i < n; i++)
+        w->probes[w->n_probes++] = probes[i];
+    return LW_OK;
+}
+
+static int64_t bytes_after(const struct part *p)
+{
+    return p->n_spans * (int64_t)sizeof(struct lw_span) +
+           p->n_probes * (int64_t)sizeof(struct lw_exec_probe);
+}
+
 static enum lw_status take(void *context, int32_t rank, const void *data, int64_t bytes,
                            struct lw_err *err)
 {
@@ -58,7 +75,7 @@ static enum lw_status take(void *context, int32_t rank, const void *data, int64_
     if (bytes < (int64_t)sizeof p)
         return lw_fail(err, LW_EFAILED, "results of rank %d are cut short", rank);
     memcpy(&p, data, sizeof p);
-    if (p.n_spans < 0 || bytes != (int64_t)sizeof p + p.n_spans * (int64_t)sizeof(struct lw_span))
+    if (p.n_spans < 0 || p.n_probes < 0 || bytes != (int64_t)sizeof p + bytes_after(&p))
         return lw_fail(err, LW_EFAILED, "results of rank %d are cut short", rank);
     if (rank == 0) {
         w->origin_ns = p.origin_ns;
@@ -84,8 +101,10 @@ static enum lw_status take(void *context, int32_t rank, const void *data, int64_
     lw_ps shift = lw_ns_to_ps(p.origin_ns - w->origin_ns);
     if (shift < w->earliest)
         w->earliest = shift;
-    return add_spans(w, (const struct lw_span *)(const void *)((const char *)data + sizeof p),
-                     p.n_spans, shift, err);
+    const void *spans = (const char *)data + sizeof p;
+    const void *probes = (const char *)spans + (size_t)p.n_spans * sizeof(struct lw_span);
+    LW_TRY(add_probes(w, probes, p.n_probes, err));
+    return add_spans(w, spans, p.n_spans, shift, err);
 }
 
 static enum lw_status pack(const struct lw_exec_result *r, enum lw_status status,
@@ -101,12 +120,13 @@ static enum lw_status pack(const struct lw_exec_result *r, enum lw_status status
                      .n_consolidated_bytes = r->n_consolidated_bytes,
                      .origin_ns = r->origin_ns + offset_ns,
                      .n_spans = r->timeline.n,
+                     .n_probes = r->n_probes,
                      .over = r->over,
                      .state = r->state,
                      .clock_error_ns = r->clock_error_ns};
 
     snprintf(p.message, sizeof p.message, "%.511s", why->msg);
-    *bytes = (int64_t)sizeof p + r->timeline.n * (int64_t)sizeof(struct lw_span);
+    *bytes = (int64_t)sizeof p + bytes_after(&p);
     char *to = lw_calloc(1, (size_t)*bytes);
     if (!to)
         return lw_fail_nomem(err);
@@ -115,6 +135,9 @@ static enum lw_status pack(const struct lw_exec_result *r, enum lw_status status
         struct lw_span s = lw_timeline_get(&r->timeline, i);
         memcpy(to + sizeof p + (size_t)i * sizeof s, &s, sizeof s);
     }
+    if (r->n_probes > 0)
+        memcpy(to + sizeof p + (size_t)r->timeline.n * sizeof(struct lw_span), r->probes,
+               (size_t)r->n_probes * sizeof *r->probes);
     *data = to;
     return LW_OK;
 }
@@ -129,6 +152,10 @@ static enum lw_status put_together(struct whole *w, struct lw_err *err)
     lw_timeline_free(&w->result->timeline);
     w->result->timeline = *t;
     *t = (struct lw_timeline){0};
+    lw_free(w->result->probes);
+    w->result->probes = w->probes;
+    w->result->n_probes = w->n_probes;
+    w->probes = NULL;
     exec_close_gaps(w->result);
     return LW_OK;
 }
@@ -155,6 +182,7 @@ static enum lw_status gather(struct exec_rendezvous *r, const struct exec_identi
         s = put_together(&w, err);
     lw_free(data);
     lw_timeline_free(&w.timeline);
+    lw_free(w.probes);
     if (s == LW_OK && id->rank == 0 && w.status != LW_OK) {
         *err = w.why;
         return w.status;

@@ -2,6 +2,7 @@
  * what a row may claim (real, paced, emulated; oversubscribed; verified) stands beside them. */
 #include "exec/run/exec_print.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "exec/run/op_text.h"
@@ -55,6 +56,36 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
     if (x->clock_error_ns > 0)
         fprintf(f, "clocks of the ranks' processes agree to within %s\n",
                 lw_format_ns(a, x->clock_error_ns));
+}
+
+static void text_speed(const struct lw_exec_result *x, FILE *f)
+{
+    char text[LW_SPEED_TEXT];
+
+    if (x->speed.n > 0)
+        lw_printf_paragraph(f, "the machine ran at %s of the calibrated speed",
+                            lw_machine_speed_text(text, x->speed.median, x->speed.p10,
+                                                  x->speed.p90));
+}
+
+static void json_speed(struct lw_jsonout *o, const struct lw_exec_result *x)
+{
+    const struct lw_machine_speed *s = &x->speed;
+
+    LW_JSON(o, "machine_speed", lw_decimals_if(s->n > 0, s->median, 4),
+            "machine_speed_p10", lw_decimals_if(s->n > 0, s->p10, 4),
+            "machine_speed_p90", lw_decimals_if(s->n > 0, s->p90, 4));
+    lw_jsonout_array(o, "compute_speeds");
+    for (int32_t rank = 0; rank < x->n_compute_speeds; rank++)
+        LW_JSON_ROW(o, NULL, "rank", rank, "compute_speed",
+                    lw_decimals_if(!isnan(x->compute_speed[rank]), x->compute_speed[rank], 4));
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "probes");
+    for (int64_t i = 0; i < x->n_probes; i++)
+        LW_JSON_ROW(o, NULL, "step", x->probes[i].step, "rank", x->probes[i].rank,
+                    "now_ns", lw_decimals(x->probes[i].now_ns, 0),
+                    "set_ns", lw_decimals(x->probes[i].set_ns, 0));
+    lw_jsonout_end(o);
 }
 
 static void text_verified(const struct lw_exec_report *r, FILE *f)
@@ -257,6 +288,7 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
     }
     LW_TRY(text_predicted_memory(r, f, err));
     text_measuring(r, f);
+    text_speed(x, f);
     if (x->over > 0)
         fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
                 lw_format_ps(buf, x->over));
@@ -353,6 +385,7 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
             "clock_error_ns", x->clock_error_ns,
             "others_share", lw_decimals_if(x->others_share >= 0, x->others_share, 4),
             "n_ops", x->timeline.n);
+    json_speed(&o, x);
     lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
     LW_JSON(&o, "wall_s", lw_decimals(x->wall_s, 6));
     LW_TRY(put_calls(r, &o, NULL, err));

@@ -181,6 +181,7 @@ static int32_t largest_batch(const struct exec_run *r)
     int64_t n = BATCH_OPS / n_ops, all = (int64_t)r->options->n_warmup + r->options->n_steps;
 
     n = n > BATCH_LEAST ? n : BATCH_LEAST;
+    n = n < exec_steps_between_probes(r) ? n : exec_steps_between_probes(r);
     return (int32_t)(n < all ? n : all);
 }
 
@@ -283,6 +284,7 @@ static enum lw_status run_batch(struct exec_run *r, int32_t n_steps, struct lw_e
 {
     struct exec_facts before = {0};
 
+    LW_TRY(exec_probe_speed(r, out, err));
     r->backend->facts(r->world, &before);
     LW_TRY(exec_give_batch(r, n_steps, err));
     r->released_ns = r->backend->now_ns(r->world);
@@ -353,7 +355,8 @@ static enum lw_status run_batches(struct exec_run *r, struct lw_exec_result *out
         if (s != LW_OK)
             return batch_failed(r, s, out, err);
     }
-    return LW_OK;
+    enum lw_status s = exec_probe_speed(r, out, err);
+    return s == LW_OK ? s : batch_failed(r, s, out, err);
 }
 
 /* All steps, then everything is as before the first again. */
@@ -583,6 +586,8 @@ void lw_exec_result_free(struct lw_exec_result *r)
     lw_free(r->first_of_batch);
     lw_free(r->places);
     lw_free(r->calls);
+    lw_free(r->probes);
+    lw_free(r->compute_speed);
     lw_free(r->states);
     *r = (struct lw_exec_result){0};
 }

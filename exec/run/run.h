@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "exec/backend/backend.h"
+#include "exec/run/machine_speed.h"
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
 #include "shared/base/progress.h"
@@ -109,6 +110,11 @@ struct lw_exec_result {
     /* of all processors' time, taken by other programs from the opening to the end; -1 = not
        known, or ranks are processes */
     double others_share;
+    struct lw_exec_probe *probes; /* [n_probes] of this process's ranks, or of all; as they come */
+    int64_t n_probes;
+    struct lw_machine_speed speed; /* both by lw_exec_find_speed: */
+    double *compute_speed;        /* [n_compute_speeds] by rank; NAN = not known */
+    int32_t n_compute_speeds;
     double submit_ns, graph_submit_ns; /* this process's time in calls that submit a step, op by
                                         * op and as a graph: means; 0 = no step was submitted so */
     int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */

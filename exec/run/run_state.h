@@ -56,6 +56,8 @@ struct exec_run {
     int32_t n_submitted[2];       /* steps */
     int32_t n_given;              /* steps of the current batch: [n_done, n_done + n_given) */
     int64_t batch_capacity;       /* of the result's list */
+    int64_t probe_capacity;       /* of the result's probes */
+    struct exec_product_time *product_times; /* [n_local], of the last probe */
     int64_t *rank_end_ns;         /* [n_ranks] of its pass before, while spans are kept */
     int32_t n_rehearsed;          /* steps that were compared */
     int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
@@ -82,6 +84,11 @@ struct exec_stream *exec_run_stream(const struct exec_run *r, int32_t rank, int3
 /* Of a lane's parts; last_variant: of the pass that ends the step. */
 struct exec_place exec_lane_place(const struct exec_run *r, const struct exec_lane *l,
                                   int32_t last_variant);
+
+/* speed_probe.c: read the machine's speed before the next step, or after the last one, where it is
+ * read; between batches alone. */
+enum lw_status exec_probe_speed(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err);
+int64_t exec_steps_between_probes(const struct exec_run *r); /* INT64_MAX: no probe is needed */
 
 /* step_finish.c: judge a batch that ended and count its steps: of a rehearsed step compare what it
  * brought (what differs goes to r->mismatch, and the run goes on), of measured ones keep the

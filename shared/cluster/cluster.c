@@ -229,6 +229,8 @@ static enum lw_status check_figures(const struct lw_cluster *c, struct lw_err *e
         if (lw_figure_is_set(f.figure) && !holds(r->range, f.figure.value))
             return lw_fail(err, LW_EFORMAT, "at %s.value: found %g%s%s, allowed: %s", f.name,
                            f.figure.value, *f.unit ? " " : "", f.unit, ranges[r->range].allowed);
+    if (lw_figure_is_set(c->device.probe_ps) && c->device.probe_ps.value < 1)
+        return lw_fail(err, LW_EFORMAT, "at device.probe_ns.value: found 0, allowed: more than 0");
     return LW_OK;
 }
 

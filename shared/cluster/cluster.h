@@ -51,6 +51,8 @@ struct lw_device {
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
     struct lw_figure n_sms;
     struct lw_figure launch_ps;                  /* host time to launch one op */
+    struct lw_figure probe_ps; /* of the speed probe, all ranks at once; its source names the
+                                * product (docs/design/machine_speed.md) */
     int32_t n_work;
     struct lw_work_table *work; /* measured over sizes: wins over the rates above */
 };

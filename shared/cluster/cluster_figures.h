@@ -25,7 +25,8 @@
     row(copy_bytes_per_s, "B/s", POSITIVE) \
     row(host_link_bytes_per_s, "B/s", POSITIVE) \
     row(n_sms, "", COUNT) \
-    time(launch)
+    time(launch) \
+    time(probe)
 
 #define LW_LINK_FIGURES(row, time) \
     row(bytes_per_s, "B/s", POSITIVE) \

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <stdint.h>
+
+#include "shared/base/err.h"
+
+struct lw_cluster;
+struct lw_exec_result;
+struct lw_plan;
+
+/* How fast this machine was during a run. See docs/design/machine_speed.md. */
+
+/* A reading before a step, or after the last one: processor time of one product of the rank, and
+ * the time of one by which the ops of the steps that follow were counted. */
+struct lw_exec_probe {
+    int32_t step, rank; /* warm-up counts */
+    double now_ns, set_ns;
+};
+
+/* Shares of the calibrated speed, over all readings of all ranks. n 0: not known. */
+struct lw_machine_speed {
+    int64_t n;
+    double median, p10, p90;
+};
+
+/* Sets speed and compute_speed of the result, which holds all ranks, from its probes and timeline.
+ * Nothing is set that is not known: without probes, and without those of the cluster's calibration
+ * under the same conditions. LW_ENOMEM. */
+enum lw_status lw_exec_find_speed(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                  struct lw_exec_result *r, struct lw_err *err);
+
+/* Time of the probe in the calibration, ns; 0 = the cluster has none of this product and of as many
+ * ranks. compute: as in exec_facts. */
+double lw_calibrated_probe(const struct lw_cluster *c, const char *compute, int32_t n_ranks);
+
+/* Over v[n], which it sorts: the value at a share q of the way from the smallest to the largest, on
+ * a line between its neighbours. n > 0. */
+double lw_speed_quantile(double *v, int64_t n, double q);
+
+/* "0.910 (0.860 to 0.970)"; returns buf. */
+enum { LW_SPEED_TEXT = 48 };
+const char *lw_machine_speed_text(char buf[LW_SPEED_TEXT], double median, double p10, double p90);
