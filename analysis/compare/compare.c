@@ -598,6 +598,22 @@ static enum lw_status read_calibration(struct lw_store *s, struct lw_comparison 
     return lw_sql_finish(q, err);
 }
 
+/* By the measured rank's speed. */
+static enum lw_status split_compute(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
+{
+    struct lw_both v = c->figure[LW_FIGURE_COMPUTE];
+    double speed = NAN;
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT value FROM metric WHERE run = ? AND name = 'compute_speed'"
+                        " AND step = -1 AND rank = ?", "li", c->measured.id, c->rank[1]));
+    if (lw_sql_next(q) && !c->of_one_kind)
+        speed = lw_sql_real(q, 0);
+    c->split = lw_speed_split_of(v.predicted, v.measured, speed);
+    return lw_sql_finish(q, err);
+}
+
 enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run_b,
                           struct lw_comparison *out, struct lw_err *err)
 {
@@ -617,6 +633,8 @@ enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run
         st = compare_found(s, &c, err);
     if (st == LW_OK)
         st = read_calibration(s, &c, err);
+    if (st == LW_OK)
+        st = split_compute(s, &c, err);
     if (st != LW_OK) {
         lw_comparison_free(&c);
         return st;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "analysis/compare/framework_difference.h"
+#include "analysis/compare/speed_split.h"
 #include "analysis/store/store.h"
 #include "shared/timeline/period_figures.h"
 
@@ -89,6 +90,7 @@ struct lw_comparison {
        both sides where both have it */
     int32_t rank[2];
     struct lw_both step, figure[LW_N_FIGURES], skew;
+    struct lw_speed_split split; /* of compute, where a prediction is judged */
     int32_t n_buckets, n_ops; /* at most LW_OPS_SHOWN ops */
     struct lw_bucket_line *buckets; /* in launch order */
     struct lw_op_line *ops;         /* largest difference first */

@@ -9,6 +9,7 @@
 #include "analysis/compare/step_work.h"
 #include "shared/json/jsonout.h"
 #include "shared/numbers/interval_text.h"
+#include "shared/numbers/speed_text.h"
 #include "shared/text/records.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
@@ -307,6 +308,17 @@ static void put_verdict_per_unit(const struct lw_comparison *c, struct lw_per_un
                             best < 0 ? "shorter" : "longer");
 }
 
+enum { SIGNED_PS = 40 };
+
+/* "-80.000 us"; returns buf. */
+static const char *signed_ps(char buf[SIGNED_PS], lw_ps v)
+{
+    char text[32];
+
+    snprintf(buf, SIGNED_PS, "%s%s", v < 0 ? "-" : "+", lw_format_ps(text, llabs(v)));
+    return buf;
+}
+
 /* A step beside other programs is too long by an unknown part: neither prediction nor change. */
 static bool put_load(const struct lw_comparison *c, FILE *f)
 {
@@ -335,41 +347,81 @@ static void put_calibration(const struct lw_comparison *c, FILE *f)
                             c->measured.backend, c->measured.backend, c->measured.backend);
 }
 
+/* How fast the machine was during the measured runs, and what that makes of a prediction. */
+static void put_speed(const struct lw_comparison *c, FILE *f)
+{
+    const struct lw_run *both[] = {&c->predicted, &c->measured};
+    char text[LW_SPEED_TEXT], by[SIGNED_PS], left[SIGNED_PS];
+    bool any = false;
+
+    for (int i = 0; i < 2; i++)
+        if (!isnan(both[i]->machine_speed)) {
+            lw_printf_paragraph(f, "%sin run %lld the machine ran at %s of the calibrated speed",
+                                any ? "" : "\n", (long long)both[i]->id,
+                                lw_speed_text(text, both[i]->machine_speed,
+                                              both[i]->machine_speed_p10,
+                                              both[i]->machine_speed_p90));
+            any = true;
+        }
+    if (!isnan(c->split.compute_speed))
+        lw_printf_paragraph(f,
+                            "%scompute of rank %d ran at %.3f of the speed that its prediction "
+                            "assumes: of its difference %s is the machine's, %s is left to the "
+                            "model", any ? "" : "\n", c->rank[1], c->split.compute_speed,
+                            signed_ps(by, c->split.by_speed), signed_ps(left, c->split.left));
+}
+
+/* What of a difference is largest: a part, of which the speed of the machine is one of its own. */
+static const char *largest_part(const struct lw_comparison *c, lw_ps *best)
+{
+    bool split = !isnan(c->split.compute_speed);
+    const char *name = lw_part_name(0);
+
+    *best = 0;
+    for (int i = 0; i < LW_N_PARTS; i++) {
+        bool compute = split && i == LW_PERIOD_COMPUTE;
+        lw_ps d = compute ? c->split.left : difference(c, lw_comparison_part(c, i));
+        if (llabs(d) > llabs(*best)) {
+            *best = d;
+            name = compute ? "compute beyond the machine's speed" : lw_part_name(i);
+        }
+    }
+    if (split && llabs(c->split.by_speed) > llabs(*best)) {
+        *best = c->split.by_speed;
+        name = "the machine's speed in compute";
+    }
+    return name;
+}
+
 static void put_verdict(const struct lw_comparison *c, FILE *f)
 {
     put_calibration(c, f);
+    put_speed(c, f);
     if (put_load(c, f))
         return;
     if (lw_comparison_per_unit(c).unit) {
         put_verdict_per_unit(c, lw_comparison_per_unit(c), f);
         return;
     }
-    lw_ps whole = difference(c, c->step), best = 0;
-    int part = 0;
+    lw_ps whole = difference(c, c->step), best;
+    const char *part = largest_part(c, &best);
     char a[32], b[32];
 
-    for (int i = 0; i < LW_N_PARTS; i++) {
-        lw_ps d = difference(c, lw_comparison_part(c, i));
-        if ((d < 0 ? -d : d) > (best < 0 ? -best : best)) {
-            best = d;
-            part = i;
-        }
-    }
     lw_format_ps(a, whole < 0 ? -whole : whole);
     lw_format_ps(b, best < 0 ? -best : best);
     if (whole == 0 && best == 0)
         fprintf(f, "\nthe steps are equal, part by part\n");
     else if (whole == 0)
         lw_printf_paragraph(f, "\nthe steps are equally long; the largest difference is in %s: %s",
-                            lw_part_name(part), b);
+                            part, b);
     else if (c->of_one_kind)
         lw_printf_paragraph(f, "\nB is %s %s than A; the largest part of it is %s, %s %s", a,
-                            whole < 0 ? "shorter" : "longer", lw_part_name(part), b,
+                            whole < 0 ? "shorter" : "longer", part, b,
                             best < 0 ? "shorter" : "longer");
     else
         lw_printf_paragraph(
             f, "\nthe prediction is %s too %s; the largest part of it is %s, predicted %s too %s",
-            a, whole < 0 ? "short" : "long", lw_part_name(part), b, best < 0 ? "short" : "long");
+            a, whole < 0 ? "short" : "long", part, b, best < 0 ? "short" : "long");
 }
 
 static void put_side(const struct lw_comparison *c, int side, FILE *f)
@@ -499,7 +551,8 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, bool all, FILE 
     return lw_records_text(&r, f, 0, err);
 }
 
-static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw_run *m)
+static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw_run *m,
+                     bool with_speed)
 {
     char cap[32];
 
@@ -511,6 +564,17 @@ static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw
     lw_table_cell(t, "%s%s%s%s", lw_run_under_load(m) ? "under load: " : "", m->backend,
                   m->honesty[0] ? ", " : "", m->honesty);
     LW_CELLS(t, p->framework && *p->framework ? p->framework : "-");
+    if (with_speed)
+        lw_table_cell(t, isnan(m->machine_speed) ? "-" : "%.3f", m->machine_speed);
+}
+
+/* Where a row of the table has it. */
+static bool has_speed(const struct lw_run *runs, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!isnan(runs[i].machine_speed) && lw_prediction_of(runs, n, &runs[i]))
+            return true;
+    return false;
 }
 
 enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FILE *f,
@@ -518,14 +582,15 @@ enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FIL
 {
     static const char *const titles[] = {"runs", ">bucket cap", ">buckets", ">predicted step ms",
         ">measured step ms", ">error %", ">predicted exposed ms", ">measured exposed ms",
-        "measured on", "framework"};
-    struct lw_table *t = lw_table_new(10, titles);
+        "measured on", "framework", ">machine speed"};
+    bool with_speed = csv || has_speed(runs, n);
+    struct lw_table *t = lw_table_new(with_speed ? 11 : 10, titles);
     int32_t n_measured = 0;
 
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
         if (p)
-            pair_row(t, p, &runs[i]);
+            pair_row(t, p, &runs[i], with_speed);
         n_measured += lw_run_is_measured(&runs[i]);
     }
     enum lw_status st = lw_table_end(t, f, csv ? LW_TABLE_CSV : 0, err);
@@ -580,6 +645,25 @@ static const char *text_or_null(const char *text)
     return text && *text ? text : NULL;
 }
 
+static void json_speed(struct lw_jsonout *o, const struct lw_run *r)
+{
+    bool known = !isnan(r->machine_speed);
+
+    LW_JSON(o, "machine_speed", lw_decimals_if(known, r->machine_speed, 4),
+            "machine_speed_p10", lw_decimals_if(known, r->machine_speed_p10, 4),
+            "machine_speed_p90", lw_decimals_if(known, r->machine_speed_p90, 4));
+}
+
+static void json_split(struct lw_jsonout *o, const struct lw_speed_split *s)
+{
+    if (isnan(s->compute_speed))
+        lw_jsonout_null(o, "compute_split");
+    else
+        LW_JSON_ROW(o, "compute_split", "compute_speed", lw_decimals(s->compute_speed, 4),
+                    "by_speed_ns", lw_ps_to_ns(s->by_speed), "left_ns",
+                    lw_ps_to_ns(s->by_speed + s->left) - lw_ps_to_ns(s->by_speed));
+}
+
 static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int side)
 {
     const struct lw_run *r = side ? &c->measured : &c->predicted;
@@ -602,6 +686,7 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
             "samples", lw_known(r->samples), "others_pct",
             lw_decimals_if(!isnan(r->others_pct), r->others_pct, 2), "under_load",
             lw_run_under_load(r), "label", c->label[side]);
+    json_speed(o, r);
     lw_jsonout_end(o);
 }
 
@@ -679,6 +764,7 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
         snprintf(key, sizeof key, "%.*s", (int)strlen(name) - 3, name); /* without its "_ns" */
         json_figure(&o, c, key, c->figure[shown[i]]);
     }
+    json_split(&o, &c->split);
     json_lists(&o, c);
     if (tolerance < 0) {
         lw_jsonout_null(&o, "tolerance_pct");
@@ -698,6 +784,7 @@ static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct
             "bucket_cap_bytes", m->bucket_cap_bytes, "n_buckets", m->n_buckets,
             "backend", m->backend, "compute_source", m->compute_source, "network", m->network,
             "honesty", m->honesty, "under_load", lw_run_under_load(m));
+    json_speed(o, m);
     struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
     LW_JSON(o, "p10_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p10)),
             "p90_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p90)));

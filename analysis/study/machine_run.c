@@ -2,6 +2,8 @@
  * its run, from a calibration that has not run the plan. */
 #include "analysis/study/machine_run.h"
 
+#include <math.h>
+
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
 #include "analysis/study/store_exec_run.h"
@@ -69,6 +71,25 @@ enum lw_status lw_machine_summarize(const struct lw_machine *m, struct lw_machin
     LW_TRY(lw_exec_find_speed(&x->plan, m->cluster, &x->result, err));
     return lw_timeline_summarize(&x->result.timeline, &x->plan, x->result.n_warmup, &x->measured,
                                  err);
+}
+
+double lw_machine_compute_speed(const struct lw_machine_run *x)
+{
+    const struct lw_summary *s = &x->measured;
+    int32_t rank = s->n_steps > 0 ? s->ranks[s->worst].rank : -1;
+
+    return rank >= 0 && rank < x->result.n_compute_speeds ? x->result.compute_speed[rank]
+                                                          : (double)NAN;
+}
+
+lw_ps lw_machine_step_at_speed(const struct lw_machine_run *x)
+{
+    const struct lw_summary *s = &x->measured;
+    double speed = lw_machine_compute_speed(x);
+
+    if (isnan(speed))
+        return 0;
+    return s->step - (lw_ps)llround((double)s->ranks[s->worst].compute_busy * (1 - speed));
 }
 
 void lw_machine_run_clear(struct lw_machine_run *x)

@@ -43,6 +43,11 @@ enum lw_status lw_machine_execute(const struct lw_machine *m, struct lw_machine_
 /* Sets measured, from the whole result, and the machine's speed in the result. */
 enum lw_status lw_machine_summarize(const struct lw_machine *m, struct lw_machine_run *x,
                                     struct lw_err *err);
+/* Of the rank with the longest period (docs/design/machine_speed.md); NAN = not known. */
+double lw_machine_compute_speed(const struct lw_machine_run *x);
+/* The measured step, had the compute of the rank with the longest period run at the speed that its
+ * prediction assumes; 0 = not known. */
+lw_ps lw_machine_step_at_speed(const struct lw_machine_run *x);
 /* What execute and summarize have set is freed, so that the plan can be run again. */
 void lw_machine_run_clear(struct lw_machine_run *x);
 void lw_machine_run_free(struct lw_machine_run *x);

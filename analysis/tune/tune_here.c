@@ -19,6 +19,7 @@ struct trial { /* one strategy */
     struct lw_cluster cluster;
     struct lw_machine_run run;
     int64_t stored[LW_TUNE_REPEATS]; /* runs of the repeats */
+    double speed[LW_TUNE_REPEATS];   /* the machine's; NAN = not known */
     double others;
 };
 
@@ -116,6 +117,9 @@ static enum lw_status repeat(struct here *h, int k, struct lw_err *err)
     LW_TRY(lw_machine_execute(&machine, &x->run, err));
     LW_TRY(lw_machine_summarize(&machine, &x->run, err));
     m->repeat[m->n_repeats] = x->run.measured.step;
+    m->at_speed[m->n_repeats] = lw_machine_step_at_speed(&x->run);
+    x->speed[m->n_repeats] =
+        x->run.result.speed.n > 0 ? x->run.result.speed.median : (double)NAN;
     if (h->t->db)
         LW_TRY(lw_machine_store_execution(&machine, &x->run, h->t->db, h->t->command,
                                           workload_of(x), &x->stored[m->n_repeats], err));
@@ -160,7 +164,8 @@ static enum lw_status try_place(struct here *h, int64_t place, const char *of, b
     r->row[k] = (struct lw_tune_here_row){.strategy = row->strategy, .of = of, .place = place + 1,
                                           .predicted = row->step, .predicted_run = -1,
                                           .measured_run = -1, .measured = -1, .least = -1,
-                                          .most = -1, .error_pct = NAN, .reason = ""};
+                                          .most = -1, .at_speed = -1,
+                                          .machine_speed = NAN, .error_pct = NAN, .reason = ""};
     h->measured[k] = (struct lw_tune_measured){.predicted = row->step};
     r->n_rows++;
     LW_TRY(check_time(h, row->step, err));
@@ -250,6 +255,18 @@ static enum lw_status repeat_all(struct here *h, struct lw_err *err)
     return LW_OK;
 }
 
+/* Of repeats whose speed is known. */
+static double median_speed(const struct trial *x, int n)
+{
+    double v[LW_TUNE_REPEATS];
+    int known = 0;
+
+    for (int i = 0; i < n; i++)
+        if (!isnan(x->speed[i]))
+            v[known++] = x->speed[i];
+    return known > 0 ? lw_speed_quantile(v, known, 0.5) : (double)NAN;
+}
+
 static void fill_row(const struct here *h, int k)
 {
     struct lw_tune_here_row *row = &h->r->row[k];
@@ -258,6 +275,8 @@ static void fill_row(const struct here *h, int k)
     lw_ps nearest = 0;
 
     row->measured = m->measured;
+    row->at_speed = m->measured_at_speed;
+    row->machine_speed = median_speed(h->trial[k], m->n_repeats);
     row->error_pct = m->error_pct;
     row->tie = m->tie;
     row->others_pct = 100 * h->trial[k]->others;

@@ -41,6 +41,9 @@ struct lw_tune_here_row {
     lw_ps predicted, measured, least, most;
     double error_pct;
     int64_t tie;
+    lw_ps at_speed;            /* measured, with compute at the speed that is assumed in its
+                                * prediction; -1 = not known */
+    double machine_speed;      /* of the repeats: the median; NAN = not known */
     double others_pct;         /* of the processors, taken by other programs: the worst repeat */
     int64_t predicted_run, measured_run; /* of the database; -1 = not stored */
     const char *reason;        /* why it was not executed; "" = it was */

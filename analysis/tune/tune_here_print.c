@@ -15,6 +15,8 @@ static const struct lw_column columns[] = {
     {"measured_ns", "measured ms", LW_COLUMN_MS, AT(measured), .lacking = "-"},
     {"least_ns", NULL, LW_COLUMN_PS, AT(least), .lacking = ""},
     {"most_ns", NULL, LW_COLUMN_PS, AT(most), .lacking = ""},
+    {"at_speed_ns", "at assumed speed ms", LW_COLUMN_MS, AT(at_speed), .lacking = "-"},
+    {"machine_speed", "machine speed", LW_COLUMN_REAL, AT(machine_speed), 3, .lacking = "-"},
     {"error_pct", "error %", LW_COLUMN_CHANGE_PCT, AT(error_pct)},
     {"tie", "tie", LW_COLUMN_INT, AT(tie)},
     {"others_pct", NULL, LW_COLUMN_REAL, AT(others_pct), 1},
@@ -88,6 +90,11 @@ static enum lw_status put_ties(const struct lw_tune_verdict *v, FILE *f, struct 
         fprintf(o, "spread of repeats %.2f %%: measured steps that differ by less than %.2f %% are "
                    "tied", v->spread_pct, v->tied_pct);
     LW_TRY(lw_paragraph_close(&line, err));
+    if (!isnan(v->spread_at_speed_pct))
+        lw_printf_paragraph(f, "with the compute of each run at the speed that its prediction "
+                               "assumes the spread is %.2f %%: the speed of the machine explains "
+                               "%.0f %% of the squared spread", v->spread_at_speed_pct,
+                            lw_tune_machine_spread_pct(v));
     o = lw_paragraph_open(&line, f, NULL);
     if (isnan(v->rank_correlation))
         fputs("rank correlation: none, all are tied", o);
@@ -152,6 +159,8 @@ static void print_json(const struct lw_tune_report *p, const struct lw_tune_here
             (int64_t)v->n_measured, "n_alike", r->n_alike, "n_loaded", (int64_t)r->n_loaded,
             "interrupted", r->interrupted);
     lw_jsonout_double(&o, "spread_pct", v->spread_pct);
+    lw_jsonout_double(&o, "spread_at_speed_pct", v->spread_at_speed_pct);
+    lw_jsonout_double(&o, "machine_spread_pct", lw_tune_machine_spread_pct(v));
     lw_jsonout_double(&o, "tied_pct", v->tied_pct);
     lw_jsonout_double(&o, "rank_correlation", v->rank_correlation);
     LW_JSON(&o, "n_pairs", v->n_pairs, "n_pairs_apart", v->n_apart);

@@ -13,37 +13,49 @@
 
 enum { MOST = 64 };
 
-static lw_ps median_of(const struct lw_tune_measured *x)
+static lw_ps median_of(const lw_ps *repeat, int n)
 {
     int64_t v[LW_TUNE_REPEATS];
 
-    for (int i = 0; i < x->n_repeats; i++)
-        v[i] = x->repeat[i];
-    return lw_median(v, x->n_repeats);
+    for (int i = 0; i < n; i++)
+        v[i] = repeat[i];
+    return lw_median(v, n);
+}
+
+static bool all_known(const lw_ps *repeat, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (repeat[i] <= 0)
+            return false;
+    return true;
 }
 
 /* Sum of squared relative deviations from the mean. */
-static double deviations(const struct lw_tune_measured *x)
+static double deviations(const lw_ps *repeat, int n)
 {
     double mean = 0, sum = 0;
 
-    for (int i = 0; i < x->n_repeats; i++)
-        mean += (double)x->repeat[i] / x->n_repeats;
-    for (int i = 0; i < x->n_repeats; i++)
-        sum += ((double)x->repeat[i] / mean - 1) * ((double)x->repeat[i] / mean - 1);
+    for (int i = 0; i < n; i++)
+        mean += (double)repeat[i] / n;
+    for (int i = 0; i < n; i++)
+        sum += ((double)repeat[i] / mean - 1) * ((double)repeat[i] / mean - 1);
     return sum;
 }
 
-static double spread_of(const struct lw_tune_measured *v, int n)
+static double spread_of(const struct lw_tune_measured *v, int n, bool at_speed)
 {
     double sum = 0;
     int free = 0;
 
-    for (int i = 0; i < n; i++)
-        if (v[i].n_repeats > 1) {
-            sum += deviations(&v[i]);
-            free += v[i].n_repeats - 1;
-        }
+    for (int i = 0; i < n; i++) {
+        const lw_ps *repeat = at_speed ? v[i].at_speed : v[i].repeat;
+        if (v[i].n_repeats < 2)
+            continue;
+        if (at_speed && !all_known(repeat, v[i].n_repeats))
+            return NAN;
+        sum += deviations(repeat, v[i].n_repeats);
+        free += v[i].n_repeats - 1;
+    }
     return free > 0 ? 100 * sqrt(sum / free) : (double)NAN;
 }
 
@@ -132,6 +144,13 @@ static void choose(const struct lw_tune_measured *v, int n, struct lw_tune_verdi
     out->regret_pct = tied(a, b, out->tied_pct) ? 0 : out->longer_pct;
 }
 
+double lw_tune_machine_spread_pct(const struct lw_tune_verdict *v)
+{
+    double share = v->spread_at_speed_pct / v->spread_pct;
+
+    return v->spread_pct > 0 ? 100 * (1 - share * share) : (double)NAN;
+}
+
 void lw_tune_judge(struct lw_tune_measured *v, int n, struct lw_tune_verdict *out)
 {
     n = n < MOST ? n : MOST;
@@ -141,10 +160,14 @@ void lw_tune_judge(struct lw_tune_measured *v, int n, struct lw_tune_verdict *ou
         if (v[i].n_repeats == 0)
             continue;
         out->n_measured++;
-        v[i].measured = median_of(&v[i]);
+        v[i].measured = median_of(v[i].repeat, v[i].n_repeats);
+        v[i].measured_at_speed = all_known(v[i].at_speed, v[i].n_repeats)
+                                     ? median_of(v[i].at_speed, v[i].n_repeats)
+                                     : -1;
         v[i].error_pct = 100 * ((double)v[i].predicted / (double)v[i].measured - 1);
     }
-    out->spread_pct = spread_of(v, n);
+    out->spread_pct = spread_of(v, n, false);
+    out->spread_at_speed_pct = spread_of(v, n, true);
     out->tied_pct = 2 * out->spread_pct;
     put_ties(v, n, out->tied_pct);
     count_pairs(v, n, out);

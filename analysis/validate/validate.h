@@ -91,6 +91,8 @@ struct lw_case {
     bool failed;           /* the run did not fit, or crashed */
     struct lw_alike_key key; /* of runs like this one; NULL: not known */
     const char *command;   /* of runs: prints the same step and memory; NULL = none */
+    double machine_speed;  /* of this machine during the run, as a share of the calibrated speed;
+                            * 0 = not known */
     bool refused;          /* predicted: the framework ends it before its first step (remark) */
 };
 

@@ -2,6 +2,7 @@
  * its run, from a calibration that ran no row. */
 #include "analysis/validate/validate_here.h"
 
+#include <math.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -136,6 +137,8 @@ static enum lw_status store(const struct here *h, const struct lw_machine_run *c
     return lw_machine_store_execution(&m, c, h->o->db, h->o->command, h->workload, &run, err);
 }
 
+#define SPEED_APART 0.02 /* from which on the machine's speed is a remark */
+
 static void remark(const struct lw_machine_run *c, char *text, size_t room)
 {
     const struct lw_exec_result *x = &c->result;
@@ -146,6 +149,11 @@ static void remark(const struct lw_machine_run *c, char *text, size_t room)
         used = (size_t)snprintf(text, room, "%sother programs took %.0f %% of the processors",
                                 lw_machine_is_loaded(c) ? "measured under load: " : "",
                                 100 * x->others_share);
+    double speed = lw_machine_compute_speed(c);
+    if (fabs(speed - 1) > SPEED_APART && used < room)
+        used += (size_t)snprintf(text + used, room - used,
+                                 "%sits compute ran at %.3f of the speed that the prediction "
+                                 "assumes", used ? "; " : "", speed);
     if (x->over > c->measured.step / 50 && used < room)
         snprintf(text + used, room - used,
                  "%sreal memory work went %.1f ms a step beyond the plan's "
@@ -164,7 +172,8 @@ static enum lw_status add_case(const struct here *h, const struct row *row, int3
     struct lw_case k = {.id = id, .unit = "ns", .family = scored ? h->family : h->shown,
                         .series = scored ? series : -1,
                         .predicted = (double)lw_ps_to_ns(c->expected.step),
-                        .measured = (double)lw_ps_to_ns(c->measured.step), .remark = about};
+                        .measured = (double)lw_ps_to_ns(c->measured.step), .remark = about,
+                        .machine_speed = c->result.speed.n > 0 ? c->result.speed.median : 0};
     h->v->n_loaded += lw_machine_is_loaded(c);
     return lw_validation_case(h->v, &k, err);
 }

@@ -29,10 +29,20 @@ static void value_cell(struct lw_table *t, const struct lw_case *c, double value
         lw_table_cell(t, "%.5g %s", value, c->unit);
 }
 
+static bool has_speed(const struct lw_validation *v)
+{
+    for (int32_t i = 0; i < v->n_cases; i++)
+        if (v->cases[i].machine_speed > 0)
+            return true;
+    return false;
+}
+
 static enum lw_status put_cases(const struct lw_validation *v, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"case", "family", ">predicted", ">measured", ">error"};
-    struct lw_table *t = lw_table_new(5, titles);
+    static const char *const titles[] = {"case", "family", ">predicted", ">measured", ">error",
+                                         ">machine speed"};
+    bool with_speed = has_speed(v);
+    struct lw_table *t = lw_table_new(with_speed ? 6 : 5, titles);
 
     for (int32_t i = 0; i < v->n_cases; i++) {
         const struct lw_case *c = &v->cases[i];
@@ -43,6 +53,8 @@ static enum lw_status put_cases(const struct lw_validation *v, FILE *f, struct l
             lw_table_cell(t, "%+.1f %%", c->error_pct);
         else
             lw_table_cell(t, "-");
+        if (with_speed)
+            lw_table_cell(t, c->machine_speed > 0 ? "%.3f" : "-", c->machine_speed);
     }
     return lw_table_end(t, f, 0, err);
 }
@@ -229,6 +241,8 @@ static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const
     if (c->allowed > 0)
         lw_jsonout_double(o, "allowed_difference", c->allowed);
     LW_JSON(o, "error_pct", lw_decimals_if(c->measured > 0, c->error_pct, 4));
+    if (c->machine_speed > 0)
+        LW_JSON(o, "machine_speed", lw_decimals(c->machine_speed, 4));
     if (*c->remark)
         lw_jsonout_string(o, "remark", c->remark);
     if (v->families[c->family].runs)

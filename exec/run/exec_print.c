@@ -7,6 +7,7 @@
 
 #include "exec/run/op_text.h"
 #include "shared/base/arena.h"
+#include "shared/numbers/speed_text.h"
 #include "shared/text/records.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/accumulation_print.h"
@@ -64,8 +65,7 @@ static void text_speed(const struct lw_exec_result *x, FILE *f)
 
     if (x->speed.n > 0)
         lw_printf_paragraph(f, "the machine ran at %s of the calibrated speed",
-                            lw_machine_speed_text(text, x->speed.median, x->speed.p10,
-                                                  x->speed.p90));
+                            lw_speed_text(text, x->speed.median, x->speed.p10, x->speed.p90));
 }
 
 static void json_speed(struct lw_jsonout *o, const struct lw_exec_result *x)

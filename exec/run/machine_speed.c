@@ -3,7 +3,6 @@
 #include "exec/run/machine_speed.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "exec/run/run.h"
@@ -19,12 +18,6 @@ double lw_speed_quantile(double *v, int64_t n, double q)
 
     lw_sort(v, n, lw_compare_double);
     return low + 1 < n ? v[low] + (at - (double)low) * (v[low + 1] - v[low]) : v[n - 1];
-}
-
-const char *lw_machine_speed_text(char buf[LW_SPEED_TEXT], double median, double p10, double p90)
-{
-    snprintf(buf, LW_SPEED_TEXT, "%.3f (%.3f to %.3f)", median, p10, p90);
-    return buf;
 }
 
 /* Its source says which product it was. */

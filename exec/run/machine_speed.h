@@ -36,7 +36,3 @@ double lw_calibrated_probe(const struct lw_cluster *c, const char *compute, int3
 /* Over v[n], which it sorts: the value at a share q of the way from the smallest to the largest, on
  * a line between its neighbours. n > 0. */
 double lw_speed_quantile(double *v, int64_t n, double q);
-
-/* "0.910 (0.860 to 0.970)"; returns buf. */
-enum { LW_SPEED_TEXT = 48 };
-const char *lw_machine_speed_text(char buf[LW_SPEED_TEXT], double median, double p10, double p90);

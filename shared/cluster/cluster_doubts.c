@@ -65,6 +65,16 @@ static bool is_network_latency(const struct lw_cluster *c, const struct lw_clust
            ends_with(f->name, ".latency_ns") && c->links[link].level == LW_LINK_INTER;
 }
 
+/* What `calibrate` wrote: beside the communication of a rank that takes its core, compute stops, and
+ * the rate is the least that it writes. */
+static bool is_measured_rate(const struct lw_cluster_figure *f)
+{
+    static const char by[] = "lapwing calibrate:";
+
+    return ends_with(f->name, "interference.compute_rate_under_comm") &&
+           strncmp(f->figure.source, by, sizeof by - 1) == 0;
+}
+
 int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
 {
     struct lw_cluster_figure f;
@@ -75,7 +85,9 @@ int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
             continue;
         bool ps = strcmp(f.unit, "ps") == 0;
         double scale = ps ? 1e3 : 1, v = f.figure.value,
-               least = is_network_latency(c, &f) ? 1e4 : u->least; /* 10 ns */
+               least = is_network_latency(c, &f)   ? 1e4 /* 10 ns */
+                       : is_measured_rate(&f) ? 0.001
+                                              : u->least;
         const char *unit = ps ? "ns" : f.unit, *blank = *unit ? " " : "";
         if (v >= least && v <= u->most)
             continue;
