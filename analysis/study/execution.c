@@ -12,6 +12,7 @@
 #include "exec/run/memory_fit.h"
 #include "shared/cli/cli.h"
 #include "shared/cluster/calibrated_backend.h"
+#include "shared/cluster/calibrated_probe.h"
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework_memory.h"
 #include "shared/text/wrap.h"
@@ -192,7 +193,9 @@ static enum lw_status store_and_print(struct lw_execution *s, enum lw_status ran
                                .cost = lw_sim_cost(&s->cluster)};
 
     LW_TRY(lw_exec_measure_calls(&s->plan, &s->result, err));
-    LW_TRY(lw_exec_find_speed(&s->plan, &s->cluster, &s->result, err));
+    LW_TRY(lw_exec_find_speed(
+        &s->plan, lw_calibrated_probe(&s->cluster, s->result.compute, s->plan.n_ranks), &s->result,
+        err));
     if (s->result.n_steps > 0)
         LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
                                      err));

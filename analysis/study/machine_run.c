@@ -7,6 +7,7 @@
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
 #include "analysis/study/store_exec_run.h"
+#include "shared/cluster/calibrated_probe.h"
 #include "shared/timeline/run_sources.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
@@ -68,7 +69,9 @@ enum lw_status lw_machine_execute(const struct lw_machine *m, struct lw_machine_
 enum lw_status lw_machine_summarize(const struct lw_machine *m, struct lw_machine_run *x,
                                     struct lw_err *err)
 {
-    LW_TRY(lw_exec_find_speed(&x->plan, m->cluster, &x->result, err));
+    LW_TRY(lw_exec_find_speed(
+        &x->plan, lw_calibrated_probe(m->cluster, x->result.compute, x->plan.n_ranks), &x->result,
+        err));
     return lw_timeline_summarize(&x->result.timeline, &x->plan, x->result.n_warmup, &x->measured,
                                  err);
 }

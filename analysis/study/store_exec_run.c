@@ -56,8 +56,8 @@ static enum lw_status store_speed(struct lw_store *db, int64_t run, const struct
     const struct lw_machine_speed *s = &x->speed;
 
     for (int64_t i = 0; i < x->n_probes; i++)
-        LW_TRY(lw_store_metric_real(db, run, "probe_ps", x->probes[i].step, x->probes[i].rank,
-                                    x->probes[i].now_ns * LW_PS_PER_NS, err));
+        LW_TRY(lw_store_metric_real(db, run, "probe_ns", x->probes[i].step, x->probes[i].rank,
+                                    x->probes[i].now_ns, err));
     for (int32_t rank = 0; rank < x->n_compute_speeds; rank++)
         if (!isnan(x->compute_speed[rank]))
             LW_TRY(lw_store_metric_real(db, run, "compute_speed", -1, rank,

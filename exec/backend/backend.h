@@ -130,8 +130,8 @@ struct exec_facts {
     struct exec_device_state state; /* of this process's device, over the steps so far */
 };
 
-/* The products of which EXEC_COMPUTE_GEMM makes its ops, on one rank: processor time of one that was
- * just measured, and the time of one by which ops are counted from now on. */
+/* The products of which EXEC_COMPUTE_GEMM makes its ops, on one rank: processor time of one that
+ * was just measured, and the time of one by which ops are counted from now on. */
 struct exec_product_time {
     double now_ns, set_ns;
 };

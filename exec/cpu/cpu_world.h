@@ -173,9 +173,9 @@ enum lw_status cpu_communicate(struct exec_stream *s, struct exec_comm *c,
     .mem_free = cpu_mem_free, .mem_read = cpu_mem_read, .mem_write = cpu_mem_write,                \
     .stream_create = cpu_stream_create, .event_create = cpu_event_create,                          \
     .event_record = cpu_event_record, .event_wait = cpu_event_wait, .compute = cpu_compute,        \
-    .time_product = cpu_time_product, .hold = cpu_hold, .release = cpu_release, .comm_create = cpu_comm_create,                      \
-    .comm_destroy = cpu_comm_destroy, .communicate = cpu_communicate, .poll = cpu_poll,            \
-    .pending = cpu_pending
+    .time_product = cpu_time_product, .hold = cpu_hold, .release = cpu_release,                    \
+    .comm_create = cpu_comm_create, .comm_destroy = cpu_comm_destroy,                              \
+    .communicate = cpu_communicate, .poll = cpu_poll, .pending = cpu_pending
 
 /* Between the files of this idea. */
 enum lw_status cpu_give(struct exec_stream *s, const struct cpu_command *c, struct lw_err *err);

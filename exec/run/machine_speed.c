@@ -3,12 +3,10 @@
 #include "exec/run/machine_speed.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
 #include "shared/base/sort.h"
-#include "shared/cluster/cluster.h"
 #include "shared/numbers/median.h"
 
 double lw_speed_quantile(double *v, int64_t n, double q)
@@ -18,17 +16,6 @@ double lw_speed_quantile(double *v, int64_t n, double q)
 
     lw_sort(v, n, lw_compare_double);
     return low + 1 < n ? v[low] + (at - (double)low) * (v[low + 1] - v[low]) : v[n - 1];
-}
-
-/* Its source says which product it was. */
-double lw_calibrated_probe(const struct lw_cluster *c, const char *compute, int32_t n_ranks)
-{
-    struct lw_figure f = c->device.probe_ps;
-
-    if (!lw_figure_is_set(f) || f.value <= 0 || !*compute || !strstr(f.source, compute) ||
-        (int64_t)c->n_nodes * c->devices_per_node != n_ranks)
-        return 0;
-    return f.value / LW_PS_PER_NS;
 }
 
 /* --- what the compute of a plan is predicted by ----------------------------------------------- */
@@ -118,11 +105,9 @@ static enum lw_status find_compute_speed(const struct lw_plan *plan, double cali
     return done ? LW_OK : lw_fail_nomem(err);
 }
 
-enum lw_status lw_exec_find_speed(const struct lw_plan *plan, const struct lw_cluster *cluster,
+enum lw_status lw_exec_find_speed(const struct lw_plan *plan, double calibrated_ns,
                                   struct lw_exec_result *r, struct lw_err *err)
 {
-    double calibrated_ns = lw_calibrated_probe(cluster, r->compute, plan->n_ranks);
-
     if (r->n_probes == 0 || r->n_steps == 0)
         return LW_OK;
     if (calibrated_ns > 0)

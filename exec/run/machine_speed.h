@@ -4,7 +4,6 @@
 
 #include "shared/base/err.h"
 
-struct lw_cluster;
 struct lw_exec_result;
 struct lw_plan;
 
@@ -23,15 +22,11 @@ struct lw_machine_speed {
     double median, p10, p90;
 };
 
-/* Sets speed and compute_speed of the result, which holds all ranks, from its probes and timeline.
- * Nothing is set that is not known: without probes, and without those of the cluster's calibration
- * under the same conditions. LW_ENOMEM. */
-enum lw_status lw_exec_find_speed(const struct lw_plan *plan, const struct lw_cluster *cluster,
+/* Sets speed and compute_speed of the result, which holds all ranks, from its probes.
+ * calibrated_ns: of the probe, under the same conditions (lw_calibrated_probe); 0 = none, and then
+ * speed, and what depends on it, is not set. LW_ENOMEM. */
+enum lw_status lw_exec_find_speed(const struct lw_plan *plan, double calibrated_ns,
                                   struct lw_exec_result *r, struct lw_err *err);
-
-/* Time of the probe in the calibration, ns; 0 = the cluster has none of this product and of as many
- * ranks. compute: as in exec_facts. */
-double lw_calibrated_probe(const struct lw_cluster *c, const char *compute, int32_t n_ranks);
 
 /* Over v[n], which it sorts: the value at a share q of the way from the smallest to the largest, on
  * a line between its neighbours. n > 0. */

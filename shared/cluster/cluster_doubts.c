@@ -65,8 +65,8 @@ static bool is_network_latency(const struct lw_cluster *c, const struct lw_clust
            ends_with(f->name, ".latency_ns") && c->links[link].level == LW_LINK_INTER;
 }
 
-/* What `calibrate` wrote: beside the communication of a rank that takes its core, compute stops, and
- * the rate is the least that it writes. */
+/* What `calibrate` wrote: beside the communication of a rank that takes its core, compute stops,
+ * and the rate is the least that it writes. */
 static bool is_measured_rate(const struct lw_cluster_figure *f)
 {
     static const char by[] = "lapwing calibrate:";

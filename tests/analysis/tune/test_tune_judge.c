@@ -105,3 +105,31 @@ TEST(what_was_not_measured_is_left_out)
     lw_tune_judge(v, 1, &r);
     assert_int_equal(r.chosen, -1);
 }
+
+/* Repeats 98, 100, 102 of one strategy, of which all but 99, 100, 101 is the machine's speed:
+ * spreads of 2 and 1 %, so three quarters of the squared spread. What is judged stays what was
+ * measured. */
+TEST(the_machines_part_of_the_spread_stands_beside_it)
+{
+    struct lw_tune_measured v[] = {of(1, 9800, 10000, 10200), of(2, 19600, 20000, 20400)};
+    struct lw_tune_verdict r;
+
+    for (int i = 0; i < 3; i++) {
+        v[0].at_speed[i] = 9900 + 100 * i;
+        v[1].at_speed[i] = 19800 + 200 * i;
+    }
+    lw_tune_judge(v, 2, &r);
+    near(r.spread_pct, 2, 1e-9);
+    near(r.tied_pct, 4, 1e-9);
+    near(r.spread_at_speed_pct, 1, 1e-9);
+    near(lw_tune_machine_spread_pct(&r), 75, 1e-9);
+    assert_int_equal(v[0].measured, 10000);
+    assert_int_equal(v[0].measured_at_speed, 10000);
+    v[1].at_speed[2] = 0; /* of one run it is not known */
+    lw_tune_judge(v, 2, &r);
+    near(r.spread_pct, 2, 1e-9);
+    assert_true(isnan(r.spread_at_speed_pct));
+    assert_true(isnan(lw_tune_machine_spread_pct(&r)));
+    assert_int_equal(v[0].measured_at_speed, 10000);
+    assert_int_equal(v[1].measured_at_speed, -1);
+}

@@ -63,3 +63,31 @@ TEST(each_absurd_figure_is_named_with_what_is_usual)
     assert_int_equal(lw_cluster_doubt(&c, 0, text, sizeof text), -1);
     lw_cluster_free(&c);
 }
+
+/* 0.001 is the least that calibrate writes; as anyone else's figure it is doubted, and so is what
+ * calibrate cannot write. */
+TEST(a_measured_rate_beside_communication_is_not_doubted)
+{
+    const struct {
+        double value;
+        const char *source;
+        bool doubted;
+    } cases[] = {
+        {0.001, "lapwing calibrate: a kernel beside all-reduces", false},
+        {0.001, "a datasheet", true},
+        {0.0095, "measured, then divided by 100 again", true},
+        {0.0001, "lapwing calibrate: a kernel beside all-reduces", true},
+        {0.5, "a datasheet", false},
+    };
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    char text[256];
+
+    assert_ok(lw_cluster_find("dgx-h100", &c, &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        c.interference.compute_rate_under_comm =
+            (struct lw_figure){cases[i].value, cases[i].source};
+        assert_int_equal(lw_cluster_doubt(&c, 0, text, sizeof text) >= 0, cases[i].doubted);
+    }
+    lw_cluster_free(&c);
+}
