@@ -320,8 +320,10 @@ TEST_WITH(without_runs_every_execution_stands_beside_its_last_prediction, runs_o
     runs_store(&measured);
     assert_string_equal(lapwing("compare --format csv", NULL),
                         "runs,bucket cap,buckets,predicted step ms,measured step ms,error %,"
-                        "predicted exposed ms,measured exposed ms,measured on,framework\n"
-                        "\"3, 4\",1.00 KiB,2,0.432,0.512,-15.6,0.112,0.192,\"threads, real\",-\n");
+                        "predicted exposed ms,measured exposed ms,measured on,framework,machine "
+                        "speed\n"
+                        "\"3, 4\",1.00 KiB,2,0.432,0.512,-15.6,0.112,0.192,\"threads, real\",-,-"
+                        "\n");
     expect("compare --tolerance 15", 3, "");
     expect("compare --tolerance 16", 0, "");
     /* compare only reads */
