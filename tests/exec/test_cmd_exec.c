@@ -1,6 +1,8 @@
 /* `lapwing exec` and `lapwing calibrate` as a user meets them. */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/lib/unit.h"
 
@@ -49,6 +51,56 @@ TEST(a_run_is_verified_stored_and_told)
            {"2 --no-verify --format json", 0, "\"verified\": null"},
            {"2 --format json", 0, "\"n_checked_bytes\": 40080"});
     expect("runs --format csv", 0, "exec threads");
+}
+
+/* The example of docs/formats/cluster.md as c.json, with a probe of this machine's product. */
+static void write_probed(const char *source)
+{
+    char *text = fixture_example("docs/formats/cluster.md"), line[400];
+
+    snprintf(line, sizeof line,
+             "\"probe_ns\": {\"value\": 100000, \"source\": \"lapwing calibrate: %s\"},"
+             " \"launch_ns\"", source);
+    char *probed = fixture_replaced(text, "\"launch_ns\"", line);
+    fixture_put(fixture_path("c.json"), probed);
+    free(probed);
+    free(text);
+}
+
+/* With a probe in the cluster file there is a machine speed, also where ranks are processes, and it
+ * is stored; with that of another product, or none, there is not. The plan's ops have times, so
+ * their compute speed is known in each case. */
+TEST(the_machines_speed_is_told_where_it_was_calibrated)
+{
+    static const char key[] = "\"compute_with\": \"";
+    const char *none = "\"machine_speed\": null", *some = "\"machine_speed\": ";
+    char product[200];
+
+    const char *at = strstr(lapwing("exec good.json --no-db --steps 2 --format json", NULL), key);
+    assert_non_null(at);
+    snprintf(product, sizeof product, "%.*s", (int)strcspn(at + sizeof key - 1, "\""),
+             at + sizeof key - 1);
+    char *old = fixture_example("docs/formats/cluster.md");
+    fixture_put(fixture_path("c.json"), old);
+    free(old);
+    EXPECT("exec good.json -c c.json --no-db --steps 2",
+           {"", 0, "verified", .lacks = "calibrated speed"},
+           {"--format json", 0, none, {"\"step\": 5, \"rank\": 1, \"now_ns\": "}});
+    write_probed("another BLAS, sgemm of 192");
+    expect("exec good.json -c c.json --no-db --steps 2 --format json", 0, none);
+    write_probed(product);
+    EXPECT("exec good.json -c c.json --steps 2",
+           {"--db s.db", 0, "of the calibrated speed"},
+           {"--db s.db --format json", 0, some, {"\"rank\": 1, \"compute_speed\": "}, none},
+           {"--db s.db --spawn --format json", 0, some,
+            {"\"step\": 5, \"rank\": 0, \"now_ns\": ",
+             "\"step\": 5, \"rank\": 1, \"now_ns\": "},
+            none},
+           {"--db s.db --compute sleep --format json", 0, none, {"\"probes\": []"}});
+    assert_int_equal(sql_ask(fixture_path("s.db"), "SELECT count(*) FROM metric WHERE name IN"
+                             " ('machine_speed', 'machine_speed_p10', 'machine_speed_p90')"), 9);
+    assert_int_equal(sql_ask(fixture_path("s.db"), "SELECT count(*) FROM metric WHERE name IN"
+                             " ('probe_ns', 'compute_speed')"), 18);
 }
 
 /* A plan that is in the database alone runs as the file did. */
