@@ -47,12 +47,13 @@ for cap in $caps; do both out/cluster.json "$cap" $link; done
 both out/cluster-unpaced.json 5MiB
 run compare --db "$db"
 cp out/last.txt out/table.txt
-{ # what remains, and the largest part of it
+{ # what remains, what the machine's speed explains of it, and the largest part
     echo
     first=1
     for cap in $caps; do
         run compare --db "$db" "$first" $((first + 1)) >&2
-        sed -n "s/^the prediction is/$cap: the prediction is/p" out/last.txt
+        sed -n -e "s/^compute of rank/$cap: &/" -e "s/^the prediction is/$cap: &/" \
+            -e "/^$cap: /,/^\$/{/^\$/!p}" out/last.txt
         first=$((first + 2))
     done
 } >>out/table.txt

@@ -598,7 +598,7 @@ static enum lw_status read_calibration(struct lw_store *s, struct lw_comparison 
     return lw_sql_finish(q, err);
 }
 
-/* By the measured rank's speed. */
+/* By the measured rank's speed. Beside other programs a step says nothing of the prediction. */
 static enum lw_status split_compute(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
 {
     struct lw_both v = c->figure[LW_FIGURE_COMPUTE];
@@ -608,7 +608,7 @@ static enum lw_status split_compute(struct lw_store *s, struct lw_comparison *c,
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT value FROM metric WHERE run = ? AND name = 'compute_speed'"
                         " AND step = -1 AND rank = ?", "li", c->measured.id, c->rank[1]));
-    if (lw_sql_next(q) && !c->of_one_kind)
+    if (lw_sql_next(q) && !c->of_one_kind && !lw_run_under_load(&c->measured))
         speed = lw_sql_real(q, 0);
     c->split = lw_speed_split_of(v.predicted, v.measured, speed);
     return lw_sql_finish(q, err);

@@ -90,7 +90,7 @@ struct lw_comparison {
        both sides where both have it */
     int32_t rank[2];
     struct lw_both step, figure[LW_N_FIGURES], skew;
-    struct lw_speed_split split; /* of compute, where a prediction is judged */
+    struct lw_speed_split split; /* of compute, where a prediction is judged, and can be */
     int32_t n_buckets, n_ops; /* at most LW_OPS_SHOWN ops */
     struct lw_bucket_line *buckets; /* in launch order */
     struct lw_op_line *ops;         /* largest difference first */

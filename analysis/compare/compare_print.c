@@ -551,8 +551,38 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, bool all, FILE 
     return lw_records_text(&r, f, 0, err);
 }
 
+/* The last columns of the table of pairs. */
+struct pair_columns {
+    bool framework, speed;
+    const char *one_framework; /* of all pairs; NULL: they differ */
+};
+
+static const char *framework_of(const struct lw_run *r)
+{
+    return r->framework && *r->framework ? r->framework : "-";
+}
+
+/* In text a speed is shown where one is known, and then a framework that all share is left out: the
+ * table fits 100 columns. */
+static struct pair_columns pair_columns(const struct lw_run *runs, int32_t n, bool csv)
+{
+    struct pair_columns k = {.framework = true, .speed = csv};
+    bool differ = false;
+
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
+        if (!p)
+            continue;
+        k.speed = k.speed || !isnan(runs[i].machine_speed);
+        differ = differ || (k.one_framework && strcmp(framework_of(p), k.one_framework) != 0);
+        k.one_framework = framework_of(p);
+    }
+    k.framework = csv || !k.speed || differ;
+    return k;
+}
+
 static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw_run *m,
-                     bool with_speed)
+                     struct pair_columns k)
 {
     char cap[32];
 
@@ -563,37 +593,31 @@ static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw
     LW_CELLS(t, LW_MS(p->exposed_comm), LW_MS(m->exposed_comm));
     lw_table_cell(t, "%s%s%s%s", lw_run_under_load(m) ? "under load: " : "", m->backend,
                   m->honesty[0] ? ", " : "", m->honesty);
-    LW_CELLS(t, p->framework && *p->framework ? p->framework : "-");
-    if (with_speed)
+    if (k.framework)
+        LW_CELLS(t, framework_of(p));
+    if (k.speed)
         lw_table_cell(t, isnan(m->machine_speed) ? "-" : "%.3f", m->machine_speed);
-}
-
-/* Where a row of the table has it. */
-static bool has_speed(const struct lw_run *runs, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (!isnan(runs[i].machine_speed) && lw_prediction_of(runs, n, &runs[i]))
-            return true;
-    return false;
 }
 
 enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FILE *f,
                              struct lw_err *err)
 {
-    static const char *const titles[] = {"runs", ">bucket cap", ">buckets", ">predicted step ms",
+    const struct pair_columns k = pair_columns(runs, n, csv);
+    const char *titles[] = {"runs", ">bucket cap", ">buckets", ">predicted step ms",
         ">measured step ms", ">error %", ">predicted exposed ms", ">measured exposed ms",
-        "measured on", "framework", ">machine speed"};
-    bool with_speed = csv || has_speed(runs, n);
-    struct lw_table *t = lw_table_new(with_speed ? 11 : 10, titles);
+        "measured on", k.framework ? "framework" : ">machine speed", ">machine speed"};
+    struct lw_table *t = lw_table_new(9 + k.framework + k.speed, titles);
     int32_t n_measured = 0;
 
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
         if (p)
-            pair_row(t, p, &runs[i], with_speed);
+            pair_row(t, p, &runs[i], k);
         n_measured += lw_run_is_measured(&runs[i]);
     }
     enum lw_status st = lw_table_end(t, f, csv ? LW_TABLE_CSV : 0, err);
+    if (st == LW_OK && !k.framework && strcmp(k.one_framework, "-") != 0)
+        fprintf(f, "framework of all: %s\n", k.one_framework);
     if (st == LW_OK && !csv && n_measured == 0)
         fputs("no run is measured: lapwing exec stores one of a plan, lapwing sim its prediction\n",
               f);

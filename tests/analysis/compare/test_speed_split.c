@@ -73,7 +73,7 @@ TEST_WITH(what_the_speed_explains_is_not_the_models, runs_open, fixture_close)
            {"--format json", 0,
             "\"compute_split\": {\"compute_speed\": 0.4000, \"by_speed_ns\": -480000, "
             "\"left_ns\": 80000}", {"\"machine_speed_p10\": 0.8600"}});
-    EXPECT("compare", {"", 0, "0.910", {"machine"}},
+    EXPECT("compare", {"", 0, "0.910", {"machine"}, "framework"},
            {"--format json", 0, "\"machine_speed\": 0.9100"},
            {"--format csv", 0, "machine speed", {",0.910"}});
     runs_sql("UPDATE metric SET value = 0.5 WHERE name = 'compute_speed'"); /* -320 and -80 */
@@ -83,6 +83,9 @@ TEST_WITH(what_the_speed_explains_is_not_the_models, runs_open, fixture_close)
     runs_sql("DELETE FROM metric WHERE name LIKE 'machine_speed%'"); /* no probe was calibrated */
     EXPECT("compare 1 2", {"", 0, "ran at 1.000 of the speed that its prediction assumes",
                            .lacks = "of the calibrated speed"});
+    runs_sql("INSERT INTO metric VALUES (2, 'others_pct', -1, -1, 40.0)");
+    EXPECT("compare 1 2", {"", 0, "was measured under load", .lacks = "left to the model"},
+           {"--format json", 0, "\"compute_split\": null"});
 }
 
 /* Two executions: each one's speed, and no split, since neither predicts the other. */
