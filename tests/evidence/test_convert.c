@@ -194,6 +194,47 @@ TEST(a_recipe_has_the_recomputation_and_graphs_of_its_version)
     }
 }
 
+/* What a configuration gives "over" a cell replaces it; "set" fills an empty one alone. */
+TEST(a_configuration_goes_over_a_cell_or_fills_an_empty_one)
+{
+    static const char TITLES[] = "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,"
+                                 "heads,kv_heads,vocab,precision,framework,status,mem_kind,step_s,"
+                                 "samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind,"
+                                 "compile\n";
+    static const char ROW[] = "llama3-8b,B200,8,8,1,8192,32,4096,14336,32,8,128256,bf16,torchtitan,"
+                              ",,,,2150,,,,,yes\n";
+    char csv[600];
+
+    snprintf(csv, sizeof csv, "%sselective,mxfp8.md,%s", TITLES, ROW);
+    expect_cell(rows_of("misc_training_tables", csv), "framework",
+                "torchtitan-compile-6fc499f6");
+    expect_cell(rows_of("misc_training_tables", csv), "recompute", "selective");
+    snprintf(csv, sizeof csv, "%sselective,other.md,%s", TITLES, ROW);
+    expect_cell(rows_of("misc_training_tables", csv), "framework", "torchtitan-compile");
+}
+
+/* AutoModel's recipes recompute blocks and share experts where its table prints neither. */
+TEST(a_recipe_recomputes_where_its_table_does_not_say)
+{
+    static const char TITLES[] = "model,gpu,gpus,gbs,mbs,seq,tp,dp,ep,zero,precision,framework,task,"
+                                 "step_s,tok_s_gpu,tflops_gpu\n";
+    static const struct { const char *row, *recompute, *ep; } cases[] = {
+        {"Qwen3 MoE 30B,H100,8,512,4,4096,1,8,8,FSDP2,BF16,NeMo AutoModel,pretrain,22,,", "full",
+         "8"},
+        {"GPT-OSS 120B,H100,64,512,2,4096,1,64,,FSDP2,BF16,NeMo AutoModel,pretrain,4.3,,", "",
+         "16"},
+        {"Qwen2.5 32B,H100,8,32,2,4096,2,4,,FSDP2,BF16,NeMo AutoModel,LoRA,7.3,,", "full", ""},
+        {"Llama3 8B,H100,1,32,2,4096,1,1,,FSDP2,BF16,NeMo AutoModel,LoRA,10.5,,", "", ""},
+    };
+    char csv[400];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(csv, sizeof csv, "%s%s\n", TITLES, cases[i].row);
+        expect_cell(rows_of("nemo_performance", csv), "recompute", cases[i].recompute);
+        expect_cell(rows_of("nemo_performance", csv), "ep", cases[i].ep);
+    }
+}
+
 /* HSDP shards in a node and keeps a copy in each (torch: HYBRID_SHARD). */
 TEST(hybrid_sharding_has_a_group_a_node)
 {
