@@ -190,7 +190,7 @@ void lw_tune_context_free(struct lw_tune_context *c)
 struct model_key {
     int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, grad_dtype, reduced, zero, schedule,
         compat;
-    uint64_t given;
+    struct lw_options_given given;
 };
 
 static struct model_key key_of_model(const struct lw_strategy *s)

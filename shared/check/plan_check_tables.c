@@ -360,6 +360,14 @@ static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t 
     return LW_OK;
 }
 
+/* Room of what the host holds meanwhile (--offload): no bucket's. */
+static int64_t moved_bytes(const struct lw_op *o)
+{
+    if (o->bucket >= 0 || (o->kind != LW_OP_ALLOC && o->kind != LW_OP_FREE))
+        return 0;
+    return o->kind == LW_OP_ALLOC ? o->bytes : -o->bytes;
+}
+
 /* What the forwards of a program keep, its backwards give back, and never more than there is. */
 static enum lw_status check_kept(const struct lw_plan *p, const struct lw_program *g,
                                  struct lw_err *err)
@@ -367,7 +375,8 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
     int64_t kept = 0;
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        int64_t change = p->ops[i].work < 0 ? 0 : p->works[p->ops[i].work].keeps_bytes;
+        int64_t change = p->ops[i].work < 0 ? moved_bytes(&p->ops[i])
+                                            : p->works[p->ops[i].work].keeps_bytes;
         if (__builtin_add_overflow(kept, change, &kept))
             return lw_plan_op_fail(p, i, err,
                                    ": keeps %lld bytes of activations, in all beyond 2^63",

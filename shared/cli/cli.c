@@ -326,10 +326,10 @@ static const struct {
                               "optimizer brings the state to the device"},
     {"cpu-offload", "an update by the host's processors is not planned; --offload optimizer brings "
                     "the state to the device"},
-    {"offload-activations", "offload of activations is not planned: they stay on the device, or "
-                            "--recompute"},
-    {"cpu-offloading", "offload of activations is not planned: they stay on the device, or "
-                       "--recompute"},
+    {"offload-activations", "here it is --offload activations"},
+    {"cpu-offloading", "here it is --offload activations"},
+    {"cpu-offloading-num-layers", "here it is --offload activations --offload-layers N"},
+    {"enable-activation-offloading", "here it is --offload activations"},
     {"use-parallel-residual", "parallel blocks are those of the models gpt-neox-20b, pythia-6.9b, "
                               "gpt-j-6b, falcon-7b, falcon-40b and phi-2, or of a config.json"},
     {"stage3-prefetch-bucket-size", "here it is --prefetch-bucket-size N, in elements"},

@@ -121,7 +121,7 @@ static int64_t reduce_buffers(const struct run *r)
 /* Of the roles of a stage: what its first load brings. */
 static void find_offloaded(struct lw_plan *plan)
 {
-    int32_t n = plan->strategy->offload != LW_OFFLOAD_NONE ? plan->n_ops : 0;
+    int32_t n = plan->strategy->offload == LW_OFFLOAD_OPTIMIZER ? plan->n_ops : 0;
 
     for (int32_t i = 0; i < plan->n_roles; i++)
         plan->roles[i].offloaded = 0;

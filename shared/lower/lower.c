@@ -441,18 +441,45 @@ static enum lw_status check_recompute(const struct lw_workload *w, const struct 
                    w->name);
 }
 
+/* Megatron-LM refuses offloaded activations with a pipeline and with recomputation too
+ * (NVIDIA/Megatron-LM@55198ba5, megatron/core/transformer/transformer_config.py). */
+static enum lw_status check_activations(const struct lw_workload *w, const struct lw_strategy *s,
+                                        struct lw_err *err)
+{
+    bool moves = false;
+
+    if (s->pp > 1)
+        return lw_fail(err, LW_ENOTSUP, "--offload activations cannot be combined with --pp %lld: "
+                                        "choose --pp 1, or --recompute", (long long)s->pp);
+    if (s->recompute != LW_RECOMPUTE_NONE)
+        return lw_fail(err, LW_ENOTSUP, "--offload activations cannot be combined with "
+                                        "--recompute: choose one of them");
+    for (int32_t m = 0; m < w->n_modules; m++)
+        moves |= w->modules[m].kept_bytes[LW_RECOMPUTE_NONE] > 0;
+    if (!moves)
+        return lw_fail(err, LW_EINVAL, "--offload activations: workload '%s' does not say what its "
+                                       "modules keep (kept_bytes); name a model with -w", w->name);
+    return LW_OK;
+}
+
 static enum lw_status check_offload(const struct lw_workload *w, const struct lw_strategy *s,
                                     struct lw_err *err)
 {
+    if (s->offload_layers > 0 && s->offload != LW_OFFLOAD_ACTIVATIONS)
+        return lw_fail(err, LW_EINVAL, "--offload-layers %lld is for --offload activations",
+                       (long long)s->offload_layers);
     if (s->offload == LW_OFFLOAD_NONE)
         return LW_OK;
+    if (s->compat != LW_COMPAT_NONE)
+        return lw_fail(err, LW_ENOTSUP, "--offload %s cannot be combined with --compat %s",
+                       s->offload == LW_OFFLOAD_OPTIMIZER ? "optimizer" : "activations",
+                       lw_compat_name(s->compat));
+    if (s->offload == LW_OFFLOAD_ACTIVATIONS)
+        return check_activations(w, s, err);
     if (w->optimizer != LW_OPTIMIZER_ADAM && w->optimizer != LW_OPTIMIZER_MOMENTUM)
         return lw_fail(err, LW_EINVAL, "--offload optimizer: the optimizer of workload '%s' has no "
                                        "state that is known; choose --offload none, or a workload "
                                        "with adam or momentum", w->name);
-    if (s->compat != LW_COMPAT_NONE)
-        return lw_fail(err, LW_ENOTSUP, "--offload optimizer cannot be combined with --compat %s",
-                       lw_compat_name(s->compat));
     return LW_OK;
 }
 

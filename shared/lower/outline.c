@@ -104,7 +104,8 @@ static void add_backwards(const struct lw_part *d, const struct exchange *x,
 }
 
 /* As lower_part.c has it. With --recompute-layers a part keeps more of some; but of a group of
- * several it keeps the input of the first alone, so that a module of it may keep nothing. */
+ * several it keeps the input of the first alone, so that a module of it may keep nothing; of offloaded
+ * activations nothing is sure to be on the device. */
 static void take_kept(const struct lw_workload *w, const struct lw_strategy *s, int32_t module,
                       struct lw_outline_sum *out)
 {
@@ -117,6 +118,8 @@ static void take_kept(const struct lw_workload *w, const struct lw_strategy *s, 
     out->kept = grouped ? 0 : kept[s->recompute];
     if (repeats(s, m) && kept[LW_RECOMPUTE_NONE] > out->kept)
         out->regained = kept[LW_RECOMPUTE_NONE] - out->kept;
+    if (s->offload == LW_OFFLOAD_ACTIVATIONS)
+        out->kept = out->regained = 0;
     int64_t all = out->kept + out->regained;
     out->kept_early = early < all ? early : all;
 }

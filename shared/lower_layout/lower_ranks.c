@@ -342,7 +342,8 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     const struct lw_line none = {-1, -1};
     l->copy = -1;
     l->host_link =
-        l->offloaded ? lw_builder_stream(l->b, "host link", LW_STREAM_COPY, 0) : -1;
+        l->s->offload != LW_OFFLOAD_NONE
+            ? lw_builder_stream(l->b, "host link", LW_STREAM_COPY, 0) : -1;
     l->data = l->replicas = l->forward = l->backward = l->tensor = none;
     l->model = l->pipeline = l->context = l->expert = l->expert_data = none;
     if (l->parts[0].n_members > 1)

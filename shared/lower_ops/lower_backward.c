@@ -40,6 +40,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         bool last = i + 1 == back->n_stretches || s[1].module != s->module;
         if (i == 0 || s[-1].module != s->module) {
             lw_write_units(k, x, s->module, -1);
+            lw_write_load_activations(k, d, s->module);
             lw_write_again(k, d, s->module);
             window = s->start;
         }
@@ -49,6 +50,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         int32_t step = lw_ring_backward_step(&ring, s->start - window);
         int32_t received = step < 0 ? -1 : lw_write_ring(k, d, s->module, true, step, -1);
         lw_write_work(k, d, LW_OP_BACKWARD, s->module, d->work.stretch[i], i == 0 ? input : -1);
+        lw_write_need_activations(k);
         k->after = step < 0 ? k->after : received;
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;

@@ -58,6 +58,7 @@ int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t 
             lw_write_module(k, x->d, m, LW_OP_FORWARD, x->d->work.forward_steps[m],
                             x->d->work.forward[m], m == 0 ? input : -1);
         output = k->after >= 0 ? k->after : k->last_compute;
+        lw_write_store_activations(k, x->d, m);
         lw_write_reshard(k, x, m);
     }
     return output;

@@ -140,6 +140,7 @@ enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, 
     *variant = lw_builder_variant(l->b, pass->name, sets[pass->set], pass->ends_step);
     for (int32_t role = 0; role < l->pp; role++) {
         struct lw_writer k = {.l = l, .pass = pass, .last_compute = -1, .after = -1, .loaded = -1,
+                              .back = -1, .back_of = -1, .needed = -1,
                               .role = role,
                               .stage = lw_stage_of_role(l, role)};
         LW_TRY(write_role(&k, *variant, err));

@@ -99,6 +99,8 @@ struct lw_writer {
                                     * after the other */
     int32_t n_items, n_units;
     int32_t loaded;                /* op that brings the optimizer's state; -1 = none */
+    int32_t back, back_of, needed; /* --offload activations: op that brings a module's, the module;
+                                    * what the next backward waits for; -1 = none */
     int32_t first_last;            /* last compute of a unit's forward */
 };
 
@@ -189,6 +191,11 @@ void lw_write_model_numbers(struct lw_writer *k);
  * which its output is there. */
 void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
 int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t input);
+/* lower_offload.c: activations go to the host after a module's forward; they come back, those of the
+ * module before too, when its backward begins; the op added last waits for them. */
+void lw_write_store_activations(struct lw_writer *k, const struct lw_part *d, int32_t module);
+void lw_write_load_activations(struct lw_writer *k, const struct lw_part *d, int32_t module);
+void lw_write_need_activations(struct lw_writer *k);
 /* What is recomputed of a module before its backward. */
 void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t module);
 

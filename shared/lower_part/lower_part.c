@@ -255,6 +255,26 @@ static int64_t kept_bytes(const struct lw_part *d, int32_t module)
                ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
 }
 
+/* Modules that recomputation could run again are those whose activations are worth to be moved: a
+ * transformer's blocks. The backward of the last one comes next: its activations stay. */
+static bool can_offload(const struct lw_part *d, int32_t module)
+{
+    const int64_t *kept = d->w->modules[module].kept_bytes;
+
+    return kept[LW_RECOMPUTE_FULL] < 0 || kept[LW_RECOMPUTE_FULL] != kept[LW_RECOMPUTE_NONE];
+}
+
+int64_t lw_part_offloaded_bytes(const struct lw_part *d, int32_t module)
+{
+    int64_t before = 0, after = 0, layers = d->s->offload_layers;
+
+    if (d->s->offload != LW_OFFLOAD_ACTIVATIONS || !can_offload(d, module))
+        return 0;
+    for (int32_t m = 0; m < d->w->n_modules; m++)
+        *(m < module ? &before : &after) += m != module && can_offload(d, m);
+    return after == 0 || (layers > 0 && before >= layers) ? 0 : kept_bytes(d, module);
+}
+
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
 {
     lw_ps time = s->recompute == LW_RECOMPUTE_FULL ? m->forward_ps : m->selective_ps;

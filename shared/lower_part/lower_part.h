@@ -167,6 +167,9 @@ static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
 /* Before the backward of a module the forwards of [first, module] run again: first; -1: those were
  * run before that of a later one. */
 int32_t lw_part_again_first(const struct lw_part *d, int32_t module);
+
+/* Activations of the module that lie in the host's memory from its forward to its backward. */
+int64_t lw_part_offloaded_bytes(const struct lw_part *d, int32_t module);
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
 
 /* kernel_steps.c: whether a module is cut where its kernels end; what one rank takes for it, from

@@ -38,7 +38,7 @@ static const char *const again_parts[] = {LW_RECOMPUTE_PARTS(PART_WORD) NULL};
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const expert_overlaps[] = {"auto", "off", "on", NULL};
-static const char *const offloads[] = {"none", "optimizer", NULL};
+static const char *const offloads[] = {"none", "optimizer", "activations", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
 enum { MAX_RANKS = 1 << 22 };     /* a plan of that many takes a second and 220 MB */
@@ -211,14 +211,17 @@ static const struct option {
            "framework's: core_attn)"),
     CHOICE("offload", offload, "WHAT", offloads,
            "what lies in the host's memory: optimizer: the state comes to the device for the "
-           "update and goes back after it, over the link to the host (none)"),
+           "update and goes back after it, over the link to the host; activations: those of blocks "
+           "go there after their forward and come back before their backward (none)"),
+    COUNT("offload-layers", offload_layers, 0, INT32_MAX,
+           "--offload activations: of so many modules from the first (0: all but the last)"),
     ON_OFF("overlap", overlap, "communicate during backward (on)"),
     CHOICE("compat", compat, "NAME", compats,
            "decide as this system does, including its faults (none)"),
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options };
-_Static_assert(N_OPTIONS <= 64, "lw_strategy.given holds a bit per option");
+_Static_assert(N_OPTIONS <= 128, "lw_options_given holds a bit per option");
 
 struct lw_strategy lw_strategy_default(void)
 {
@@ -280,10 +283,6 @@ static enum lw_status bad_word(const struct option *o, const char *value, struct
                        "--comm-hook %s: PowerSGD sends factors of low rank and keeps the error: no "
                        "sum of gradients, so no plan has it; expected one of none, fp16, bf16",
                        value);
-    if (strcmp(o->shown.name, "offload") == 0 && strcmp(value, "activations") == 0)
-        return lw_fail(err, LW_ENOTSUP,
-                       "--offload activations is not planned: activations stay on the device; "
-                       "--recompute keeps fewer; expected one of none, optimizer");
     if (!sums_8_bits(o, value))
         return lw_fail_word(err, o->shown.name, value, words);
     for (int i = 0; o->shown.values[i]; i++)
@@ -482,7 +481,7 @@ enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const ch
     if (i < 0)
         return unknown_option(name, err);
     LW_TRY(set_field(&options[i], (char *)s + options[i].at, value, err));
-    s->given |= UINT64_C(1) << i;
+    s->given.word[i / 64] |= UINT64_C(1) << i % 64;
     return LW_OK;
 }
 
@@ -491,7 +490,7 @@ bool lw_strategy_given(const struct lw_strategy *s, int option)
     struct lw_strategy plain = lw_strategy_default();
     char mine[64], usual[64];
 
-    if (s->given >> option & 1)
+    if (s->given.word[option / 64] >> option % 64 & 1)
         return true;
     return strcmp(lw_strategy_get(s, option, mine), lw_strategy_get(&plain, option, usual)) != 0;
 }

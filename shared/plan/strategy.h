@@ -41,13 +41,18 @@ enum lw_expert_overlap {
 };
 
 /* What lies in the host's memory between its uses. */
-enum lw_offload { LW_OFFLOAD_NONE, LW_OFFLOAD_OPTIMIZER, LW_N_OFFLOADS };
+enum lw_offload { LW_OFFLOAD_NONE, LW_OFFLOAD_OPTIMIZER, LW_OFFLOAD_ACTIVATIONS, LW_N_OFFLOADS };
 
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 
 enum lw_compat {
     LW_COMPAT_NONE, LW_COMPAT_PICOTRON, LW_COMPAT_FAIRSCALE, LW_COMPAT_HAISCALE,
     LW_COMPAT_COLOSSALAI, LW_COMPAT_C10D, LW_N_COMPATS,
+};
+
+/* Bit i % 64 of word i / 64: option i of the table. */
+struct lw_options_given {
+    uint64_t word[2];
 };
 
 struct lw_strategy {
@@ -103,6 +108,7 @@ struct lw_strategy {
     enum lw_tp_overlap tp_overlap;
     enum lw_cp_comm cp_comm;
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
+    int64_t offload_layers;        /* of each part, with --offload activations; 0 = all but the last */
     int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */
     enum lw_recompute_method recompute_method; /* which ones these are */
     int64_t again_parts;           /* --recompute selective: LW_AGAIN_BIT of each part; 0 = what the
@@ -118,7 +124,7 @@ struct lw_strategy {
     const char *partition_list;    /* explicit partition "0,4,8"; borrowed, NULL otherwise */
     int64_t max_ops;               /* larger plans are refused (shared/lower/plan_size.h); 0 = the
                                     * default. No decision: neither in files nor in the hash */
-    uint64_t given;                /* bit i: option i of the table was set by lw_strategy_set */
+    struct lw_options_given given; /* options of the table that lw_strategy_set set */
 };
 
 /* Everything off, dp = pp = tp = 1, c10d-2, in-order, overlap on. */

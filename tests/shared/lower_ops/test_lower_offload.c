@@ -64,8 +64,6 @@ TEST_WITH(a_step_takes_both_ways_longer, fixture_open, fixture_close)
     assert_int_equal((int64_t)number_after(out, "\"peak_memory_bytes\": "), 2800000000);
     expect("sim -w w.json -c l40s --dp 1 --offload optimizer --no-db", 1,
            "add the figure to its file");
-    expect("sim -w w.json -c dgx-a100 --dp 1 --offload activations --no-db", 2,
-           "--offload activations is not planned");
 }
 
 TEST(an_optimizer_without_state_is_refused)
