@@ -104,8 +104,8 @@ static void add_backwards(const struct lw_part *d, const struct exchange *x,
 }
 
 /* As lower_part.c has it. With --recompute-layers a part keeps more of some; but of a group of
- * several it keeps the input of the first alone, so that a module of it may keep nothing; of offloaded
- * activations nothing is sure to be on the device. */
+ * several it keeps the input of the first alone, so that a module of it may keep nothing. Of
+ * offloaded activations none need be on the device. */
 static void take_kept(const struct lw_workload *w, const struct lw_strategy *s, int32_t module,
                       struct lw_outline_sum *out)
 {

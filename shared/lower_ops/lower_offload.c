@@ -1,7 +1,7 @@
 /* --offload activations: what a module keeps for its backward goes to the host after its forward,
- * on a copy stream, and its room is free when it is there. It comes back while the backward before
- * it runs: one module ahead, as TransformerEngine's cpu_offload.py does (reload of the group before;
- * NVIDIA/TransformerEngine@99df8810, transformer_engine/pytorch/cpu_offload.py). */
+ * on a copy stream, and its room is free when it is there. It comes back while the backward of the
+ * module after it runs, as TransformerEngine reloads a group ahead
+ * (NVIDIA/TransformerEngine@99df8810, transformer_engine/pytorch/cpu_offload.py). */
 #include "shared/lower_ops/writer.h"
 
 static int32_t add(struct lw_writer *k, const struct lw_part *d, int32_t module,

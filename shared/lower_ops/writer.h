@@ -191,8 +191,8 @@ void lw_write_model_numbers(struct lw_writer *k);
  * which its output is there. */
 void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
 int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t input);
-/* lower_offload.c: activations go to the host after a module's forward; they come back, those of the
- * module before too, when its backward begins; the op added last waits for them. */
+/* lower_offload.c: activations go to the host after a module's forward; they come back when the
+ * backward of the module after it begins; the op added last waits for them. */
 void lw_write_store_activations(struct lw_writer *k, const struct lw_part *d, int32_t module);
 void lw_write_load_activations(struct lw_writer *k, const struct lw_part *d, int32_t module);
 void lw_write_need_activations(struct lw_writer *k);

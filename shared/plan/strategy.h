@@ -108,7 +108,8 @@ struct lw_strategy {
     enum lw_tp_overlap tp_overlap;
     enum lw_cp_comm cp_comm;
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
-    int64_t offload_layers;        /* of each part, with --offload activations; 0 = all but the last */
+    int64_t offload_layers;        /* of each part, with --offload activations; 0 = all but the
+                                    * last */
     int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */
     enum lw_recompute_method recompute_method; /* which ones these are */
     int64_t again_parts;           /* --recompute selective: LW_AGAIN_BIT of each part; 0 = what the

@@ -23,6 +23,7 @@ NUMBERS = {
     "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "etp": "etp", "experts": "experts",
     "topk": "topk", "moe_ffn": "moe_ffn", "shared_ffn": "shared_expert_ffn",
     "dense_layers": "dense_layers", "mtp_layers": "", "zero_copies": "", "layers_per_chunk": "",
+    "offload_layers": "",  # blocks whose activations go to the host
     "recompute_layers": "",  # blocks that are recomputed whole, where not all are
     "model_parallel": "model_parallel_size", "batch_per_dp": "batch_per_dp",
 }

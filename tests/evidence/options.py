@@ -376,6 +376,8 @@ def strategy_options(row, put):
     put("overlap", "" if overlaps(row, zero) else "off")
     ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
     put("overlap-param-gather", "on" if ahead and zero in (1, 2) else "")
+    put("offload", "activations" if row.offload_layers > 0 else "")
+    put("offload-layers", row.offload_layers or "")
     put("recompute", recompute_of(row))
     put("recompute-layers", row.recompute_layers if 0 < row.recompute_layers < row.layers else "")
     put("recompute-modules", parts_of(row))

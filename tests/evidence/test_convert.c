@@ -216,8 +216,8 @@ TEST(a_configuration_goes_over_a_cell_or_fills_an_empty_one)
 /* AutoModel's recipes recompute blocks and share experts where its table prints neither. */
 TEST(a_recipe_recomputes_where_its_table_does_not_say)
 {
-    static const char TITLES[] = "model,gpu,gpus,gbs,mbs,seq,tp,dp,ep,zero,precision,framework,task,"
-                                 "step_s,tok_s_gpu,tflops_gpu\n";
+    static const char TITLES[] = "model,gpu,gpus,gbs,mbs,seq,tp,dp,ep,zero,precision,framework,"
+                                 "task,step_s,tok_s_gpu,tflops_gpu\n";
     static const struct { const char *row, *recompute, *ep; } cases[] = {
         {"Qwen3 MoE 30B,H100,8,512,4,4096,1,8,8,FSDP2,BF16,NeMo AutoModel,pretrain,22,,", "full",
          "8"},
@@ -232,6 +232,27 @@ TEST(a_recipe_recomputes_where_its_table_does_not_say)
         snprintf(csv, sizeof csv, "%s%s\n", TITLES, cases[i].row);
         expect_cell(rows_of("nemo_performance", csv), "recompute", cases[i].recompute);
         expect_cell(rows_of("nemo_performance", csv), "ep", cases[i].ep);
+    }
+}
+
+/* Recipes with Megatron-FSDP move the activations of so many layers to the host. */
+TEST(a_recipe_offloads_layers_where_its_table_does_not_say)
+{
+    static const char TITLES[] = "gpu,gpus,model,seq,gbs,mbs,tp,pp,dp,cp,zero,precision,framework,"
+                                 "version,tok_s_gpu\n";
+    static const char SIZES[] = ",64,LLAMA3_70B,8192,256,2,1,1,64,1,";
+    static const struct { const char *gpu, *zero, *offload, *layers; } cases[] = {
+        {"GB200", "FSDP (group 64)", "activations", "40"},
+        {"GB300", "FSDP (group 64)", "activations", "20"},
+        {"GB300", "DDP/distributed optimizer", "", ""},
+    };
+    char csv[400];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(csv, sizeof csv, "%s%s%s%s,FP8,Megatron-Bridge,26.04 NeMo,1\n", TITLES,
+                 cases[i].gpu, SIZES, cases[i].zero);
+        expect_cell(rows_of("megatron_bridge_performance", csv), "offload", cases[i].offload);
+        expect_cell(rows_of("megatron_bridge_performance", csv), "offload-layers", cases[i].layers);
     }
 }
 

@@ -71,8 +71,8 @@ TEST_WITH(a_slow_link_is_the_step, fixture_open, fixture_close)
 TEST_WITH(executed_copies_change_no_value, fixture_open, fixture_close)
 {
     expect("exec -w mlp --dp 2 --steps 3 --offload activations --no-db", 0, "verified: ");
-    expect("exec -w mlp --dp 2 --zero 3 --micro-batches 2 --steps 3 --offload activations --no-db", 0,
-           "verified: ");
+    expect("exec -w mlp --dp 2 --zero 3 --micro-batches 2 --steps 3 --offload activations --no-db",
+           0, "verified: ");
 }
 
 TEST_WITH(what_is_not_planned_is_one_line, fixture_open, fixture_close)
