@@ -3,7 +3,6 @@
  * default is left out. */
 #include "shared/files/files_strategy.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,10 +40,9 @@ static const char *option_text(struct lw_fields *r)
 
 bool lw_strategy_fields_read(struct lw_fields *r, struct lw_strategy *s)
 {
-    uint64_t seen = 0;
+    struct lw_options_given seen = {0};
     struct lw_err err = {0};
 
-    assert(lw_strategy_n_options() <= 64);
     if (!lw_json_enter(r->j, LW_JSON_OBJECT))
         return false;
     while (!r->no_memory && lw_json_next(r->j)) {
@@ -52,12 +50,13 @@ bool lw_strategy_fields_read(struct lw_fields *r, struct lw_strategy *s)
         const char *text = i >= 0 ? option_text(r) : "";
         if (i < 0)
             lw_json_fail(r->j, "unknown option; 'lapwing help strategy' lists all");
-        else if (seen >> i & 1)
+        else if (lw_options_has(&seen, i))
             lw_json_fail(r->j, "option given twice");
         else if (!r->no_memory && !lw_json_failed(r->j) &&
                  lw_strategy_set(s, lw_strategy_option(i)->name, text, &err) != LW_OK)
             lw_json_fail(r->j, "%s", err.msg);
-        seen |= i >= 0 ? UINT64_C(1) << i : 0;
+        if (i >= 0)
+            lw_options_add(&seen, i);
     }
     return !lw_json_failed(r->j) && !r->no_memory;
 }

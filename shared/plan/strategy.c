@@ -481,7 +481,7 @@ enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const ch
     if (i < 0)
         return unknown_option(name, err);
     LW_TRY(set_field(&options[i], (char *)s + options[i].at, value, err));
-    s->given.word[i / 64] |= UINT64_C(1) << i % 64;
+    lw_options_add(&s->given, i);
     return LW_OK;
 }
 
@@ -490,7 +490,7 @@ bool lw_strategy_given(const struct lw_strategy *s, int option)
     struct lw_strategy plain = lw_strategy_default();
     char mine[64], usual[64];
 
-    if (s->given.word[option / 64] >> option % 64 & 1)
+    if (lw_options_has(&s->given, option))
         return true;
     return strcmp(lw_strategy_get(s, option, mine), lw_strategy_get(&plain, option, usual)) != 0;
 }

@@ -55,6 +55,16 @@ struct lw_options_given {
     uint64_t word[2];
 };
 
+static inline bool lw_options_has(const struct lw_options_given *g, int option)
+{
+    return g->word[option / 64] >> option % 64 & 1;
+}
+
+static inline void lw_options_add(struct lw_options_given *g, int option)
+{
+    g->word[option / 64] |= UINT64_C(1) << option % 64;
+}
+
 struct lw_strategy {
     int64_t dp, pp, tp;
     int64_t cp;                    /* ranks that share the tokens of a sequence */

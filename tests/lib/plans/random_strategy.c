@@ -196,7 +196,7 @@ void random_strategy(struct prng *r, struct random_model *k, struct lw_strategy 
         s->shard_policy = LW_SHARD_OSS_GREEDY;
         s->persist = 0, s->prefetch = -1, s->reshard = true;
         s->broadcast_dtype = LW_F32;
-        s->given = 0;
+        s->given = (struct lw_options_given){0};
         s->partition =
             s->partition == LW_PARTITION_COLOSSAL_BALANCED ? s->partition : LW_PARTITION_UNIFORM;
         s->partition_list = NULL;

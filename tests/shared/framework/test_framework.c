@@ -154,7 +154,7 @@ TEST(usual_options_hold_unless_the_user_chose)
     assert_int_equal(s.zero, 1);
     assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_PIECES);
     assert_int_equal(s.grad_dtype, LW_GRAD_BF16);
-    assert_false(s.given >> lw_strategy_find("zero") & 1);
+    assert_false(lw_options_has(&s.given, lw_strategy_find("zero")));
     s = under("nemo", chosen, 5);
     assert_int_equal(s.zero, 0);
     assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_OFF);
