@@ -177,14 +177,31 @@ static void act(struct flight *f, const struct lw_action *a)
     }
 }
 
+/* Two actions that run as one unit, module by module in an order that is not known: of what they
+ * hold at once only what is left after both. */
+static void act_both(struct flight *f, const struct lw_action *a)
+{
+    int64_t most = f->most;
+
+    act(f, a);
+    act(f, a + 1);
+    f->most = f->now > most ? f->now : most;
+}
+
 /* The most that a rank holds at once, beside what it holds throughout. */
 static int64_t in_flight(struct flight *f, const struct lw_grid *g, int32_t rank)
 {
     f->now = f->most = 0;
     for (int32_t q = 0; q < f->p->n_parts; q++)
         f->left[q] = f->p->n_micro_batches;
-    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++)
-        act(f, &g->actions[i]);
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
+        bool unit = g->actions[i].with_next && i + 1 < g->first[rank + 1];
+        if (unit)
+            act_both(f, &g->actions[i]);
+        else
+            act(f, &g->actions[i]);
+        i += unit;
+    }
     return f->most;
 }
 

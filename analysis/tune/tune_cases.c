@@ -81,6 +81,7 @@ struct order { /* of a schedule */
     struct lw_tune_chain chain;
     struct lw_err why; /* there is none */
     bool by_halves;
+    bool pairs; /* has units of a forward and a backward */
     int32_t *first, *held;
     int32_t *before, *first_back; /* lw_tune_parts */
     struct counts *after; /* by the places of held: actions from the first backward on that is the
@@ -344,8 +345,10 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
                 o->held[n++] = q;
     }
     o->first[g->n_ranks] = n;
-    for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
+    for (int32_t i = 0; i < g->first[g->n_ranks]; i++) {
         o->by_halves |= g->actions[i].kind == LW_OP_BACKWARD_INPUT;
+        o->pairs |= g->actions[i].with_next;
+    }
     LW_TRY(both ? LW_OK : count_before(o, a, err));
     LW_TRY(both ? LW_OK : count_gathers(o, a, err));
     return both ? LW_OK : count_after(o, a, err);
@@ -395,12 +398,20 @@ static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strate
 
 struct shape_key {
     int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, cp_comm, recompute, recompute_layers,
-        recompute_method, by_halves, alone, rank_order, reducer, pp, dp;
+        recompute_method, by_halves, alone, rank_order, reducer, pp, dp, tokens, expert_alone, once;
     const struct lw_workload *w;
 };
 
+/* Nothing runs beside the all-to-alls of experts. */
+static bool tokens_block(const struct lw_strategy *s, const struct order *o)
+{
+    return !lw_strategy_overlaps_experts(s, NULL) ||
+           (s->expert_overlap == LW_EXPERT_OVERLAP_AUTO && !o->pairs &&
+            !lw_schedule_combines_calls(s->schedule));
+}
+
 static struct shape_key key_of_shape(const struct lw_strategy *s, const struct lw_workload *w,
-                                     bool by_halves)
+                                     const struct order *o)
 {
     struct shape_key k;
 
@@ -415,7 +426,10 @@ static struct shape_key key_of_shape(const struct lw_strategy *s, const struct l
     k.recompute = s->recompute;
     k.recompute_layers = s->recompute_layers;
     k.recompute_method = s->recompute_method;
-    k.by_halves = by_halves;
+    k.by_halves = o->by_halves;
+    k.tokens = tokens_block(s, o);
+    k.expert_alone = lw_strategy_ranks(s) == s->ep;
+    k.once = s->dispatch_once;
     k.alone = lw_strategy_ranks(s) == s->tp;
     k.rank_order = s->rank_order;
     k.reducer = s->reducer;
@@ -426,10 +440,10 @@ static struct shape_key key_of_shape(const struct lw_strategy *s, const struct l
 }
 
 static enum lw_status shape_of(struct lw_tune_context *c, const struct lw_workload *w,
-                               const struct lw_strategy *s, bool by_halves, struct shape **out,
+                               const struct lw_strategy *s, const struct order *o, struct shape **out,
                                struct lw_err *err)
 {
-    const struct shape_key k = key_of_shape(s, w, by_halves);
+    const struct shape_key k = key_of_shape(s, w, o);
     struct shape *x = take(&c->shapes, &k, sizeof k);
 
     *out = x;
@@ -439,7 +453,7 @@ static enum lw_status shape_of(struct lw_tune_context *c, const struct lw_worklo
         return lw_fail_nomem(err);
     x->strategy = *s;
     x->strategy.partition_list = NULL;
-    LW_TRY(lw_outline_make(w, &x->strategy, by_halves, &c->cost, &x->outline, err));
+    LW_TRY(lw_outline_make(w, &x->strategy, o->by_halves, k.tokens != 0, &c->cost, &x->outline, err));
     enum lw_status st = keep(&c->shapes, &c->arena, &k, sizeof k, x, err);
     if (st != LW_OK)
         free_shape(x);
@@ -789,7 +803,7 @@ static enum lw_status find_parts(struct lw_tune_context *c, const struct model *
                                  const struct lw_strategy *s, struct shared *x, struct lw_err *err)
 {
     LW_TRY(order_of(c, s, &x->order, err));
-    LW_TRY(shape_of(c, &m->w, s, x->order->by_halves, &x->shape, err));
+    LW_TRY(shape_of(c, &m->w, s, x->order, &x->shape, err));
     return is_plain(c, s) ? reach_of(c, s, &x->reach, err) : LW_OK;
 }
 

@@ -8,13 +8,31 @@
 #include "shared/numbers/checked.h"
 #include "shared/timeline/param_memory.h"
 
-/* --- collectives of the tensor group --- */
+/* --- collectives of the tensor and the expert group --- */
 
 struct exchange {
     const struct lw_cost *cost;
-    struct lw_cost_query query;
-    bool known, sequence;
+    struct lw_cost_query query, tokens; /* tokens: to experts and back */
+    bool known, sequence, knows_tokens;
 };
+
+/* Every expert group is on equally many nodes: its ranks follow each other, with --etp 1, or are a
+ * tensor group apart. */
+static void add_tokens(const struct lw_lowering *l, struct exchange *x)
+{
+    int32_t node = x->cost ? x->cost->ranks_per_node : 0, tp = l->tp, ep = l->ep;
+    int32_t span = lw_expert_width(l) > 1 ? ep : ep * tp;
+    bool whole = node > 0 && (node % span == 0 || (span % node == 0 && node % (span / ep) == 0));
+    int32_t n_nodes = whole && span > node ? span / node : 1;
+
+    x->knows_tokens = x->cost && ep > 1 && l->s->rank_order == LW_RANKS_MEGATRON &&
+                      l->stride_tp == 1 && l->stride_dp == tp && (whole || node == 0) &&
+                      l->s->reducer == LW_REDUCER_AUTO;
+    x->tokens = (struct lw_cost_query){
+        .op = LW_OP_ALL_TO_ALL, .dtype = x->query.dtype, .n_ranks = ep, .n_nodes = n_nodes,
+        .fewest = ep / n_nodes, .alone = ep == l->n_ranks,
+        .copies = (int32_t)l->s->dispatch_once};
+}
 
 /* Every tensor group is on equally many nodes where its ranks follow each other and fill nodes. */
 static struct exchange exchange_of(const struct lw_lowering *l, const struct lw_cost *cost)
@@ -23,19 +41,34 @@ static struct exchange exchange_of(const struct lw_lowering *l, const struct lw_
     bool whole = node > 0 && (node % tp == 0 || tp % node == 0);
     int32_t n_nodes = whole && tp > node ? tp / node : 1;
 
-    return (struct exchange){
+    struct exchange x = {
         .cost = cost,
         .known = cost && tp > 1 && l->stride_tp == 1 && (whole || node == 0) &&
                  l->s->reducer == LW_REDUCER_AUTO && l->s->tp_overlap != LW_TP_OVERLAP_PIECES,
         .query = {.dtype = l->w->n_params > 0 ? l->w->params[0].dtype : LW_F32, .n_ranks = tp,
                   .n_nodes = n_nodes, .fewest = tp / n_nodes, .alone = tp == l->n_ranks},
         .sequence = l->s->sequence_parallel};
+    add_tokens(l, &x);
+    return x;
 }
 
-static lw_ps time_of(const struct exchange *x, const struct lw_step *step)
+/* One way, of a module of the rank. */
+static lw_ps time_of_tokens(const struct exchange *x, const struct lw_module *m)
+{
+    struct lw_cost_query q = x->tokens;
+
+    q.bytes = m->dispatch_bytes;
+    lw_ps time = x->knows_tokens && q.bytes > 0 ? x->cost->time(x->cost->ctx, &q) : 0;
+    return time > 0 ? time : 0;
+}
+
+static lw_ps time_of(const struct exchange *x, const struct lw_module *m,
+                     const struct lw_step *step)
 {
     struct lw_cost_query q = x->query;
 
+    if (step->kind == LW_STEP_SENT || step->kind == LW_STEP_BACK)
+        return time_of_tokens(x, m);
     if (!x->known || (step->kind != LW_STEP_SUM && step->kind != LW_STEP_GATHER))
         return 0;
     q.op = step->kind == LW_STEP_GATHER ? LW_OP_ALL_GATHER
@@ -47,22 +80,24 @@ static lw_ps time_of(const struct exchange *x, const struct lw_step *step)
 }
 
 /* A sum that is followed by BESIDE runs beside what follows. */
-static lw_ps exchanged(const struct exchange *x, const struct lw_step *v, int32_t n)
+static lw_ps exchanged(const struct exchange *x, const struct lw_module *m,
+                       const struct lw_step *v, int32_t n)
 {
     lw_ps all = 0, last = 0;
 
     for (int32_t i = 0; i < n; i++) {
         if (v[i].kind == LW_STEP_BESIDE)
             all -= last;
-        last = v[i].kind == LW_STEP_BESIDE ? 0 : time_of(x, &v[i]);
+        last = v[i].kind == LW_STEP_BESIDE ? 0 : time_of(x, m, &v[i]);
         all = lw_add_sat(all, last);
     }
     return all;
 }
 
-static lw_ps of_steps(const struct exchange *x, const struct lw_steps *of, int32_t module)
+static lw_ps of_steps(const struct lw_part *d, const struct exchange *x, const struct lw_steps *of,
+                      int32_t module)
 {
-    return of ? exchanged(x, of[module].v, of[module].n) : 0;
+    return of ? exchanged(x, &d->w->modules[module], of[module].v, of[module].n) : 0;
 }
 
 /* --- modules --- */
@@ -76,15 +111,15 @@ static void take_times(const struct lw_part *d, const struct exchange *x, int32_
                        struct lw_outline_sum *out)
 {
     const struct lw_module *m = &d->w->modules[module];
-    lw_ps forward = of_steps(x, d->work.forward_steps, module), again = 0;
+    lw_ps forward = of_steps(d, x, d->work.forward_steps, module), again = 0;
 
     out->forward = m->forward_ps + forward;
     if (repeats(d->s, m))
         again = lw_recomputed_ps(d->s, m) + (d->s->recompute == LW_RECOMPUTE_FULL ? forward : 0);
     out->again = again;
     out->backward = lw_module_backward(m) + again;
-    out->input = m->backward_input_ps + of_steps(x, d->work.input_steps, module) + again;
-    out->weight = m->backward_weight_ps + of_steps(x, d->work.weight_steps, module);
+    out->input = m->backward_input_ps + of_steps(d, x, d->work.input_steps, module) + again;
+    out->weight = m->backward_weight_ps + of_steps(d, x, d->work.weight_steps, module);
 }
 
 /* Steps of a whole backward lie at its stretches. */
@@ -98,8 +133,10 @@ static void add_backwards(const struct lw_part *d, const struct exchange *x,
                           back->stretches[end].module == back->stretches[i].module;)
             end++;
         const int32_t *first = d->work.first_step;
-        of[back->stretches[i].module].backward +=
-            exchanged(x, d->work.steps + first[2 * i], first[2 * end] - first[2 * i]);
+        int32_t module = back->stretches[i].module;
+        of[module].backward += exchanged(x, &d->w->modules[module],
+                                         d->work.steps + first[2 * i],
+                                         first[2 * end] - first[2 * i]);
     }
 }
 
@@ -195,20 +232,21 @@ static enum lw_status sum_up(struct lw_part *d, const struct exchange *x, struct
 }
 
 static enum lw_status make(struct lw_lowering *l, struct lw_part *d, const struct lw_cost *cost,
-                           struct lw_outline *out, struct lw_err *err)
+                           bool tokens, struct lw_outline *out, struct lw_err *err)
 {
     LW_TRY(lw_lower_axes(l, err));
     LW_TRY(lw_lower_tensor(l, err));
     d->w = l->w;
     LW_TRY(lw_backward_cut(l->w, &d->back, err));
     LW_TRY(lw_part_make_steps(d, err));
-    const struct exchange x = exchange_of(l, cost);
+    struct exchange x = exchange_of(l, cost);
+    x.knows_tokens = x.knows_tokens && tokens;
     return sum_up(d, &x, out, err);
 }
 
 enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_strategy *s,
-                               bool by_halves, const struct lw_cost *cost, struct lw_outline *out,
-                               struct lw_err *err)
+                               bool by_halves, bool tokens, const struct lw_cost *cost,
+                               struct lw_outline *out, struct lw_err *err)
 {
     struct lw_outline o = {.by_halves = by_halves, .n_modules = w->n_modules};
     struct lw_lowering *l = lw_arena_alloc(&o.arena, 1, sizeof *l);
@@ -218,7 +256,7 @@ enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_stra
         return lw_fail_nomem(err);
     *l = (struct lw_lowering){.given = w, .w = w, .s = s};
     o.held = l;
-    enum lw_status st = make(l, &d, cost, &o, err);
+    enum lw_status st = make(l, &d, cost, tokens, &o, err);
     lw_part_free(&d);
     if (st == LW_OK) {
         o.n_params = l->w->n_params;

@@ -15,7 +15,7 @@
  * figure is at most that of the plan. See docs/design/tune.md. */
 
 /* Of consecutive modules, for one micro-batch; times with what is repeated of the forward, and with
- * the collectives of the tensor group that nothing runs beside. */
+ * the collectives of the tensor group, and of tokens to experts, that nothing runs beside. */
 struct lw_outline_sum {
     lw_ps forward, backward, input, weight; /* backward whole, or its halves */
     lw_ps again; /* of the backward, or the input's half: what is repeated of the forward */
@@ -49,10 +49,11 @@ enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_stra
                                struct lw_strategy *resolved, struct lw_err *err);
 
 /* s: resolved, and kept by pointer while the outline is used by lw_outline_cut, as is w. cost: of
- * collectives; NULL = they count as nothing. */
+ * collectives; NULL = they count as nothing. tokens: nothing runs beside the all-to-alls of experts,
+ * so they count too. */
 enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_strategy *s,
-                               bool by_halves, const struct lw_cost *cost, struct lw_outline *out,
-                               struct lw_err *err);
+                               bool by_halves, bool tokens, const struct lw_cost *cost,
+                               struct lw_outline *out, struct lw_err *err);
 void lw_outline_free(struct lw_outline *o);
 
 /* First modules of n_parts parts and, after them, n_modules: first[n_parts + 1], as the strategy's
