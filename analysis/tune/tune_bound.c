@@ -8,6 +8,8 @@
 #include "shared/numbers/checked.h"
 #include "shared/timeline/timeline.h"
 
+enum { MOST_PARTS = 256 }; /* of sums on the stack; beyond, each is made again */
+
 /* --- the step --- */
 
 static lw_ps forwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
@@ -72,13 +74,37 @@ static lw_ps end_of(const struct lw_tune_parts *p, int32_t rank, lw_ps begin, co
                   lw_add_sat(begun, backwards(p, 0, w->least) + p->optimizer[0] + p->gather[0]));
 }
 
+/* What `through` needs of all parts, summed once: [n_parts + 1] of parts from one on, and the end
+ * of each rank's own work, which does not depend on who ended last. */
+struct sums {
+    lw_ps forward[MOST_PARTS + 1], backward[MOST_PARTS + 1];
+    struct work all[MOST_PARTS];
+    bool known;
+};
+
+static void sum_up(const struct lw_tune_parts *p, struct sums *s)
+{
+    s->known = p->n_parts <= MOST_PARTS && p->n_ranks <= MOST_PARTS;
+    if (!s->known)
+        return;
+    s->forward[p->n_parts] = s->backward[p->n_parts] = 0;
+    for (int32_t q = p->n_parts - 1; q >= 0; q--) {
+        s->forward[q] = lw_add_sat(s->forward[q + 1], forwards(p, q, q + 1));
+        s->backward[q] = lw_add_sat(s->backward[q + 1], backwards(p, q, q + 1));
+    }
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        s->all[r] = work_of(p, r, 0, true);
+}
+
 /* The rank's work on its parts from q0 on, after the forwards that lead to it; and all of its work
  * from its first backward on, which waits for a micro-batch to go to the last part and back. */
-static lw_ps through(const struct lw_tune_parts *p, int32_t rank, int32_t q0)
+static lw_ps through(const struct lw_tune_parts *p, const struct sums *s, int32_t rank, int32_t q0)
 {
-    const struct work own = work_of(p, rank, q0, false), all = work_of(p, rank, 0, true);
-    int32_t n = p->n_parts;
-    lw_ps back = lw_add_sat(forwards(p, q0, n), backwards(p, p->first_back[rank] + 1, n));
+    int32_t n = p->n_parts, back_from = p->first_back[rank] + 1;
+    const struct work own = work_of(p, rank, q0, false);
+    const struct work all = s->known ? s->all[rank] : work_of(p, rank, 0, true);
+    lw_ps back = s->known ? lw_add_sat(s->forward[q0], s->backward[back_from])
+                          : lw_add_sat(forwards(p, q0, n), backwards(p, back_from, n));
     lw_ps end = end_of(p, rank, back, &all);
 
     if (own.least < 0)
@@ -105,22 +131,34 @@ static lw_ps mirrored_work(const struct lw_tune_parts *p, int32_t rank)
     return lw_add_sat(lw_mul_sat(sum, p->n_micro_batches / 2), p->optimizer[rank]);
 }
 
-lw_ps lw_tune_step_since(const struct lw_tune_parts *p, int32_t rank)
+static lw_ps step_since(const struct lw_tune_parts *p, const struct sums *s, int32_t rank)
 {
     if (p->mirrored)
         return mirrored_work(p, rank);
     lw_ps since = data_work(p, rank);
     for (int32_t j = 0; j < p->n_ranks; j++)
-        since = larger(since, through(p, j, p->held[p->first[rank]]));
+        since = larger(since, through(p, s, j, p->held[p->first[rank]]));
     return since;
+}
+
+lw_ps lw_tune_step_since(const struct lw_tune_parts *p, int32_t rank)
+{
+    struct sums none;
+
+    none.known = false;
+    return step_since(p, &none, rank);
 }
 
 lw_ps lw_tune_step_bound(const struct lw_tune_parts *p)
 {
     lw_ps bound = INT64_MAX;
+    struct sums s;
 
+    s.known = false;
+    if (!p->mirrored)
+        sum_up(p, &s);
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        lw_ps since = lw_tune_step_since(p, r);
+        lw_ps since = step_since(p, &s, r);
         bound = since < bound ? since : bound;
     }
     return bound;

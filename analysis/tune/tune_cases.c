@@ -68,7 +68,6 @@ static enum lw_status keep(struct shelf *s, struct lw_arena *a, const void *key,
 struct model { /* of a rank's groups */
     struct lw_plan_source source; /* owns the framework */
     struct lw_workload w;
-    struct lw_strategy completed; /* of the strategy that it was made for */
 };
 
 struct shape {
@@ -102,7 +101,9 @@ struct lw_tune_context {
     struct lw_tune_request r;
     pthread_mutex_t lock; /* of the shared parts and their arena; what is there does not change */
     struct lw_arena arena;
-    struct shelf models, shapes, orders, reaches;
+    struct shelf models; /* as strategies were given; those of `made` */
+    struct shelf made, shapes, orders, reaches;
+    const struct lw_framework *framework; /* of all that is made; NULL = not known yet, or none */
     struct lw_cost cost;
     struct lw_cluster cluster; /* placed: a shallow copy */
     int64_t ranks_placed;
@@ -180,7 +181,7 @@ void lw_tune_context_free(struct lw_tune_context *c)
         return;
     free_all(&c->shapes, free_shape);
     free_all(&c->orders, free_order);
-    free_all(&c->models, free_model);
+    free_all(&c->made, free_model);
     lw_arena_free(&c->arena);
     pthread_mutex_destroy(&c->lock);
     lw_free(c);
@@ -188,9 +189,11 @@ void lw_tune_context_free(struct lw_tune_context *c)
 
 /* --- a model --- */
 
+/* What a workload is made from: of a strategy as it was given or, of a model, with the framework's
+ * options. */
 struct model_key {
     int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, grad_dtype, reduced, zero, schedule,
-        compat;
+        compat, again_parts;
     struct lw_options_given given;
 };
 
@@ -211,6 +214,7 @@ static struct model_key key_of_model(const struct lw_strategy *s)
     k.zero = groups ? -1 : s->zero;
     k.schedule = s->pp > 1 ? (int64_t)s->schedule : -1;
     k.compat = s->compat;
+    k.again_parts = s->again_parts;
     k.given = s->given;
     return k;
 }
@@ -219,33 +223,77 @@ static struct model_key key_of_model(const struct lw_strategy *s)
 static enum lw_status make_model(struct lw_tune_context *c, const struct lw_strategy *given,
                                  struct model *m, struct lw_err *err)
 {
+    struct lw_strategy completed = *given;
+
     LW_TRY(lw_tune_source(&c->r, NULL, &m->source, err));
     m->source.global_batch = 0;
-    m->completed = *given;
-    LW_TRY(lw_plan_source_workload(&m->source, m->source.workload_file, &m->completed, &c->cluster,
+    LW_TRY(lw_plan_source_workload(&m->source, m->source.workload_file, &completed, &c->cluster,
                                    &m->w, err));
     LW_TRY(lw_workload_check(&m->w, err));
     return lw_plan_source_fit(&m->source, &m->w, &c->cluster, err);
+}
+
+static bool is_on_cpu(const struct lw_tune_context *c)
+{
+    return c->cluster.device.kind && lw_device_is_cpu(c->cluster.device.kind);
+}
+
+/* The key of strategies whose workload is the same: once a model is made, its framework tells what
+ * their options become, and the schedule and what was given play no part. */
+static enum lw_status made_key(const struct lw_tune_context *c, const struct lw_strategy *given,
+                               struct model_key *k, struct lw_err *err)
+{
+    struct lw_strategy completed = *given;
+
+    *k = key_of_model(given);
+    if (!c->framework)
+        return LW_OK;
+    LW_TRY(lw_framework_strategy(c->framework, is_on_cpu(c), &completed, err));
+    LW_TRY(lw_strategy_check(&completed, err));
+    *k = key_of_model(&completed);
+    k->given = 0;
+    k->schedule = -2;
+    return LW_OK;
+}
+
+static enum lw_status new_model(struct lw_tune_context *c, const struct lw_strategy *given,
+                                struct model **out, struct lw_err *err)
+{
+    struct model *m = lw_arena_alloc(&c->arena, 1, sizeof *m);
+    struct model_key k;
+
+    *out = m;
+    if (!m)
+        return lw_fail_nomem(err);
+    enum lw_status st = make_model(c, given, m, err);
+    if (st == LW_OK && !c->framework && m->source.framework_name &&
+        lw_model_is_set(&m->w.from.model))
+        c->framework = &m->source.framework;
+    if (st == LW_OK)
+        st = made_key(c, given, &k, err);
+    if (st == LW_OK)
+        st = keep(&c->made, &c->arena, &k, sizeof k, m, err);
+    if (st != LW_OK) {
+        c->framework = c->framework == &m->source.framework ? NULL : c->framework;
+        free_model(m);
+    }
+    return st;
 }
 
 static enum lw_status model_of(struct lw_tune_context *c, const struct lw_strategy *given,
                                struct model **out, struct lw_err *err)
 {
     const struct model_key k = key_of_model(given);
-    struct model *m = take(&c->models, &k, sizeof k);
+    struct model_key made;
 
-    *out = m;
-    if (m)
+    *out = take(&c->models, &k, sizeof k);
+    if (*out)
         return LW_OK;
-    if (!(m = lw_arena_alloc(&c->arena, 1, sizeof *m)))
-        return lw_fail_nomem(err);
-    enum lw_status st = make_model(c, given, m, err);
-    if (st == LW_OK)
-        st = keep(&c->models, &c->arena, &k, sizeof k, m, err);
-    if (st != LW_OK)
-        free_model(m);
-    *out = m;
-    return st;
+    LW_TRY(made_key(c, given, &made, err));
+    *out = take(&c->made, &made, sizeof made);
+    if (!*out)
+        LW_TRY(new_model(c, given, out, err));
+    return keep(&c->models, &c->arena, &k, sizeof k, *out, err);
 }
 
 /* --- a schedule --- */
@@ -532,8 +580,7 @@ static enum lw_status complete(const struct lw_tune_context *c, const struct mod
                                size_t size, struct lw_err *err)
 {
     const struct lw_framework *f = &m->source.framework;
-    const char *device = c->cluster.device.kind;
-    bool on_cpu = device && lw_device_is_cpu(device);
+    bool on_cpu = is_on_cpu(c);
 
     *s = *given;
     LW_TRY(lw_framework_strategy(f, on_cpu, s, err));
@@ -802,6 +849,7 @@ struct shared {
 static enum lw_status find_parts(struct lw_tune_context *c, const struct model *m,
                                  const struct lw_strategy *s, struct shared *x, struct lw_err *err)
 {
+    LW_TRY(lw_outline_check(&m->w, s, err));
     LW_TRY(order_of(c, s, &x->order, err));
     LW_TRY(shape_of(c, &m->w, s, x->order, &x->shape, err));
     return is_plain(c, s) ? reach_of(c, s, &x->reach, err) : LW_OK;

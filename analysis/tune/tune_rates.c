@@ -16,6 +16,7 @@ void lw_tune_rates_of(const struct lw_cost *cost, const struct lw_cost_query *qu
 
     for (int i = 0; i < LW_TUNE_SIZES; i++, size *= GROWTH) {
         q.bytes = (int64_t)size;
+        out->size[i] = size;
         time[i] = cost->time(cost->ctx, &q);
         time[i] = time[i] > 0 ? time[i] : 0;
     }
@@ -35,13 +36,18 @@ void lw_tune_rates_of(const struct lw_cost *cost, const struct lw_cost_query *qu
 
 lw_ps lw_tune_least_time_of(const struct lw_tune_rates *r, int64_t bytes, int64_t largest)
 {
-    double size = LEAST_BYTES, least = r->ps_per_byte[0];
+    int at = 0, end = LW_TUNE_SIZES; /* the first size above `largest` */
 
-    for (int i = 0; i < LW_TUNE_SIZES && size <= (double)largest; i++, size *= GROWTH)
-        least = r->ps_per_byte[i];
-    if (size <= (double)largest) /* larger than all sizes: in pieces that are not known */
-        return 0;
-    return (lw_ps)((double)bytes * least * (1 - 1e-9));
+    while (at < end) {
+        int mid = at + (end - at) / 2;
+        if (r->size[mid] <= (double)largest)
+            at = mid + 1;
+        else
+            end = mid;
+    }
+    if (at == LW_TUNE_SIZES && r->size[at - 1] * GROWTH <= (double)largest)
+        return 0; /* larger than all sizes: in pieces that are not known */
+    return (lw_ps)((double)bytes * r->ps_per_byte[at > 0 ? at - 1 : 0] * (1 - 1e-9));
 }
 
 lw_ps lw_tune_least_time(const struct lw_tune_rates *r, int64_t bytes)

@@ -9,6 +9,7 @@
 enum { LW_TUNE_SIZES = 400 };
 
 struct lw_tune_rates {
+    double size[LW_TUNE_SIZES];        /* ascending */
     double ps_per_byte[LW_TUNE_SIZES]; /* the least of pieces up to the size; 0 = not known */
 };
 

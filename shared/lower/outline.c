@@ -272,6 +272,15 @@ enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_stra
     LW_GIVE(st, out, o, lw_outline_free(&o));
 }
 
+enum lw_status lw_outline_check(const struct lw_workload *w, const struct lw_strategy *s,
+                                struct lw_err *err)
+{
+    const struct lw_lowering l = {.given = w, .w = w, .s = s, .tp = (int32_t)s->tp,
+                                  .ep = (int32_t)s->ep};
+
+    return lw_lower_check_experts(&l, err);
+}
+
 void lw_outline_free(struct lw_outline *o)
 {
     struct lw_lowering *l = o->held;

@@ -55,6 +55,10 @@ enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_stra
                                bool by_halves, bool tokens, const struct lw_cost *cost,
                                struct lw_outline *out, struct lw_err *err);
 void lw_outline_free(struct lw_outline *o);
+/* What lw_outline_make refuses of a strategy by its number of ranks: an outline that was made for
+ * another number serves it only where this is LW_OK. */
+enum lw_status lw_outline_check(const struct lw_workload *w, const struct lw_strategy *s,
+                                struct lw_err *err);
 
 /* First modules of n_parts parts and, after them, n_modules: first[n_parts + 1], as the strategy's
  * partitioner cuts. */

@@ -267,7 +267,7 @@ static bool has_experts(const struct lw_workload *w)
     return false;
 }
 
-static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *err)
+enum lw_status lw_lower_check_experts(const struct lw_lowering *l, struct lw_err *err)
 {
     const struct lw_strategy *s = l->s;
     bool any = has_experts(l->given);
@@ -322,7 +322,7 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     bool any = false;
 
     l->w = w;
-    LW_TRY(check_experts(l, err));
+    LW_TRY(lw_lower_check_experts(l, err));
     if (l->tp == 1 && l->cp == 1 && l->ep == 1)
         return x ? LW_OK : lw_fail_nomem(err);
     LW_TRY(check_context(l, err));

@@ -136,7 +136,9 @@ static inline bool lw_scatters_messages(const struct lw_lowering *l)
     return l->s->scatter_gather && !l->s->sequence_parallel && l->tp > 1;
 }
 
-/* lower_tensor.c: l->w from l->given. */
+/* lower_tensor.c: whether the groups of the strategy can share the experts; of l: given, s, tp, ep. */
+enum lw_status lw_lower_check_experts(const struct lw_lowering *l, struct lw_err *err);
+/* The same: l->w from l->given. */
 enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err);
 
 /* lower_stages.c: the schedule's grid, the partition, and the parts with their workloads. */

@@ -454,6 +454,9 @@ int lw_strategy_find(const char *name)
 {
     char key[64];
 
+    for (int i = 0; i < N_OPTIONS; i++) /* as the program itself writes it */
+        if (options[i].shown.name[0] == name[0] && strcmp(options[i].shown.name, name) == 0)
+            return i;
     dashed(key, sizeof key, name);
     for (int i = 0; i < N_OPTIONS; i++)
         if (strcmp(key, options[i].shown.name) == 0 ||
@@ -485,6 +488,18 @@ enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const ch
     return LW_OK;
 }
 
+/* Fields of the same bytes; false for those of other kinds too, which may have the same text. */
+static bool has_same_bytes(const struct option *o, const struct lw_strategy *a,
+                           const struct lw_strategy *b)
+{
+    size_t size = o->kind == BOOLEAN                                        ? sizeof(bool)
+                  : o->kind == WORD                                         ? sizeof(int)
+                  : o->kind == INT || o->kind == INT_OR_0 || o->kind == SIZE ? sizeof(int64_t)
+                                                                            : 0;
+
+    return size > 0 && memcmp((const char *)a + o->at, (const char *)b + o->at, size) == 0;
+}
+
 bool lw_strategy_given(const struct lw_strategy *s, int option)
 {
     struct lw_strategy plain = lw_strategy_default();
@@ -492,6 +507,8 @@ bool lw_strategy_given(const struct lw_strategy *s, int option)
 
     if (lw_options_has(&s->given, option))
         return true;
+    if (has_same_bytes(&options[option], s, &plain))
+        return false;
     return strcmp(lw_strategy_get(s, option, mine), lw_strategy_get(&plain, option, usual)) != 0;
 }
 
