@@ -855,10 +855,20 @@ static enum lw_status find_parts(struct lw_tune_context *c, const struct model *
     return is_plain(c, s) ? reach_of(c, s, &x->reach, err) : LW_OK;
 }
 
-enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strategy *given,
-                               bool memory, struct lw_tune_case *out, struct lw_err *err)
+/* The sizes of buckets say how a plan cuts collectives, which the bound of the step leaves open. */
+static void without_sizes(const struct lw_strategy *s, const char *list, struct lw_strategy *out)
 {
-    struct lw_strategy s, resolved;
+    memcpy(out, s, sizeof *out); /* with its padding, so that bytes can be compared */
+    out->bucket_cap_bytes = out->first_bucket_bytes = -1;
+    if (s->partition_list == list) /* follows from the framework and the other options */
+        out->partition_list = NULL;
+}
+
+enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strategy *given,
+                               bool memory, struct lw_tune_last *last, struct lw_tune_case *out,
+                               struct lw_err *err)
+{
+    struct lw_strategy s, resolved, sizeless;
     struct shared x = {0};
     struct model *m;
     char list[4096];
@@ -866,9 +876,20 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
     LW_TRY(find_model(c, given, &m, err));
     LW_TRY(complete(c, m, given, &s, list, sizeof list, err));
     LW_TRY(lw_plan_resolve(&m->w, &s, &resolved, err));
+    without_sizes(&resolved, list, &sizeless);
+    if (last && last->context == c && memcmp(&last->of, &sizeless, sizeof sizeless) == 0) {
+        *out = last->found;
+        return LW_OK;
+    }
     pthread_mutex_lock(&c->lock);
     enum lw_status st = find_parts(c, m, &resolved, &x, err);
     pthread_mutex_unlock(&c->lock);
     LW_TRY(st);
-    return bounds(c, m, x.shape, x.order, x.reach, &resolved, memory, out, err);
+    LW_TRY(bounds(c, m, x.shape, x.order, x.reach, &resolved, memory, out, err));
+    if (last) {
+        memcpy(&last->of, &sizeless, sizeof sizeless);
+        last->context = c;
+        last->found = *out;
+    }
+    return LW_OK;
 }

@@ -28,11 +28,20 @@ enum lw_status lw_tune_context_new(const struct lw_tune_request *r, struct lw_tu
                                    struct lw_err *err);
 void lw_tune_context_free(struct lw_tune_context *c);
 
+/* The last strategy with a bound of the step, of one thread; zeroed = none yet. Those after it that
+ * differ in sizes of buckets alone have the same. */
+struct lw_tune_last {
+    struct lw_strategy of;
+    struct lw_tune_context *context; /* NULL = none */
+    struct lw_tune_case found;
+};
+
 /* The bounds of a strategy as lw_tune_strategy makes it. memory: that of memory too; then all that
- * is shared must have been made by a call without, and several threads may call. LW_EINVAL,
- * LW_ENOTSUP: it is not valid; err says why. */
+ * is shared must have been made by a call without, and several threads may call. last: NULL = not
+ * kept. LW_EINVAL, LW_ENOTSUP: it is not valid; err says why. */
 enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strategy *given,
-                               bool memory, struct lw_tune_case *out, struct lw_err *err);
+                               bool memory, struct lw_tune_last *last, struct lw_tune_case *out,
+                               struct lw_err *err);
 
 /* A source of its own for one strategy: that of the request, with its options set. */
 enum lw_status lw_tune_source(const struct lw_tune_request *r, const struct lw_tune_given *given,

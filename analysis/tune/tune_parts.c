@@ -262,7 +262,7 @@ static bool changes_work(const char *name)
     int i = lw_model_find(name);
     enum lw_model_option_kind kind = i >= 0 ? lw_model_option(i)->kind : LW_MODEL_TEXT;
 
-    if (strcmp(name, "global-batch") == 0)
+    if (strcmp(name, "global-batch") == 0 || strcmp(name, "workload") == 0)
         return true;
     return (kind == LW_MODEL_INT || kind == LW_MODEL_REAL) && strcmp(name, "batch") != 0 &&
            strcmp(name, "head-waits") != 0;

@@ -118,6 +118,7 @@ struct stretch {
     int64_t begin, end;
     struct listed *v;
     int64_t n, capacity;
+    struct lw_tune_last last[2]; /* without and with --overlap-param-gather, which follows sizes */
     struct lw_arena arena;
 };
 
@@ -144,7 +145,8 @@ static enum lw_status list_one(const struct search *s, struct stretch *x, int64_
     enum lw_status st = kind == LW_TUNE_INVALID ? LW_EINVAL : LW_OK;
 
     if (kind == LW_TUNE_STRATEGY && mine)
-        st = lw_tune_case_of(s->contexts[x->part], &strategy, false, &c, &why);
+        st = lw_tune_case_of(s->contexts[x->part], &strategy, false,
+                             &x->last[strategy.overlap_param_gather], &c, &why);
     if (st == LW_ENOMEM ||
         lw_reserve(&x->v, &x->capacity, x->n + 1, sizeof *x->v) != 0)
         return lw_fail_nomem(err);
@@ -371,7 +373,7 @@ static enum lw_status look(const struct search *s, struct job *j, struct lw_err 
     int64_t room = room_of(&p->request.cluster->device);
 
     lw_tune_strategy(&p->space, k, &strategy, &given, NULL);
-    LW_TRY(lw_tune_case_of(s->contexts[part], &strategy, true, &c, err));
+    LW_TRY(lw_tune_case_of(s->contexts[part], &strategy, true, NULL, &c, err));
     begin_row(j, part, k, c.bound, c.needed_bytes);
     LW_TRY(put_texts(p, &given, j, err));
     j->what = room >= 0 && c.needed_bytes > room ? UNFIT : UNKNOWN;

@@ -49,8 +49,8 @@ enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_stra
                                struct lw_strategy *resolved, struct lw_err *err);
 
 /* s: resolved, and kept by pointer while the outline is used by lw_outline_cut, as is w. cost: of
- * collectives; NULL = they count as nothing. tokens: nothing runs beside the all-to-alls of experts,
- * so they count too. */
+ * collectives; NULL = they count as nothing. tokens: nothing runs beside the all-to-alls of
+ * experts, so they count too. */
 enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_strategy *s,
                                bool by_halves, bool tokens, const struct lw_cost *cost,
                                struct lw_outline *out, struct lw_err *err);

@@ -136,7 +136,7 @@ static inline bool lw_scatters_messages(const struct lw_lowering *l)
     return l->s->scatter_gather && !l->s->sequence_parallel && l->tp > 1;
 }
 
-/* lower_tensor.c: whether the groups of the strategy can share the experts; of l: given, s, tp, ep. */
+/* lower_tensor.c: whether the strategy's groups can share the experts; of l: given, s, tp, ep. */
 enum lw_status lw_lower_check_experts(const struct lw_lowering *l, struct lw_err *err);
 /* The same: l->w from l->given. */
 enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err);

@@ -89,12 +89,12 @@ TEST_WITH(equal_to_simulating_all, fixture_open, fixture_close)
         "--zero 0,1 --recompute none --schedule 1f1b",
         "-w gpt2 -c dgx-a100 --global-batch 16 --ranks 8 --batch 1 --framework ideal --tp 1 --pp "
         "2,4,8 --zero 0 --recompute none,full --schedule all",
-        "-w decoder --layers 8 --hidden 512 --heads 8 --seq 2048 --vocab 4096 --experts 16 --topk 2 "
-        "--expert-ffn 512 -c dgx-a100 --global-batch 32 --ranks 16 --batch 1 --framework ideal "
+        "-w decoder --layers 8 --hidden 512 --heads 8 --seq 2048 --vocab 4096 --experts 16 "
+        "--topk 2 --expert-ffn 512 -c dgx-a100 --global-batch 32 --ranks 16 --batch 1 --framework ideal "
         "--tp 1,2 --ep 1..16 --etp 0,1 --cp 1 --pp 1,2 --zero 1 --recompute none,full "
         "--schedule 1f1b,zb-h1 --sequence-parallel on --overlap-param-gather off",
-        "-w decoder --layers 8 --hidden 512 --heads 8 --seq 2048 --vocab 4096 --experts 16 --topk 2 "
-        "--expert-ffn 512 -c dgx-h100 --global-batch 32 --ranks 16 --batch 1,2 --framework ideal "
+        "-w decoder --layers 8 --hidden 512 --heads 8 --seq 2048 --vocab 4096 --experts 16 "
+        "--topk 2 --expert-ffn 512 -c dgx-h100 --global-batch 32 --ranks 16 --batch 1,2 --framework ideal "
         "--tp 2 --ep 4,8 --etp 0,1 --pp 2,4 --zero 0,1 --recompute none --schedule 1f1b,dualpipev "
         "--sequence-parallel on --overlap-param-gather off",
     };
@@ -127,8 +127,8 @@ TEST_WITH(bounds_count_tokens_to_experts, fixture_open, fixture_close)
     const char *csv =
         lapwing("tune -w decoder --layers 4 --hidden 1024 --heads 8 --seq 4096 --vocab 512 "
                 "--experts 16 --topk 8 --expert-ffn 64 -c dgx-h100 --ranks 16 --global-batch 16 "
-                "--batch 1 --framework ideal --tp 1 --cp 1 --pp 1 --ep 16 --zero 1 --recompute none "
-                "--format csv -q", NULL);
+                "--batch 1 --framework ideal --tp 1 --cp 1 --pp 1 --ep 16 --zero 1 --recompute "
+                "none --format csv -q", NULL);
     int n = n_lines(csv);
 
     assert_true(n > 1);
