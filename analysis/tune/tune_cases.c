@@ -501,7 +501,8 @@ static enum lw_status shape_of(struct lw_tune_context *c, const struct lw_worklo
         return lw_fail_nomem(err);
     x->strategy = *s;
     x->strategy.partition_list = NULL;
-    LW_TRY(lw_outline_make(w, &x->strategy, o->by_halves, k.tokens != 0, &c->cost, &x->outline, err));
+    LW_TRY(lw_outline_make(w, &x->strategy, o->by_halves, k.tokens != 0, &c->cost, &x->outline,
+                           err));
     enum lw_status st = keep(&c->shapes, &c->arena, &k, sizeof k, x, err);
     if (st != LW_OK)
         free_shape(x);

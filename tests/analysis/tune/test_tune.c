@@ -90,11 +90,13 @@ TEST_WITH(equal_to_simulating_all, fixture_open, fixture_close)
         "-w gpt2 -c dgx-a100 --global-batch 16 --ranks 8 --batch 1 --framework ideal --tp 1 --pp "
         "2,4,8 --zero 0 --recompute none,full --schedule all",
         "-w decoder --layers 8 --hidden 512 --heads 8 --seq 2048 --vocab 4096 --experts 16 "
-        "--topk 2 --expert-ffn 512 -c dgx-a100 --global-batch 32 --ranks 16 --batch 1 --framework ideal "
+        "--topk 2 --expert-ffn 512 -c dgx-a100 --global-batch 32 --ranks 16 --batch 1 "
+        "--framework ideal "
         "--tp 1,2 --ep 1..16 --etp 0,1 --cp 1 --pp 1,2 --zero 1 --recompute none,full "
         "--schedule 1f1b,zb-h1 --sequence-parallel on --overlap-param-gather off",
         "-w decoder --layers 8 --hidden 512 --heads 8 --seq 2048 --vocab 4096 --experts 16 "
-        "--topk 2 --expert-ffn 512 -c dgx-h100 --global-batch 32 --ranks 16 --batch 1,2 --framework ideal "
+        "--topk 2 --expert-ffn 512 -c dgx-h100 --global-batch 32 --ranks 16 --batch 1,2 "
+        "--framework ideal "
         "--tp 2 --ep 4,8 --etp 0,1 --pp 2,4 --zero 0,1 --recompute none --schedule 1f1b,dualpipev "
         "--sequence-parallel on --overlap-param-gather off",
     };
@@ -256,6 +258,7 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"-w gpt2 -c dgx-a100 --global-batch 8 --pp 4..2", 2, "the range from 4 to 2 is empty"},
            {"-w gpt2 -c dgx-a100 --global-batch 32,64", 2,
             "--global-batch has 2 values, expected one: a search compares steps of the same work"},
+           {"-w gpt2,gpt2-xl -c dgx-a100 --global-batch 8", 2, "--workload has 2 values"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --seq 512,1024", 2,
             "--seq has 2 values, expected one"},
            {"-w decoder -c dgx-a100 --global-batch 8 --layers 8,16,32", 2,
