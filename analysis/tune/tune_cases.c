@@ -488,8 +488,8 @@ static struct shape_key key_of_shape(const struct lw_strategy *s, const struct l
 }
 
 static enum lw_status shape_of(struct lw_tune_context *c, const struct lw_workload *w,
-                               const struct lw_strategy *s, const struct order *o, struct shape **out,
-                               struct lw_err *err)
+                               const struct lw_strategy *s, const struct order *o,
+                               struct shape **out, struct lw_err *err)
 {
     const struct shape_key k = key_of_shape(s, w, o);
     struct shape *x = take(&c->shapes, &k, sizeof k);
