@@ -251,7 +251,7 @@ static enum lw_status made_key(const struct lw_tune_context *c, const struct lw_
     LW_TRY(lw_framework_strategy(c->framework, is_on_cpu(c), &completed, err));
     LW_TRY(lw_strategy_check(&completed, err));
     *k = key_of_model(&completed);
-    k->given = 0;
+    k->given = (struct lw_options_given){0};
     k->schedule = -2;
     return LW_OK;
 }
