@@ -811,7 +811,7 @@ static enum lw_status bounds(const struct lw_tune_context *c, const struct model
                                       &c->cluster.device, stage_of, &needed, err);
     }
     if (st == LW_OK)
-        *out = (struct lw_tune_case){c->unbounded ? 0 : bound, needed};
+        *out = (struct lw_tune_case){.bound = c->unbounded ? 0 : bound, .needed_bytes = needed};
     lw_arena_free(&k.arena);
     return st;
 }
@@ -887,6 +887,8 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
     pthread_mutex_unlock(&c->lock);
     LW_TRY(st);
     LW_TRY(bounds(c, m, x.shape, x.order, x.reach, &resolved, memory, out, err));
+    out->selects_nothing = s.recompute == LW_RECOMPUTE_SELECTIVE &&
+                           lw_workload_selects_nothing(&m->w);
     if (last) {
         memcpy(&last->of, &sizeless, sizeof sizeless);
         last->context = c;

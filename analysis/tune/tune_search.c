@@ -147,6 +147,9 @@ static enum lw_status list_one(const struct search *s, struct stretch *x, int64_
     if (kind == LW_TUNE_STRATEGY && mine)
         st = lw_tune_case_of(s->contexts[x->part], &strategy, false,
                              &x->last[strategy.overlap_param_gather], &c, &why);
+    if (st == LW_OK && c.selects_nothing &&
+        lw_tune_space_has(&s->t->parts[x->part].space, "recompute", "none"))
+        kind = LW_TUNE_REPEATED;
     if (st == LW_ENOMEM ||
         lw_reserve(&x->v, &x->capacity, x->n + 1, sizeof *x->v) != 0)
         return lw_fail_nomem(err);

@@ -313,3 +313,12 @@ enum lw_tune_kind lw_tune_strategy(const struct lw_tune_space *x, int64_t k,
     given->n_alike = 1;
     return is_of_ranks(x, &s, err) ? LW_TUNE_STRATEGY : LW_TUNE_INVALID;
 }
+
+bool lw_tune_space_has(const struct lw_tune_space *x, const char *option, const char *value)
+{
+    for (int d = 0; d < x->n_dims; d++)
+        for (int i = 0; strcmp(x->dim[d].name, option) == 0 && i < x->dim[d].n; i++)
+            if (strcmp(x->dim[d].values[i], value) == 0)
+                return true;
+    return false;
+}

@@ -48,6 +48,8 @@ struct lw_tune_given {
     char dp[24]; /* of value, where --dp follows from --ranks */
     int64_t n_alike; /* combinations from this one on that are of its kind for the same reason */
 };
+/* The option is searched, and with this value too. */
+bool lw_tune_space_has(const struct lw_tune_space *x, const char *option, const char *value);
 enum lw_tune_kind lw_tune_strategy(const struct lw_tune_space *x, int64_t k,
                                    struct lw_strategy *out, struct lw_tune_given *given,
                                    struct lw_err *err);

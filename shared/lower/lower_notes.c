@@ -293,18 +293,6 @@ static void note_tied(const struct lw_lowering *l)
                         l->w->params[l->tied[s].first].name, l->tied[s].n_copies);
 }
 
-/* Selective recomputation repeats no work and frees no byte. */
-static bool selects_nothing(const struct lw_workload *w)
-{
-    for (int32_t m = 0; m < w->n_modules; m++) {
-        const int64_t *kept = w->modules[m].kept_bytes;
-        if (w->modules[m].selective_ps > 0 ||
-            kept[LW_RECOMPUTE_SELECTIVE] != kept[LW_RECOMPUTE_NONE])
-            return false;
-    }
-    return true;
-}
-
 static void note_method(const struct lw_lowering *l)
 {
     long long n = (long long)l->s->recompute_layers;
@@ -395,13 +383,13 @@ static void note_recomputation(const struct lw_lowering *l)
                         "modules that keep as much either way");
     note_method(l);
     if (l->s->again_parts != 0)
-        lw_builder_note(l->b, selects_nothing(l->w)
+        lw_builder_note(l->b, lw_workload_selects_nothing(l->w)
                                   ? LW_ASSUMPTION "--recompute-modules %s changes nothing: none of "
                                                   "these keeps a tensor of its own"
                                   : "recomputation: of each module the parts %s, before its "
                                     "backward",
                         lw_again_text(l->s->again_parts, parts));
-    else if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && selects_nothing(l->w))
+    else if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && lw_workload_selects_nothing(l->w))
         lw_builder_note(l->b, LW_ASSUMPTION
                         "--recompute selective changes nothing: what it would compute again is not "
                         "kept (fused attention keeps no scores); --recompute full saves memory, "

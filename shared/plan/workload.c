@@ -615,3 +615,14 @@ bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s)
     return w->n_products > 0 && lw_group_size(w->timed_for.tp) == s->tp &&
            lw_group_size(w->timed_for.cp) == s->cp;
 }
+
+bool lw_workload_selects_nothing(const struct lw_workload *w)
+{
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const int64_t *kept = w->modules[m].kept_bytes;
+        if (w->modules[m].selective_ps > 0 ||
+            kept[LW_RECOMPUTE_SELECTIVE] != kept[LW_RECOMPUTE_NONE])
+            return false;
+    }
+    return true;
+}

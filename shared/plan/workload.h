@@ -225,6 +225,9 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
 /* "unknown", "sgd", "momentum", "adam"; NULL after the last. */
 const char *lw_optimizer_name(int optimizer);
 
+/* Selective recomputation repeats no work and frees no byte. */
+bool lw_workload_selects_nothing(const struct lw_workload *w);
+
 lw_ps lw_workload_forward_ps(const struct lw_workload *w);
 lw_ps lw_workload_backward_ps(const struct lw_workload *w);
 /* One step alone on one device: forward + backward + passes over gradients + optimizer + gaps. */

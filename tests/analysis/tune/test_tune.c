@@ -73,6 +73,29 @@ static void check_space(const char *args, int least)
     free(found);
 }
 
+/* Fused attention keeps no scores: selective recomputation is then the same strategy as none, and
+ * counts as its repetition, unless it is the only one that is searched. Where scores are kept it is
+ * another. */
+TEST_WITH(recomputation_of_nothing_is_no_strategy, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *attention, *recompute;
+        int rows;
+    } cases[] = {{"flash", "none,selective", 1},
+                 {"flash", "selective", 1},
+                 {"full", "none,selective", 2}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *csv = strdup(lapwingf(
+            "tune -w gpt2 -c dgx-h100 --global-batch 8 --ranks 8 --batch 1 --framework ideal "
+            "--tp 1 --pp 1 --zero 0 --attention %s --recompute %s --no-bounds --no-db "
+            "--format csv -q",
+            cases[i].attention, cases[i].recompute));
+        assert_int_equal(n_lines(csv) - 1, cases[i].rows);
+        free(csv);
+    }
+}
+
 TEST_WITH(equal_to_simulating_all, fixture_open, fixture_close)
 {
     static const char *const spaces[] = {
