@@ -6,13 +6,14 @@
 
 struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r)
 {
-    const struct lw_measure *worst = &r->summary->ranks[r->summary->worst];
+    int32_t worst = r->summary->worst; /* a class of ranks, as the rows' rank is */
+    int32_t step = r->summary->ranks[worst].step;
     const struct lw_timeline *t = r->timeline;
     struct lw_compute_bound b = {0};
 
     for (int64_t i = 0; i < t->n; i++) {
         const struct lw_op *op = &r->plan->ops[t->op[i]];
-        if (t->step[i] == worst->step && t->rank[i] == worst->rank &&
+        if (t->step[i] == step && t->rank[i] == worst &&
             lw_op_class((enum lw_op_kind)op->kind) == LW_CLASS_COMPUTE)
             lw_op_add_bounds(r->plan, op, t->end[i] - t->start[i], b.ps);
     }

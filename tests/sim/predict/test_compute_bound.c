@@ -24,16 +24,20 @@ struct bound {
     double compute, memory, launch, host, busy;
 };
 
-static struct bound bound_of(const char *options)
+static struct bound bound_in(const char *out)
 {
-    const char *out = lapwingf("sim -w gpt-125m --batch 1 -c dgx-h100 %s --no-db --format json",
-                               options);
     const char *at = strstr(out, "\"compute_bound\": {");
 
     assert_non_null(at);
     return (struct bound){number_at(at, "\"compute_ns\": "), number_at(at, "\"memory_ns\": "),
                           number_at(at, "\"launch_ns\": "), number_at(at, "\"host_ns\": "),
                           number_at(out, "\"compute_busy_ns\": ")};
+}
+
+static struct bound bound_of(const char *options)
+{
+    return bound_in(lapwingf("sim -w gpt-125m --batch 1 -c dgx-h100 %s --no-db --format json",
+                             options));
 }
 
 /* Each of the four is rounded to a nanosecond. Recomputed and split modules have their shares. */
@@ -49,6 +53,30 @@ TEST_WITH(bounds_add_up_to_the_compute, fixture_open, fixture_close)
         double sum = b.compute + b.memory + b.launch + b.host;
         if (fabs(sum - b.busy) > 4)
             fail_msg("%s: %.0f of %.0f", options[k], sum, b.busy);
+    }
+}
+
+/* The slowest rank is not the lowest of its class, or its class has another number than it. */
+TEST_WITH(they_are_of_the_slowest_rank_where_ranks_are_alike, fixture_open, fixture_close)
+{
+    static const char asked[] =
+        "sim -w gpt-125m --layers 9 --dp 4 --pp 3 --tp 2 --micro-batches 1 --sequence-parallel on "
+        "-c slow.json --no-db --format json";
+    double of_all = 0;
+
+    shell("$L cluster dgx-a100 -o all.json", NULL);
+    shell("sed 's/\"content_hash\".*/\"exceptions\": "
+          "[{\"rank\":8,\"speed\":0.95},{\"rank\":2,\"speed\":0.95}]/' all.json >slow.json", NULL);
+    for (int fold = 0; fold < 2; fold++) {
+        const char *out = lapwingf("%s%s", asked, fold ? "" : " --no-fold");
+        double n = number_at(out, "\"n_simulated_ranks\": ");
+        struct bound b = bound_in(out);
+        assert_true(fold ? n < 24 : n == 24);
+        if (fabs(b.compute + b.memory + b.launch + b.host - b.busy) > 4)
+            fail_msg("%.0f ranks: %.0f of %.0f", n, b.compute + b.memory + b.launch + b.host,
+                     b.busy);
+        assert_true(!fold || b.compute == of_all);
+        of_all = b.compute;
     }
 }
 
