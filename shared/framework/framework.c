@@ -10,7 +10,8 @@
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
-enum range { FLAG, POSITIVE, FACTOR, COUNT, WHOLE_PS };
+/* Limits of counts leave room in 64 bits, and in 32 for launches of a module. */
+enum range { FLAG, POSITIVE, FACTOR, COUNT, ELEMENTS, WHOLE_PS };
 
 static const struct {
     double least, most;
@@ -20,7 +21,8 @@ static const struct {
     [FLAG] = {0, 1, true, "0 or 1"},
     [POSITIVE] = {1e-6, 1e6, false, "more than 0, at most 10^6"},
     [FACTOR] = {1, 1e6, false, "1 or more, at most 10^6"},
-    [COUNT] = {0, 9e15, true, "a whole number of 0 or more"},
+    [COUNT] = {0, 1e6, true, "a whole number from 0 to 10^6"},
+    [ELEMENTS] = {0, 1e12, true, "a whole number from 0 to 10^12"},
     [WHOLE_PS] = {0, (double)LW_PS_PER_S, true, "whole picoseconds, at most 10^9 ns (1 s)"},
 };
 
@@ -91,7 +93,7 @@ static enum lw_status check_fact(const struct lw_framework *f, int k, struct lw_
 
     if (v >= ranges[r].least && v <= ranges[r].most && (!ranges[r].whole || v == floor(v)))
         return LW_OK;
-    return lw_fail(err, LW_EFORMAT, "at %s.%s.value: found %g%s, allowed: %s", rows[k].group,
+    return lw_fail(err, LW_EFORMAT, "at %s.%s.value: found %.13g%s, allowed: %s", rows[k].group,
                    rows[k].name, r == WHOLE_PS ? v / (double)LW_PS_PER_NS : v,
                    r == WHOLE_PS ? " ns" : "", ranges[r].allowed);
 }

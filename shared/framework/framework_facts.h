@@ -73,7 +73,7 @@
     row(flat_gradients, "", FLAG, "below ZeRO-3 the step makes one tensor of the gradients") \
     row(step_bytes, "B", COUNT, "of an updated element, what the step allocates") \
     row(state_bytes, "B", COUNT, "of an element, optimizer state without a master") \
-    row(bucket, "elements", COUNT, "buffers of reduced gradients below ZeRO-3") \
+    row(bucket, "elements", ELEMENTS, "buffers of reduced gradients below ZeRO-3") \
     row(bucket_overlaps, "", FLAG, "a second such buffer where reductions overlap the backward") \
     row(bucket_zero3, "", FLAG, "such a buffer with ZeRO-3 too") \
     row(buckets_alone, "", FLAG, "such buffers also on one data-parallel rank") \

@@ -173,7 +173,8 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         if (lw_fact(f->own_gradients) && sums)
             bytes[LW_MEM_BUCKETS] /= lw_dtype_size(LW_F32) / ITEM;
         if (state > 0 && !sums)
-            bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * state;
+            bytes[LW_MEM_OPTIMIZER] =
+                lw_mul_sat(bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM, state);
         bytes[LW_MEM_GRADS] *= lw_fact(f->applied_gradients) ? 0 : 1;
         bytes[LW_MEM_BUCKETS] *= lw_fact(f->buckets_in_place) ? 0 : 1;
         bytes[LW_MEM_BUCKETS] += reduced && !sums ? reduce_buffers(&r) : 0;

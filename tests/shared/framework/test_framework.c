@@ -82,7 +82,7 @@ TEST(what_is_wrong_in_a_file_is_named_with_its_place)
         {HEAD ", \"memory\": {\"reserved\": {\"value\": 0.5, \"source\": \"x\"}}}",
          "at memory.reserved.value: found 0.5, allowed: 1 or more"},
         {HEAD ", \"host\": {\"host_op_ns\": {\"value\": 2000000000, \"source\": \"x\"}}}",
-         "at host.host_op_ns.value: found 2e+09 ns, allowed: whole picoseconds, at most 10^9 ns"},
+         "at host.host_op_ns.value: found 2000000000 ns, allowed: whole picoseconds, at most 10^9 ns"},
         {"{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"\"}",
          "at name: it cannot be empty"},
         {HEAD ", \"stages\": {\"even_blocks\": {\"value\": 1, \"source\": \"x\"}, "
@@ -96,6 +96,48 @@ TEST(what_is_wrong_in_a_file_is_named_with_its_place)
         if (!strstr(err.msg, cases[i].says))
             fail_msg("case %zu: %s", i, err.msg);
     }
+}
+
+static enum lw_status read_fact(const struct lw_framework_fact *fact, int64_t value,
+                                struct lw_err *err)
+{
+    struct lw_framework f;
+    char text[512];
+
+    *err = (struct lw_err){0};
+    snprintf(text, sizeof text,
+             HEAD ", \"%s\": {\"%s\": {\"value\": %lld, \"source\": \"x\"}}}", fact->group,
+             fact->name, (long long)value);
+    enum lw_status status = read_text(text, &f, err);
+    if (status == LW_OK)
+        lw_framework_free(&f);
+    return status;
+}
+
+/* At its limit a count or factor is taken, one more is refused: what holds it cannot wrap. */
+TEST(counts_and_factors_have_a_limit)
+{
+    struct lw_framework ideal;
+    struct lw_framework_fact fact;
+    struct lw_err err = {0};
+    char says[128];
+    int n = 0;
+
+    assert_ok(lw_framework_find(LW_IDEAL_FRAMEWORK, &ideal, &err), err);
+    for (int k = 0; lw_framework_fact(&ideal, k, &fact); k++) {
+        int64_t most = strcmp(fact.unit, "elements") == 0 ? 1000000000000 : 1000000;
+        if (strcmp(fact.unit, "ns") == 0 || read_fact(&fact, 2, &err) != LW_OK) /* or a flag */
+            continue;
+        n++;
+        assert_ok(read_fact(&fact, most, &err), err);
+        assert_int_equal(read_fact(&fact, most + 1, &err), LW_EFORMAT);
+        snprintf(says, sizeof says, "at %s.%s.value: found %lld, allowed: ", fact.group, fact.name,
+                 (long long)most + 1);
+        if (!strstr(err.msg, says) || !strstr(err.msg, most > 1000000 ? "10^12" : "10^6"))
+            fail_msg("%s: %s", fact.name, err.msg);
+    }
+    assert_int_equal(n, 19);
+    lw_framework_free(&ideal);
 }
 
 TEST(an_unknown_name_gets_the_nearest_one)
