@@ -186,8 +186,8 @@ int cmd_import(int argc, char **argv)
     };
     struct lw_err err = {0};
     lw_cli_join(argc, argv, o.command, sizeof o.command);
-    char about[2048];
-    lw_importers_help(begin, false, end, about, sizeof about);
+    char about[LW_IMPORTERS_HELP];
+    lw_importers_help(begin, false, end, about);
     struct lw_usage whole = usage;
     whole.about = about;
     int n, rc = lw_cli_begin(&whole, table, argc, argv, &n);

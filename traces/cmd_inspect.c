@@ -85,8 +85,8 @@ int cmd_inspect(int argc, char **argv)
     };
     struct lw_progress_bar bar;
     struct lw_err err = {0};
-    char about[1024];
-    lw_importers_help(begin, true, "", about, sizeof about);
+    char about[LW_IMPORTERS_HELP];
+    lw_importers_help(begin, true, "", about);
     struct lw_usage whole = usage;
     whole.about = about;
     int n, rc = lw_cli_begin(&whole, table, argc, argv, &n);

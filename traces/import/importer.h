@@ -91,5 +91,7 @@ extern const int lw_n_importers;
 /* LW_EFORMAT: none of these; says what it looks like, where that is known, and what is read. */
 enum lw_status lw_importer_of(const struct lw_input *in, const struct lw_importer **out,
                               struct lw_err *err);
+enum { LW_IMPORTERS_HELP = 8192 }; /* more than any help has */
 /* The sentences of all rows after `begin`. */
-void lw_importers_help(const char *begin, bool inspect, const char *end, char *text, size_t size);
+void lw_importers_help(const char *begin, bool inspect, const char *end,
+                       char text[LW_IMPORTERS_HELP]);

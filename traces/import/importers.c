@@ -113,13 +113,14 @@ enum lw_status lw_importer_of(const struct lw_input *in, const struct lw_importe
     return refuse(in, p, (size_t)(end - p), err);
 }
 
-void lw_importers_help(const char *begin, bool inspect, const char *end, char *text, size_t size)
+void lw_importers_help(const char *begin, bool inspect, const char *end,
+                       char text[LW_IMPORTERS_HELP])
 {
-    snprintf(text, size, "%s", begin);
+    snprintf(text, LW_IMPORTERS_HELP, "%s", begin);
     for (int i = lw_n_importers - 1; i >= 0; i--) {
         const char *help = inspect ? lw_importers[i]->inspect_help : lw_importers[i]->import_help;
-        append(text, size, help ? " " : "");
-        append(text, size, help ? help : "");
+        append(text, LW_IMPORTERS_HELP, help ? " " : "");
+        append(text, LW_IMPORTERS_HELP, help ? help : "");
     }
-    append(text, size, end);
+    append(text, LW_IMPORTERS_HELP, end);
 }
