@@ -228,6 +228,10 @@ static enum lw_status try_others(struct here *h, struct lw_err *err)
         int64_t k = (int64_t)(sim_mix(seed) % (uint64_t)left);
         while (h->taken[at] || k-- > 0)
             at++;
+        h->taken[at] = is_alike(h, at);
+        h->r->n_alike += h->taken[at];
+        if (h->taken[at])
+            continue;
         lw_progress_report(h->t->progress, "others", (double)n / LW_TUNE_HERE_OTHERS);
         LW_TRY(try_place(h, at, "others", &ran, err));
         n += ran;

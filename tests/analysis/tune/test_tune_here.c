@@ -98,6 +98,26 @@ TEST(the_same_seed_executes_the_same)
     free(b);
 }
 
+/* To the predictor those of one step are one strategy, whichever is drawn. */
+TEST(no_two_that_are_executed_are_predicted_equal)
+{
+    if (!two_cores())
+        skip();
+    for (int seed = 1; seed <= 4; seed++) {
+        char words[64];
+        snprintf(words, sizeof words, "--no-db --format csv --seed %d", seed);
+        char *csv = here(words);
+        int at = csv_column(csv, "predicted_ns");
+        for (int line = 2; line <= 10; line++)
+            for (int other = 1; other < line; other++) {
+                int64_t ns = atoll(csv_cell(csv, other, at));
+                if (atoll(csv_cell(csv, line, at)) == ns)
+                    fail_msg("seed %d, rows %d and %d: %lld ns", seed, other, line, (long long)ns);
+            }
+        free(csv);
+    }
+}
+
 TEST(text_and_json_say_rank_and_regret)
 {
     if (!two_cores())
