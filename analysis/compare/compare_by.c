@@ -31,7 +31,7 @@ struct row {
     const struct lw_run *run;
     const char *rest;    /* all that a group shares; then what differs between groups */
     const char *value;   /* of what is compared */
-    const char *fits;    /* "yes", "no"; NULL = not known */
+    int32_t fits;        /* 1, 0, -1 = not known */
     int64_t id;
     int32_t group;       /* -1: alone */
     lw_ps step, p10, p90;
@@ -57,7 +57,7 @@ static enum lw_status divide(struct row *r, enum lw_by by, struct lw_arena *a, s
 
     LW_TRY(lw_run_divide(r->run, is_compared, &by, by == LW_BY_STRATEGY, a, &d, err));
     r->rest = d.rest;
-    r->fits = lw_run_fits_word(r->run);
+    r->fits = r->run->fits;
     r->value = d.value;
     if (by == LW_BY_FRAMEWORK)
         r->value = r->run->framework[0] ? r->run->framework : "none";
@@ -123,7 +123,7 @@ static enum lw_status print(struct row *rows, int32_t n, enum lw_by by,
         {"p90_ns", NULL, LW_COLUMN_PS, AT(p90), .lacking = "-"},
         {"ns_per_unit", work->unit ? title : NULL, LW_COLUMN_REAL, AT(unit_ns), 1},
         {"change_pct", ">change %", LW_COLUMN_CHANGE_PCT, AT(change_pct), .lacking = "-"},
-        {"fits", "fits", LW_COLUMN_TEXT, AT(fits), .lacking = "-"},
+        {"fits", "fits", LW_COLUMN_KNOWN, AT(fits), .lacking = "-"},
     };
     struct lw_records all = LW_RECORDS("rows", columns, rows, n);
 

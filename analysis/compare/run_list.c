@@ -16,7 +16,6 @@ struct listed {
     struct lw_run run;
     char started[32];
     char interval[32]; /* "-6/+66 %" of the step */
-    const char *fits; /* "yes", "no", "" */
     const char *label; /* what tells it from the others */
     const char *framework; /* or "recorded" */
 };
@@ -58,7 +57,7 @@ static const struct lw_column columns[] = {
     {"overlap_pct", NULL, LW_COLUMN_REAL, AT(run.overlap_pct), 3, .lacking = ""},
     {"memory_bytes", NULL, LW_COLUMN_INT, AT(run.memory_bytes), .lacking = ""},
     {"device_memory_bytes", NULL, LW_COLUMN_INT, AT(run.device_memory_bytes), .lacking = ""},
-    {"fits", NULL, LW_COLUMN_TEXT, AT(fits)},
+    {"fits", NULL, LW_COLUMN_KNOWN, AT(run.fits)},
     {"price_per_device_hour", NULL, LW_COLUMN_REAL, AT(run.price_per_device_hour), 6,
      .lacking = ""},
     {"others_pct", NULL, LW_COLUMN_REAL, AT(run.others_pct), 2, .lacking = ""},
@@ -75,7 +74,7 @@ static const struct lw_column yields[] = {
     {NULL, ">MFU %", LW_COLUMN_REAL, AT(run.mfu_pct), 1, .lacking = "-"},
     {NULL, ">overlap %", LW_COLUMN_REAL, AT(run.overlap_pct), 1, .lacking = "-"},
     {NULL, ">memory a device", LW_COLUMN_BYTES, AT(run.memory_bytes), .lacking = "-"},
-    {NULL, "fits", LW_COLUMN_TEXT, AT(fits), .lacking = "-"},
+    {NULL, "fits", LW_COLUMN_KNOWN, AT(run.fits), .lacking = "-"},
     {NULL, ">price per device-hour", LW_COLUMN_REAL, AT(run.price_per_device_hour), 2,
      .lacking = "-"},
     {NULL, ">cost per 1T tokens", LW_COLUMN_REAL, AT(run.cost_per_trillion_tokens), 0,
@@ -151,7 +150,6 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
         x->label = labels[i];
         any |= r->p90 > 0;
         interval_text(r, x->interval, sizeof x->interval);
-        x->fits = lw_run_fits_word(r);
         strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
     }
     struct lw_records all = LW_RECORDS("runs", columns, rows, n);

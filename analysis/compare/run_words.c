@@ -33,11 +33,6 @@ const char *lw_run_misfit(const struct lw_run *r)
     return r->fits == 0 ? ", does not fit" : "";
 }
 
-const char *lw_run_fits_word(const struct lw_run *r)
-{
-    return r->fits < 0 ? NULL : r->fits ? "yes" : "no";
-}
-
 enum lw_status lw_run_divide(const struct lw_run *r, lw_word_compared *compared, const void *ctx,
                              bool named, struct lw_arena *a, struct lw_divided *out,
                              struct lw_err *err)

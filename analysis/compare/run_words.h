@@ -4,10 +4,8 @@
 
 #include "analysis/store/store.h"
 
-/* ", does not fit" of a run whose fullest rank needs more memory than its device has; else "". And
- * "yes", "no", or NULL where it is not known. */
+/* ", does not fit" of a run whose fullest rank needs more memory than its device has; else "". */
 const char *lw_run_misfit(const struct lw_run *r);
-const char *lw_run_fits_word(const struct lw_run *r);
 
 /* A run's command in two parts: the values of the options that are compared ("8", or "dp 8, tp 2"
  * of several), and the rest: kind, backend, model, cluster and all other options that change a

@@ -15,7 +15,7 @@ enum { MAX_COLUMNS = 64 };
 
 static int64_t number_of(const struct lw_column *x, const void *field)
 {
-    if (x->kind == LW_COLUMN_INT32)
+    if (x->kind == LW_COLUMN_INT32 || x->kind == LW_COLUMN_KNOWN)
         return *(const int32_t *)field;
     return *(const int64_t *)field;
 }
@@ -44,6 +44,16 @@ static bool is_time(const struct lw_column *x)
            x->kind == LW_COLUMN_EXACT_MS || x->kind == LW_COLUMN_CHANGE_MS;
 }
 
+static bool is_flag(const struct lw_column *x)
+{
+    return x->kind == LW_COLUMN_FLAG || x->kind == LW_COLUMN_KNOWN;
+}
+
+static bool is_on(const struct lw_column *x, const void *field)
+{
+    return x->kind == LW_COLUMN_FLAG ? *(const bool *)field : number_of(x, field) != 0;
+}
+
 static bool is_lacking(const struct lw_column *x, const void *field)
 {
     if (is_text(x)) {
@@ -52,7 +62,8 @@ static bool is_lacking(const struct lw_column *x, const void *field)
     }
     if (x->kind == LW_COLUMN_CHANGE_PCT || x->kind == LW_COLUMN_DOUBLE)
         return isnan(*(const double *)field);
-    if (x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_EXACT_MS || x->kind == LW_COLUMN_NS)
+    if (x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_EXACT_MS || x->kind == LW_COLUMN_NS ||
+        x->kind == LW_COLUMN_KNOWN)
         return number_of(x, field) == -1;
     if (x->kind == LW_COLUMN_CHANGE_MS)
         return number_of(x, field) == INT64_MIN;
@@ -67,8 +78,8 @@ static void json_member(struct lw_jsonout *o, const struct lw_column *x, const v
         lw_jsonout_null(o, x->key);
     else if (is_text(x))
         lw_jsonout_string(o, x->key, text_of(x, field));
-    else if (x->kind == LW_COLUMN_FLAG)
-        lw_jsonout_bool(o, x->key, *(const bool *)field);
+    else if (is_flag(x))
+        lw_jsonout_bool(o, x->key, is_on(x, field));
     else if (x->kind == LW_COLUMN_DOUBLE)
         lw_jsonout_double(o, x->key, *(const double *)field);
     else if (x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_CHANGE_PCT)
@@ -125,8 +136,8 @@ static void table_cell(struct lw_table *t, const struct lw_column *x, const void
         lw_table_cell(t, "%s", csv || !x->lacking ? "" : x->lacking);
     else if (is_text(x))
         lw_table_cell(t, "%.*s", csv || x->digits == 0 ? INT_MAX : x->digits, text_of(x, field));
-    else if (x->kind == LW_COLUMN_FLAG)
-        lw_table_cell(t, "%s", *(const bool *)field ? "yes" : "no");
+    else if (is_flag(x))
+        lw_table_cell(t, "%s", is_on(x, field) ? "yes" : "no");
     else if (x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_DOUBLE ||
              x->kind == LW_COLUMN_CHANGE_PCT)
         real_cell(t, x, *(const double *)field, csv);

@@ -20,6 +20,7 @@ enum lw_column_kind {
     LW_COLUMN_PS,    /* lw_ps */
     LW_COLUMN_NS,    /* int64_t, a time in ns; -1 = lacking */
     LW_COLUMN_FLAG,  /* bool; yes, no in text and CSV */
+    LW_COLUMN_KNOWN, /* int32_t: 1, 0 as of FLAG; -1 = lacking */
     LW_COLUMN_TEXT,  /* const char *; NULL or "" = lacking */
     LW_COLUMN_CHARS, /* char[]; "" = lacking */
     LW_COLUMN_WORD,  /* int-sized enum, shown by `word` */

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "shared/plan/workload.h"
+#include "shared/timeline/period_figures.h"
 #include "sim/predict/sim_head.h"
 
 const char *lw_sim_fits_word(int fits)
@@ -34,7 +35,7 @@ const struct lw_column lw_sim_result_columns[LW_N_SIM_RESULT_COLUMNS] = {
     {"exposed_comm_ns", NULL, LW_COLUMN_PS, AT(exposed_comm), .lacking = ""},
     {"memory_bytes", NULL, LW_COLUMN_BYTES, AT(memory_bytes), .lacking = ""},
     {"device_memory_bytes", NULL, LW_COLUMN_BYTES, AT(device_memory_bytes), .lacking = ""},
-    {"fits", NULL, LW_COLUMN_WORD, AT(fits), .word = lw_sim_fits_word},
+    {"fits", NULL, LW_COLUMN_KNOWN, AT(fits)},
     {"price_per_device_hour", NULL, LW_COLUMN_REAL, AT(price_per_device_hour), 6, .lacking = ""},
     {"cost_per_trillion_tokens", NULL, LW_COLUMN_REAL, AT(cost_per_trillion_tokens), 2,
      .lacking = ""},
@@ -114,13 +115,14 @@ enum lw_status lw_sim_result_of(const struct lw_sim_report *r, struct lw_arena *
                                 struct lw_sim_result *out, struct lw_err *err)
 {
     const struct lw_measure *m = &r->summary->ranks[r->summary->worst];
+    struct lw_period_row row = lw_period_row_of(m);
     struct lw_throughput t = lw_sim_throughput(r);
     struct lw_budget b = lw_sim_budget(r);
     bool known = r->alike.of != NULL;
     struct lw_sim_result x = {
         .run = r->run, .n_ranks = r->plan->n_ranks, .step = r->summary->step,
         .p10 = known ? r->alike.p10 : -1, .p90 = known ? r->alike.p90 : -1,
-        .exposed_comm = m->exposed_comm, .tokens_per_s = t.tokens_per_s,
+        .exposed_comm = row.figure[LW_FIGURE_EXPOSED_COMM] * LW_PS_PER_NS, .tokens_per_s = t.tokens_per_s,
         .tokens_per_s_per_device = t.tokens_per_s / t.n_devices,
         .samples_per_s = t.samples_per_s, .mfu_pct = 100 * t.mfu,
         .overlap_pct = lw_sim_overlap_pct(m)};

@@ -11,12 +11,13 @@ struct lw_sim_result {
     int64_t run;             /* in the database; -1 = not stored */
     const char *plan, *plan_hash, *workload, *cluster, *framework;
     int32_t n_ranks;
-    lw_ps step, p10, p90, exposed_comm;
+    lw_ps step, p10, p90;
+    lw_ps exposed_comm;      /* whole ns, as lw_period_row_of rounds it */
     const char *interval_of; /* "" = no interval */
     double tokens_per_s, tokens_per_s_per_device, samples_per_s;
     double mfu_pct, overlap_pct;
     int64_t memory_bytes, device_memory_bytes; /* of a device: taken, and there */
-    int fits;                /* 1, 0, or -1 = not known */
+    int32_t fits;              /* 1, 0, or -1 = not known */
     double price_per_device_hour, cost_per_trillion_tokens;
     double days, days_p10, days_p90, device_hours, cost, cost_p10, cost_p90;
 };

@@ -25,7 +25,7 @@ TEST(a_run_that_does_not_fit_is_marked_in_every_list)
     has(by, ",yes\n");
     EXPECT("explain", {"1 --db runs.db", 0, "run 1 (sim, does not fit), plan"},
            {"2 --db runs.db", 0, "run 2 (sim), plan"});
-    EXPECT("runs", {"--db runs.db --format json", 0, "\"fits\": \"no\"", {"\"fits\": \"yes\""}});
+    EXPECT("runs", {"--db runs.db --format json", 0, "\"fits\": false", {"\"fits\": true"}});
     has(shell("$L plot overlap --db runs.db -o -", NULL), "run 1 (does not fit)");
     EXPECT("sim", {"-w llama-7b -c dgx-h100 --dp 8 --zero 0,3 --no-db -q", 0, "no", {"yes"}});
 }

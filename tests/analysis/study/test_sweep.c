@@ -133,6 +133,24 @@ TEST_WITH(dp_follows_from_ranks, fixture_open, fixture_close)
            {"--ranks 16 --tp 2 --dp 2", 1, "--ranks 16, but --dp 2"});
 }
 
+/* A figure of a list is what the command of the row alone says. */
+TEST_WITH(a_row_has_the_figures_of_one_run, fixture_open, fixture_close)
+{
+    static const char *const keys[] = {"\"exposed_comm_ns\": ", "\"step_ns\": "};
+
+    for (int dp = 2; dp <= 32; dp *= 2) {
+        char *one = strdup(lapwingf(SIM "--no-db -q --format json --dp %d", dp));
+        const char *list = lapwingf(SIM "--no-db -q --format json --dp %d,64", dp);
+        assert_non_null(strstr(one, "\"fits\": true"));
+        assert_non_null(strstr(list, "\"fits\": true"));
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+            if (number_after(one, keys[i]) != number_after(list, keys[i]))
+                fail_msg("dp %d: %s%.0f, in a list %.0f", dp, keys[i], number_after(one, keys[i]),
+                         number_after(list, keys[i]));
+        free(one);
+    }
+}
+
 /* Days and costs: of the sweep, of one run, in CSV and from a cluster file. */
 TEST_WITH(a_training_has_days_and_costs, fixture_open, fixture_close)
 {

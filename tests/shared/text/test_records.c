@@ -15,6 +15,7 @@ struct row {
     lw_ps time;
     int32_t n;
     bool on;
+    int32_t known;
     const char *text;
     char chars[16];
     int kind;
@@ -33,6 +34,7 @@ static const struct lw_column columns[] = {
     {"time_ns", ">time", LW_COLUMN_PS, AT(time), .lacking = "-"},
     {"n", ">n", LW_COLUMN_INT32, AT(n)},
     {"on", "on", LW_COLUMN_FLAG, AT(on)},
+    {"known", "known", LW_COLUMN_KNOWN, AT(known), .lacking = "-"},
     {"text", "text", LW_COLUMN_TEXT, AT(text), .digits = 4, .lacking = "?"},
     {"chars", NULL, LW_COLUMN_CHARS, AT(chars)},
     {"kind", "kind", LW_COLUMN_WORD, AT(kind), .word = word},
@@ -41,8 +43,8 @@ static const struct lw_column columns[] = {
 
 /* 1,500 ps round to 2 ns in JSON and CSV. */
 static const struct row rows[] = {
-    {7, 1 << 20, 1500, -3, true, "a longer, quoted text", "abc", 1, 0.125},
-    {8, -1, -1, 0, false, NULL, "", 2, 2},
+    {7, 1 << 20, 1500, -3, true, 1, "a longer, quoted text", "abc", 1, 0.125},
+    {8, -1, -1, 0, false, -1, NULL, "", 2, 2},
 };
 
 static const struct lw_records all = {"rows", columns, sizeof columns / sizeof *columns, rows, 2,
@@ -71,27 +73,27 @@ static void expect(enum lw_format format, const char *expected)
 
 TEST(text_shows_units_and_cuts_long_texts)
 {
-    expect(LW_FORMAT_TEXT, "id      size      time   n  on   text  kind  share\n"
-                           "--  --------  --------  --  ---  ----  ----  -----\n"
-                           " 7  1.00 MiB  1.500 ns  -3  yes  a lo  ring   0.12\n"
-                           " 8      none         -   0  no   ?     tree   2.00\n");
+    expect(LW_FORMAT_TEXT, "id      size      time   n  on   known  text  kind  share\n"
+                           "--  --------  --------  --  ---  -----  ----  ----  -----\n"
+                           " 7  1.00 MiB  1.500 ns  -3  yes  yes    a lo  ring   0.12\n"
+                           " 8      none         -   0  no   -      ?     tree   2.00\n");
 }
 
 TEST(json_has_exact_numbers_and_null_for_what_lacks)
 {
     expect(LW_FORMAT_JSON,
            "{\n  \"rows\": [\n"
-           "    {\"id\": 7, \"size_bytes\": 1048576, \"time_ns\": 2, \"n\": -3, \"on\": true, "
+           "    {\"id\": 7, \"size_bytes\": 1048576, \"time_ns\": 2, \"n\": -3, \"on\": true, \"known\": true, "
            "\"text\": \"a longer, quoted text\", \"chars\": \"abc\", \"kind\": \"ring\"},\n"
-           "    {\"id\": 8, \"size_bytes\": null, \"time_ns\": null, \"n\": 0, \"on\": false, "
+           "    {\"id\": 8, \"size_bytes\": null, \"time_ns\": null, \"n\": 0, \"on\": false, \"known\": null, "
            "\"text\": null, \"chars\": null, \"kind\": \"tree\"}\n  ]\n}\n");
 }
 
 TEST(csv_has_the_columns_of_json)
 {
-    expect(LW_FORMAT_CSV, "id,size_bytes,time_ns,n,on,text,chars,kind\n"
-                          "7,1048576,2,-3,yes,\"a longer, quoted text\",abc,ring\n"
-                          "8,,,0,no,,,tree\n");
+    expect(LW_FORMAT_CSV, "id,size_bytes,time_ns,n,on,known,text,chars,kind\n"
+                          "7,1048576,2,-3,yes,yes,\"a longer, quoted text\",abc,ring\n"
+                          "8,,,0,no,,,,tree\n");
 }
 
 struct judged {
