@@ -136,6 +136,19 @@ static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, st
     return LW_OK;
 }
 
+static int count_plans(const struct pair *v, int n)
+{
+    int n_plans = 0;
+
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (strcmp(v[k].m->plan_hash, v[i].m->plan_hash) != 0)
+            k++;
+        n_plans += k == i;
+    }
+    return n_plans;
+}
+
 /* A step that was measured under load judges no prediction. */
 static void write_title(const struct pair *v, int n, char *buf, size_t size)
 {
@@ -148,7 +161,10 @@ static void write_title(const struct pair *v, int n, char *buf, size_t size)
         sum += error;
         most = fmax(most, error);
     }
-    int at = snprintf(buf, size, "Predicted against measured: %d plan%s", n, lw_plural(n));
+    int n_plans = count_plans(v, n), at = snprintf(buf, size, "Predicted against measured: ");
+    if (n_plans < n)
+        at += snprintf(buf + at, size - (size_t)at, "%d executions of ", n);
+    at += snprintf(buf + at, size - (size_t)at, "%d plan%s", n_plans, lw_plural(n_plans));
     if (n_loaded > 0)
         at += snprintf(buf + at, size - (size_t)at, ", %d measured under load", n_loaded);
     if (n_loaded < n)
@@ -157,7 +173,7 @@ static void write_title(const struct pair *v, int n, char *buf, size_t size)
 }
 
 /* The dumb terminal fills no area of another character: its band has edges. */
-static void put_curves(const struct lw_plot *p, FILE *f)
+static void put_curves(const struct lw_plot *p, const char *point, FILE *f)
 {
     double low = 1 - BAND_PCT / 100.0, high = 1 + BAND_PCT / 100.0;
 
@@ -169,7 +185,7 @@ static void put_curves(const struct lw_plot *p, FILE *f)
                    "'#e4eef6' title 'within %d %%'", low, high, BAND_PCT);
     fprintf(f, ", \\\n  x with lines linecolor rgb '#404040' linewidth 1.5 title 'equal', \\\n"
                "  $pairs using 1:2:3:4:5:6 with xyerrorbars pointtype 7 pointsize 1.4 "
-               "linecolor rgb '#%06x' title 'a plan'\n", PLOT_COMM_ODD);
+               "linecolor rgb '#%06x' title '%s'\n", PLOT_COMM_ODD, point);
 }
 
 static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,
@@ -209,7 +225,7 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
                "set size ratio 1\nset key top left\n", unit.name,
             p->terminal == LW_TERMINAL_DUMB ? "" : " step", unit.name,
             any ? "  (p10, p90)" : "", from, to, from, to);
-    put_curves(p, f);
+    put_curves(p, count_plans(v, n) < n ? "an execution" : "a plan", f);
     return LW_OK;
 }
 

@@ -139,6 +139,22 @@ TEST_WITH(the_same_database_gives_the_same_script, runs_open, fixture_close)
     }
 }
 
+/* A plan that was executed twice is two points, and one plan. */
+TEST_WITH(executions_of_a_plan_are_told_from_plans, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    char *one = script_of(LW_PLOT_PREDICTED);
+    runs_store(&runs_measured);
+    char *two = script_of(LW_PLOT_PREDICTED);
+    has(one, "Predicted against measured: 1 plan, error ");
+    has(one, " title 'a plan'");
+    has(two, "Predicted against measured: 2 executions of 1 plan, error ");
+    has(two, " title 'an execution'");
+    test_free(one);
+    test_free(two);
+}
+
 TEST_WITH(strips_add_up_to_the_exposed_communication_of_the_summary, runs_open, fixture_close)
 {
     struct lw_err err = {0};
