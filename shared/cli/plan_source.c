@@ -1,6 +1,7 @@
 /* The plan of a command line: read from a file, or built from the workload and the strategy. */
 #include "shared/cli/plan_source.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/base/shown_text.h"
@@ -27,15 +28,28 @@ static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_wor
 }
 
 /* --dp that is not given follows from --ranks. */
-static void follow_ranks(const struct lw_plan_source *s, struct lw_strategy *strategy)
+static enum lw_status follow_ranks(const struct lw_plan_source *s, struct lw_strategy *strategy,
+                                   struct lw_err *err)
 {
     int64_t others = lw_strategy_ranks(strategy) / strategy->dp;
+    long long below, ranks = (long long)s->ranks;
+    char fewer[32] = "";
 
     for (int i = 0; i < s->n_given; i++)
         if (strcmp(s->names[i], "dp") == 0)
-            return;
-    if (!s->strategy_file && s->ranks > 0 && others > 0 && s->ranks % others == 0)
-        strategy->dp = s->ranks / others;
+            return LW_OK;
+    if (s->strategy_file || ranks <= 0 || others <= 0)
+        return LW_OK;
+    strategy->dp = ranks / others;
+    if (ranks % others == 0)
+        return LW_OK;
+    if ((below = ranks - ranks % others) > 0)
+        snprintf(fewer, sizeof fewer, "%lld or ", below);
+    return lw_fail(err, LW_EINVAL,
+                   "--ranks %lld is no multiple of the %lld ranks that --pp %lld, --tp %lld and "
+                   "--cp %lld make: take --ranks %s%lld, or other sizes",
+                   ranks, (long long)others, (long long)strategy->pp, (long long)strategy->tp,
+                   (long long)strategy->cp, fewer, below + (long long)others);
 }
 
 /* Workload and strategy of a plan, which is not built yet. */
@@ -43,7 +57,7 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
                             struct lw_strategy *strategy, struct lw_err *err)
 {
     LW_TRY(lw_plan_source_strategy(s, strategy, err));
-    follow_ranks(s, strategy);
+    LW_TRY(follow_ranks(s, strategy, err));
     if (s->ranks > 0 && s->ranks != lw_strategy_ranks(strategy))
         return lw_fail(err, LW_EINVAL,
                        "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "

@@ -215,10 +215,10 @@ static enum lw_status check_devices(const struct lw_plan *p, const struct lw_clu
 
     if (c->n_nodes > 0 && p->n_ranks > n_devices)
         return lw_fail(err, LW_EINVAL,
-                       "plan '%s' has %d ranks, cluster '%s' has %lld devices (%d nodes of %d): "
+                       "plan '%s' has %d ranks, cluster '%s' has %lld devices (%d node%s of %d): "
                        "choose a cluster that is large enough (-c NAME)",
                        p->name, p->n_ranks, c->name, (long long)n_devices, c->n_nodes,
-                       c->devices_per_node);
+                       lw_plural(c->n_nodes), c->devices_per_node);
     return LW_OK;
 }
 

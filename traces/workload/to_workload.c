@@ -231,12 +231,12 @@ static enum lw_status note_profile(struct importer *m)
                        "%.3f ms of earlier ones are left out (plan with --no-sync %d)",
                     p->n_passes, (double)p->earlier_ns / 1e6, p->n_passes - 1));
     if (p->n_left_out > 0)
-        LW_TRY(note(m, "%d steps without a whole forward and backward were left out",
-                    p->n_left_out));
+        LW_TRY(note(m, "%d step%s without a whole forward and backward left out", p->n_left_out,
+                    lw_plural(p->n_left_out)));
     if (p->n_unlike > 0)
-        LW_TRY(note(m, "%d steps with other gradients or modules than most steps were left out "
+        LW_TRY(note(m, "%d step%s with other gradients or modules than most steps left out "
                        "(incomplete capture)",
-                    p->n_unlike));
+                    p->n_unlike, lw_plural(p->n_unlike)));
     LW_TRY(note_profiler(m));
     if (!p->device && m->main->parallel && is_nccl(m))
         LW_TRY(note(m, "no device events in the file: times are the host's, not the device's"));

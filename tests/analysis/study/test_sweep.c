@@ -129,7 +129,11 @@ TEST_WITH(dp_follows_from_ranks, fixture_open, fixture_close)
 {
     EXPECT(SIM "--no-db", {"--ranks 16 --tp 2", 0, "dp8 pp1 tp2", {"16 ranks"}},
            {"--ranks 16,8 --tp 1,2", 0, "ranks  tp"},
-           {"--ranks 9 --tp 2", 1, "--ranks 9, but --dp 1"},
+           {"--ranks 7 --tp 2", 1, "--ranks 7 is no multiple of the 2 ranks that --pp 1, --tp 2 and "
+                                   "--cp 1 make: take --ranks 6 or 8, or other sizes",
+            .lacks = "--dp"},
+           {"--ranks 1 --tp 2", 1, "make: take --ranks 2, or other sizes"},
+           {"--ranks 1 --pp 2 --tp 2", 1, "the 4 ranks that --pp 2, --tp 2"},
            {"--ranks 16 --tp 2 --dp 2", 1, "--ranks 16, but --dp 2"});
 }
 
@@ -149,6 +153,13 @@ TEST_WITH(a_row_has_the_figures_of_one_run, fixture_open, fixture_close)
                          number_after(list, keys[i]));
         free(one);
     }
+}
+
+TEST_WITH(a_cluster_that_is_too_small_is_named_with_its_size, fixture_open, fixture_close)
+{
+    shell("$L cluster dgx-a100 -o one.json && sed -i 's/\"devices_per_node\"/\"n_nodes\": 1, &/' "
+          "one.json", NULL);
+    expect("sim -w gpt2 --batch 1 -c one.json --no-db --dp 16", 1, "has 8 devices (1 node of 8)");
 }
 
 /* Days and costs: of the sweep, of one run, in CSV and from a cluster file. */

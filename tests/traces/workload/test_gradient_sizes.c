@@ -104,7 +104,7 @@ TEST(steps_that_lack_gradients_are_left_out)
     import_median(&x);
     assert_int_equal(x.w.n_ready, 2);
     assert_int_equal(lw_workload_step_ps(&x.w), 1000000);
-    assert_true(notes_say(x.w.notes, x.w.n_notes, "1 steps with other gradients or modules"));
+    assert_true(notes_say(x.w.notes, x.w.n_notes, "1 step with other gradients or modules"));
     import_free(&x);
 }
 
