@@ -88,7 +88,8 @@ static enum lw_status explicit(const struct task *t, struct lw_partitioning *out
     if (n != n_parts)
         return lw_fail(err, LW_EINVAL, "--partition-list %s: found %d stages, expected %d (--pp * "
                                        "--chunks)", list, n, n_parts);
-    return lw_partition_explicit(begins, t->n, n_parts, 1, out, err);
+    return lw_err_context(err, lw_partition_explicit(begins, t->n, n_parts, 1, out, err),
+                          "--partition-list %s", list);
 }
 
 /* Blocks for further tokens are on the last stage, with the head. */

@@ -157,6 +157,8 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
            {"--zero-group 2", 1, "--zero-group needs --zero"},
            {"--chunks 2", 1, "--chunks 2 needs --pp"},
            {"--dp 2 --ranks 3", 1, "--ranks 3, but --dp 2"},
+           {"--pp 2 --partition explicit --partition-list 0,99", 1,
+            "--partition-list 0,99: explicit partition: part 1 begins at item 99"},
            {"--dp 2 --global-batch 7", 1, "--global-batch 7 does not divide"},
            {"--dp 4194304 --tp 2", 1, "make more than the 4194304 ranks"},
            {"--framework nosuch", 1, "nosuch"},
