@@ -46,6 +46,8 @@ static const struct {
     {"resume", "its runs are measured anew each time: leave out --resume"},
     {"framework", "the strategies run in Lapwing's own executor, with measured times: leave out "
                   "--framework"},
+    {"device", "the strategies run on this machine, whose times the calibration gives: leave out "
+               "--device"},
     {"store-runs", "all that it runs is stored, with --no-db nothing: leave out --store-runs"},
     {"noise", "the machine has noise of its own, which repeats show: leave out --noise"},
 };

@@ -147,6 +147,8 @@ TEST(what_cannot_be_had_together_is_refused)
            {"--here -c c.json --ranks 2,4", 2, "--ranks 2,4: expected one number"},
            {"--here -c c.json,dgx-a100", 2, "expected one calibration"},
            {"--here -c c.json --shard 1/2", 2, "leave out --shard"},
+           {"--here -c c.json --device dgx-a100", 2,
+            "--here does not go with --device: the strategies run on this machine"},
            {"--here -c c.json --resume", 2, "leave out --resume"},
            {"--here -c c.json --framework ideal", 2, "leave out --framework"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --steps 3", 2, "--steps goes with --here"},
