@@ -8,6 +8,7 @@
 #include "exec/calibrate/calibrate_print.h"
 #include "exec/launch/spawn.h"
 #include "shared/cli/cli.h"
+#include "shared/cli/cluster_warning.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"
@@ -85,6 +86,8 @@ static enum lw_status calibrate(struct request *r, struct lw_err *err)
         s = lw_cluster_write(&c, r->file, err);
     if (s == LW_OK && writes)
         s = print(&c, r->file, r->format, err);
+    if (s == LW_OK && writes)
+        lw_cluster_warn(&c);
     lw_cluster_free(&c);
     return s;
 }

@@ -75,6 +75,14 @@ static bool is_measured_rate(const struct lw_cluster_figure *f)
            strncmp(f->figure.source, by, sizeof by - 1) == 0;
 }
 
+/* Of a calibration the program wrote the unit. */
+static const char *remedy(const struct lw_cluster *c, const struct lw_cluster_figure *f)
+{
+    return c->calibrated && ends_with(f->name, "_sigma")
+               ? "calibrate again while nothing else runs"
+               : "check the number and its unit";
+}
+
 int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
 {
     struct lw_cluster_figure f;
@@ -91,9 +99,8 @@ int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
         const char *unit = ps ? "ns" : f.unit, *blank = *unit ? " " : "";
         if (v >= least && v <= u->most)
             continue;
-        snprintf(text, size, "%s.value is %g%s%s, usual are %g to %g%s%s: check the number and its "
-                             "unit", f.name, v / scale, blank, unit, least / scale, u->most / scale,
-                 blank, unit);
+        snprintf(text, size, "%s.value is %g%s%s, usual are %g to %g%s%s: %s", f.name, v / scale,
+                 blank, unit, least / scale, u->most / scale, blank, unit, remedy(c, &f));
         return k;
     }
     return -1;
