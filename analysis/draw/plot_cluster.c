@@ -154,7 +154,7 @@ static void put_links(const struct lw_plot *p, const struct shape *v, int n, FIL
         put_ceiling(f, 0, in, in >= out, name);
     }
     if (out > 0) {
-        snprintf(name, sizeof name, "ring between nodes, %.4g GB/s a device", out);
+        snprintf(name, sizeof name, "ring between nodes, %.4g GB/s a node", out);
         put_ceiling(f, 1, out, out > in, name);
     }
 }

@@ -496,7 +496,7 @@ TEST_WITH(the_roofline_is_what_the_cost_model_says, runs_open, fixture_close)
     /* the faster link has its name above its line, the slower one below */
     has(text, "ring inside a node, 370.8 GB/s' at graph 0.01, first 370.8 left offset "
               "0,-0.6");
-    has(text, "'ring between nodes, 400 GB/s a device' at graph 0.01, first 400 left offset "
+    has(text, "'ring between nodes, 400 GB/s a node' at graph 0.01, first 400 left offset "
               "0,0.6");
     test_free(text);
 }
