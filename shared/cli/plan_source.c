@@ -27,6 +27,25 @@ static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_wor
                 (int)lw_group_size(w->timed_for.cp), (long long)s->tp, (long long)s->cp);
 }
 
+/* More than there are is a number of another model, or of its layers' parts. */
+static void warn_of_layers(const struct lw_plan_source *src, const struct lw_workload *w,
+                           const struct lw_strategy *s)
+{
+    char name[200];
+    int n = 0;
+
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        int64_t full = w->modules[m].kept_bytes[LW_RECOMPUTE_FULL];
+        n += full < 0 || full != w->modules[m].kept_bytes[LW_RECOMPUTE_NONE];
+    }
+    if (!src->silent && s->recompute == LW_RECOMPUTE_FULL && s->recompute_layers > n)
+        lw_printf_paragraph(stderr,
+                            "lapwing: --recompute-layers %lld: workload '%s' has %d module%s that "
+                            "can recompute; --recompute-layers 0 is all of them",
+                            (long long)s->recompute_layers,
+                            lw_shown_text(name, sizeof name, w->name), n, lw_plural(n));
+}
+
 /* --dp that is not given follows from --ranks. */
 static enum lw_status follow_ranks(const struct lw_plan_source *s, struct lw_strategy *strategy,
                                    struct lw_err *err)
@@ -69,6 +88,7 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
     s->has_workload = true;
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
     warn_of_shapes(s, &s->workload, strategy);
+    warn_of_layers(s, &s->workload, strategy);
     return lw_plan_source_stages(s, &s->workload, strategy, err);
 }
 

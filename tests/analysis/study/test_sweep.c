@@ -162,6 +162,16 @@ TEST_WITH(a_cluster_that_is_too_small_is_named_with_its_size, fixture_open, fixt
     expect("sim -w gpt2 --batch 1 -c one.json --no-db --dp 16", 1, "has 8 devices (1 node of 8)");
 }
 
+/* gpt2 has 12 blocks. */
+TEST_WITH(more_recomputed_layers_than_there_are_are_told, fixture_open, fixture_close)
+{
+    EXPECT(SIM "--no-db --recompute full",
+           {"--recompute-layers 99", 0, "--recompute-layers 99: workload 'gpt2",
+            {"has 12 modules that can recompute; --recompute-layers 0 is all of them"}},
+           {"--recompute-layers 13", 0, "--recompute-layers 13: "},
+           {"--recompute-layers 12", 0, "plan gpt2", .lacks = "--recompute-layers"});
+}
+
 /* Days and costs: of the sweep, of one run, in CSV and from a cluster file. */
 TEST_WITH(a_training_has_days_and_costs, fixture_open, fixture_close)
 {
