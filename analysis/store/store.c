@@ -147,7 +147,9 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
 }
 
 /* A WAL database in a folder that cannot be written can be read only while no process writes it:
- * then it is opened as immutable, which needs no lock files. Returns a URI to be freed with
+ * then it is opened as immutable, which needs no lock files. Else a reader may write where it can,
+ * though no statement of it does (query_only): only such a connection, where it is the last one,
+ * takes away the files beside the database that it needed. Returns a URI to be freed with
  * sqlite3_free. */
 static char *read_uri(const char *file)
 {
@@ -165,7 +167,7 @@ static char *read_uri(const char *file)
         /* what a URI would read as its own, and what "%c" would write as a code point */
         for (const unsigned char *c = (const unsigned char *)file; *c; c++)
             sqlite3_str_appendf(text, strchr("?#%", *c) || *c >= 0x80 ? "%%%02X" : "%c", *c);
-        sqlite3_str_appendall(text, frozen ? "?mode=ro&immutable=1" : "?mode=ro");
+        sqlite3_str_appendall(text, frozen ? "?mode=ro&immutable=1" : "?mode=rw");
         uri = sqlite3_str_finish(text);
     }
     sqlite3_free(wal);
@@ -209,8 +211,10 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
         char *uri = read_uri(s->file);
         if (!uri)
             return lw_fail_nomem(err);
-        rc = sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+        rc = sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, NULL);
         sqlite3_free(uri);
+        if (rc == SQLITE_OK)
+            rc = sqlite3_exec(s->db, "PRAGMA query_only = ON", NULL, NULL, NULL);
     }
     if (rc != SQLITE_OK)
         return lw_sql_fail(s, rc, err);

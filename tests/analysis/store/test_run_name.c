@@ -373,6 +373,22 @@ TEST_WITH(a_deleted_run_takes_what_is_its_own, fixture_open, fixture_close)
     shell("cmp first.csv again.csv", NULL);
 }
 
+/* Neither with files of locks beside it, nor changed, whether there is what is asked or not. */
+TEST_WITH(reading_leaves_the_database_as_it_was, fixture_open, fixture_close)
+{
+    static const char *const commands[] = {"runs", "runs 1", "explain 1", "export 1 -o out.json",
+                                           "explain 4", "compare 1 99", "plot timeline 99",
+                                           "report 99"};
+
+    shell("mkdir d; $L sim -w mlp --device dgx-a100 -c dgx-a100 --dp 2 --spans --db d/r.db -q && "
+          "cp d/r.db before.db", NULL);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        shellf("$L %s --db d/r.db >out.txt 2>&1; true", commands[i]);
+        assert_string_equal(shell("ls d", NULL), "r.db\n");
+        shell("cmp before.db d/r.db", NULL);
+    }
+}
+
 TEST_WITH(merged_runs_are_the_same_runs, fixture_open, fixture_close)
 {
     make_runs();
