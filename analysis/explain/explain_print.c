@@ -39,11 +39,11 @@ struct charge {
 static const struct lw_column charge_columns[] = {
     {"cause", NULL, LW_COLUMN_STRING, AT(key)},
     {NULL, "cause", LW_COLUMN_STRING, AT(name)},
-    {"time_ns", ">ms", LW_COLUMN_EXACT_MS, AT(time)},
+    {"time_ns", ">ms", LW_COLUMN_MS, AT(time)},
     {"share_pct", NULL, LW_COLUMN_REAL, AT(share_pct), .digits = 3},
     {NULL, ">% of period", LW_COLUMN_REAL, AT(share_pct), .digits = 1},
-    {"exposed_comm_ns", NULL, LW_COLUMN_EXACT_MS, AT(exposed)},
-    {"critical_path_ns", ">on the critical path ms", LW_COLUMN_EXACT_MS, AT(on_path)},
+    {"exposed_comm_ns", NULL, LW_COLUMN_MS, AT(exposed)},
+    {"critical_path_ns", ">on the critical path ms", LW_COLUMN_MS, AT(on_path)},
 };
 #undef AT
 
@@ -61,6 +61,28 @@ static void find_charges(const struct lw_explanation *e, struct charge v[LW_N_CA
         v[i] = charge_of(e, lw_cause_name(c), e->charge[c], e->on_path[c]);
         v[i].key = lw_cause_key(c);
         v[i].exposed = lw_cause_is_exposed(c) ? e->charge[c] : 0;
+    }
+}
+
+/* The next of parts whose sum so far is *sum, in whole nanoseconds: as many parts as there are, they
+ * add up to the sum in whole nanoseconds. */
+static lw_ps whole_part(lw_ps *sum, lw_ps part)
+{
+    lw_ns before = lw_ps_to_ns(*sum);
+
+    *sum += part;
+    return (lw_ps_to_ns(*sum) - before) * LW_PS_PER_NS;
+}
+
+/* For JSON and CSV. */
+static void round_charges(struct charge v[LW_N_CAUSES])
+{
+    lw_ps time = 0, on_path = 0;
+
+    for (int i = 0; i < LW_N_CAUSES; i++) {
+        v[i].time = whole_part(&time, v[i].time);
+        v[i].on_path = whole_part(&on_path, v[i].on_path);
+        v[i].exposed = v[i].exposed != 0 ? v[i].time : 0;
     }
 }
 
@@ -274,9 +296,9 @@ static const struct lw_column faster_columns[] = {
     {"bucket", NULL, LW_COLUMN_INT32, AT(bucket), .lacking = "-"},
     {NULL, "work", LW_COLUMN_STRING, AT(work)},
     {"n_ops", ">ops", LW_COLUMN_INT32, AT(x.n_ops)},
-    {"path_ns", ">on path ms", LW_COLUMN_EXACT_MS, AT(x.time)},
-    {"bound_ns", ">bound ms", LW_COLUMN_EXACT_MS, AT(x.bound)},
-    {"shorter_ns", ">saves ms", LW_COLUMN_EXACT_MS, AT(x.shorter)},
+    {"path_ns", ">on path ms", LW_COLUMN_MS, AT(x.time)},
+    {"bound_ns", ">bound ms", LW_COLUMN_MS, AT(x.bound)},
+    {"shorter_ns", ">saves ms", LW_COLUMN_MS, AT(x.shorter)},
     {"shorter_pct", ">%", LW_COLUMN_REAL, AT(shorter_pct), .digits = 2},
     {NULL, "how", LW_COLUMN_WORD, AT(x.how), .word = how_text},
     {"how", NULL, LW_COLUMN_WORD, AT(x.how), .word = lw_faster_word},
@@ -420,7 +442,7 @@ static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
     for (int64_t i = 0; i < r->e->n_path; i++) {
         const struct lw_path_part *p = &r->e->path[i];
         const struct lw_op *op = &r->plan->ops[p->op];
-        LW_JSON_ROW(o, NULL, "from_ns", LW_EXACT_NS(p->from), "to_ns", LW_EXACT_NS(p->to),
+        LW_JSON_ROW(o, NULL, "from_ns", LW_PS(p->from), "to_ns", LW_PS(p->to),
                     "rank", p->rank, "cause", lw_cause_key(p->cause), "op", p->op,
                     "kind", lw_op_name(op->kind), "name", op->name, "bucket", op->bucket);
     }
@@ -430,11 +452,13 @@ static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
 /* Of the critical path: sums to step_ns exactly. */
 static void json_bounds(struct lw_jsonout *o, const struct lw_explain_report *r)
 {
+    lw_ps sum = 0;
+
     lw_jsonout_object(o, "bounds");
     for (int k = 0; k < LW_N_PATH_BOUNDS; k++) {
         char key[32];
         snprintf(key, sizeof key, "%s_ns", lw_path_bound_key(k));
-        LW_JSON(o, key, LW_EXACT_NS(r->bounds->ps[k]));
+        LW_JSON(o, key, LW_PS(whole_part(&sum, r->bounds->ps[k])));
     }
     lw_jsonout_end(o);
 }
@@ -453,7 +477,7 @@ static enum lw_status put_json(const struct lw_explain_report *r, const struct l
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "run", r->run->id, "kind", lw_run_kind_name(r->run->kind),
             "plan_hash", r->run->plan_hash, "step", e->step, "rank", e->rank,
-            "step_ns", LW_EXACT_NS(e->length));
+            "step_ns", LW_PS(e->length));
     lw_summary_json_measure(&o, &e->measure);
     lw_records_json(&o, charges);
     json_bounds(&o, r);
@@ -475,6 +499,7 @@ enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_forma
     if (format == LW_FORMAT_TEXT)
         return put_text(r, f, err);
     find_charges(r->e, v);
+    round_charges(v);
     if (format == LW_FORMAT_CSV)
         return lw_records_csv(&charges, f, err);
     return put_json(r, &charges, f, err);

@@ -41,7 +41,7 @@ static bool is_text(const struct lw_column *x)
 static bool is_time(const struct lw_column *x)
 {
     return x->kind == LW_COLUMN_PS || x->kind == LW_COLUMN_MS ||
-           x->kind == LW_COLUMN_EXACT_MS || x->kind == LW_COLUMN_CHANGE_MS;
+           x->kind == LW_COLUMN_CHANGE_MS;
 }
 
 static bool is_flag(const struct lw_column *x)
@@ -62,8 +62,7 @@ static bool is_lacking(const struct lw_column *x, const void *field)
     }
     if (x->kind == LW_COLUMN_CHANGE_PCT || x->kind == LW_COLUMN_DOUBLE)
         return isnan(*(const double *)field);
-    if (x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_EXACT_MS || x->kind == LW_COLUMN_NS ||
-        x->kind == LW_COLUMN_KNOWN)
+    if (x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_NS || x->kind == LW_COLUMN_KNOWN)
         return number_of(x, field) == -1;
     if (x->kind == LW_COLUMN_CHANGE_MS)
         return number_of(x, field) == INT64_MIN;
@@ -86,8 +85,6 @@ static void json_member(struct lw_jsonout *o, const struct lw_column *x, const v
         LW_JSON(o,
                 x->key,
                 lw_decimals(*(const double *)field, x->kind == LW_COLUMN_REAL ? x->digits : 3));
-    else if (x->kind == LW_COLUMN_EXACT_MS)
-        LW_JSON(o, x->key, LW_EXACT_NS(number_of(x, field)));
     else if (is_time(x))
         LW_JSON(o, x->key, LW_PS(number_of(x, field)));
     else

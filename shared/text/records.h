@@ -28,7 +28,6 @@ enum lw_column_kind {
     LW_COLUMN_DOUBLE, /* double, as many digits as it needs; NAN = lacking */
     LW_COLUMN_STRING, /* const char *; "" is a text, NULL = lacking */
     LW_COLUMN_MS,     /* lw_ps; in text milliseconds with 3 decimals; -1 = lacking */
-    LW_COLUMN_EXACT_MS,   /* the same; in JSON with up to three decimals of a nanosecond */
     LW_COLUMN_CHANGE_MS,  /* of a difference: with its sign; INT64_MIN = lacking */
     LW_COLUMN_CHANGE_PCT, /* double with its sign, 1 decimal in text, 3 elsewhere; NAN = lacking */
 };

@@ -1,6 +1,7 @@
 /* The critical path by what bounds it, and what faster resources would shorten. */
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -328,7 +329,21 @@ static double number_at(const char *text, const char *key)
     return strtod(at + strlen(key), NULL);
 }
 
-/* In ps, so that the sum is exact. */
+/* The sum of values of a key in an array of objects, all whole. */
+static int64_t sum_at(const char *array, const char *key)
+{
+    const char *end = strchr(array, ']');
+    int64_t sum = 0;
+
+    for (const char *at = array; (at = strstr(at, key)) && at < end; at += strlen(key)) {
+        double v = number_at(at, key);
+        assert_true(v == floor(v));
+        sum += (int64_t)v;
+    }
+    return sum;
+}
+
+/* Whole nanoseconds add up: bounds, and what the causes have of the path. */
 static void expect_json(const char *run, int64_t *by)
 {
     static const char *const keys[LW_N_PATH_BOUNDS] = {
@@ -340,10 +355,15 @@ static void expect_json(const char *run, int64_t *by)
 
     assert_non_null(at);
     for (int k = 0; k < LW_N_PATH_BOUNDS; k++) {
-        by[k] = (int64_t)(number_at(at, keys[k]) * 1000 + 0.5);
+        by[k] = (int64_t)number_at(at, keys[k]);
+        assert_true(number_at(at, keys[k]) == (double)by[k]);
         sum += by[k];
     }
-    assert_int_equal(sum, (int64_t)(number_at(out, "\"step_ns\": ") * 1000 + 0.5));
+    double step = number_at(out, "\"step_ns\": ");
+    assert_true((double)sum == step);
+    assert_true((double)sum_at(strstr(out, "\"charges\": ["), "\"critical_path_ns\": ") == step);
+    assert_true(number_at(out, "\"period_ns\": ") ==
+                (double)sum_at(strstr(out, "\"charges\": ["), "\"time_ns\": "));
 }
 
 /* A model, its plan's file and the stored plan have one path and one answer. */
