@@ -64,14 +64,14 @@ static void find_charges(const struct lw_explanation *e, struct charge v[LW_N_CA
     }
 }
 
-/* The next of parts whose sum so far is *sum, in whole nanoseconds: as many parts as there are, they
- * add up to the sum in whole nanoseconds. */
+/* The next of parts, of which *sum were there so far, as whole nanoseconds: they add up to their
+ * rounded sum. */
 static lw_ps whole_part(lw_ps *sum, lw_ps part)
 {
     lw_ns before = lw_ps_to_ns(*sum);
 
     *sum += part;
-    return (lw_ps_to_ns(*sum) - before) * LW_PS_PER_NS;
+    return lw_ns_to_ps(lw_ps_to_ns(*sum) - before);
 }
 
 /* For JSON and CSV. */

@@ -122,7 +122,8 @@ enum lw_status lw_sim_result_of(const struct lw_sim_report *r, struct lw_arena *
     struct lw_sim_result x = {
         .run = r->run, .n_ranks = r->plan->n_ranks, .step = r->summary->step,
         .p10 = known ? r->alike.p10 : -1, .p90 = known ? r->alike.p90 : -1,
-        .exposed_comm = row.figure[LW_FIGURE_EXPOSED_COMM] * LW_PS_PER_NS, .tokens_per_s = t.tokens_per_s,
+        .exposed_comm = lw_ns_to_ps(row.figure[LW_FIGURE_EXPOSED_COMM]),
+        .tokens_per_s = t.tokens_per_s,
         .tokens_per_s_per_device = t.tokens_per_s / t.n_devices,
         .samples_per_s = t.samples_per_s, .mfu_pct = 100 * t.mfu,
         .overlap_pct = lw_sim_overlap_pct(m)};

@@ -129,8 +129,8 @@ TEST_WITH(dp_follows_from_ranks, fixture_open, fixture_close)
 {
     EXPECT(SIM "--no-db", {"--ranks 16 --tp 2", 0, "dp8 pp1 tp2", {"16 ranks"}},
            {"--ranks 16,8 --tp 1,2", 0, "ranks  tp"},
-           {"--ranks 7 --tp 2", 1, "--ranks 7 is no multiple of the 2 ranks that --pp 1, --tp 2 and "
-                                   "--cp 1 make: take --ranks 6 or 8, or other sizes",
+           {"--ranks 7 --tp 2", 1, "--ranks 7 is no multiple of the 2 ranks that --pp 1, --tp 2 "
+                                   "and --cp 1 make: take --ranks 6 or 8, or other sizes",
             .lacks = "--dp"},
            {"--ranks 1 --tp 2", 1, "make: take --ranks 2, or other sizes"},
            {"--ranks 1 --pp 2 --tp 2", 1, "the 4 ranks that --pp 2, --tp 2"},

@@ -73,6 +73,23 @@ static void check_space(const char *args, int least)
     free(found);
 }
 
+/* Valid is what can be planned, whether it was simulated or not: experts are divided by data groups
+ * of all sizes of one shape. */
+TEST_WITH(counts_are_the_same_without_bounds, fixture_open, fixture_close)
+{
+    static const char space[] =
+        "-w mixtral-8x7b --layers 4 -c dgx-h100 --ranks 8 --global-batch 8 --seq 1024 --batch 1 "
+        "--schedule 1f1b,zb-h1 --recompute none --no-db -q --format json";
+    char *found = strdup(lapwingf("tune %s", space));
+    const char *every = lapwingf("tune %s --no-bounds", space);
+
+    assert_true(number_after(every, "\"n_valid\": ") > 300);
+    assert_true(number_after(found, "\"n_valid\": ") == number_after(every, "\"n_valid\": "));
+    assert_true(number_after(found, "\"n_invalid\": ") ==
+                number_after(every, "\"n_invalid\": "));
+    free(found);
+}
+
 /* Fused attention keeps no scores: selective recomputation is then the same strategy as none, and
  * counts as its repetition, unless it is the only one that is searched. Where scores are kept it is
  * another. */

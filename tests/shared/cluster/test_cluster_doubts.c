@@ -61,12 +61,12 @@ TEST(each_absurd_figure_is_named_with_what_is_usual)
     }
     c.noise.compute_sigma = (struct lw_figure){.value = 5.71, .source = "t"};
     assert_true(lw_cluster_doubt(&c, 0, text, sizeof text) >= 0);
-    assert_string_equal(text, "noise.compute_sigma.value is 5.71, usual are 0 to 3: check the number "
-                              "and its unit");
+    assert_string_equal(text, "noise.compute_sigma.value is 5.71, usual are 0 to 3: check the "
+                              "number and its unit");
     c.calibrated = true; /* by this program, which knows the unit */
     assert_true(lw_cluster_doubt(&c, 0, text, sizeof text) >= 0);
-    assert_string_equal(text, "noise.compute_sigma.value is 5.71, usual are 0 to 3: calibrate again "
-                              "while nothing else runs");
+    assert_string_equal(text, "noise.compute_sigma.value is 5.71, usual are 0 to 3: calibrate "
+                              "again while nothing else runs");
     c.calibrated = false;
     c.noise.compute_sigma = (struct lw_figure){0};
     links[0].latency_ps.value = 0; /* inside a node: not separated from the rate */

@@ -82,7 +82,8 @@ TEST(what_is_wrong_in_a_file_is_named_with_its_place)
         {HEAD ", \"memory\": {\"reserved\": {\"value\": 0.5, \"source\": \"x\"}}}",
          "at memory.reserved.value: found 0.5, allowed: 1 or more"},
         {HEAD ", \"host\": {\"host_op_ns\": {\"value\": 2000000000, \"source\": \"x\"}}}",
-         "at host.host_op_ns.value: found 2000000000 ns, allowed: whole picoseconds, at most 10^9 ns"},
+         "at host.host_op_ns.value: found 2000000000 ns, allowed: whole picoseconds, at most "
+         "10^9 ns"},
         {"{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"\"}",
          "at name: it cannot be empty"},
         {HEAD ", \"stages\": {\"even_blocks\": {\"value\": 1, \"source\": \"x\"}, "

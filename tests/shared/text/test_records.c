@@ -83,10 +83,12 @@ TEST(json_has_exact_numbers_and_null_for_what_lacks)
 {
     expect(LW_FORMAT_JSON,
            "{\n  \"rows\": [\n"
-           "    {\"id\": 7, \"size_bytes\": 1048576, \"time_ns\": 2, \"n\": -3, \"on\": true, \"known\": true, "
-           "\"text\": \"a longer, quoted text\", \"chars\": \"abc\", \"kind\": \"ring\"},\n"
-           "    {\"id\": 8, \"size_bytes\": null, \"time_ns\": null, \"n\": 0, \"on\": false, \"known\": null, "
-           "\"text\": null, \"chars\": null, \"kind\": \"tree\"}\n  ]\n}\n");
+           "    {\"id\": 7, \"size_bytes\": 1048576, \"time_ns\": 2, \"n\": -3, \"on\": true, "
+           "\"known\": true, \"text\": \"a longer, quoted text\", "
+           "\"chars\": \"abc\", \"kind\": \"ring\"},\n"
+           "    {\"id\": 8, \"size_bytes\": null, \"time_ns\": null, \"n\": 0, "
+           "\"on\": false, \"known\": null, \"text\": null, \"chars\": null, "
+           "\"kind\": \"tree\"}\n  ]\n}\n");
 }
 
 TEST(csv_has_the_columns_of_json)
