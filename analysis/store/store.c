@@ -213,8 +213,6 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
             return lw_fail_nomem(err);
         rc = sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, NULL);
         sqlite3_free(uri);
-        if (rc == SQLITE_OK)
-            rc = sqlite3_exec(s->db, "PRAGMA query_only = ON", NULL, NULL, NULL);
     }
     if (rc != SQLITE_OK)
         return lw_sql_fail(s, rc, err);
@@ -223,7 +221,10 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
     rc = span_rows_register(s->db);
     if (rc != SQLITE_OK)
         return lw_sql_fail(s, rc, err);
-    return s->write ? LW_OK : show_ops(s, err);
+    if (s->write)
+        return LW_OK;
+    LW_TRY(show_ops(s, err)); /* a view of this connection alone, which query_only would forbid */
+    return lw_sql_exec(s, "PRAGMA query_only = ON", err);
 }
 
 static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
