@@ -130,7 +130,7 @@ static int64_t version_of_older(void)
     return sql_ask(fixture_path("older.db"), "PRAGMA user_version");
 }
 
-/* Of the schema before the last addition: what stores brings it up to date first, what does not
+/* Of an older schema: what stores brings it up to date first, what does not
  * names a command that does. */
 TEST(a_plan_of_an_older_database_runs_where_the_run_is_stored)
 {
@@ -141,7 +141,7 @@ TEST(a_plan_of_an_older_database_runs_where_the_run_is_stored)
         int64_t newest = version_of_older();
         char line[200];
         make_older();
-        assert_int_equal(version_of_older(), newest - 1);
+        assert_int_equal(version_of_older(), 11);
         snprintf(line, sizeof line, "%s --no-db", stores);
         expect(line, 1, "`lapwing sim -w mlp --db older.db`");
         expect(stores, 0, "step");

@@ -345,7 +345,7 @@ TEST(an_interval_is_stored_and_shown)
     expect("compare 1 2 --db i.db", 0, "step of run 2: p10-p90 ");
     assert_null(strstr(lapwing("compare 1 3 --db i.db", NULL), "the two intervals"));
     expect("compare 1 2 3 --db i.db", 0, "  step: p10-p90 ");
-    expect("runs --db i.db", 0, "-6/+64 %");
+    expect("runs --db i.db", 0, "-6/+66 %");
     assert_null(strstr(lapwing("runs 3 --db i.db", NULL), "p10"));
     lapwing("report --db i.db -o i.html", NULL);
     char *page = fixture_get(fixture_path("i.html"));
