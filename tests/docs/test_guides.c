@@ -85,25 +85,68 @@ static bool agree(char (*shown)[LINE], int n, const char *text)
     return any || text[strspn(text, " \n")] == '\0';
 }
 
+static bool ends_in_dots(const char *line)
+{
+    size_t k = strlen(line);
+
+    return k >= 3 && strcmp(line + k - 3, "...") == 0;
+}
+
 static bool has_dots(char (*shown)[LINE], int n)
 {
-    for (int i = 0; i < n; i++) {
-        size_t k = strlen(shown[i]);
-        if (k >= 3 && strcmp(shown[i] + k - 3, "...") == 0)
+    for (int i = 0; i < n; i++)
+        if (ends_in_dots(shown[i]))
             return true;
-    }
     return false;
+}
+
+/* A line of the page, without blanks at its end; the text after it. */
+static const char *put_line(FILE *to, const char *text)
+{
+    size_t len = strcspn(text, "\n"), kept = len;
+
+    while (kept > 0 && text[kept - 1] == ' ')
+        kept--;
+    fprintf(to, kept > 0 ? "    %.*s\n" : "%.*s\n", (int)kept, text);
+    return text + len + (text[len] == '\n');
 }
 
 /* Blank lines at the end belong to the page. */
 static void put_shown(FILE *to, const char *text)
 {
-    while (text[strspn(text, " \n")]) {
-        size_t len = strcspn(text, "\n"), kept = len;
-        while (kept > 0 && text[kept - 1] == ' ')
-            kept--;
-        fprintf(to, kept > 0 ? "    %.*s\n" : "%.*s\n", (int)kept, text);
-        text += len + (text[len] == '\n');
+    while (text[strspn(text, " \n")])
+        text = put_line(to, text);
+}
+
+static const char *line_of(const char *text, int k)
+{
+    for (; k > 0; k--) {
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    return text;
+}
+
+/* Lines before the first "..." are the first of the text, those after the last its last ones; what
+ * ends in dots stays, and so does what lies between two of them. */
+static void put_dotted(FILE *to, char (*shown)[LINE], int n, const char *text)
+{
+    int first = n, last = -1, n_text = 0;
+
+    for (const char *t = text; t[strspn(t, " \n")]; t = line_of(t, 1))
+        n_text++;
+    for (int i = n - 1; i >= 0; i--)
+        if (strcmp(shown[i], "    ...") == 0) {
+            first = i;
+            last = last < 0 ? i : last;
+        }
+    for (int i = 0; i < n; i++) {
+        int k = i < first ? i : n_text - (n - i);
+        bool between = i >= first && i <= last;
+        if (between || k < 0 || k >= n_text || ends_in_dots(shown[i]))
+            fprintf(to, "%s\n", shown[i]);
+        else
+            put_line(to, line_of(text, k));
     }
 }
 
@@ -179,9 +222,11 @@ static int run_page(const char *name)
         n_commands++;
         if (!update && !agree(p.line + at, end - at, text))
             fail_msg("%s:%d: %s\nprints (exit %d):\n%s", path, first + 1, p.line[first], rc, text);
-        for (int i = first; to && i < (has_dots(p.line + at, end - at) ? end : at); i++)
+        for (int i = first; to && i < at; i++)
             fprintf(to, "%s\n", p.line[i]);
-        if (to && !has_dots(p.line + at, end - at))
+        if (to && has_dots(p.line + at, end - at))
+            put_dotted(to, p.line + at, end - at, text);
+        else if (to)
             put_shown(to, text);
         at = end;
     }
@@ -244,4 +289,25 @@ TEST(wildcards_stand_for_what_they_say)
     assert_true(agree(shown, 2, "a b\nc\n"));
     strcpy(shown[3], "    b");
     assert_false(agree(shown + 3, 1, "bb\n"));
+}
+
+/* What changed is printed anew; what ends in dots, and dots alone, stay as they are. */
+TEST(an_excerpt_is_printed_again_around_its_dots)
+{
+    static char shown[4][LINE];
+    char *page = NULL;
+    size_t size;
+    FILE *to = open_memstream(&page, &size);
+
+    assert_non_null(to);
+    strcpy(shown[0], "    a 1");
+    strcpy(shown[1], "    took ...");
+    strcpy(shown[2], "    ...");
+    strcpy(shown[3], "    z 1");
+    put_dotted(to, shown, 4, "a 2\ntook 7 s\nmore\nand more\nz 2\n\n");
+    put_dotted(to, shown, 2, "a 3\ntook 8 s\n");
+    assert_int_equal(fclose(to), 0);
+    assert_string_equal(page, "    a 2\n    took ...\n    ...\n    z 2\n"
+                              "    a 3\n    took ...\n");
+    free(page);
 }
