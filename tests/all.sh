@@ -21,7 +21,10 @@ stage() { # title, command...
         [ $rc -ne 0 ] && [ "$2" -eq 0 ] && fail=$((fail + 1))
         grep -E '^SKIP' "$log"
     elif [ $rc -eq 0 ]; then pass=$((pass + 1)); else fail=$((fail + 1)); fi
-    [ $rc -ne 0 ] && tail -n 200 "$log"
+    if [ $rc -ne 0 ]; then
+        grep -nE -B 20 '[1-9][0-9]* failed|ERROR: |runtime error' "$log" | head -n 200
+        tail -n 100 "$log"
+    fi
     echo "    ${line:-exit $rc} ($(($(date +%s) - began)) s)"
 }
 

@@ -633,6 +633,7 @@ TEST(passes_grow_with_the_free_memory_of_a_gpu)
         c->n_larger = 0;
         assert_ok(exec_calibrate_find_larger(c, &err), err);
         assert_int_equal(c->n_larger, 0);
+        exec_samples_free(&c->probe);
         lw_free(c);
     }
 }
