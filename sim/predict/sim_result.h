@@ -17,7 +17,7 @@ struct lw_sim_result {
     double tokens_per_s, tokens_per_s_per_device, samples_per_s;
     double mfu_pct, overlap_pct;
     int64_t memory_bytes, device_memory_bytes; /* of a device: taken, and there */
-    int32_t fits;              /* 1, 0, or -1 = not known */
+    int32_t fits;            /* 1, 0, or -1 = not known */
     double price_per_device_hour, cost_per_trillion_tokens;
     double days, days_p10, days_p90, device_hours, cost, cost_p10, cost_p90;
 };

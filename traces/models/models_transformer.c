@@ -523,21 +523,20 @@ void transformer_activation(struct transformer *t, int64_t width)
     end_gate(t, before);
 }
 
-/* x bytes on each side of the pair. As part of 8-bit products: a product writes its result beside
- * the activation's, which is read for the gradients of both halves. Fused: one kernel. Unfused:
- * the activation and the product; of blocks, each operand's gradient is a product, and both are
- * written side by side. */
-static void move_gate(struct transformer *t, int64_t x, bool in_products)
+/* As part of 8-bit products: a product writes its result beside the activation's, which is read for
+ * the gradients of both halves. Fused: one kernel. Unfused: the activation and the product; of
+ * blocks, each operand's gradient is a product, and both are written side by side. */
+static void move_gate(struct transformer *t, int64_t width, bool in_products)
 {
-    int64_t narrow = 2 * x / t->b.item; /* 8 bits, in both layouts */
+    int64_t x = t->b.item * t->tokens * width;
+    int64_t narrow = 2 * t->tokens * width; /* 8 bits, in both layouts */
 
     if (in_products) {
         TRACES_TRAFFIC(&t->b, narrow, 2 * x + 2 * narrow, 0, .split = LW_SPLIT_GROUP);
-    } else if (has_kept(t, TRACES_KEPT_FUSED_GATE)) {
-        TRACES_TRAFFIC(&t->b, 3 * x, 5 * x, 0, .split = LW_SPLIT_GROUP);
     } else {
-        TRACES_TRAFFIC(&t->b, 2 * x, 3 * x, 0, .split = LW_SPLIT_GROUP);
-        TRACES_TRAFFIC(&t->b, 3 * x, 5 * x, 0, .split = LW_SPLIT_GROUP);
+        if (!has_kept(t, TRACES_KEPT_FUSED_GATE))
+            transformer_elementwise(t, width, 1);
+        transformer_elementwise(t, width, 2);
     }
     if (is_unfused(t, TRACES_UNFUSED_BLOCK))
         TRACES_TRAFFIC(&t->b, 0, 5 * x, 0, .split = LW_SPLIT_GROUP);
@@ -552,7 +551,7 @@ void transformer_gate(struct transformer *t, int64_t width, bool in_products)
     bool before = begin_if(t, t->gate_again);
     transformer_keep(t, has_kept(t, TRACES_KEPT_FUSED_GATE) ? 0 : x, false);
     transformer_keep_operand(t, width, false);
-    move_gate(t, x, in_products);
+    move_gate(t, width, in_products);
     end_gate(t, before);
 }
 
