@@ -1,4 +1,4 @@
-/* The bars of one step, from the spans of the database. Exposed communication is found by a sweep
+/* The bars of one step, from its spans (step_spans.c). Exposed communication is found by a sweep
  * over starts and ends of one rank's bars, by the definition of shared/timeline/timeline.h. */
 #include "analysis/draw/step_bars.h"
 
@@ -6,49 +6,10 @@
 #include <string.h>
 
 #include "analysis/draw/equal_ranks.h"
+#include "analysis/draw/step_spans.h"
 #include "analysis/store/sql.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
-
-/* alike(rank, first): of each rank that has spans in step ?2 of run ?1, the lowest rank of its
- * stage whose blocks are the same data from the same times on. One of them is read for all. */
-#define WITH_ALIKE                                                                               \
-    "WITH alike AS (SELECT blocks.rank, min(blocks.rank) OVER (PARTITION BY text, pp) AS first"  \
-    "  FROM (SELECT rank, group_concat(pass || ' ' || base_op || ' ' || base_ps || ' ' || data)" \
-    "   AS text FROM"                                                                            \
-    "   (SELECT rank, pass, base_op, base_ps, data FROM span_block WHERE run = ?1 AND step = ?2" \
-    "    ORDER BY first) GROUP BY rank) AS blocks"                                               \
-    "  LEFT JOIN plan_rank AS at ON at.plan = (SELECT plan FROM run WHERE id = ?1)"              \
-    "   AND at.rank = blocks.rank) "
-#define FROM_SPANS                                                                               \
-    " FROM run CROSS JOIN (SELECT DISTINCT first AS rank FROM alike) AS one"                     \
-    " CROSS JOIN span_rows AS span ON span.run = run.id AND span.step = ?2"                      \
-    "  AND span.rank = one.rank"                                                                 \
-    " JOIN op_kind ON op_kind.id = span.kind"
-
-/* The ranks of a plan are grouped, each alone, so that SQLite indexes them: it does not index what
- * a window function returns, and would compare each span with every rank. */
-static const char bars_text[] =
-    WITH_ALIKE "SELECT span.rank, ifnull(at.pp, -1), span.stream,"
-    " coalesce(stream.name || iif(stream.class = 'comm' AND stream.name <> 'comm', ' comm', ''),"
-    "  'stream ' || span.stream), op_kind.name, op_kind.class, ifnull(op.bucket, -1),"
-    " ifnull(op.bytes, 0), ready_ps - ?3, max(start_ps - ?3, 0),"
-    " iif(all_in_ps < ?3, -1, all_in_ps - ?3), end_ps - ?3,"
-    " iif(?4 > 0, ifnull(op_row.micro_batch, -1), -1), ifnull(op.name, ''),"
-    " ifnull(comm.purpose = 'recorded data', 0)"
-    FROM_SPANS
-    " LEFT JOIN op_row ON op_row.plan = run.plan AND op_row.op = span.op"
-    " LEFT JOIN op_alike AS op ON op.plan = op_row.plan AND op.alike = op_row.alike"
-    " LEFT JOIN comm ON comm.plan = run.plan AND comm.comm = op.comm"
-    " LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream"
-    " LEFT JOIN (SELECT rank, pp, place FROM"
-    "   (SELECT rank, pp, row_number() OVER (PARTITION BY pp ORDER BY rank) AS place"
-    "    FROM plan_rank WHERE plan = (SELECT plan FROM run WHERE id = ?1))"
-    "  GROUP BY rank) AS at ON at.rank = span.rank"
-    " WHERE run.id = ?1 AND end_ps > max(start_ps, ?3)"
-    "  AND (op_kind.class IN ('compute', 'copy', 'collective', 'p2p') OR op_kind.name = 'host')"
-    " ORDER BY ifnull(at.place, span.rank), at.pp, span.rank,"
-    "  coalesce(stream.class, '') = 'comm', span.stream, start_ps, span.id";
 
 /* Buckets of a recording are known by the names of their all-reduces alone (traces/replay/
  * bucket_names.c). */
@@ -59,28 +20,41 @@ static int32_t bucket_of(int32_t bucket, const char *name)
     return bucket < 0 && sscanf(name, "bucket %9d", &number) == 1 ? number : bucket;
 }
 
-static enum lw_status read_bar(struct lw_sql *q, struct equal_bar *b, struct lw_err *err)
+static bool is_drawn(const struct step_span *v, lw_ps from)
 {
-    const char *class = lw_sql_text(q, 5);
-    enum lw_op_kind kind;
+    enum lw_op_class class = lw_op_class((enum lw_op_kind)v->kind);
 
-    LW_TRY(lw_op_parse(lw_sql_text(q, 4), &kind, err));
-    int32_t bucket = bucket_of((int32_t)lw_sql_int(q, 6), lw_sql_text(q, 13));
-    *b = (struct equal_bar){
-        .rank = (int32_t)lw_sql_int(q, 0), .stage = (int32_t)lw_sql_int(q, 1),
-        .stream = (int32_t)lw_sql_int(q, 2),
-        .bar = {.bucket = bucket, .bytes = lw_sql_int(q, 7), .ready = lw_sql_int(q, 8),
-                .start = lw_sql_int(q, 9), .all_in = lw_sql_int(q, 10), .end = lw_sql_int(q, 11),
-                .micro_batch = (int32_t)lw_sql_int(q, 12),
-                .comm = strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0,
-                .work = strcmp(class, "compute") == 0 || strcmp(class, "copy") == 0,
-                .n_ops = 1, .kind = (uint8_t)kind,
-                .look = (uint8_t)look_of(kind, lw_sql_int(q, 14) ? 0 : bucket,
-                                         lw_sql_text(q, 13))},
+    return v->end > v->start && v->end > from &&
+           (v->kind == LW_OP_HOST || (class != LW_CLASS_HOST && class != LW_CLASS_MEMORY));
+}
+
+static struct equal_bar bar_of(const struct step_spans *x, const struct step_rank *r,
+                               const struct step_span *v, lw_ps from)
+{
+    const struct step_op *op = step_op_of(x, v);
+    const struct step_alike *alike = step_alike_of(x, op);
+    const struct step_stream *stream = step_stream_of(x, v);
+    enum lw_op_kind kind = (enum lw_op_kind)v->kind;
+    enum lw_op_class class = lw_op_class(kind);
+    const char *name = alike ? alike->name : "";
+    int32_t bucket = bucket_of(alike ? alike->bucket : -1, name);
+    struct equal_bar b = {
+        .rank = r->rank, .stage = r->stage, .stream = v->stream,
+        .bar = {.bucket = bucket, .bytes = alike ? alike->bytes : 0, .ready = v->ready - from,
+                .start = v->start > from ? v->start - from : 0,
+                .all_in = v->all_in < from ? -1 : v->all_in - from, .end = v->end - from,
+                .micro_batch = op && x->several ? op->micro_batch : -1,
+                .comm = class == LW_CLASS_COLLECTIVE || class == LW_CLASS_P2P,
+                .work = class == LW_CLASS_COMPUTE || class == LW_CLASS_COPY,
+                .n_ops = 1, .kind = v->kind,
+                .look = (uint8_t)look_of(kind, alike && alike->recorded ? 0 : bucket, name)},
     };
-    snprintf(b->stream_name, sizeof b->stream_name, "%.*s", (int)sizeof b->stream_name - 1,
-             lw_sql_text(q, 3));
-    return LW_OK;
+
+    if (stream)
+        memcpy(b.stream_name, stream->name, sizeof b.stream_name);
+    else
+        snprintf(b.stream_name, sizeof b.stream_name, "stream %d", v->stream);
+    return b;
 }
 
 static const char *work_name(const struct picture_bar *b)
@@ -163,62 +137,81 @@ int picture_keys(const struct picture *pic, struct plot_key keys[N_LOOKS])
     return n;
 }
 
+static enum lw_status find_number(struct lw_store *s, const struct lw_run *run, int32_t wanted,
+                                  int64_t *step, struct lw_err *err)
+{
+    *step = wanted;
+    if (wanted >= 0)
+        return LW_OK;
+    return lw_sql_number(s, step, err,
+                         "SELECT coalesce((SELECT value FROM metric WHERE run = ?1 AND"
+                         " name = 'shown_step'), (SELECT n_warmup FROM run WHERE id = ?1))",
+                         "l", run->id);
+}
+
+static struct picture_step step_of(const struct step_spans *x, int64_t number)
+{
+    lw_ps first = INT64_MAX, first_work = INT64_MAX, end = INT64_MIN;
+
+    for (int64_t i = 0; i < x->n_spans; i++) {
+        const struct step_span *v = &x->spans[i];
+        bool message = lw_op_class((enum lw_op_kind)v->kind) == LW_CLASS_P2P;
+        first = v->start < first ? v->start : first;
+        first_work = !message && v->start < first_work ? v->start : first_work;
+        end = v->end > end ? v->end : end;
+    }
+    lw_ps from = first_work < INT64_MAX ? first_work : first;
+    return (struct picture_step){
+        .step = number, .from = from, .length = end - from, .span = end - first};
+}
+
+static enum lw_status read_step(struct lw_store *s, const struct lw_run *run, int32_t wanted,
+                                struct step_spans *x, struct picture_step *out, struct lw_err *err)
+{
+    int64_t number;
+
+    LW_TRY(find_number(s, run, wanted, &number, err));
+    LW_TRY(step_spans_read(s, run->id, number, x, err));
+    if (x->n_spans == 0)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          run->n_spans > 0
+                              ? "run %lld has no spans of step %lld"
+                              : "run %lld was stored without spans (lapwing sim stores them with "
+                                "--spans); step %lld cannot be drawn",
+                          (long long)run->id, (long long)number);
+    *out = step_of(x, number);
+    return LW_OK;
+}
+
 enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, int32_t wanted,
                                  struct picture_step *out, struct lw_err *err)
 {
-    struct lw_sql *q;
+    struct step_spans x = {0};
+    enum lw_status st = read_step(s, run, wanted, &x, out, err);
 
-    *out = (struct picture_step){.step = wanted};
-    if (wanted < 0)
-        LW_TRY(lw_sql_number(s, &out->step, err,
-                             "SELECT coalesce((SELECT value FROM metric WHERE run = ?1 AND"
-                             " name = 'shown_step'), (SELECT n_warmup FROM run WHERE id = ?1))",
-                             "l", run->id));
-    LW_TRY(lw_sql_query(s, &q, err,
-                        WITH_ALIKE "SELECT count(*),"
-                        " coalesce(min(iif(class = 'p2p', NULL, start_ps)), min(start_ps), 0),"
-                        " ifnull(max(end_ps), 0), ifnull(min(start_ps), 0)"
-                        FROM_SPANS " WHERE run.id = ?1",
-                        "ll", run->id, out->step));
-    lw_sql_next(q);
-    int64_t n = lw_sql_int(q, 0);
-    out->from = lw_sql_int(q, 1);
-    out->length = lw_sql_int(q, 2) - out->from;
-    out->span = lw_sql_int(q, 2) - lw_sql_int(q, 3);
-    LW_TRY(lw_sql_finish(q, err));
-    if (n > 0)
-        return LW_OK;
-    return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                      run->n_spans > 0 ? "run %lld has no spans of step %lld"
-                                       : "run %lld was stored without spans (lapwing sim stores "
-                                         "them with --spans); step %lld cannot be drawn",
-                      (long long)run->id, (long long)out->step);
+    step_spans_free(&x);
+    return st;
 }
 
-/* Ranks whose spans were read, ascending. */
-struct read_ranks {
-    int32_t *v;
-    int64_t n, capacity;
-};
+LW_COMPARATOR(by_first_rank, struct step_rank, a->rank, b->rank)
 
-LW_COMPARATOR(by_rank, int32_t, *a, *b)
-
-static bool was_read(const struct read_ranks *r, int32_t rank)
+static bool was_read(const struct step_rank *ranks, int64_t n, int32_t rank)
 {
-    return r->n > 0 && bsearch(&rank, r->v, (size_t)r->n, sizeof *r->v, by_rank);
+    return n > 0 && bsearch(&(struct step_rank){.rank = rank}, ranks, (size_t)n, sizeof *ranks,
+                            by_first_rank);
 }
 
-/* The ranks that the rows of others are those of: by their blocks, of those that have a bar, and
- * those that have no spans of their own. */
-static enum lw_status add_alike(struct lw_store *s, int64_t run, int64_t step, struct read_ranks *r,
+/* The ranks that the rows of others are those of: by their blocks, of those that have a bar (with,
+ * ascending), and those that have no spans of their own. */
+static enum lw_status add_alike(struct lw_store *s, int64_t run, int64_t step,
+                                const struct step_rank *with, int64_t n,
                                 struct equal_ranks *alike, struct lw_err *err)
 {
     struct lw_sql *q;
     enum lw_status st = LW_OK;
 
-    lw_sort(r->v, r->n, by_rank);
     LW_TRY(lw_sql_query(s, &q, err,
-                        WITH_ALIKE
+                        WITH_ALIKE_RANKS
                         "SELECT rank, first, 1 FROM alike WHERE first <> rank UNION ALL "
                         "SELECT metric.rank, ifnull(first, value), 0 FROM metric"
                         " LEFT JOIN alike ON alike.rank = CAST(value AS INTEGER)"
@@ -227,26 +220,72 @@ static enum lw_status add_alike(struct lw_store *s, int64_t run, int64_t step, s
                         "ll", run, step));
     while (st == LW_OK && lw_sql_next(q)) {
         int32_t first = (int32_t)lw_sql_int(q, 1);
-        if (lw_sql_int(q, 2) == 0 || was_read(r, first))
+        if (lw_sql_int(q, 2) == 0 || was_read(with, n, first))
             st = equal_ranks_same(alike, (int32_t)lw_sql_int(q, 0), first, err);
     }
     return lw_sql_end(q, st, err);
 }
 
-static enum lw_status read_bars(struct lw_sql *q, struct equal_ranks *alike, struct read_ranks *r,
-                                struct lw_err *err)
-{
-    struct equal_bar bar;
+struct drawn { /* a span of one rank, by which its bars are in order */
+    const struct step_span *span;
+    int64_t stream, place;
+    lw_ps start;
+    bool comm;
+};
 
-    while (lw_sql_next(q)) {
-        LW_TRY(read_bar(q, &bar, err));
-        LW_TRY(equal_ranks_add(alike, &bar, err));
-        if (r->n > 0 && r->v[r->n - 1] == bar.rank)
-            continue;
-        LW_ROOM(r->v, r->capacity, r->n + 1, err);
-        r->v[r->n++] = bar.rank;
+LW_COMPARATOR(by_row, struct drawn, a->comm, b->comm, a->stream, b->stream, a->start, b->start,
+              a->place, b->place)
+
+/* The bars of a rank, compute before communication; drawn has room for its spans. *n: how many. */
+static enum lw_status add_rank(const struct step_spans *x, const struct step_rank *r, lw_ps from,
+                               struct drawn *drawn, struct equal_ranks *alike, int64_t *n,
+                               struct lw_err *err)
+{
+    *n = 0;
+    for (int64_t i = r->from; i < r->to; i++) {
+        const struct step_span *v = &x->spans[i];
+        const struct step_stream *stream = step_stream_of(x, v);
+        if (is_drawn(v, from))
+            drawn[(*n)++] = (struct drawn){v, v->stream, i, v->start, stream && stream->comm};
+    }
+    lw_sort(drawn, *n, by_row);
+    for (int64_t i = 0; i < *n; i++) {
+        struct equal_bar b = bar_of(x, r, drawn[i].span, from);
+        LW_TRY(equal_ranks_add(alike, &b, err));
     }
     return LW_OK;
+}
+
+/* The bars of all ranks that were read; those with a bar come first in x->ranks, ascending. */
+static enum lw_status add_ranks(struct step_spans *x, lw_ps from, struct equal_ranks *alike,
+                                int64_t *n_with, struct lw_err *err)
+{
+    struct drawn *drawn = lw_alloc(((size_t)x->n_spans + 1) * sizeof *drawn);
+    enum lw_status st = drawn ? LW_OK : lw_fail_nomem(err);
+    int64_t n;
+
+    *n_with = 0;
+    for (int64_t r = 0; r < x->n_ranks && st == LW_OK; r++) {
+        st = add_rank(x, &x->ranks[r], from, drawn, alike, &n, err);
+        if (st == LW_OK && n > 0)
+            x->ranks[(*n_with)++] = x->ranks[r];
+    }
+    lw_free(drawn);
+    if (st == LW_OK)
+        lw_sort(x->ranks, *n_with, by_first_rank);
+    return st;
+}
+
+static enum lw_status read_groups(struct lw_store *s, const struct lw_run *run, int32_t wanted,
+                                  struct picture_step *step, struct equal_ranks *alike,
+                                  struct step_spans *x, struct lw_err *err)
+{
+    int64_t n_with;
+
+    LW_TRY(read_step(s, run, wanted, x, step, err));
+    LW_TRY(step_spans_read_ops(s, run, x, err));
+    LW_TRY(add_ranks(x, step->from, alike, &n_with, err));
+    return add_alike(s, run->id, step->step, x->ranks, n_with, alike, err);
 }
 
 static enum lw_status read_run(struct lw_store *s, const struct picture_view *p, int32_t run,
@@ -254,24 +293,15 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
 {
     struct equal_ranks alike = {.max_groups = p->max_ranks};
     struct picture_step *step = &pic->step[run];
-    struct read_ranks ranks = {0};
-    int64_t several; /* the ops belong to several micro-batches */
-    struct lw_sql *q;
+    struct step_spans spans = {0};
+    enum lw_status st = read_groups(s, &p->runs[run], p->step, step, &alike, &spans, err);
 
-    LW_TRY(picture_find_step(s, &p->runs[run], p->step, step, err));
-    LW_TRY(lw_sql_number(s, &several, err,
-                         "SELECT ifnull(max(micro_batch), 0) > 0 FROM op WHERE plan = ?", "l",
-                         p->runs[run].plan));
-    pic->most = step->length > pic->most ? step->length : pic->most;
-    LW_TRY(lw_sql_query(s, &q, err, bars_text, "llll", p->runs[run].id, step->step,
-                        step->from, several));
-    enum lw_status st = lw_sql_end(q, read_bars(q, &alike, &ranks, err), err);
-    if (st == LW_OK)
-        st = add_alike(s, p->runs[run].id, step->step, &ranks, &alike, err);
-    if (st == LW_OK)
+    if (st == LW_OK) {
+        pic->most = step->length > pic->most ? step->length : pic->most;
         st = equal_ranks_finish(&alike, run, pic, err);
+    }
     equal_ranks_free(&alike);
-    lw_free(ranks.v);
+    step_spans_free(&spans);
     return st;
 }
 

@@ -255,6 +255,33 @@ TEST_WITH(of_many_ranks_one_of_each_stage_is_drawn, runs_open, fixture_close)
     close_scene(&s);
 }
 
+/* A later version may know more kinds of ops. */
+TEST_WITH(an_unknown_kind_of_op_is_not_drawn_as_another, runs_open, fixture_close)
+{
+    struct lw_err err = {0};
+    struct picture pic;
+
+    runs_store(&runs_predicted);
+    runs_sql("UPDATE op_kind SET name = 'teleport' WHERE name = 'all_reduce'");
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    struct picture_view view = {s.runs, 1, -1, 8};
+    assert_int_equal(picture_read(s.store, &view, &pic, &err), LW_EINVAL);
+    has(err.msg, "of its table op_kind is unknown: a later lapwing stored it");
+    close_scene(&s);
+}
+
+TEST_WITH(a_picture_is_read_whole_or_not_at_all, runs_open, fixture_close)
+{
+    struct lw_err err = {0};
+    struct picture pic = {0};
+
+    runs_store(&runs_predicted);
+    struct scene s = open_scene(LW_PLOT_TIMELINE);
+    struct picture_view view = {s.runs, 1, -1, 8};
+    EACH_ALLOCATION_FAILS(8, picture_read(s.store, &view, &pic, &err), pic, picture_free(&pic));
+    close_scene(&s);
+}
+
 TEST_WITH(the_legend_holds_what_is_drawn, runs_open, fixture_close)
 {
     runs_store(&runs_one_bucket); /* bucket 0 alone: no odd one; no copies, no host */

@@ -172,7 +172,7 @@ static int64_t steps_to_draw(int dp)
     return steps;
 }
 
-/* The rows are as many. A pass over all ranks for each row would be 16 times the steps. */
+/* The rows are as many. A pass over all ranks for each row would be thousands of steps a rank. */
 TEST(drawing_costs_little_for_a_rank_that_is_not_stored)
 {
     sqlite3_auto_extension((void (*)(void))count_steps);
@@ -180,7 +180,7 @@ TEST(drawing_costs_little_for_a_rank_that_is_not_stored)
     sqlite3_cancel_auto_extension((void (*)(void))count_steps);
 
     assert_true(few > 256);
-    if (many > 4 * few)
+    if (many - few > 200 * (4096 - 256))
         fail_msg("%lld steps for 256 ranks, %lld for 4096", (long long)few, (long long)many);
 }
 
