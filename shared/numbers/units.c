@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,10 @@ static enum lw_status parse_with_unit(const char *text, const struct unit *units
             return lw_fail(err, LW_EINVAL, "%s '%s' is %.3g %s, allowed: less than %.3g", what,
                            text, x * units[i].factor, units[0].name[0] ? units[0].name : "bytes",
                            MOST);
+        if (units == size_units && units[i].factor == 1 && x != floor(x))
+            return lw_fail(err, LW_EINVAL, "size '%s' has a part of a byte; expected whole "
+                                           "bytes, or a unit: KiB MiB GiB TiB, KB MB GB TB",
+                           text);
         *value = round_half_up(x * units[i].factor);
         return LW_OK;
     }

@@ -46,7 +46,7 @@ TEST(sizes_know_both_kinds_of_units)
         {"1.5GiB", 1610612736}, {"2gb", 2000000000}, {"7B", 7},
     };
     static const char *const bad[] = {"",       "MiB", "12XB", "-1",  "1e30",
-                                      "9e18KB", "nan", "1 2",  "0x10"};
+                                      "9e18KB", "nan", "1 2",  "0x10", "1.5", "0.5B"};
     int64_t v;
     struct lw_err err;
 
@@ -59,6 +59,9 @@ TEST(sizes_know_both_kinds_of_units)
     assert_int_equal(lw_parse_size("9223372036854775807", &v, &err), LW_EINVAL); /* 2^63 - 1 */
     assert_string_equal(err.msg, "size '9223372036854775807' is 9.22e+18 bytes, allowed: less than "
                                  "9.2e+18");
+    assert_int_equal(lw_parse_size("1.5", &v, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "size '1.5' has a part of a byte; expected whole bytes, or a "
+                                 "unit: KiB MiB GiB TiB, KB MB GB TB");
 }
 
 TEST(times_need_a_unit)
