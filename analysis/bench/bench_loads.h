@@ -18,7 +18,8 @@ struct bench_choice {
 struct bench_result {
     const char *name, *method;
     int64_t ranks, n_simulated, simulated_ps, n_events, n_messages, peak_rss_bytes;
-    double wall_s, rate; /* rate: millions of events per second, set where it is printed */
+    double wall_s;
+    int64_t rate;        /* events per second, set where it is printed */
     double whole_s;      /* with what is made for it: of a prediction, the plan */
     double limit_s;      /* of whole_s; and of peak_rss_bytes; -1 = none is set */
     int64_t limit_bytes;

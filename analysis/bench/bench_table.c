@@ -1,6 +1,7 @@
 /* The loads of `lapwing bench` as a table: one, or each in a process of its own. */
 #include "analysis/bench/bench_table.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "shared/base/progress.h"
@@ -17,7 +18,7 @@ static const struct lw_column columns[] = {
     {"n_messages", ">messages", LW_COLUMN_INT, AT(n_messages)},
     {"wall_s", NULL, LW_COLUMN_REAL, AT(wall_s), .digits = 6},
     {NULL, ">wall s", LW_COLUMN_REAL, AT(wall_s), .digits = 3},
-    {NULL, ">M events/s", LW_COLUMN_REAL, AT(rate), .digits = 2},
+    {NULL, ">events/s", LW_COLUMN_INT, AT(rate)},
     {"whole_s", NULL, LW_COLUMN_REAL, AT(whole_s), .digits = 6},
     {NULL, ">whole s", LW_COLUMN_REAL, AT(whole_s), .digits = 3},
     {"limit_s", ">limit s", LW_COLUMN_REAL, AT(limit_s), .digits = 3, .lacking = "-"},
@@ -72,7 +73,7 @@ static const struct bench_row table[] = {
 
 static void add_row(struct lw_records *all, struct bench_result rows[MOST], struct bench_result r)
 {
-    r.rate = r.wall_s > 0 ? (double)r.n_events / r.wall_s / 1e6 : 0;
+    r.rate = r.wall_s > 0 ? llround((double)r.n_events / r.wall_s) : 0;
     rows[all->n++] = r;
 }
 
