@@ -132,6 +132,7 @@ struct values {
     const char **v;
     int64_t capacity;
     int n;
+    const char *name; /* of the option */
     struct lw_arena *arena;
 };
 
@@ -139,6 +140,10 @@ static enum lw_status put_value(struct values *x, const char *text, size_t len, 
 {
     const char *copy = lw_arena_strndup(x->arena, text, len);
 
+    for (int i = 0; copy && i < x->n; i++)
+        if (strcmp(x->v[i], copy) == 0)
+            return lw_fail(err, LW_EUSAGE, "--%s: the list has '%s' twice; give it once", x->name,
+                           copy);
     if (!copy || lw_reserve(&x->v, &x->capacity, x->n + 1, sizeof *x->v) != 0)
         return lw_fail_nomem(err);
     x->v[x->n++] = copy;
@@ -186,7 +191,7 @@ static enum lw_status put_item(struct values *x, const struct lw_opt *o, const c
 static enum lw_status split(struct lw_option_lists *l, struct lw_option_list *x,
                             const struct lw_opt *o, const char *text, struct lw_err *err)
 {
-    struct values all = {.arena = &l->arena};
+    struct values all = {.name = o->name, .arena = &l->arena};
     enum lw_status st = LW_OK;
     const char **kept = NULL;
 

@@ -29,8 +29,8 @@ struct lw_option_lists {
     struct lw_option_list list[LW_OPTION_LISTS];
 };
 
-/* LW_EUSAGE: too many lists or more than `most` combinations, an empty range, an option with two
- * lists. Free in any case. */
+/* LW_EUSAGE: too many lists or more than `most` combinations, an empty range, a value twice, an
+ * option with two lists. Free in any case. */
 enum lw_status lw_option_lists_find(int argc, char **argv, int64_t most,
                                     struct lw_option_lists *out, struct lw_err *err);
 /* Of the k-th combination: the value of list i, and a command line of its own in the arena a, ended

@@ -94,6 +94,9 @@ TEST_WITH(wrong_usage_is_found_before_anything_runs, fixture_open, fixture_close
            {"--dp 2,x --db none.db", 2, "--dp: 'x' is not a whole number", .lacks = "fits"},
            {"--dp 2,,4", 2, "--dp: the value is empty"},
            {"--dp 2,4 --dp 1,2", 2, "--dp is given two lists"},
+           {"--dp 2,2", 2, "--dp: the list has '2' twice; give it once"},
+           {"--dp 1..8,4", 2, "--dp: the list has '4' twice; give it once"},
+           {"--bucket-cap 1.5", 2, "--bucket-cap: size '1.5' has a part of a byte"},
            {"--dp 1,2,3,4,5,6,7,8,9,10 --batch 1,2,3,4,5,6,7,8,9,10 --seq 1,2,3,4,5,6,7,8,9,10 "
             "--micro-batches 1,2,3,4,5,6,7,8,9,10,11", 2, "make 11000 combinations"});
     expect("runs --db none.db", 1, "none.db");
