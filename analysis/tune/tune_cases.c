@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/tune/tune_chain.h"
+#include "analysis/tune/tune_pieces.h"
 #include "analysis/tune/tune_rates.h"
 #include "shared/cli/model_source.h"
 #include "shared/framework/framework_stages.h"
@@ -93,10 +94,6 @@ struct counts {
     int32_t forward, backward, input, weight;
 };
 
-struct reach { /* of a data group */
-    struct lw_tune_rates sum, scatter, gather;
-};
-
 struct lw_tune_context {
     struct lw_tune_request r;
     pthread_mutex_t lock; /* of the shared parts and their arena; what is there does not change */
@@ -108,6 +105,7 @@ struct lw_tune_context {
     struct lw_cluster cluster; /* placed: a shallow copy */
     int64_t ranks_placed;
     bool unbounded;            /* a device is faster than the others */
+    bool on_cpu;
 };
 
 enum lw_status lw_tune_source(const struct lw_tune_request *r, const struct lw_tune_given *given,
@@ -144,6 +142,7 @@ enum lw_status lw_tune_context_new(const struct lw_tune_request *r, struct lw_tu
         return lw_fail_nomem(err);
     pthread_mutex_init(&c->lock, NULL);
     c->r = *r;
+    c->on_cpu = r->cluster->device.kind && lw_device_is_cpu(r->cluster->device.kind);
     for (int32_t i = 0; i < r->cluster->n_exceptions; i++)
         c->unbounded |= r->cluster->exceptions[i].speed > 1;
     *out = c;
@@ -233,11 +232,6 @@ static enum lw_status make_model(struct lw_tune_context *c, const struct lw_stra
     return lw_plan_source_fit(&m->source, &m->w, &c->cluster, err);
 }
 
-static bool is_on_cpu(const struct lw_tune_context *c)
-{
-    return c->cluster.device.kind && lw_device_is_cpu(c->cluster.device.kind);
-}
-
 /* The key of strategies whose workload is the same: once a model is made, its framework tells what
  * their options become, and the schedule and what was given play no part. */
 static enum lw_status made_key(const struct lw_tune_context *c, const struct lw_strategy *given,
@@ -248,7 +242,7 @@ static enum lw_status made_key(const struct lw_tune_context *c, const struct lw_
     *k = key_of_model(given);
     if (!c->framework)
         return LW_OK;
-    LW_TRY(lw_framework_strategy(c->framework, is_on_cpu(c), &completed, err));
+    LW_TRY(lw_framework_strategy(c->framework, c->on_cpu, &completed, err));
     LW_TRY(lw_strategy_check(&completed, err));
     *k = key_of_model(&completed);
     k->given = (struct lw_options_given){0};
@@ -531,7 +525,7 @@ static bool is_plain(const struct lw_tune_context *c, const struct lw_strategy *
 }
 
 static enum lw_status reach_of(struct lw_tune_context *c, const struct lw_strategy *s,
-                               const struct reach **out, struct lw_err *err)
+                               const struct lw_tune_group **out, struct lw_err *err)
 {
     struct reach_key k;
 
@@ -539,7 +533,7 @@ static enum lw_status reach_of(struct lw_tune_context *c, const struct lw_strate
     k.n = s->dp * s->cp;
     k.tp = s->tp;
     k.alone = lw_strategy_ranks(s) == s->dp * s->cp;
-    struct reach *x = take(&c->reaches, &k, sizeof k);
+    struct lw_tune_group *x = take(&c->reaches, &k, sizeof k);
     *out = x;
     if (x)
         return LW_OK;
@@ -581,7 +575,7 @@ static enum lw_status complete(const struct lw_tune_context *c, const struct mod
                                size_t size, struct lw_err *err)
 {
     const struct lw_framework *f = &m->source.framework;
-    bool on_cpu = is_on_cpu(c);
+    bool on_cpu = c->on_cpu;
 
     *s = *given;
     LW_TRY(lw_framework_strategy(f, on_cpu, s, err));
@@ -620,30 +614,27 @@ static void put_after(const struct order *o, const struct lw_outline_sum *part, 
  * that share a module's weights (a V of stages) are left out. */
 static bool gathers_twice(const struct order *o, const struct lw_strategy *s)
 {
-    bool of_modules = !s->units || !s->units[0] || strcmp(s->units, "modules") == 0;
-
-    return s->zero == 3 && s->reshard && s->persist == 0 && !s->root_unit && of_modules &&
-           o->grid.layout == LW_LAYOUT_LOOP;
+    return lw_tune_units_are_modules(s) && s->reshard && o->grid.layout == LW_LAYOUT_LOOP;
 }
 
-/* The gathers of a part, `last` of them of its last module. */
-static lw_ps gathers_of(const struct reach *reach, const struct lw_strategy *s,
+/* The gathers of a part, `last` of them of its last module: a unit is one module's. */
+static lw_ps gathers_of(const struct lw_tune_group *reach, const struct lw_strategy *s,
                         const struct lw_outline *o, int32_t from, int32_t to, int32_t last)
 {
-    int64_t all = 0, largest = 0;
+    lw_ps sum = 0;
 
     for (int32_t m = from; m < to; m++) {
         const struct lw_outline_sum x = lw_outline_of(o, m, m + 1);
         int64_t bytes = reduced_bytes(s, &x, true);
-        all += bytes * (m + 1 == to ? last : 2 * s->micro_batches);
-        largest = bytes > largest ? bytes : largest;
+        int64_t all = lw_mul_sat(bytes, m + 1 == to ? last : 2 * s->micro_batches);
+        sum = lw_add_sat(sum, lw_tune_least_time_of(&reach->gather, all, bytes));
     }
-    return lw_tune_least_time_of(&reach->gather, all, largest);
+    return sum;
 }
 
 /* Of rank r in a step, one after the other: gathers of weights for what it computes, and what is
  * reduced, in a pipeline once, else after each micro-batch where gradients are not kept. */
-static lw_ps data_of(const struct order *o, const struct lw_strategy *s, const struct reach *reach,
+static lw_ps data_of(const struct order *o, const struct lw_strategy *s, const struct lw_tune_group *reach,
                      const struct lw_outline *outline, int32_t r, const struct cut *k)
 {
     bool each = s->pp == 1 && s->zero >= 2 && s->no_sync == 0;
@@ -659,31 +650,60 @@ static lw_ps data_of(const struct order *o, const struct lw_strategy *s, const s
     return sum;
 }
 
-/* reach: NULL = its collectives count as nothing. */
+/* The larger of what all bytes take in pieces of any size, and of what they take in buckets. */
+static void put_reduce(const struct order *o, const struct lw_strategy *s,
+                       const struct lw_tune_group *reach, const struct lw_outline_sum *part,
+                       const struct lw_tune_pieces *pieces, struct cut *out)
+{
+    const struct lw_tune_rates *rates = s->zero > 0 ? &reach->scatter : &reach->sum;
+
+    for (int32_t i = 0; i < o->first[o->grid.n_ranks]; i++) {
+        int32_t q = o->held[i];
+        lw_ps any = lw_tune_least_time(rates, reduced_bytes(s, &part[q], false));
+        out->reduce[i] = pieces && pieces[q].reduce > any ? pieces[q].reduce : any;
+    }
+}
+
+/* The weights of a rank's parts, all of them once, after the update or ahead of it. */
+static lw_ps gather_of(const struct order *o, const struct lw_strategy *s,
+                       const struct lw_tune_group *reach, const struct lw_outline_sum *part,
+                       const struct lw_tune_pieces *pieces, int32_t r)
+{
+    int64_t weights = 0;
+    lw_ps cut = 0;
+
+    for (int32_t i = o->first[r]; i < o->first[r + 1]; i++) {
+        weights += reduced_bytes(s, &part[o->held[i]], true);
+        cut = lw_add_sat(cut, pieces ? pieces[o->held[i]].gather : 0);
+    }
+    lw_ps any = lw_tune_least_time(&reach->gather, weights);
+    return cut > any ? cut : any;
+}
+
+/* reach: NULL = its collectives count as nothing. pieces: [n_parts]; NULL = of any size. */
 static enum lw_status put_data(const struct order *o, const struct lw_strategy *s,
-                               const struct reach *reach, const struct lw_outline *outline,
-                               const struct lw_outline_sum *part, struct cut *out,
+                               const struct lw_tune_group *reach, const struct lw_outline *outline,
+                               const struct lw_outline_sum *part,
+                               const struct lw_tune_pieces *pieces, struct cut *out,
                                struct lw_err *err)
 {
-    bool after_step = (s->zero == 1 || s->zero == 2) && !s->overlap_param_gather &&
-                      s->broadcast_dtype == LW_F32;
+    bool gathers = (s->zero == 1 || s->zero == 2) && s->broadcast_dtype == LW_F32;
 
     LW_TAKE(&out->arena, out->reduce, o->first[o->grid.n_ranks] + 1, err);
     LW_TAKE(&out->arena, out->after, o->first[o->grid.n_ranks] + 1, err);
     LW_TAKE(&out->arena, out->gather, o->grid.n_ranks, err);
     LW_TAKE(&out->arena, out->data, o->grid.n_ranks, err);
     put_after(o, part, out);
-    for (int32_t r = 0; reach && r < o->grid.n_ranks; r++) {
-        int64_t weights = 0;
-        for (int32_t i = o->first[r]; i < o->first[r + 1]; i++) {
-            const struct lw_outline_sum *x = &part[o->held[i]];
-            out->reduce[i] = lw_tune_least_time(s->zero > 0 ? &reach->scatter : &reach->sum,
-                                                reduced_bytes(s, x, false));
-            weights += reduced_bytes(s, x, true);
-        }
-        if (after_step)
-            out->gather[r] = lw_tune_least_time(&reach->gather, weights);
+    if (!reach)
+        return LW_OK;
+    put_reduce(o, s, reach, part, pieces, out);
+    for (int32_t r = 0; r < o->grid.n_ranks; r++) {
+        lw_ps gather = gathers ? gather_of(o, s, reach, part, pieces, r) : 0;
         out->data[r] = data_of(o, s, reach, outline, r, out);
+        if (s->overlap_param_gather)
+            out->data[r] = lw_add_sat(out->data[r], gather);
+        else
+            out->gather[r] = gather;
     }
     return LW_OK;
 }
@@ -700,9 +720,11 @@ static int64_t repeated_first(const struct lw_outline *o, int32_t from, int32_t 
 }
 
 static enum lw_status cut_parts(const struct lw_tune_context *c, const struct shape *x,
-                                const struct order *o, const struct reach *reach,
-                                const struct lw_strategy *s, struct cut *out, struct lw_err *err)
+                                const struct order *o, const struct lw_tune_group *reach,
+                                const struct lw_strategy *s, bool fine, struct cut *out,
+                                struct lw_err *err)
 {
+    struct lw_tune_pieces *pieces = NULL;
     struct lw_outline_sum *part;
     int64_t *again;
     lw_ps *optimizer, *ahead;
@@ -726,8 +748,13 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
         optimizer[r] = lw_outline_optimizer(&x->outline, s, &sum,
                                             lw_tune_copies(&x->outline, s) * (mirrored ? 2 : 1));
     }
+    if (fine && reach && !mirrored) {
+        LW_TAKE(&out->arena, pieces, o->grid.n_stages, err);
+        LW_TRY(lw_tune_pieces_of(&x->outline, s, reach, out->first, o->grid.n_stages, pieces,
+                                 err));
+    }
     if (!mirrored)
-        LW_TRY(put_data(o, s, reach, &x->outline, part, out, err));
+        LW_TRY(put_data(o, s, reach, &x->outline, part, pieces, out, err));
     out->parts = (struct lw_tune_parts){
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
         .held = o->held, .optimizer = optimizer, .ahead = ahead, .reduce = out->reduce,
@@ -787,14 +814,14 @@ static bool has_chain(const struct order *o, const struct lw_strategy *s)
 /* Bounds of a strategy whose shared parts are there. */
 static enum lw_status bounds(const struct lw_tune_context *c, const struct model *m,
                              const struct shape *x, const struct order *o,
-                             const struct reach *reach, const struct lw_strategy *s, bool memory,
+                             const struct lw_tune_group *reach, const struct lw_strategy *s, bool memory,
                              struct lw_tune_case *out, struct lw_err *err)
 {
     struct cut k = {{0}};
     int32_t *stage_of;
     int64_t needed = -1;
     lw_ps bound = 0;
-    enum lw_status st = cut_parts(c, x, o, reach, s, &k, err);
+    enum lw_status st = cut_parts(c, x, o, reach, s, memory, &k, err);
 
     if (st == LW_OK && memory && has_chain(o, s)) {
         lw_ps *message;
@@ -844,7 +871,7 @@ static enum lw_status find_model(struct lw_tune_context *c, const struct lw_stra
 struct shared {
     struct order *order;
     struct shape *shape;
-    const struct reach *reach; /* NULL: its collectives count as nothing */
+    const struct lw_tune_group *reach; /* NULL: its collectives count as nothing */
 };
 
 static enum lw_status find_parts(struct lw_tune_context *c, const struct model *m,

@@ -131,24 +131,22 @@ struct listing {
 };
 
 /* The k-th combination of a part, and those after it that are alike. */
-static enum lw_status list_one(const struct search *s, struct stretch *x, int64_t k,
-                               struct lw_err *err)
+static enum lw_status list_one(const struct search *s, struct stretch *x, struct lw_tune_walk *w,
+                               int64_t k, struct lw_err *err)
 {
-    struct lw_strategy strategy;
-    struct lw_tune_given given;
+    const struct lw_tune_space *space = &s->t->parts[x->part].space;
+    const struct lw_strategy *strategy = &w->set[space->n_dims];
     struct lw_tune_case c = {0};
     struct lw_err why = {0};
-    enum lw_tune_kind kind =
-        lw_tune_strategy(&s->t->parts[x->part].space, k, &strategy, &given, &why);
-    int64_t n = given.n_alike < x->end - k ? given.n_alike : x->end - k;
+    enum lw_tune_kind kind = lw_tune_walk(space, w, k, &why);
+    int64_t n = w->given.n_alike < x->end - k ? w->given.n_alike : x->end - k;
     bool mine = lw_tune_shard_count(&s->t->shard, s->first[x->part] + k, n) > 0;
     enum lw_status st = kind == LW_TUNE_INVALID ? LW_EINVAL : LW_OK;
 
     if (kind == LW_TUNE_STRATEGY && mine)
-        st = lw_tune_case_of(s->contexts[x->part], &strategy, false,
-                             &x->last[strategy.overlap_param_gather], &c, &why);
-    if (st == LW_OK && c.selects_nothing &&
-        lw_tune_space_has(&s->t->parts[x->part].space, "recompute", "none"))
+        st = lw_tune_case_of(s->contexts[x->part], strategy, false,
+                             &x->last[strategy->overlap_param_gather], &c, &why);
+    if (st == LW_OK && c.selects_nothing && lw_tune_space_has(space, "recompute", "none"))
         kind = LW_TUNE_REPEATED;
     if (st == LW_ENOMEM ||
         lw_reserve(&x->v, &x->capacity, x->n + 1, sizeof *x->v) != 0)
@@ -166,11 +164,13 @@ static enum lw_status list_stretch(void *ctx, int i, const struct lw_progress *p
 {
     struct listing *l = ctx;
     struct stretch *x = &l->stretch[i];
+    struct lw_tune_walk walk;
 
     (void)p;
+    walk.begun = false;
     for (int64_t k = x->begin; k < x->end && !lw_progress_stopped(l->s->t->progress);
          k = x->v[x->n - 1].k + x->v[x->n - 1].n)
-        LW_TRY(list_one(l->s, x, k, err));
+        LW_TRY(list_one(l->s, x, &walk, k, err));
     return LW_OK;
 }
 

@@ -51,33 +51,46 @@ static bool policy_takes(const struct lw_strategy *s, const char *name)
     return true;
 }
 
+/* Known by the option's name once; asked of each combination. */
+static enum lw_tune_when when_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum lw_tune_when when;
+    } of_one[] = {{"chunks", LW_TUNE_OF_CHUNKS}, {"scatter-gather", LW_TUNE_OF_BOTH},
+                  {"cp-comm-type", LW_TUNE_OF_CONTEXT}, {"etp", LW_TUNE_OF_EXPERTS},
+                  {"zero", LW_TUNE_OF_DATA}, {"overlap-param-gather", LW_TUNE_OF_WEIGHTS}};
+
+    for (size_t i = 0; i < sizeof of_one / sizeof *of_one; i++)
+        if (strcmp(name, of_one[i].name) == 0)
+            return of_one[i].when;
+    return is(name, of_pipelines) ? LW_TUNE_OF_PIPELINES
+           : is(name, of_tensors) ? LW_TUNE_OF_TENSORS
+           : is(name, of_buckets) ? LW_TUNE_OF_BUCKETS
+           : is(name, of_third)   ? LW_TUNE_OF_THIRD
+           : is(name, of_shards)  ? LW_TUNE_OF_SHARDS
+                                  : LW_TUNE_ALWAYS;
+}
+
 /* s: what is set so far: groups, ZeRO stage, schedule and bucket policy come before what depends on
  * them. */
-static bool applies(const struct lw_strategy *s, const char *name)
+static bool applies(const struct lw_strategy *s, const struct lw_tune_dim *d)
 {
-    if (is(name, of_pipelines))
-        return s->pp > 1;
-    if (strcmp(name, "chunks") == 0)
-        return s->pp > 1 && takes_chunks(s->schedule);
-    if (is(name, of_tensors))
-        return s->tp > 1;
-    if (strcmp(name, "scatter-gather") == 0)
-        return s->tp > 1 && s->pp > 1;
-    if (strcmp(name, "cp-comm-type") == 0)
-        return s->cp > 1;
-    if (strcmp(name, "etp") == 0)
-        return s->ep > 1 && s->tp > 1;
-    if (strcmp(name, "zero") == 0)
-        return s->dp * s->cp > 1;
-    if (is(name, of_buckets))
-        return s->zero < 3 && s->dp * s->cp > 1 && policy_takes(s, name);
-    if (is(name, of_third))
-        return s->zero == 3;
-    if (is(name, of_shards))
-        return s->zero > 0;
-    if (strcmp(name, "overlap-param-gather") == 0)
-        return s->zero == 1 || s->zero == 2;
-    return true;
+    switch (d->when) {
+    case LW_TUNE_OF_PIPELINES: return s->pp > 1;
+    case LW_TUNE_OF_CHUNKS: return s->pp > 1 && takes_chunks(s->schedule);
+    case LW_TUNE_OF_TENSORS: return s->tp > 1;
+    case LW_TUNE_OF_BOTH: return s->tp > 1 && s->pp > 1;
+    case LW_TUNE_OF_CONTEXT: return s->cp > 1;
+    case LW_TUNE_OF_EXPERTS: return s->ep > 1 && s->tp > 1;
+    case LW_TUNE_OF_DATA: return s->dp * s->cp > 1;
+    case LW_TUNE_OF_BUCKETS:
+        return s->zero < 3 && s->dp * s->cp > 1 && policy_takes(s, d->name);
+    case LW_TUNE_OF_THIRD: return s->zero == 3;
+    case LW_TUNE_OF_SHARDS: return s->zero > 0;
+    case LW_TUNE_OF_WEIGHTS: return s->zero == 1 || s->zero == 2;
+    default: return true;
+    }
 }
 
 /* --- dimensions --- */
@@ -114,7 +127,8 @@ static enum lw_status put(struct lw_tune_space *x, const char *name, int n,
                        LW_TUNE_DIMS);
     for (; at > 0 && rank_of(x->dim[at - 1].name) > rank_of(name); at--)
         x->dim[at] = x->dim[at - 1];
-    x->dim[at] = (struct lw_tune_dim){name, lw_strategy_find(name), n, values};
+    x->dim[at] = (struct lw_tune_dim){name, lw_strategy_find(name), n, values, when_of(name),
+                                      rank_of(name) >= rank_of("dp")};
     x->n_dims++;
     return LW_OK;
 }
@@ -280,38 +294,102 @@ static bool is_of_ranks(const struct lw_tune_space *x, const struct lw_strategy 
     return false;
 }
 
+/* The first dimension whose value differs from that of the walk's last combination, or that was
+ * not reached then. */
+static int first_changed(const struct lw_tune_space *x, const struct lw_tune_walk *w, int64_t k)
+{
+    int64_t rest = x->n;
+    int i = 0;
+
+    for (; i < w->n_set; i++) {
+        rest /= x->dim[i].n;
+        if (k / rest != w->k / rest)
+            break;
+    }
+    return i;
+}
+
+static int64_t rest_after(const struct lw_tune_space *x, int n_dims)
+{
+    int64_t rest = x->n;
+
+    for (int i = 0; i < n_dims; i++)
+        rest /= x->dim[i].n;
+    return rest;
+}
+
+/* Sets --dp before the first dimension that depends on it. */
+static bool follow_dp(const struct lw_tune_space *x, struct lw_tune_walk *w, int i,
+                      struct lw_strategy *s, struct lw_err *err)
+{
+    const struct lw_tune_dim *d = &x->dim[i];
+    bool first = d->after_dp && (i == 0 || !x->dim[i - 1].after_dp);
+
+    return !first || strcmp(d->name, "dp") == 0 || set_dp(x, s, &w->given, err);
+}
+
+/* Dimension i of the combination k, of which `rest` in a row have one value of it. */
+static enum lw_tune_kind set_dim(const struct lw_tune_space *x, struct lw_tune_walk *w, int i,
+                                 int64_t k, int64_t rest, struct lw_err *err)
+{
+    const struct lw_tune_dim *d = &x->dim[i];
+    int64_t v = k / rest % d->n;
+    struct lw_strategy *s = &w->set[i + 1];
+
+    *s = w->set[i];
+    w->given.n = w->n_given[i];
+    w->given.n_alike = rest - k % rest;
+    if (!follow_dp(x, w, i, s, err)) {
+        w->given.n_alike = rest * d->n - k % (rest * d->n);
+        return LW_TUNE_INVALID;
+    }
+    bool of_it = applies(s, d);
+    if (!of_it && v > 0)
+        return LW_TUNE_REPEATED;
+    if (of_it && !set(d, d->values[v], s, &w->given, err))
+        return LW_TUNE_INVALID;
+    w->n_given[i + 1] = w->given.n;
+    return LW_TUNE_STRATEGY;
+}
+
+enum lw_tune_kind lw_tune_walk(const struct lw_tune_space *x, struct lw_tune_walk *w, int64_t k,
+                               struct lw_err *err)
+{
+    int i = w->begun ? first_changed(x, w, k) : 0;
+    int64_t rest = rest_after(x, i);
+
+    if (!w->begun) {
+        w->set[0] = lw_strategy_default();
+        w->n_given[0] = 0;
+    }
+    w->begun = true;
+    w->k = k;
+    w->given.n = w->n_given[i];
+    for (w->n_set = i; w->n_set < x->n_dims; w->n_set++) {
+        rest /= x->dim[w->n_set].n;
+        enum lw_tune_kind kind = set_dim(x, w, w->n_set, k, rest, err);
+        if (kind != LW_TUNE_STRATEGY)
+            return kind;
+    }
+    w->given.n_alike = 1;
+    return is_of_ranks(x, &w->set[x->n_dims], err) ? LW_TUNE_STRATEGY : LW_TUNE_INVALID;
+}
+
 enum lw_tune_kind lw_tune_strategy(const struct lw_tune_space *x, int64_t k,
                                    struct lw_strategy *out, struct lw_tune_given *given,
                                    struct lw_err *err)
 {
-    struct lw_strategy s = lw_strategy_default();
-    int64_t rest = x->n;
-    bool has_dp = false;
+    struct lw_tune_walk w;
 
-    given->n = 0;
-    for (int i = 0; i < x->n_dims; i++) {
-        const struct lw_tune_dim *d = &x->dim[i];
-        rest /= d->n;
-        int64_t v = k / rest % d->n;
-        given->n_alike = rest - k % rest;
-        if (!has_dp && rank_of(d->name) >= rank_of("dp")) {
-            has_dp = true;
-            if (strcmp(d->name, "dp") != 0 && !set_dp(x, &s, given, err)) {
-                given->n_alike = rest * d->n - k % (rest * d->n);
-                return LW_TUNE_INVALID;
-            }
-        }
-        if (!applies(&s, d->name)) {
-            if (v > 0)
-                return LW_TUNE_REPEATED;
-            continue;
-        }
-        if (!set(d, d->values[v], &s, given, err))
-            return LW_TUNE_INVALID;
-    }
-    *out = s;
-    given->n_alike = 1;
-    return is_of_ranks(x, &s, err) ? LW_TUNE_STRATEGY : LW_TUNE_INVALID;
+    w.begun = false;
+    enum lw_tune_kind kind = lw_tune_walk(x, &w, k, err);
+    *given = w.given;
+    for (int i = 0; i < given->n; i++)
+        if (given->value[i] == w.given.dp)
+            given->value[i] = given->dp;
+    if (kind == LW_TUNE_STRATEGY)
+        *out = w.set[x->n_dims];
+    return kind;
 }
 
 bool lw_tune_space_has(const struct lw_tune_space *x, const char *option, const char *value)

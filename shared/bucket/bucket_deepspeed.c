@@ -5,6 +5,8 @@
  * more; it goes before the gradient that would overflow it. Each dtype and device has an open
  * bucket of its own; buckets are listed as they are complete. The limit counts elements: a
  * --bucket-cap in bytes is divided by the size of the dtype. */
+#include "shared/bucket/bucket_deepspeed.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -28,17 +30,21 @@ struct filling {
     int64_t next_cap;     /* bytes that would take a gradient into the bucket it went after */
 };
 
+int64_t lw_deepspeed_limit(const struct lw_strategy *s, enum lw_dtype grad)
+{
+    if (s->bucket_cap_bytes >= 0)
+        return s->bucket_cap_bytes / lw_dtype_size(grad);
+    return s->reduce_elements > 0 ? s->reduce_elements : DEFAULT_ELEMENTS;
+}
+
 static struct kind *kind_of(struct filling *f, const struct lw_grad *g)
 {
-    int64_t cap = f->t->s->bucket_cap_bytes, elements = f->t->s->reduce_elements;
-
     for (int32_t i = 0; i < f->n_kinds; i++)
         if (f->kinds[i].dtype == g->dtype && f->kinds[i].device == g->device)
             return &f->kinds[i];
     f->kinds[f->n_kinds] = (struct kind){
         .dtype = g->dtype, .device = g->device, .bucket = -1,
-        .limit = cap >= 0 ? cap / lw_dtype_size(g->dtype)
-                 : elements > 0 ? elements : DEFAULT_ELEMENTS};
+        .limit = lw_deepspeed_limit(f->t->s, g->dtype)};
     return &f->kinds[f->n_kinds++];
 }
 

@@ -223,16 +223,18 @@ static const struct option {
 enum { N_OPTIONS = sizeof options / sizeof *options };
 _Static_assert(N_OPTIONS <= 128, "lw_options_given holds a bit per option");
 
+static const struct lw_strategy plain = {
+    .dp = 1, .pp = 1, .tp = 1, .cp = 1, .ep = 1, .micro_batches = 1, .chunks = 1,
+    .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
+    .stage_bytes = -1,
+    .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
+    .bucket_policy = LW_BUCKET_C10D_2, .overlap = true, .reshard = true,
+    .async_messages = true,
+};
+
 struct lw_strategy lw_strategy_default(void)
 {
-    return (struct lw_strategy){
-        .dp = 1, .pp = 1, .tp = 1, .cp = 1, .ep = 1, .micro_batches = 1, .chunks = 1,
-        .bucket_cap_bytes = -1, .first_bucket_bytes = -1, .prefetch = -1,
-        .stage_bytes = -1,
-        .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
-        .bucket_policy = LW_BUCKET_C10D_2, .overlap = true, .reshard = true,
-        .async_messages = true,
-    };
+    return plain;
 }
 
 /* Enums and words correspond by position: the field is an int-sized enum. */
@@ -502,7 +504,6 @@ static bool has_same_bytes(const struct option *o, const struct lw_strategy *a,
 
 bool lw_strategy_given(const struct lw_strategy *s, int option)
 {
-    struct lw_strategy plain = lw_strategy_default();
     char mine[64], usual[64];
 
     if (lw_options_has(&s->given, option))
@@ -658,7 +659,6 @@ enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, st
 /* A number that no text gave: of a caller that fills the struct. */
 static enum lw_status check_field(const struct lw_strategy *s, int option, struct lw_err *err)
 {
-    const struct lw_strategy plain = lw_strategy_default();
     const struct option *o = &options[option];
     int64_t v, usual;
 

@@ -204,14 +204,16 @@ TEST_WITH(equal_to_simulating_all_of_random_spaces, fixture_open, fixture_close)
         snprintf(args, sizeof args,
                  "-w decoder --layers %s --hidden 512 --heads 8 --seq %s --vocab 4096 %s -c %s "
                  "--global-batch %s --ranks 16 --batch %s --tp %s --pp %s --zero %s --recompute %s "
-                 "--schedule %s --chunks 2 --sequence-parallel %s --overlap-param-gather %s",
+                 "--schedule %s --chunks 2 --sequence-parallel %s --overlap-param-gather %s "
+                 "--bucket-cap %s",
                  one_of(&r, "8|12|16"), one_of(&r, "512|2048"),
                  one_of(&r, "|--experts 8 --topk 2 --expert-ffn 512 --ep 1,2"),
                  one_of(&r, "dgx-a100|dgx-h100|p4d|gb300"), one_of(&r, "16|32|48"),
                  one_of(&r, "1|2|1,2"), one_of(&r, "1,2|1,4|2,4"), one_of(&r, "1,2,4|2,4|1,4,8"),
                  one_of(&r, "0,3|1,3|2,3|0,1"), one_of(&r, "none|full|none,full"),
                  one_of(&r, "1f1b,interleaved-1f1b|gpipe,zb-h1|1f1b,zb-v|interleaved-1f1b,zb-h2"),
-                 one_of(&r, "off,on|off"), one_of(&r, "off|on|off,on"));
+                 one_of(&r, "off,on|off"), one_of(&r, "off|on|off,on"),
+                 one_of(&r, "25MiB|64KiB|1MiB,8MiB"));
         check_space(args, 6);
     }
 }
@@ -276,7 +278,7 @@ TEST_WITH(threads_change_nothing, fixture_open, fixture_close)
 /* A step of a range that is larger than what is left of all numbers. */
 TEST_WITH(a_range_ends_before_its_step_overflows, fixture_open, fixture_close)
 {
-    char *one = strdup(lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --tp 1,1 --format csv --no-db -q",
+    char *one = strdup(lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --tp 1,2 --format csv --no-db -q",
                                NULL));
     char *first = strdup(lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --tp 1..5+9223372036854775807 "
                                  "--format csv --no-db -q", NULL));
