@@ -564,13 +564,19 @@ enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct
     return lw_lower_settled_buckets(w, &resolved, cost, out, err);
 }
 
-enum lw_status lw_plan_draft(const struct lw_workload *w, const struct lw_strategy *s,
-                             const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+static enum lw_status lower(const struct lw_workload *w, const struct lw_strategy *s, bool draft,
+                            const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
     struct lw_strategy resolved;
 
     LW_TRY(resolve(w, false, s, &resolved, err));
-    return lw_lower(w, &resolved, cost, plan, err);
+    return lw_lower(w, &resolved, draft, cost, plan, err);
+}
+
+enum lw_status lw_plan_draft(const struct lw_workload *w, const struct lw_strategy *s,
+                             const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+{
+    return lower(w, s, true, cost, plan, err);
 }
 
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
@@ -578,7 +584,7 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
 {
     struct lw_plan made;
 
-    LW_TRY(lw_plan_draft(w, s, cost, &made, err));
+    LW_TRY(lower(w, s, false, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
     LW_GIVE(st, plan, made, lw_plan_free(&made));
 }

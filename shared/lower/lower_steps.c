@@ -150,7 +150,7 @@ static void free_all(struct lw_lowering *l)
     lw_arena_free(&l->arena);
 }
 
-enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
+enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s, bool draft,
                         const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
     struct lw_lowering l = {.given = w, .w = w, .s = s};
@@ -165,6 +165,8 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
             snprintf(more + at, sizeof more - (size_t)at, " pp%d tp%d", l.pp, l.tp);
         snprintf(name, sizeof name, "%s dp%d%s", w->name, l.dp / cp, more);
         l.b = lw_builder_new(name, l.n_ranks);
+        if (l.b && draft)
+            lw_builder_draft(l.b);
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
     }
     free_all(&l);

@@ -11,8 +11,8 @@ const struct lw_part *lw_lower_speaker(const struct lw_lowering *l);
 /* lower_notes.c: the decisions and the rules after them, for people. */
 void lw_lower_notes(const struct lw_lowering *l);
 
-/* Lower a strategy that lw_plan_build has found to be one that can be. */
-enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
+/* Lower a strategy that lw_plan_build has found to be one that can be. draft: as lw_plan_draft. */
+enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s, bool draft,
                         const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
 enum lw_status lw_lower_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
                                         const struct lw_cost *cost, struct lw_settled_buckets *out,

@@ -24,6 +24,7 @@ struct lw_builder {
     bool list_open;        /* the op added last has a list that close_list has not seen */
     int64_t list_before, list_next, list_first; /* where in ready the next list may stand already */
     int64_t slot_end;      /* where the slot added last ends in its bucket; -1 = unknown */
+    bool draft;
     bool failed;
 };
 
@@ -346,8 +347,15 @@ void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s)
     b->slot_end = numel < 0 || __builtin_add_overflow(s->offset, numel, &end) ? -1 : end;
 }
 
+void lw_builder_draft(struct lw_builder *b)
+{
+    b->draft = true;
+}
+
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 {
+    if (b->draft && s->owner > 0 && b->plan.n_shards > 0)
+        return; /* one at least: that there are shards is known by their number */
     push(b, LW_TABLE_shards, s);
 }
 
@@ -622,7 +630,9 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     count(b);
     b->plan.workload_hash = b->plan.cluster_name = b->plan.device = "";
     b->plan.framework = b->plan.framework_hash = "";
-    enum lw_status s = b->failed ? lw_fail_nomem(err) : lw_plan_hash(&b->plan, err);
+    enum lw_status s = b->failed  ? lw_fail_nomem(err)
+                       : b->draft ? LW_OK
+                                  : lw_plan_hash(&b->plan, err);
     if (s == LW_OK) {
         *plan = b->plan;
         b->plan.arena = (struct lw_arena){0};

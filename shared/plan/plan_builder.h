@@ -11,6 +11,8 @@ struct lw_builder;
 
 struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks);
 void lw_builder_free(struct lw_builder *b);
+/* The plan is only simulated: it has no hash, and of the shards those of the first owner alone. */
+void lw_builder_draft(struct lw_builder *b);
 
 void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s);
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role); /* n_ranks is counted */

@@ -457,7 +457,8 @@ int lw_strategy_find(const char *name)
     char key[64];
 
     for (int i = 0; i < N_OPTIONS; i++) /* as the program itself writes it */
-        if (options[i].shown.name[0] == name[0] && strcmp(options[i].shown.name, name) == 0)
+        if (options[i].shown.name[0] == name[0] && options[i].shown.name[1] == name[1] &&
+            strcmp(options[i].shown.name, name) == 0)
             return i;
     dashed(key, sizeof key, name);
     for (int i = 0; i < N_OPTIONS; i++)
