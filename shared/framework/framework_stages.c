@@ -28,7 +28,6 @@
 #include "shared/framework/framework_stages.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,17 +106,37 @@ static bool has_rule(const struct lw_framework *f, const struct lw_model_dims *d
            !lw_strategy_given(s, lw_strategy_find("partition"));
 }
 
+/* ",61" at list + used, ended by a zero; returns the new end, `size` where it has no room. A search
+ * lists the stages of each of its strategies: snprintf takes a tenth of its time. */
+static size_t put_module(char *list, size_t used, size_t size, int64_t module)
+{
+    char digits[24];
+    size_t n = 0;
+
+    do
+        digits[n++] = (char)('0' + module % 10);
+    while ((module /= 10) > 0);
+    if (used + n + 2 > size)
+        return size;
+    list[used++] = ',';
+    while (n > 0)
+        list[used++] = digits[--n];
+    list[used] = '\0';
+    return used;
+}
+
 bool lw_framework_stages(const struct lw_framework *f, const struct lw_model_dims *d,
                          const struct lw_strategy *s, char *list, size_t size)
 {
-    size_t used = (size_t)snprintf(list, size, "0");
+    size_t used = 1;
     double begin = 0;
 
-    if (!has_rule(f, d, s))
+    if (size < 2 || !has_rule(f, d, s))
         return false;
+    memcpy(list, "0", 2);
     for (int64_t q = 0; q < s->pp * s->chunks - 1 && used < size; q++) {
         begin = next_part(f, d, s, q, begin);
-        used += (size_t)snprintf(list + used, size - used, ",%.0f", begin);
+        used = put_module(list, used, size, (int64_t)begin);
     }
     return used < size;
 }
