@@ -634,8 +634,9 @@ static lw_ps gathers_of(const struct lw_tune_group *reach, const struct lw_strat
 
 /* Of rank r in a step, one after the other: gathers of weights for what it computes, and what is
  * reduced, in a pipeline once, else after each micro-batch where gradients are not kept. */
-static lw_ps data_of(const struct order *o, const struct lw_strategy *s, const struct lw_tune_group *reach,
-                     const struct lw_outline *outline, int32_t r, const struct cut *k)
+static lw_ps data_of(const struct order *o, const struct lw_strategy *s,
+                     const struct lw_tune_group *reach, const struct lw_outline *outline,
+                     int32_t r, const struct cut *k)
 {
     bool each = s->pp == 1 && s->zero >= 2 && s->no_sync == 0;
     lw_ps sum = 0;
@@ -814,8 +815,8 @@ static bool has_chain(const struct order *o, const struct lw_strategy *s)
 /* Bounds of a strategy whose shared parts are there. */
 static enum lw_status bounds(const struct lw_tune_context *c, const struct model *m,
                              const struct shape *x, const struct order *o,
-                             const struct lw_tune_group *reach, const struct lw_strategy *s, bool memory,
-                             struct lw_tune_case *out, struct lw_err *err)
+                             const struct lw_tune_group *reach, const struct lw_strategy *s,
+                             bool memory, struct lw_tune_case *out, struct lw_err *err)
 {
     struct cut k = {{0}};
     int32_t *stage_of;

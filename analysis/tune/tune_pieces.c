@@ -43,7 +43,7 @@ struct pieces {
     struct lw_tune_pieces *out;
 };
 
-/* --- what is cut at a limit --------------------------------------------------------------------- */
+/* --- what is cut at a limit --- */
 
 static void add_limited(const struct pieces *x)
 {
@@ -64,7 +64,7 @@ static void add_limited(const struct pieces *x)
     }
 }
 
-/* --- what closes at a limit --------------------------------------------------------------------- */
+/* --- what closes at a limit --- */
 
 lw_ps lw_tune_closing_time(const struct lw_tune_rates *r, const int64_t *sizes, int32_t n,
                            int64_t limit)
@@ -146,7 +146,7 @@ static enum lw_status add_closing(const struct pieces *x, struct lw_arena *room,
     return LW_OK;
 }
 
-/* --- units of modules --------------------------------------------------------------------------- */
+/* --- units of modules --- */
 
 static int64_t reduced_bytes(const struct lw_strategy *s, const struct lw_outline_sum *x)
 {

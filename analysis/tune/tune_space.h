@@ -67,8 +67,8 @@ struct lw_tune_given {
     int64_t n_alike; /* combinations from this one on that are of its kind for the same reason */
 };
 /* A walk through combinations: what the last one had in common with the next is not set again. The
- * same as lw_tune_strategy of each; the strategy is set[n_dims] of the space. begun false: none yet.
- * `given` refers to itself: a walk is not copied. */
+ * same as lw_tune_strategy of each; the strategy is set[n_dims] of the space. begun false: none
+ * yet. `given` refers to itself: a walk is not copied. */
 struct lw_tune_walk {
     bool begun;
     int64_t k;

@@ -65,7 +65,8 @@ TEST(not_above_the_buckets_of_c10d)
 
     for (int round = 0; round < 2000; round++) {
         int32_t n = (int32_t)prng_in(&random, 1, MOST);
-        int64_t limit = 4 * prng_in(&random, 0, 2000000), sizes[MOST], most = prng_in(&random, 1, 22);
+        int64_t limit = 4 * prng_in(&random, 0, 2000000), most = prng_in(&random, 1, 22);
+        int64_t sizes[MOST];
         struct lw_grad grads[MOST];
         struct lw_bucketing b = {0};
         struct lw_err err;
