@@ -44,8 +44,8 @@ static int64_t most_bytes(const struct lw_plan *p, int32_t role, const struct lw
     int64_t most = op->bytes;
 
     for (int32_t r = 0; op->operand >= 0 && r < p->roles[role].n_ranks; r++) {
-        const struct lw_operand *d = &p->operands[p->operand_first[op->operand] + r];
-        int64_t end = lw_add_sat(d->bytes, d->offset);
+        struct lw_operand d = lw_operand_at(p, op->operand, r);
+        int64_t end = lw_add_sat(d.bytes, d.offset);
         most = end > most ? end : most;
     }
     return most;

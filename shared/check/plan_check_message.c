@@ -217,8 +217,7 @@ struct folding {
 
 static int32_t peer_of(const struct folding *f, const struct lw_op *o, int32_t index)
 {
-    return o->operand < 0 ? o->peer
-                          : f->p->operands[f->p->operand_first[o->operand] + index].peer;
+    return o->operand < 0 ? o->peer : lw_operand_at(f->p, o->operand, index).peer;
 }
 
 /* The role of the peers of all ranks of a role; -1 when they are of several, or something is
@@ -228,14 +227,15 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
     const struct lw_plan *p = f->p;
     const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
     const int32_t *ranks = f->ranks_of + f->first_of[role], n = p->roles[role].n_ranks;
-    const struct lw_operand own = {.peer = o->peer}, *x =
-        o->operand < 0 ? &own : p->operands + p->operand_first[o->operand];
-    int32_t found = n > 0 && x->peer >= 0 ? p->role_of[x->peer] : -1;
+    struct lw_operand first = {.peer = o->peer};
 
+    if (o->operand >= 0 && n > 0)
+        first = lw_operand_at(p, o->operand, 0);
+    int32_t found = n > 0 && first.peer >= 0 ? p->role_of[first.peer] : -1;
     for (int32_t i = 0; i < n; i++) {
-        struct lw_operand at = o->operand < 0 ? own : x[i];
+        struct lw_operand at = o->operand < 0 ? first : lw_operand_at(p, o->operand, i);
         if (at.peer < 0 || of[ranks[i]] < 0 || of[at.peer] != of[ranks[i]] ||
-            p->role_of[at.peer] != found || at.bytes != x->bytes)
+            p->role_of[at.peer] != found || at.bytes != first.bytes)
             return -1;
     }
     return found;
@@ -362,11 +362,12 @@ static enum lw_status fold(const struct lw_plan *p, struct lw_matches *out, stru
 
 static int64_t most_of_ranks(const struct lw_plan *p, int32_t role, const struct lw_op *o)
 {
-    const struct lw_operand *d = p->operands + p->operand_first[o->operand];
     int64_t most = 0;
 
-    for (int32_t i = 0; i < p->roles[role].n_ranks; i++)
-        most = d[i].bytes > most ? d[i].bytes : most;
+    for (int32_t i = 0; i < p->roles[role].n_ranks; i++) {
+        int64_t bytes = lw_operand_at(p, o->operand, i).bytes;
+        most = bytes > most ? bytes : most;
+    }
     return most;
 }
 

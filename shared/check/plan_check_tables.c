@@ -357,6 +357,11 @@ static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t 
     if (first < 0 || first > p->n_operands - (int64_t)n_ranks)
         return lw_fail(err, LW_EPLAN, "op %d: its operand row begins at %lld and needs %d of %d "
                                       "operands", i, (long long)first, n_ranks, p->n_operands);
+    const struct lw_operand_rule *x =
+        p->operand_rules ? &p->operand_rules[p->ops[i].operand] : NULL;
+    if (x && lw_operand_row_length(p, p->ops[i].operand) < n_ranks)
+        return lw_fail(err, LW_EPLAN, "op %d: its operand row has %d operands and needs %d", i,
+                       lw_operand_row_length(p, p->ops[i].operand), n_ranks);
     return LW_OK;
 }
 

@@ -154,9 +154,12 @@ static enum lw_status unpack_programs(struct plan_file *f, struct lw_arena *a, s
     for (int32_t i = 0; i < f->n_program_rows; i++)
         f->programs[i] = (struct program_row){p->programs[i], i / p->n_roles, i % p->n_roles};
     for (int32_t i = 0; i < p->n_operand_rows; i++) {
-        int32_t end = i + 1 < p->n_operand_rows ? p->operand_first[i + 1] : p->n_operands;
-        f->operands[i] =
-            (struct operands_row){p->operands + p->operand_first[i], end - p->operand_first[i]};
+        struct lw_operand *of_ranks;
+        int32_t n = lw_operand_row_length(p, i);
+        LW_TAKE(a, of_ranks, n, err);
+        for (int32_t k = 0; k < n; k++)
+            of_ranks[k] = lw_operand_at(p, i, k);
+        f->operands[i] = (struct operands_row){of_ranks, n};
     }
     return LW_OK;
 }

@@ -91,11 +91,48 @@ static struct lw_operand expert_share_of(const struct lw_lowering *l, int32_t n_
                                number / l->ep % n_members * (bytes / n_members), -1};
 }
 
+/* The row, if ranks on the grid follow a rule in it. */
+static bool find_rule(const struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
+                      int32_t which, int64_t bytes, struct lw_operand_rule *x)
+{
+    int32_t last = l->dp - 1 + (lw_stage_of_role(l, role) != role ? l->dp : 0);
+
+    *x = (struct lw_operand_rule){.n = l->dp * l->tp, .width = l->tp};
+    if (kind == LW_ROW_SHARE) {
+        x->first = share_of(l, role, which, bytes, 0);
+        x->offset_down = bytes / which;
+        return last < which;
+    }
+    if (kind != LW_ROW_PEER && kind != LW_ROW_ROOT)
+        return false;
+    x->first = (struct lw_operand){bytes, 0, member_of(l, kind, role, which, 0, 0)};
+    x->across = l->stride_tp;
+    x->down = kind == LW_ROW_PEER ? l->stride_dp : 0;
+    return true;
+}
+
+static int32_t add_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
+                       int64_t bytes)
+{
+    int32_t n = l->dp * l->tp, row;
+    struct lw_operand_rule x;
+
+    if (find_rule(l, kind, role, which, bytes, &x))
+        return lw_builder_operand_rule(l->b, &x);
+    struct lw_operand *entry = lw_builder_operand_room(l->b, n, &row);
+    for (int32_t i = 0; entry && i < n; i++) {
+        int32_t d = i / l->tp, t = i % l->tp; /* ranks of a role ascend */
+        entry[i] = kind == LW_ROW_SHARE ? share_of(l, role, which, bytes, d)
+                   : kind == LW_ROW_EXPERT_SHARE
+                       ? expert_share_of(l, which, bytes, d, t)
+                       : (struct lw_operand){bytes, 0, member_of(l, kind, role, which, d, t)};
+    }
+    return row;
+}
+
 int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
                      int64_t bytes)
 {
-    int32_t n = l->dp * l->tp, row = -1;
-
     for (int64_t i = l->n_rows; i-- > 0;) {
         const struct lw_row *x = &l->rows[i];
         if (x->kind == kind && x->role == role && x->which == which && x->bytes == bytes)
@@ -105,14 +142,7 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
         l->no_memory = true;
         return -1;
     }
-    struct lw_operand *entry = lw_builder_operand_room(l->b, n, &row);
-    for (int32_t i = 0; entry && i < n; i++) {
-        int32_t d = i / l->tp, t = i % l->tp; /* ranks of a role ascend */
-        entry[i] = kind == LW_ROW_SHARE ? share_of(l, role, which, bytes, d)
-                   : kind == LW_ROW_EXPERT_SHARE
-                       ? expert_share_of(l, which, bytes, d, t)
-                       : (struct lw_operand){bytes, 0, member_of(l, kind, role, which, d, t)};
-    }
+    int32_t row = add_row(l, kind, role, which, bytes);
     l->rows[l->n_rows++] = (struct lw_row){kind, role, which, bytes, row};
     return row;
 }

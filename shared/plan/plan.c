@@ -57,7 +57,14 @@ struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *o
 {
     if (op->operand < 0)
         return (struct lw_operand){.bytes = op->bytes, .peer = op->peer};
-    return p->operands[p->operand_first[op->operand] + p->index_in_role[rank]];
+    return lw_operand_at(p, op->operand, p->index_in_role[rank]);
+}
+
+int32_t lw_operand_row_length(const struct lw_plan *p, int32_t row)
+{
+    int32_t end = row + 1 < p->n_operand_rows ? p->operand_first[row + 1] : p->n_operands;
+
+    return end - p->operand_first[row];
 }
 
 lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)

@@ -186,11 +186,22 @@ struct lw_op {
     const char *name;          /* "" or what a person calls it */
 };
 
-/* What one rank puts in place of the fields of an op. Row o of role r starts at
- * plan->operand_first[o]; the entry of a rank is that plus its index within its role. */
+/* What one rank puts in place of the fields of an op. Row o begins at number
+ * plan->operand_first[o] of the operands; the entry of a rank is the one of its index within its
+ * role (lw_operand_at). */
 struct lw_operand {
     int64_t bytes, offset;     /* offset: of the payload in its buffer, in bytes */
     int32_t peer;
+};
+
+/* A row of operands as a rule, for ranks on a grid: index i of the role lies in line i / width. The
+ * bytes are equal; peers are `across` apart in a line, and those of lines `down`; offsets are those
+ * of lines. A row that no rule describes is written out: n is 0, and its entries lie in
+ * plan->operands from `at` on. */
+struct lw_operand_rule {
+    struct lw_operand first; /* of index 0 */
+    int32_t n, at, width, across, down;
+    int64_t offset_down;
 };
 
 struct lw_program {
@@ -267,7 +278,8 @@ struct lw_plan {
     int32_t *deps;
     int32_t *ready;              /* parameters */
     int32_t *operand_first;      /* [n_operand_rows] */
-    struct lw_operand *operands;
+    struct lw_operand *operands; /* [n_operands], or those that no rule describes */
+    struct lw_operand_rule *operand_rules; /* [n_operand_rows]; NULL: all rows are written out */
 
     /* Pass i runs variant pass_variant[i]; after the last, it goes on at repeat_from. A step ends
      * with a pass whose variant ends_step. */
@@ -305,6 +317,28 @@ struct lw_slot_walk {
 };
 
 bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w);
+static inline struct lw_operand lw_rule_operand(const struct lw_operand_rule *x, int32_t index)
+{
+    int32_t line = index < x->width ? 0 : index / x->width;
+    struct lw_operand d = x->first;
+
+    d.offset += line * x->offset_down;
+    d.peer += line * x->down + (index - line * x->width) * x->across;
+    return d;
+}
+
+/* The entry of an index within a role, and how many a row has. */
+static inline struct lw_operand lw_operand_at(const struct lw_plan *p, int32_t row, int32_t index)
+{
+    if (!p->operand_rules)
+        return p->operands[p->operand_first[row] + index];
+    const struct lw_operand_rule *x = &p->operand_rules[row];
+    if (x->n == 0)
+        return p->operands[x->at + index];
+    return lw_rule_operand(x, index);
+}
+
+int32_t lw_operand_row_length(const struct lw_plan *p, int32_t row);
 /* An op as one rank sees it: operand resolved. Without one the offset is 0. */
 struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *op, int32_t rank);
 /* false: no device was named when the plan was made (lapwing plan without -c). */

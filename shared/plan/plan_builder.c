@@ -16,6 +16,9 @@
 struct lw_builder {
     struct lw_plan plan; /* its arena owns the strings; the tables go there at the end */
     int32_t n_programs, n_comm_group; /* of these the plan's count follows from others */
+    int32_t n_written;     /* operands that no rule describes */
+    int64_t rules_capacity;
+    bool has_rules, rules_settled; /* the plan's arena owns them */
     int64_t capacity[LW_N_TABLES];
     int n_settled; /* tables that the plan's arena owns */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
@@ -46,6 +49,7 @@ static int32_t *number_of(struct lw_builder *b, int table)
 {
     return table == LW_TABLE_programs     ? &b->n_programs
            : table == LW_TABLE_comm_group ? &b->n_comm_group
+           : table == LW_TABLE_operands   ? &b->n_written
                                           : (int32_t *)(void *)((char *)&b->plan +
                                                                 lw_plan_tables[table].n_at);
 }
@@ -174,6 +178,8 @@ void lw_builder_free(struct lw_builder *b)
     for (int t = b->n_settled; t < LW_N_TABLES; t++)
         if (grows(t))
             lw_free(items_of(b, t));
+    if (!b->rules_settled)
+        lw_free(b->plan.operand_rules);
     lw_free(b->words);
     lw_arena_free(&b->plan.arena);
     lw_free(b);
@@ -539,10 +545,61 @@ void lw_builder_ready(struct lw_builder *b, int32_t param)
         b->plan.ops[b->plan.n_ops - 1].n_ready++;
 }
 
+/* --- operands ------------------------------------------------------------------------------------
+ * n_operands counts those of rules too. */
+
+/* n more operands in the row added last. */
+static void count_operands(struct lw_builder *b, int32_t n)
+{
+    b->failed = b->failed || n > INT32_MAX - b->plan.n_operands;
+    if (!b->failed)
+        b->plan.n_operands += n;
+}
+
+static int32_t add_row(struct lw_builder *b, const struct lw_operand_rule *rule)
+{
+    int32_t row = push(b, LW_TABLE_operand_first, &b->plan.n_operands);
+
+    b->failed = b->failed || lw_reserve(&b->plan.operand_rules, &b->rules_capacity, row + 1L,
+                                        sizeof *rule) != 0;
+    if (!b->failed)
+        b->plan.operand_rules[row] = *rule;
+    b->has_rules = b->has_rules || rule->n > 0;
+    return row;
+}
+
 struct lw_operand *lw_builder_operand_room(struct lw_builder *b, int32_t n, int32_t *row)
 {
-    *row = push(b, LW_TABLE_operand_first, &b->plan.n_operands);
+    *row = add_row(b, &(struct lw_operand_rule){.at = b->n_written});
+    count_operands(b, n);
     return extend(b, LW_TABLE_operands, n);
+}
+
+/* One line where lines go on in the same steps: an entry is then found without a division. */
+static struct lw_operand_rule straight(struct lw_operand_rule x)
+{
+    if (x.width == 1)
+        x.across = x.down;
+    if (x.offset_down == 0 && x.down == (int64_t)x.across * x.width)
+        x.width = x.n;
+    return x;
+}
+
+int32_t lw_builder_operand_rule(struct lw_builder *b, const struct lw_operand_rule *rule)
+{
+    enum { FEW = 64 }; /* are written out: easier to read and to change */
+    struct lw_operand_rule x = straight(*rule);
+    int32_t row;
+
+    if (x.n >= FEW) {
+        row = add_row(b, &x);
+        count_operands(b, x.n);
+        return row;
+    }
+    struct lw_operand *to = lw_builder_operand_room(b, x.n, &row);
+    for (int32_t i = 0; to && i < x.n; i++)
+        to[i] = lw_rule_operand(&x, i);
+    return row;
 }
 
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n)
@@ -558,6 +615,7 @@ int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *en
 void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry)
 {
     push(b, LW_TABLE_operands, entry);
+    count_operands(b, 1);
 }
 
 void lw_builder_pass(struct lw_builder *b, int32_t variant)
@@ -604,6 +662,20 @@ static void settle_tables(struct lw_builder *b)
     }
 }
 
+/* NULL where all rows are written out. */
+static void settle_rules(struct lw_builder *b)
+{
+    if (b->failed || !b->plan.operand_rules)
+        return;
+    if (!b->has_rules)
+        lw_free(b->plan.operand_rules);
+    else
+        b->failed = lw_arena_adopt(&b->plan.arena, b->plan.operand_rules) != 0;
+    if (!b->has_rules)
+        b->plan.operand_rules = NULL;
+    b->rules_settled = !b->failed;
+}
+
 static void count(struct lw_builder *b)
 {
     struct lw_plan *p = &b->plan;
@@ -627,6 +699,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
         return lw_fail_nomem(err);
     close_list(b);
     settle_tables(b);
+    settle_rules(b);
     count(b);
     b->plan.workload_hash = b->plan.cluster_name = b->plan.device = "";
     b->plan.framework = b->plan.framework_hash = "";

@@ -67,7 +67,9 @@ void lw_builder_ready(struct lw_builder *b, int32_t param);
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n);
 /* A new row, *row, of n entries to be filled before anything else is added; NULL = it failed. */
 struct lw_operand *lw_builder_operand_room(struct lw_builder *b, int32_t n, int32_t *row);
-/* One more entry of the row added last. */
+/* A new row that a rule describes; `at` is not read. */
+int32_t lw_builder_operand_rule(struct lw_builder *b, const struct lw_operand_rule *rule);
+/* One more entry of the row added last, which is written out. */
 void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry);
 
 void lw_builder_pass(struct lw_builder *b, int32_t variant);

@@ -149,6 +149,27 @@ static void feed_numbers(struct lw_hash *h, const struct lw_plan_table *t, const
     }
 }
 
+/* Each entry of each row, also where a rule describes them. */
+static void feed_operands(const struct canon *c)
+{
+    int64_t block[3 * 128];
+    const struct lw_plan *p = c->p;
+    int n = 0;
+
+    for (int32_t row = 0; row < p->n_operand_rows; row++)
+        for (int32_t i = 0, end = lw_operand_row_length(p, row); i < end; i++) {
+            struct lw_operand d = lw_operand_at(p, row, i);
+            block[n++] = d.bytes;
+            block[n++] = d.offset;
+            block[n++] = d.peer;
+            if (n < (int)(sizeof block / sizeof *block))
+                continue;
+            lw_hash_ints(c->h, block, n);
+            n = 0;
+        }
+    lw_hash_ints(c->h, block, n);
+}
+
 static void feed_table(const struct canon *c, const struct lw_plan_table *t)
 {
     int64_t n = lw_table_rows(t, c->p);
@@ -162,6 +183,8 @@ static void feed_table(const struct canon *c, const struct lw_plan_table *t)
         lw_hash_int(c->h, n);
     if (t->ints)
         lw_hash_ints32(c->h, (const int32_t *)(const void *)rows, n);
+    else if (t == &lw_plan_tables[LW_TABLE_operands] && c->p->operand_rules)
+        feed_operands(c);
     else if (has_numbers_alone(t->fields))
         feed_numbers(c->h, t, rows, n);
     else
@@ -392,6 +415,28 @@ static bool fields_differ(const struct diff *d, const struct lw_plan_field *f, c
     }
 }
 
+static bool row_differs(const struct diff *d, const char *x, const char *y)
+{
+    for (const struct lw_plan_field *f = d->table->fields; f->name; f++)
+        if (fields_differ(d, f, x, y))
+            return true;
+    return false;
+}
+
+/* Of plans with as many in each row. */
+static bool operands_differ(struct diff *d)
+{
+    d->row = 0;
+    for (int32_t row = 0; row < d->a->n_operand_rows; row++)
+        for (int32_t i = 0; i < lw_operand_row_length(d->a, row); i++, d->row++) {
+            struct lw_operand x = lw_operand_at(d->a, row, i), y = lw_operand_at(d->b, row, i);
+            const void *a = &x, *b = &y;
+            if (row_differs(d, a, b))
+                return true;
+        }
+    return false;
+}
+
 static bool tables_differ(struct diff *d)
 {
     const struct lw_plan_table *t = d->table;
@@ -402,10 +447,11 @@ static bool tables_differ(struct diff *d)
     d->row = -1;
     if (numbers_differ(d, what, NULL, lw_table_rows(t, d->a), lw_table_rows(t, d->b)))
         return true;
+    if (t == &lw_plan_tables[LW_TABLE_operands])
+        return operands_differ(d);
     for (d->row = 0; d->row < lw_table_rows(t, d->a); d->row++, x += t->size, y += t->size)
-        for (const struct lw_plan_field *f = t->fields; f->name; f++)
-            if (fields_differ(d, f, x, y))
-                return true;
+        if (row_differs(d, x, y))
+            return true;
     return false;
 }
 

@@ -158,6 +158,46 @@ static enum lw_status check_table(const struct ranges *k, enum lw_plan_table_id 
     return LW_OK;
 }
 
+/* What a rule says at both ends of a line and of the lines lies between the limits, so all does. */
+static enum lw_status check_rule(const struct ranges *k, int32_t row)
+{
+    const struct lw_plan *p = k->p;
+    const struct lw_operand_rule *x = &p->operand_rules[row];
+    int32_t n = lw_operand_row_length(p, row), width = x->width < n ? x->width : n;
+    char at[PLACE];
+
+    if (x->n != n || width < 1)
+        return lw_fail(k->err, k->status, "at operands[%d].of_ranks: a rule of %d in lines of %d "
+                                          "for %d entries", row, x->n, x->width, n);
+    const int32_t ends[] = {0, width - 1, n - 1, (n - 1) / width * width,
+                            n < 2 * width ? 0 : n / width * width - 1};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct lw_operand d = lw_rule_operand(x, ends[i]);
+        snprintf(at, sizeof at, "operands[%d].of_ranks[%d]", row, ends[i]);
+        if (d.bytes < 0 || d.offset < 0)
+            return refuse(k, at, d.bytes < 0 ? d.bytes : d.offset, 0, INT64_MAX);
+        if (d.peer < -1 || d.peer >= p->n_ranks)
+            return refuse(k, at, d.peer, -1, p->n_ranks - 1);
+    }
+    return LW_OK;
+}
+
+/* Rows that are written out lie one after the other in the table. */
+static enum lw_status check_operands(const struct ranges *k)
+{
+    const enum lw_plan_table_id id = LW_TABLE_operands;
+    const struct lw_plan *p = k->p;
+
+    for (int32_t i = 0; i < p->n_operand_rows; i++) {
+        const struct lw_operand_rule *x = &p->operand_rules[i];
+        if (x->n != 0)
+            LW_TRY(check_rule(k, i));
+        for (const struct lw_plan_field *f = lw_plan_tables[id].fields; x->n == 0 && f->name; f++)
+            LW_TRY(check_numbers(k, id, f, x->at, x->at + (int64_t)lw_operand_row_length(p, i)));
+    }
+    return LW_OK;
+}
+
 static enum lw_status check_count(const struct ranges *k, const char *key, int32_t n, int32_t least)
 {
     if (n >= least)
@@ -215,7 +255,9 @@ enum lw_status lw_plan_check_ranges(const struct lw_plan *p, enum lw_status stat
 
     LW_TRY(check_counts(&k));
     for (int t = 0; t < LW_N_TABLES; t++)
-        LW_TRY(check_table(&k, (enum lw_plan_table_id)t));
+        LW_TRY(t == LW_TABLE_operands && p->operand_rules
+                   ? check_operands(&k)
+                   : check_table(&k, (enum lw_plan_table_id)t));
     if (p->repeat_from < 0 || p->repeat_from >= p->n_passes)
         return refuse(&k, "repeat_from", p->repeat_from, 0, p->n_passes - 1);
     return check_parts(&k);

@@ -134,7 +134,7 @@ static int64_t sign_constants(struct sim_folding *m, int32_t rank, int64_t speed
 
     memcpy(m->path, begin, sizeof begin);
     for (int32_t i = 0; i < l->n_rows; i++)
-        m->path[n++] = p->operands[p->operand_first[row[i]] + p->index_in_role[rank]].bytes;
+        m->path[n++] = lw_operand_at(p, row[i], p->index_in_role[rank]).bytes;
     return sign(m, n);
 }
 

@@ -33,8 +33,9 @@ static bool bytes_are_alike(const struct sim_folding *m, int32_t rank, int32_t f
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
 
     for (int32_t i = 0; i < l->n_rows; i++) {
-        const struct lw_operand *row = p->operands + p->operand_first[m->rows[l->first_row + i]];
-        if (row[p->index_in_role[rank]].bytes != row[p->index_in_role[first]].bytes)
+        int32_t row = m->rows[l->first_row + i];
+        if (lw_operand_at(p, row, p->index_in_role[rank]).bytes !=
+            lw_operand_at(p, row, p->index_in_role[first]).bytes)
             return false;
     }
     return true;

@@ -17,7 +17,6 @@
 struct sim_relation {
     int32_t comm, row, peer; /* row -1: peer holds */
     bool sends;
-    const struct lw_operand *of_index; /* the row's entries, by index in the role */
     /* fold_roles.c: of all peers, -1 = none seen yet; whether they are on the rank's node; and
      * which relation of theirs names the rank */
     int32_t peer_role, answer;
@@ -89,7 +88,7 @@ static inline bool sim_fold_is_near(const struct sim_folding *m, int32_t node, i
 static inline int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x,
                                     int32_t rank)
 {
-    return x->row < 0 ? x->peer : x->of_index[m->plan->index_in_role[rank]].peer;
+    return x->row < 0 ? x->peer : lw_operand_at(m->plan, x->row, m->plan->index_in_role[rank]).peer;
 }
 
 /* The path is new: it was not requested before. */

@@ -31,14 +31,13 @@ static void put_ops(FILE *f, int64_t id, const struct lw_plan *p)
                     p->ready[p->ops[i].first_ready + k]);
     }
     for (int32_t row = 0; row < p->n_operand_rows; row++) {
-        int32_t first = p->operand_first[row];
-        int32_t end = row + 1 < p->n_operand_rows ? p->operand_first[row + 1] : p->n_operands;
-        for (int32_t i = first; i < end; i++)
+        for (int32_t i = 0; i < lw_operand_row_length(p, row); i++) {
+            struct lw_operand d = lw_operand_at(p, row, i);
             fprintf(f,
                     "INSERT INTO operand VALUES (%" PRId64 ", %d, %d, %" PRId64 ", %" PRId64
                     ", %d);",
-                    id, row, i - first, p->operands[i].bytes, p->operands[i].offset,
-                    p->operands[i].peer);
+                    id, row, i, d.bytes, d.offset, d.peer);
+        }
     }
 }
 
