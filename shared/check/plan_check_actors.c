@@ -173,10 +173,9 @@ static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
 static enum lw_status choose_actors(struct lw_check_run *k, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int64_t keys = p->n_roles > p->n_groups ? p->n_roles : p->n_groups;
 
     LW_TAKE(&k->room, k->class_of, (int64_t)p->n_comms * p->n_roles, err);
-    LW_TAKE(&k->room, k->expected, (int64_t)p->n_comms * keys, err);
+    LW_TAKE(&k->room, k->expected, (int64_t)p->n_comms * p->n_roles, err);
     k->folded = p->n_roles < p->n_ranks && collectives_fold(k);
     if (k->folded) {
         count_expected_roles(k);
@@ -188,6 +187,8 @@ static enum lw_status choose_actors(struct lw_check_run *k, struct lw_err *err)
         LW_TRY(lw_match_by_rank(p, k->matches, &k->room, err));
     k->n_actors = k->folded ? p->n_roles : p->n_ranks;
     k->n_keys = k->folded ? p->n_roles : p->n_groups;
+    if (!k->folded)
+        LW_TAKE(&k->room, k->expected, (int64_t)p->n_comms * k->n_keys, err);
     for (int32_t c = 0; !k->folded && c < p->n_comms; c++)
         for (int32_t g = 0; g < p->n_groups; g++)
             k->expected[(int64_t)c * k->n_keys + g] = p->groups[g].n_members;

@@ -48,11 +48,11 @@ static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
 }
 
 /* What the shards add to the member that has most of them. */
-static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *rule,
+static enum lw_status add_owned(const struct lw_part *d, const struct lw_memory_rule *rule,
                                 int64_t bytes[LW_N_MEM], struct lw_err *err)
 {
     int64_t(*of_member)[LW_N_MEM] =
-        lw_arena_alloc(&d->arena, lw_part_most_members(d), sizeof *of_member), most = 0;
+        lw_calloc((size_t)lw_part_most_members(d), sizeof *of_member), most = 0;
     int32_t which = 0;
 
     if (!of_member)
@@ -74,6 +74,7 @@ static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *
     }
     for (int k = 0; k < LW_N_MEM; k++)
         bytes[k] += of_member[which][k];
+    lw_free(of_member);
     return LW_OK;
 }
 

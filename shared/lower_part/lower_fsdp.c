@@ -261,7 +261,7 @@ static enum lw_status sort_shards(struct lw_part *d, struct lw_err *err)
     struct lw_shard *sorted;
     int32_t *next; /* place of the next shard of each parameter */
 
-    LW_TAKE(&d->arena, sorted, h->n_shards, err);
+    LW_TAKE(&h->room, sorted, h->n_shards, err);
     LW_TAKE(&d->scratch, next, d->w->n_params + 1, err);
     for (int32_t i = 0; i < h->n_shards; i++)
         next[h->shards[i].param + 1]++;

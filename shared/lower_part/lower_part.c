@@ -470,6 +470,7 @@ void lw_part_free(struct lw_part *d)
     lw_bucketing_free(&d->rebuilt.buckets);
     lw_bucketing_free(&d->initial.buckets);
     lw_backward_free(&d->back);
+    lw_arena_free(&d->shards.room);
     lw_arena_free(&d->arena);
     *d = (struct lw_part){0};
 }

@@ -50,7 +50,7 @@ static enum lw_status take_shards(struct lw_part *d, const struct lw_sharding *s
 {
     struct lw_part_shards *h = &d->shards;
 
-    LW_TAKE(&d->arena, h->shards, s->n_shards, err);
+    LW_TAKE(&h->room, h->shards, s->n_shards, err);
     for (int32_t i = 0; i < s->n_shards; i++) {
         struct lw_shard x = s->shards[i];
         if (!h->as_given[x.param].trainable)
@@ -93,7 +93,7 @@ static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
     bool compat = d->s->compat == LW_COMPAT_FAIRSCALE;
 
     LW_TRY(lw_oss_new(h->as_given, h->n, NULL, NULL, 0, d->n_members, compat, &h->oss, err));
-    LW_TAKE(&d->arena, h->shards, h->n, err);
+    LW_TAKE(&h->room, h->shards, h->n, err);
     for (int32_t i = 0; i < h->n; i++)
         if (h->as_given[i].trainable)
             h->shards[h->n_shards++] = (struct lw_shard){h->param_of[i], lw_oss_owner(h->oss, i), 0,
@@ -315,6 +315,8 @@ void lw_part_add_shards(struct lw_part *d, struct lw_builder *b)
         x.param = lw_part_param(d, x.param);
         lw_builder_shard(b, &x);
     }
+    lw_arena_free(&h->room);
+    h->shards = NULL;
     lw_builder_set(b, LW_BUCKET_WEIGHTS, NULL, d->stage);
     for (int32_t k = 0; k < h->n_buffers; k++) {
         const struct lw_part_buffer *f = &h->buffers[k];

@@ -223,11 +223,26 @@ int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream
     return push(b, LW_TABLE_streams, &s);
 }
 
+/* Room for the ranks of as many classes as most plans have: tables of ranks that grow are copied,
+ * and their old copies stay resident. Room that is not used is not resident. */
+static void expect_classes(struct lw_builder *b)
+{
+    enum { USUAL = 8 };
+    const enum lw_plan_table_id tables[] = {LW_TABLE_comm_group, LW_TABLE_members};
+
+    for (int i = 0; i < 2; i++)
+        b->failed = b->failed ||
+                    lw_reserve(items_at(b, tables[i]), &b->capacity[tables[i]],
+                               USUAL * (int64_t)b->plan.n_ranks, sizeof(int32_t)) != 0;
+}
+
 int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_purpose purpose,
                         enum lw_reducer_kind reducer, int32_t stream)
 {
     struct lw_comm c = {keep(b, name), purpose, reducer, stream};
     int32_t number = push(b, LW_TABLE_comms, &c);
+    if (number == 0)
+        expect_classes(b);
     int32_t *groups = extend(b, LW_TABLE_comm_group, b->plan.n_ranks);
 
     if (groups)

@@ -71,13 +71,13 @@ static int64_t most_of(const struct ranges *k, const struct lw_plan_field *f)
 /* All numbers of an int32_t table lie in the range: which one does not is asked afterwards. */
 static bool all_within(const int32_t *v, int64_t n, int64_t least, int64_t most)
 {
-    bool fits = true;
+    uint32_t width = (uint32_t)most - (uint32_t)least, outside = 0;
 
-    if (least < INT32_MIN || most > INT32_MAX)
+    if (least < INT32_MIN || most > INT32_MAX || most < least)
         return false;
     for (int64_t i = 0; i < n; i++)
-        fits &= v[i] >= (int32_t)least && v[i] <= (int32_t)most;
-    return fits;
+        outside |= (uint32_t)v[i] - (uint32_t)least > width;
+    return outside == 0;
 }
 
 /* Rows [row, end): of a block, so that its fields are looked at while it is in the cache. */

@@ -27,16 +27,19 @@ static bool groups_are_alike(const struct sim_folding *m, const int32_t *first)
     return true;
 }
 
-static bool bytes_are_alike(const struct sim_folding *m, int32_t rank, int32_t first)
+/* A rule says one number for all. */
+static bool bytes_are_alike(const struct sim_folding *m, int32_t role)
 {
     const struct lw_plan *p = m->plan;
-    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+    const struct sim_role_list *l = &m->roles[role];
 
-    for (int32_t i = 0; i < l->n_rows; i++) {
-        int32_t row = m->rows[l->first_row + i];
-        if (lw_operand_at(p, row, p->index_in_role[rank]).bytes !=
-            lw_operand_at(p, row, p->index_in_role[first]).bytes)
-            return false;
+    for (int32_t i = l->first_row; i < l->first_row + l->n_rows; i++) {
+        int32_t row = m->rows[i];
+        if (p->operand_rules && p->operand_rules[row].n > 0)
+            continue;
+        for (int32_t k = 1; k < p->roles[role].n_ranks; k++)
+            if (lw_operand_at(p, row, k).bytes != lw_operand_at(p, row, 0).bytes)
+                return false;
     }
     return true;
 }
@@ -104,9 +107,9 @@ bool sim_fold_roles_are_alike(struct sim_folding *m)
     bool alike = !m->chunk && m->cluster->n_exceptions == 0 && groups_are_alike(m, first);
 
     for (int32_t role = 0; alike && role < p->n_roles; role++)
-        alike = m->roles[role].n_relations <= FEW_RELATIONS;
+        alike = m->roles[role].n_relations <= FEW_RELATIONS && bytes_are_alike(m, role);
     for (int32_t r = 0; alike && r < p->n_ranks; r++)
-        alike = bytes_are_alike(m, r, first[p->role_of[r]]) && peers_are_alike(m, r);
+        alike = peers_are_alike(m, r);
     for (int32_t role = 0; alike && role < p->n_roles; role++)
         alike = peers_are_distinct(m, role);
     return alike;
