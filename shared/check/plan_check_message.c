@@ -12,6 +12,7 @@
 #include "shared/base/sort.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
+#include "shared/plan/role_line.h"
 #include "shared/numbers/order.h"
 
 struct message {
@@ -210,6 +211,7 @@ struct folding {
     const struct lw_plan *p;
     struct lw_matches *out;
     int32_t *ranks_of, *first_of; /* lw_plan_ranks_by_role */
+    struct lw_role_line *lines;   /* [n_roles] */
     struct peers_seen *seen;      /* [2 * n_operand_rows]: the last two looked at of each row, which
                                    * a stage has for both directions */
     struct message *list;         /* [messages of all roles] */
@@ -218,6 +220,16 @@ struct folding {
 static int32_t peer_of(const struct folding *f, const struct lw_op *o, int32_t index)
 {
     return o->operand < 0 ? o->peer : lw_operand_at(f->p, o->operand, index).peer;
+}
+
+/* Ranks and their peers are in the same groups. */
+static bool meet_in_groups(const int32_t *group_of, const int32_t *ranks, const int32_t *peers,
+                           int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (group_of[ranks[i]] < 0 || group_of[ranks[i]] != group_of[peers[i]])
+            return false;
+    return true;
 }
 
 /* The role of the peers of all ranks of a role; -1 when they are of several, or something is
@@ -232,6 +244,9 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
     if (o->operand >= 0 && n > 0)
         first = lw_operand_at(p, o->operand, 0);
     int32_t found = n > 0 && first.peer >= 0 ? p->role_of[first.peer] : -1;
+    if (found >= 0 && p->roles[found].n_ranks == n &&
+        lw_rule_names_line(p, o->operand, &f->lines[found]))
+        return meet_in_groups(of, ranks, f->ranks_of + f->first_of[found], n) ? found : -1;
     for (int32_t i = 0; i < n; i++) {
         struct lw_operand at = o->operand < 0 ? first : lw_operand_at(p, o->operand, i);
         if (at.peer < 0 || of[ranks[i]] < 0 || of[at.peer] != of[ranks[i]] ||
@@ -294,6 +309,9 @@ static bool peers_agree(const struct folding *f, const struct message *s, const 
 {
     const struct lw_plan *p = f->p;
 
+    if (lw_rule_names_line(p, p->ops[s->op].operand, &f->lines[r->to]) &&
+        lw_rule_names_line(p, p->ops[r->op].operand, &f->lines[s->from]))
+        return p->roles[s->from].n_ranks == p->roles[r->to].n_ranks;
     for (int32_t i = 0; i < p->roles[s->from].n_ranks; i++) {
         int32_t to = peer_of(f, &p->ops[s->op], i);
         if (peer_of(f, &p->ops[r->op], p->index_in_role[to]) !=
@@ -338,6 +356,8 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
     LW_TAKE(room, f->out->mate, p->n_ops, err);
     LW_TAKE(room, f->out->mate_role, p->n_ops, err);
     LW_TRY(lw_plan_ranks_by_role(p, scratch, &f->ranks_of, &f->first_of, err));
+    LW_TAKE(scratch, f->lines, p->n_roles, err);
+    lw_role_lines(p, f->lines);
     LW_TAKE(scratch, f->seen, 2L * p->n_operand_rows, err);
     LW_TAKE(scratch, f->list, n, err);
     if (!list_roles(f, &n))

@@ -455,7 +455,8 @@ static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct
         m->signature[g] = -1;
     begin_with_roles(m);
     sign_groups(m, 0);
-    bool match = sim_fold_roles_are_alike(m);
+    bool match;
+    LW_TRY(sim_fold_roles_are_alike(m, &match, err));
     if (!match)
         LW_TRY(find_classes(m, &match, err));
     if (m->trie.failed)

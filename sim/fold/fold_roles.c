@@ -8,6 +8,7 @@
  * name them in return; different relations on a communicator in one direction have peers of
  * different roles. Nothing is shown with exceptions of ranks, or message by message. */
 #include "shared/base/arena.h"
+#include "shared/plan/role_line.h"
 #include "sim/fold/fold_state.h"
 
 /* Every rank of the role of `first`, its lowest rank, has a group of the same signature. */
@@ -58,6 +59,49 @@ static int32_t find_answer(const struct sim_folding *m, const struct sim_relatio
     return -1;
 }
 
+/* Peers that rules name: the i-th rank of x's role has the i-th of another role, which has it, and
+ * no node holds both. Nothing is left to be seen rank by rank. */
+static bool lines_face(struct sim_folding *m, const struct lw_role_line *lines, int32_t role,
+                       struct sim_relation *x)
+{
+    const struct lw_plan *p = m->plan;
+    const struct lw_role_line *mine = &lines[role];
+    const struct lw_operand_rule *rule =
+        x->row >= 0 && p->operand_rules ? &p->operand_rules[x->row] : NULL;
+
+    if (!rule || x->comm < 0 || rule->n == 0 || rule->first.peer < 0 ||
+        rule->first.peer >= p->n_ranks)
+        return false;
+    int32_t other = p->role_of[rule->first.peer], apart = rule->first.peer - mine->first;
+    int32_t answer = find_answer(m, x, mine->first, rule->first.peer);
+    if (answer < 0 || !lw_rule_names_line(p, x->row, &lines[other]) ||
+        !lw_rule_names_line(p, m->relations[answer].row, mine) ||
+        lines[other].step != mine->step || p->roles[other].n_ranks != p->roles[role].n_ranks ||
+        (apart > -m->cluster->devices_per_node && apart < m->cluster->devices_per_node))
+        return false;
+    x->peer_role = other;
+    x->answer = answer;
+    x->near = false;
+    return true;
+}
+
+/* The relations that lines show to be alike on all ranks. *all: each of them. */
+static enum lw_status find_lines(struct sim_folding *m, bool *all, struct lw_err *err)
+{
+    struct lw_role_line *lines;
+
+    *all = true;
+    LW_TAKE(&m->arena, lines, m->plan->n_roles, err);
+    lw_role_lines(m->plan, lines);
+    for (int32_t role = 0; role < m->plan->n_roles; role++)
+        for (int32_t i = 0; i < m->roles[role].n_relations; i++) {
+            struct sim_relation *x = &m->relations[m->roles[role].first_relation + i];
+            x->faces = lines_face(m, lines, role, x);
+            *all = *all && x->faces;
+        }
+    return LW_OK;
+}
+
 /* The rank's peers are as those of the ranks of its role before it. */
 static bool peers_are_alike(struct sim_folding *m, int32_t rank)
 {
@@ -67,6 +111,8 @@ static bool peers_are_alike(struct sim_folding *m, int32_t rank)
 
     for (int32_t i = 0; i < l->n_relations; i++) {
         struct sim_relation *x = &m->relations[l->first_relation + i];
+        if (x->faces)
+            continue;
         int32_t peer = sim_fold_peer(m, x, rank);
         if (x->comm < 0 || peer < 0 || peer >= p->n_ranks)
             return false;
@@ -99,18 +145,21 @@ static bool peers_are_distinct(const struct sim_folding *m, int32_t role)
     return true;
 }
 
-bool sim_fold_roles_are_alike(struct sim_folding *m)
+enum lw_status sim_fold_roles_are_alike(struct sim_folding *m, bool *are, struct lw_err *err)
 {
     enum { FEW_RELATIONS = 32 };
     const struct lw_plan *p = m->plan;
     int32_t *first = m->first_of;
-    bool alike = !m->chunk && m->cluster->n_exceptions == 0 && groups_are_alike(m, first);
+    bool face = false, alike = !m->chunk && m->cluster->n_exceptions == 0 && groups_are_alike(m, first);
 
     for (int32_t role = 0; alike && role < p->n_roles; role++)
         alike = m->roles[role].n_relations <= FEW_RELATIONS && bytes_are_alike(m, role);
-    for (int32_t r = 0; alike && r < p->n_ranks; r++)
+    if (alike)
+        LW_TRY(find_lines(m, &face, err));
+    for (int32_t r = 0; alike && !face && r < p->n_ranks; r++)
         alike = peers_are_alike(m, r);
     for (int32_t role = 0; alike && role < p->n_roles; role++)
         alike = peers_are_distinct(m, role);
-    return alike;
+    *are = alike;
+    return LW_OK;
 }

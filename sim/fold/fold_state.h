@@ -20,7 +20,7 @@ struct sim_relation {
     /* fold_roles.c: of all peers, -1 = none seen yet; whether they are on the rank's node; and
      * which relation of theirs names the rank */
     int32_t peer_role, answer;
-    bool near;
+    bool near, faces; /* faces: rules show that of all ranks */
 };
 
 struct sim_role_list {
@@ -71,9 +71,9 @@ bool sim_fold_read_groups(struct sim_folding *m);
 bool sim_fold_read_peers(const struct sim_folding *m); /* false: one is not a rank */
 void sim_fold_read_slow_links(struct sim_folding *m);
 
-/* fold_roles.c: m->colour has a class for each role, and m->signature those of these classes. True:
+/* fold_roles.c: m->colour has a class for each role, and m->signature those of these classes. *are:
  * the ranks of every role are alike, so these are the classes. */
-bool sim_fold_roles_are_alike(struct sim_folding *m);
+enum lw_status sim_fold_roles_are_alike(struct sim_folding *m, bool *are, struct lw_err *err);
 /* The first rank of the node that a rank is on. */
 static inline int32_t sim_fold_node(const struct sim_folding *m, int32_t rank)
 {

@@ -5,8 +5,10 @@
 
 #include <string.h>
 
+#include "shared/base/arena.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/plan_tables.h"
+#include "shared/plan/role_line.h"
 #include "sim/predict/sim.h"
 #include "tests/lib/plans/find_op.h"
 #include "tests/lib/plans/random_strategy.h"
@@ -54,6 +56,37 @@ static void expect_peers(const struct lw_plan *p, const char *words)
         }
 }
 
+/* As the definition says it, rank by rank. */
+static void expect_lines(const struct lw_plan *p, const char *words, int *n_straight)
+{
+    struct lw_role_line *lines = lw_calloc((size_t)p->n_roles, sizeof *lines);
+
+    assert_non_null(lines);
+    lw_role_lines(p, lines);
+    for (int32_t role = 0; role < p->n_roles; role++) {
+        int32_t at[2] = {-1, -1};
+        bool straight = p->roles[role].n_ranks > 1;
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            if (p->role_of[r] == role && p->index_in_role[r] < 2)
+                at[p->index_in_role[r]] = r;
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            straight &= p->role_of[r] != role ||
+                        r == at[0] + p->index_in_role[r] * (at[1] - at[0]);
+        if (lines[role].first != at[0] || lines[role].step != (straight ? at[1] - at[0] : 0))
+            fail_msg("role %d: first %d, step %d:%s", role, lines[role].first, lines[role].step,
+                     words);
+        *n_straight += straight;
+        for (int32_t row = 0; row < p->n_operand_rows; row++) {
+            bool names = straight && p->operand_rules && p->operand_rules[row].n > 0;
+            for (int32_t i = 0; names && i < lw_operand_row_length(p, row); i++)
+                names = lw_operand_at(p, row, i).peer == at[0] + i * (at[1] - at[0]);
+            if (names != lw_rule_names_line(p, row, &lines[role]))
+                fail_msg("row %d and role %d:%s", row, role, words);
+        }
+    }
+    lw_free(lines);
+}
+
 static void compare_steps(const struct lw_plan *p, const struct lw_plan *q, const char *words)
 {
     struct lw_cluster c;
@@ -75,7 +108,7 @@ static void compare_steps(const struct lw_plan *p, const struct lw_plan *q, cons
     lw_cluster_free(&c);
 }
 
-static void compare(struct lw_plan *p, const char *words)
+static void compare(struct lw_plan *p, const char *words, int *n_straight)
 {
     struct lw_arena room = {0};
     struct lw_plan q = written_out(p, &room);
@@ -90,6 +123,7 @@ static void compare(struct lw_plan *p, const char *words)
     assert_ok(lw_plan_diff(p, &q, &d, &err), err);
     assert_string_equal(d.decision, "");
     expect_peers(p, words);
+    expect_lines(p, words, n_straight);
     compare_steps(p, &q, words);
     lw_arena_free(&room);
 }
@@ -98,7 +132,7 @@ TEST(a_rule_is_its_row_written_out)
 {
     struct prng r = prng_start("operand rules");
     const int plans = unit_cases(40, 500);
-    int n_rules = 0, n_mixed = 0;
+    int n_rules = 0, n_mixed = 0, n_straight = 0, n_roles = 0;
 
     for (int made = 0; made < plans;) {
         static struct random_model k;
@@ -114,14 +148,16 @@ TEST(a_rule_is_its_row_written_out)
             continue;
         int n = count_rules(&p);
         if (n > 0)
-            compare(&p, words);
+            compare(&p, words, &n_straight);
+        n_roles += n > 0 ? p.n_roles : 0;
         n_rules += n;
         n_mixed += n > 0 && n < p.n_operand_rows;
         lw_plan_free(&p);
         made += n > 0;
     }
-    printf("%d plans with %d rules, %d with rows that are written out\n", plans, n_rules, n_mixed);
-    assert_true(n_rules >= plans);
+    printf("%d plans with %d rules, %d with rows that are written out; %d of %d roles are straight\n",
+           plans, n_rules, n_mixed, n_straight, n_roles);
+    assert_true(n_rules >= plans && n_straight > 0 && n_straight < n_roles);
 }
 
 static struct lw_plan messages(int32_t dp)
@@ -159,6 +195,12 @@ TEST(a_wrong_rule_is_refused)
     assert_non_null(strstr(err.msg, "at operands[0].of_ranks: a rule of 63"));
     *x = right;
     x->first.bytes++;
+    assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
+    *x = right;
+    x->first.peer--;
+    assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
+    *x = right;
+    x->first.peer += 63, x->across = -1; /* the same ranks, in another order */
     assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
     *x = right;
     x->width = 1, x->down = 0;
