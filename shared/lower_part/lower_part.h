@@ -55,8 +55,8 @@ struct lw_part_shards {
     int32_t *param_of; /* [n] what a sharded optimizer is given: all but later tied ones */
     struct lw_shard_param *as_given; /* [n] */
     struct lw_arena room;        /* owns shards */
-    struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter; until they are
-                                  * in the plan */
+    struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter; until they
+                                  * are in the plan */
     struct lw_part_buffer *buffers;
     int32_t *items;              /* [n_items] parameters by buffer */
     int64_t *offset;             /* [n_items] in elements of the buffer */

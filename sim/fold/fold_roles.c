@@ -150,7 +150,8 @@ enum lw_status sim_fold_roles_are_alike(struct sim_folding *m, bool *are, struct
     enum { FEW_RELATIONS = 32 };
     const struct lw_plan *p = m->plan;
     int32_t *first = m->first_of;
-    bool face = false, alike = !m->chunk && m->cluster->n_exceptions == 0 && groups_are_alike(m, first);
+    bool face = false;
+    bool alike = !m->chunk && m->cluster->n_exceptions == 0 && groups_are_alike(m, first);
 
     for (int32_t role = 0; alike && role < p->n_roles; role++)
         alike = m->roles[role].n_relations <= FEW_RELATIONS && bytes_are_alike(m, role);
