@@ -44,6 +44,8 @@ constexpr int MAX_DEPTH = 1024;
 constexpr size_t SHOWN_BYTES = 32;
 constexpr size_t PIECE_BYTES = 256 << 10;
 constexpr uint32_t KEPT = 4; /* tokens before the one that is asked for */
+constexpr int MOST_PLAIN_DEPTH = 60;
+constexpr uint64_t ZEROS = UINT64_C(0x3030303030303030); /* "00000000" */
 size_t piece_bytes = PIECE_BYTES;
 
 struct frame {
@@ -291,17 +293,33 @@ bool fail_found(lw_json *j, uint32_t i, const char *expected)
 
 /* --- scalars ---------------------------------------------------------------------------------- */
 
+/* The lowest n bytes of a word, 1 to 8. */
+inline uint64_t low_bytes(uint64_t word, size_t n)
+{
+    return word & (UINT64_MAX >> (64 - 8 * n));
+}
+
+/* Eight bytes from p on, the first one lowest; the padding makes them readable. */
+inline uint64_t load8(const char *p)
+{
+    uint64_t word;
+
+    memcpy(&word, p, sizeof word);
+    return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? __builtin_bswap64(word) : word;
+}
+
+/* 0: eight digits; else the lowest byte that is not 0 is that of the first byte that is no digit. */
+inline uint64_t not_digits(uint64_t eight)
+{
+    uint64_t high = eight + UINT64_C(0x0606060606060606); /* 0x3a .. 0x3f leave 0x3_ */
+    return ((eight & high) & UINT64_C(0xf0f0f0f0f0f0f0f0)) ^ ZEROS;
+}
+
 /* Times of traces have 13 to 19 digits: eight are looked at at once. */
 inline const char *after_digits(const char *p, const char *end)
 {
-    uint64_t eight;
-
-    for (; end - p >= 8; p += 8) {
-        memcpy(&eight, p, sizeof eight);
-        uint64_t high = eight + UINT64_C(0x0606060606060606); /* 0x3a .. 0x3f leave 0x3_ */
-        if (((eight & high) & UINT64_C(0xf0f0f0f0f0f0f0f0)) != UINT64_C(0x3030303030303030))
-            break;
-    }
+    for (; end - p >= 8 && not_digits(load8(p)) == 0; p += 8)
+        ;
     while (p < end && is_digit(*p))
         p++;
     return p;
@@ -452,12 +470,29 @@ bool check_any_scalar(lw_json *j, uint32_t i)
     return fail_found(j, i, "a value");
 }
 
+/* The usual scalars, from text[begin] to before the next token: a string without an escape, a
+ * number. False: not told. */
+inline bool passes_plainly(lw_json *j, size_t begin, size_t next)
+{
+    const char *p = j->text + begin;
+    size_t end = before_blanks(j, next), n = end - begin;
+
+    if (*p == '"')
+        return !has_backslash(j, begin + 1, end - 1);
+    if (!is_digit(*p))
+        return false;
+    if (n > 8 || *p == '0')
+        return is_number(p, j->text + end);
+    return low_bytes(not_digits(load8(p)), n) == 0 || is_number(p, j->text + end);
+}
+
 /* A reader asks for a value's type before it reads or passes it: checked once. */
 inline bool check_scalar(lw_json *j, uint32_t i)
 {
     if (i != j->cur)
         return check_any_scalar(j, i);
-    j->checked = j->checked || check_any_scalar(j, i);
+    j->checked = j->checked || passes_plainly(j, j->cur_at, token_begin(j, i + 1)) ||
+                 check_any_scalar(j, i);
     return j->checked;
 }
 
@@ -476,6 +511,13 @@ inline bool check_key(lw_json *j, uint32_t i, size_t *begin, size_t *end)
         return fail_found(j, i + 1, "':' after the key");
     string_range(j, i, begin, end);
     return check_escapes(j, *begin, *end);
+}
+
+/* Tokens t[0] and t[1] are a key without an escape. */
+inline bool plain_key(lw_json *j, const uint32_t *t)
+{
+    return j->text[t[0]] == '"' && j->text[t[1]] == ':' &&
+           !has_backslash(j, t[0] + 1, before_blanks(j, t[1]) - 1);
 }
 
 bool fail_depth(lw_json *j, uint32_t i)
@@ -517,7 +559,7 @@ uint32_t skip_container(lw_json *j, uint32_t i)
                 continue;
             }
         } else {
-            if (!check_scalar(j, i))
+            if (!passes_plainly(j, token_begin(j, i), token_begin(j, i + 1)) && !check_scalar(j, i))
                 return 0;
             i++;
         }
@@ -536,13 +578,67 @@ uint32_t skip_container(lw_json *j, uint32_t i)
     }
 }
 
+/* The last token from which n are known; before the first when there is none. */
+inline const uint32_t *last_known(const lw_json *j, uint32_t n)
+{
+    return j->at + j->base + j->count - n;
+}
+
+/* Any value that begins at *t, if its tokens are known and its strings hold no escape: the token
+ * after it, else NULL. last[1] .. last[5] are known too. A bit tells objects from arrays; the lowest is that of the innermost. */
+inline const uint32_t *plain_value(lw_json *j, const uint32_t *t, const uint32_t *last)
+{
+    const char *const text = j->text;
+    uint64_t objects = 0;
+    int depth = 0;
+
+    while (t <= last) { /* *t begins a value */
+        char c = text[*t];
+        if (is_container(c)) {
+            if (++depth > MOST_PLAIN_DEPTH)
+                return nullptr;
+            objects = objects << 1 | (c == '{');
+            if (text[*++t] != c + 2) { /* '[' ']', '{' '}' */
+                if (c == '{' && !plain_key(j, t))
+                    return nullptr;
+                t += c == '{' ? 2 : 0;
+                continue;
+            }
+        } else {
+            if (!passes_plainly(j, t[0], t[1]))
+                return nullptr;
+            t++;
+        }
+        for (; depth > 0 && text[*t] == (objects & 1 ? '}' : ']'); depth--, t++)
+            objects >>= 1;
+        if (depth == 0)
+            return t;
+        if (text[*t++] != ',' || t > last)
+            return nullptr;
+        if (objects & 1) {
+            if (!plain_key(j, t))
+                return nullptr;
+            t += 2;
+        }
+    }
+    return nullptr;
+}
+
+uint32_t pass_container(lw_json *j)
+{
+    bool known = j->cur - j->base < j->count && j->depth + MOST_PLAIN_DEPTH < MAX_DEPTH;
+    const uint32_t *next = known ? plain_value(j, j->at + j->cur, last_known(j, 6)) : nullptr;
+
+    return next ? (uint32_t)(next - j->at) : skip_container(j, j->cur);
+}
+
 /* Make `after` known: the value under the cursor has been passed. */
 bool pass_value(lw_json *j)
 {
     if (j->after)
         return true;
     if (is_container(here(j)))
-        j->after = skip_container(j, j->cur);
+        j->after = pass_container(j);
     else if (check_scalar(j, j->cur))
         j->after = j->cur + 1;
     return j->after != 0;
@@ -675,6 +771,22 @@ simdjson::error_code scan_piece(lw_json *j, size_t from, size_t to)
                               simdjson::stage1_mode::regular);
 }
 
+/* to[k] = v[k] + base. */
+void copy_offsets(uint32_t *to, const uint32_t *v, uint32_t n, uint32_t base)
+{
+    typedef uint32_t four __attribute__((vector_size(16)));
+    const four bases = {base, base, base, base};
+    uint32_t k = 0;
+
+    for (four x; n - k >= 4; k += 4) {
+        memcpy(&x, v + k, sizeof x);
+        x += bases;
+        memcpy(to + k, &x, sizeof x);
+    }
+    for (; k < n; k++)
+        to[k] = v[k] + base;
+}
+
 /* The tokens of text[scanned ..): as many as end in a piece, longer where a token does not. False
  * after an error. */
 bool scan_next(lw_json *j)
@@ -726,9 +838,7 @@ bool scan_next(lw_json *j)
         j->window_room = room;
     }
     const uint32_t *v = j->scanner->structural_indexes.get();
-    uint32_t *end = j->window + j->count, begin = (uint32_t)from;
-    for (uint32_t k = 0; k < n; k++)
-        end[k] = begin + v[k];
+    copy_offsets(j->window + j->count, v, n, (uint32_t)from);
     j->count += n;
     j->at = j->window - j->base;
     return true;
@@ -1011,6 +1121,18 @@ static inline bool next_plain(lw_json *j, frame *f, uint32_t i)
     return true;
 }
 
+/* Token i closes the container that was entered last. */
+static inline void close_container(lw_json *j, const frame *f, uint32_t i)
+{
+    j->depth--;
+    j->cur = f->open;
+    j->cur_at = f->open_at;
+    j->checked = false;
+    j->after = i + 1;
+    j->has_value = true;
+    set_field(j);
+}
+
 /* Any case: the next item or the container's end is looked for at token i. */
 static __attribute__((noinline)) bool next_any(lw_json *j, frame *f, uint32_t i)
 {
@@ -1018,13 +1140,7 @@ static __attribute__((noinline)) bool next_any(lw_json *j, frame *f, uint32_t i)
     char c = peek(j, i);
 
     if (c == (object ? '}' : ']')) {
-        j->depth--;
-        j->cur = f->open;
-        j->cur_at = f->open_at;
-        j->checked = false;
-        j->after = i + 1;
-        j->has_value = true;
-        set_field(j);
+        close_container(j, f, i);
         return false;
     }
     if (!first) {
@@ -1055,12 +1171,140 @@ bool lw_json_next(struct lw_json *j)
     return next_plain(j, f, i) || next_any(j, f, i);
 }
 
+/* --- fields by a table of keys --- */
+
+static inline uint32_t slot_of_key(uint64_t head, size_t len)
+{
+    uint64_t mixed = (head ^ len * UINT64_C(0xff51afd7ed558ccd)) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return (uint32_t)(mixed >> (64 - LW_JSON_KEY_SLOT_BITS));
+}
+
+static uint64_t head_of_key(const char *key, size_t len)
+{
+    char head[8] = {0};
+
+    memcpy(head, key, len < 8 ? len : 8);
+    return load8(head);
+}
+
+/* The number of a key whose first 8 bytes are `head`, or -1. */
+static inline int find_key(const lw_json_keys *keys, uint64_t head, const char *text, size_t len)
+{
+    const uint32_t mask = (1 << LW_JSON_KEY_SLOT_BITS) - 1;
+
+    for (uint32_t at = slot_of_key(head, len); keys->slot[at] != 0; at = (at + 1) & mask) {
+        int k = keys->slot[at] - 1;
+        if (keys->head[k] == head && keys->len[k] == len &&
+            (len <= 8 || memcmp(keys->key[k] + 8, text + 8, len - 8) == 0))
+            return k;
+    }
+    return -1;
+}
+
+void lw_json_keys_init(struct lw_json_keys *keys, const char *const *key, int n)
+{
+    const uint32_t mask = (1 << LW_JSON_KEY_SLOT_BITS) - 1;
+
+    *keys = lw_json_keys{};
+    for (int k = 0; k < n && k < LW_JSON_MOST_KEYS; k++) {
+        size_t len = strlen(key[k]);
+        uint32_t at = slot_of_key(keys->head[k] = head_of_key(key[k], len), len);
+        keys->key[k] = key[k];
+        keys->len[k] = len;
+        while (keys->slot[at] != 0)
+            at = (at + 1) & mask;
+        keys->slot[at] = (uint8_t)(k + 1);
+    }
+}
+
+/* Pass over fields with none of the keys, from token i on, to one with key *k (a number of `keys`).
+ * The token of its value; *k = -1: that after the last field that was passed, of which more is not
+ * told. */
+static inline uint32_t plain_fields(lw_json *j, frame *f, uint32_t i, const lw_json_keys *keys,
+                                    int *k)
+{
+    const char *const text = j->text;
+    const uint32_t *t = j->at + i, *last = last_known(j, 6);
+    size_t plain_from = j->backslash_from, plain_to = j->backslash;
+
+    *k = -1;
+    if (j->depth + MOST_PLAIN_DEPTH >= MAX_DEPTH)
+        return i;
+    for (bool first = f->index < 0; t <= last; first = false) {
+        const uint32_t *v = t + !first;
+        if ((!first && text[*t] != ',') || text[v[0]] != '"' || text[v[1]] != ':')
+            break;
+        size_t begin = v[0] + 1, end = before_blanks(j, v[1]) - 1, len = end - begin;
+        if (begin < plain_from || v[3] > plain_to) {
+            if (has_backslash(j, begin, v[3]))
+                break;
+            plain_from = j->backslash_from, plain_to = j->backslash;
+        }
+        uint64_t head = len > 0 ? low_bytes(load8(text + begin), len < 8 ? len : 8) : 0;
+        int found = find_key(keys, head, text + begin, len);
+        const uint32_t *next = found >= 0                           ? nullptr
+                               : is_container(text[v[2]])           ? plain_value(j, v + 2, last)
+                               : passes_plainly(j, v[2], v[3])      ? v + 3
+                                                                    : nullptr;
+        if (!next && (found < 0 || kind_of(text[v[2]]) == LW_JSON_NONE))
+            break;
+        f->key = (uint32_t)begin;
+        f->key_bytes = (uint32_t)len;
+        if (found >= 0)
+            return *k = found, (uint32_t)(v + 2 - j->at);
+        f->index++;
+        t = next;
+    }
+    return (uint32_t)(t - j->at);
+}
+
+/* The next field with one of the keys, as long as what is passed over is plain; -1: not told, and
+ * the reader stands where lw_json_next goes on. */
+static int next_plain_of(lw_json *j, frame *f, const lw_json_keys *keys)
+{
+    int k;
+    uint32_t i = plain_fields(j, f, f->index < 0 ? f->open + 1 : j->after, keys, &k);
+
+    if (k >= 0)
+        move_to(j, f, i, j->at[i]);
+    else if (f->index >= 0)
+        j->after = i;
+    return k;
+}
+
+int lw_json_next_of(struct lw_json *j, const struct lw_json_keys *keys)
+{
+    int k = -1;
+
+    while (k < 0 && !j->failed && j->depth > 0) {
+        frame *f = &j->frames[j->depth - 1];
+        if (f->index >= 0 && !j->after && !pass_value(j))
+            return -1;
+        k = f->object ? next_plain_of(j, f, keys) : -1;
+        if (k >= 0)
+            return k;
+        if (f->object && f->index >= 0 && j->after - j->base < j->count &&
+            j->text[j->at[j->after]] == '}') {
+            close_container(j, f, j->after);
+            return -1;
+        }
+        if (j->failed || !lw_json_next(j))
+            return -1;
+        size_t len;
+        const char *key = lw_json_key_view(j, &len);
+        k = f->object && !j->failed ? find_key(keys, head_of_key(key, len), key, len) : -1;
+    }
+    return k;
+}
+
 void lw_json_leave(struct lw_json *j)
 {
+    static const lw_json_keys none = {};
     int depth = j->depth;
 
     while (!j->failed && j->depth == depth && depth > 0)
-        lw_json_next(j);
+        lw_json_next_of(j, &none);
 }
 
 const char *lw_json_key(struct lw_json *j, size_t *len)
@@ -1251,6 +1495,65 @@ const char *lw_json_number_text(struct lw_json *j, size_t *len)
     *len = end - begin;
     j->after = j->cur + 1;
     return j->text + begin;
+}
+
+/* Up to eight digits at p: their value, and how many there are. */
+static inline uint64_t digits_at(const char *p, size_t *n)
+{
+    uint64_t w = load8(p), bad = not_digits(w);
+
+    *n = bad ? (size_t)__builtin_ctzll(bad) / 8 : 8;
+    if (*n == 0)
+        return 0;
+    w = (w << (64 - 8 * *n)) & UINT64_C(0x0f0f0f0f0f0f0f0f); /* zeros before them */
+    w = (w * 10 + (w >> 8)) & UINT64_C(0x00ff00ff00ff00ff);
+    w = (w * 100 + (w >> 16)) & UINT64_C(0x0000ffff0000ffff);
+    return (w * 10000 + (w >> 32)) & UINT64_C(0xffffffff);
+}
+
+static inline const char *take_digits(const char *p, uint64_t *value, size_t *n_digits)
+{
+    static const uint64_t ten_to[] = {1,      10,      100,      1000,     10000,
+                                      100000, 1000000, 10000000, 100000000};
+    size_t n;
+
+    do {
+        uint64_t part = digits_at(p, &n);
+        *value = *value * ten_to[n] + part;
+        *n_digits += n;
+        p += n;
+    } while (n == 8 && *n_digits <= 16);
+    return p;
+}
+
+bool lw_json_decimal(struct lw_json *j, int power, int64_t *value)
+{
+    if (j->failed || !j->has_value || j->after || kind_of(here(j)) != LW_JSON_NUMBER)
+        return false;
+    const char *end = j->text + token_end(j, j->cur), *p = j->text + j->cur_at;
+    bool negative = *p == '-';
+    size_t n = 0, before;
+    uint64_t v = 0;
+
+    p += negative;
+    if (end - p > 20 || (*p == '0' && end - p > 1 && p[1] != '.'))
+        return false;
+    p = take_digits(p, &v, &n);
+    before = n;
+    if (n == 0 || n > 19)
+        return false;
+    if (p < end && *p == '.')
+        p = take_digits(p + 1, &v, &n);
+    size_t fraction = n - before, left = (size_t)power - fraction;
+    if (p != end || p[-1] == '.' || fraction > (size_t)power || n + left > 19)
+        return false;
+    for (; left > 0; left--)
+        v *= 10;
+    if (v > INT64_MAX)
+        return false;
+    *value = negative ? -(int64_t)v : (int64_t)v;
+    j->after = j->cur + 1;
+    return true;
 }
 
 void lw_json_fail(struct lw_json *j, const char *fmt, ...)

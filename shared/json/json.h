@@ -81,6 +81,21 @@ void lw_json_leave(struct lw_json *j);
 const char *lw_json_key(struct lw_json *j, size_t *len);
 bool lw_json_key_is(struct lw_json *j, const char *key);
 
+/* Keys that a reader looks for, found in one step. */
+enum { LW_JSON_MOST_KEYS = 32, LW_JSON_KEY_SLOT_BITS = 7 };
+struct lw_json_keys {
+    const char *key[LW_JSON_MOST_KEYS]; /* borrowed */
+    size_t len[LW_JSON_MOST_KEYS];
+    uint64_t head[LW_JSON_MOST_KEYS];   /* the first 8 bytes */
+    uint8_t slot[1 << LW_JSON_KEY_SLOT_BITS]; /* number of the key + 1; 0 = free */
+};
+/* key[n] differ; n is at most LW_JSON_MOST_KEYS. */
+void lw_json_keys_init(struct lw_json_keys *keys, const char *const *key, int n);
+/* lw_json_next to the next field whose key is one of them: its number. Other fields are passed
+ * over, checked as lw_json_next checks them. -1 at the end, where the object has been left, or after
+ * an error. */
+int lw_json_next_of(struct lw_json *j, const struct lw_json_keys *keys);
+
 /* The scalar under the cursor. Strings are unescaped, NUL-terminated, and valid until the document
  * is closed (they live in the reader's own buffer); len may be NULL, and then a string that holds a
  * zero character is refused. lw_json_int64 refuses fractions and numbers
@@ -95,6 +110,11 @@ int64_t lw_json_int64(struct lw_json *j);
 double lw_json_double(struct lw_json *j);
 bool lw_json_bool(struct lw_json *j);
 const char *lw_json_number_text(struct lw_json *j, size_t *len);
+
+/* The number under the cursor times 10^power (0 or more), where it is written without an exponent,
+ * with at most 19 digits then, and that is a whole number above -2^63 and below 2^63. False: nothing
+ * was read, and the calls above tell more. */
+bool lw_json_decimal(struct lw_json *j, int power, int64_t *value);
 
 /* Record an error of the caller's own at the cursor ("at PATH (byte N): ..."); sticks. */
 void lw_json_fail(struct lw_json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
