@@ -127,15 +127,17 @@ static int64_t end_of_run(const struct lw_trace *t, const struct sort_key *key, 
     return i < t->n ? i : t->n;
 }
 
-/* Each two neighbouring runs of `from` become one of `to`; how many there are then. */
-static int64_t merge_runs(const struct lw_trace *t, const struct sort_key *from,
-                          struct sort_key *to)
+/* Each two neighbouring runs of `from` become one of `to`. Run r begins at begin[r]; begin[*n] is
+ * t->n. */
+static void merge_runs(const struct lw_trace *t, const struct sort_key *from, struct sort_key *to,
+                       int64_t *begin, int64_t *n)
 {
     int64_t runs = 0;
 
-    for (int64_t a = 0, end; a < t->n; a = end, runs++) {
-        int64_t middle = end_of_run(t, from, a), b = middle;
-        end = middle < t->n ? end_of_run(t, from, middle) : middle;
+    for (int64_t r = 0; r < *n; r += 2, runs++) {
+        int64_t a = begin[r], middle = begin[r + 1], b = middle;
+        int64_t end = r + 1 < *n ? begin[r + 2] : middle;
+        begin[runs] = a;
         while (a < middle && b < end)
             *to++ = is_after(t, &from[a], &from[b]) ? from[b++] : from[a++];
         memcpy(to, from + a, (size_t)(middle - a) * sizeof *to);
@@ -143,21 +145,44 @@ static int64_t merge_runs(const struct lw_trace *t, const struct sort_key *from,
         memcpy(to, from + b, (size_t)(end - b) * sizeof *to);
         to += end - b;
     }
-    return runs;
+    begin[runs] = t->n;
+    *n = runs;
+}
+
+/* Where the runs of `key` begin, and t->n; NULL without memory. */
+static int64_t *find_runs(const struct lw_trace *t, const struct sort_key *key, int64_t *n)
+{
+    int64_t *begin = NULL, cap = 0;
+
+    *n = 0;
+    for (int64_t i = 0;; i = end_of_run(t, key, i)) {
+        if (lw_reserve(&begin, &cap, *n + 1, sizeof *begin) < 0) {
+            lw_free(begin);
+            return NULL;
+        }
+        begin[*n] = i;
+        if (i == t->n)
+            return begin;
+        ++*n;
+    }
 }
 
 /* Recorders write rows in order by table, by thread or by stream: runs are merged until one is
- * left. The sorted keys are in *key, the other in *other. */
-static void sort_keys(const struct lw_trace *t, struct sort_key **key, struct sort_key **other)
+ * left. The sorted keys are in *key, the other in *other. False without memory. */
+static bool sort_keys(const struct lw_trace *t, struct sort_key **key, struct sort_key **other)
 {
-    int64_t runs;
+    int64_t n, *begin = find_runs(t, *key, &n);
 
-    do {
-        runs = merge_runs(t, *key, *other);
+    if (!begin)
+        return false;
+    while (n > 1) {
+        merge_runs(t, *key, *other, begin, &n);
         struct sort_key *sorted = *other;
         *other = *key;
         *key = sorted;
-    } while (runs > 1);
+    }
+    lw_free(begin);
+    return true;
 }
 
 static void permute(void *column, size_t size, const struct sort_key *key, int64_t n, void *scratch)
@@ -184,6 +209,7 @@ static void permute_columns(struct lw_trace *t, const struct sort_key *key, void
 enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)
 {
     struct sort_key *key, *other;
+    enum lw_status status = LW_OK;
 
     if (t->n == 0)
         return LW_OK;
@@ -197,12 +223,14 @@ enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)
     for (int64_t i = 0; i < t->n; i++)
         key[i] = (struct sort_key){t->start_ns[i], i};
     if (end_of_run(t, key, 0) < t->n) {
-        sort_keys(t, &key, &other);
-        permute_columns(t, key, other);
+        if (sort_keys(t, &key, &other))
+            permute_columns(t, key, other);
+        else
+            status = lw_fail_nomem(err);
     }
     lw_free(key);
     lw_free(other);
-    return LW_OK;
+    return status;
 }
 
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype)
