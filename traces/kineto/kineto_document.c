@@ -215,9 +215,20 @@ static enum lw_status read_document(struct kineto_reader *r, const struct lw_err
     return status == LW_OK ? traces_kineto_check_kind(r, err) : status;
 }
 
-enum lw_status traces_kineto_parse_once(const char *name, char *text, size_t len,
-                                        const struct lw_trace_reading *options,
-                                        struct lw_trace *out, struct lw_err *err)
+/* A text that may be damaged is opened up to there; one of which it is not known to be UTF-8 yet is
+ * refused where it is not. */
+static enum lw_status open_reader(struct kineto_reader *r, const char *text, bool salvage,
+                                  bool unmended, struct lw_err *broken, struct lw_err *err)
+{
+    if (salvage)
+        return lw_json_open_broken(r->name, text, r->len, &r->json, broken, err);
+    return unmended ? lw_json_open_unmended(r->name, text, r->len, &r->json, err)
+                    : lw_json_open(r->name, text, r->len, &r->json, err);
+}
+
+static enum lw_status parse_as(const char *name, char *text, size_t len, bool unmended,
+                               const struct lw_trace_reading *options, struct lw_trace *out,
+                               struct lw_err *err)
 {
     struct lw_trace t;
     struct lw_err broken = {0};
@@ -226,14 +237,25 @@ enum lw_status traces_kineto_parse_once(const char *name, char *text, size_t len
                               .shapes = options && options->shapes,
                               .mapped = options && options->mapped ? text : NULL};
     bool salvage = options && options->salvage;
-    enum lw_status status = salvage ? lw_json_open_broken(name, text, len, &r.json, &broken, err)
-                                    : lw_json_open(name, text, len, &r.json, err);
 
-    if (status != LW_OK)
-        return status;
+    LW_TRY(open_reader(&r, text, salvage, unmended, &broken, err));
+    traces_kineto_set_keys(&r);
     lw_trace_init(&t);
     t.format = "kineto";
-    status = read_document(&r, &broken, salvage, err);
+    enum lw_status status = read_document(&r, &broken, salvage, err);
     lw_json_close(r.json);
     LW_GIVE(status, out, t, lw_trace_free(&t));
+}
+
+/* Nearly every text is UTF-8: one pass over it is saved by finding out while it is read. */
+enum lw_status traces_kineto_parse_once(const char *name, char *text, size_t len,
+                                        const struct lw_trace_reading *options,
+                                        struct lw_trace *out, struct lw_err *err)
+{
+    struct lw_err unused = {0};
+
+    if (!(options && options->salvage) &&
+        parse_as(name, text, len, true, options, out, &unused) == LW_OK)
+        return LW_OK;
+    return parse_as(name, text, len, false, options, out, err);
 }

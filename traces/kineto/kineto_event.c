@@ -25,13 +25,25 @@ static const struct {
     {"memcpy", LW_ROW_MEM},          {"memset", LW_ROW_MEM},
 };
 
-static int class_of(const char *category, size_t len)
+/* Most events are of the category of one of the last few. */
+static int class_of(struct kineto_reader *r, const char *category, size_t len)
 {
+    size_t at = len > 0 ? (len + (unsigned char)category[0]) % KINETO_CATEGORIES : 0;
+    struct kineto_category *known = &r->category[at];
+
+    if (known->len == len && len > 0 && memcmp(known->text, category, len) == 0)
+        return known->class;
+    int class = KINETO_SKIPPED;
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
         if (strlen(categories[i].category) == len &&
             strncasecmp(categories[i].category, category, len) == 0)
-            return (int)categories[i].class;
-    return KINETO_SKIPPED;
+            class = (int)categories[i].class;
+    if (len <= sizeof known->text) {
+        memcpy(known->text, category, len);
+        known->len = len;
+        known->class = class;
+    }
+    return class;
 }
 
 static bool is_operator(const struct kineto_reader *r, const struct kineto_event *e)
@@ -50,54 +62,33 @@ static bool has_values(const struct kineto_event *e)
     return false;
 }
 
-static bool key_is(const char *key, size_t len, const char *want)
+/* The keys of an argument, in the order of argument_keys. */
+enum {
+    CORRELATION, STREAM, DEVICE, SEQUENCE, RECORD, EXTERNAL, EXTERNAL_LOWER, WAIT_STREAM,
+    WAIT_RECORD, COLLECTIVE, DTYPE, IN_NUMEL, OUT_NUMEL, GROUP_SIZE, GROUP, DIMS, DIMS_LOWER,
+    TYPES, VALUES, N_ARGUMENT_KEYS
+};
+static const char *const argument_keys[] = {
+    "correlation", "stream", "device", "Sequence number", "Record function id", "External id",
+    "external id", "wait_on_stream", "wait_on_cuda_event_record_corr_id", "Collective name",
+    "dtype", "In msg nelems", "Out msg nelems", "Group size", "Process Group Name", "Input Dims",
+    "Input dims", "Input type", "Concrete Inputs",
+};
+
+enum { PH, CAT, NAME, TS, DUR, PID, TID, ARGS, N_EVENT_KEYS };
+static const char *const event_keys[] = {"ph", "cat", "name", "ts", "dur", "pid", "tid", "args"};
+
+void traces_kineto_set_keys(struct kineto_reader *r)
 {
-    return strlen(want) == len && memcmp(key, want, len) == 0;
+    lw_json_keys_init(&r->of_event, event_keys, N_EVENT_KEYS);
+    lw_json_keys_init(&r->of_skipped, event_keys, PH + 1);
+    lw_json_keys_init(&r->of_arguments, argument_keys, N_ARGUMENT_KEYS);
 }
 
-/* What a cuda_sync event waited for. */
-static void read_sync(struct lw_json *j, struct kineto_event *e, const char *key, size_t len)
+static void read_input(struct kineto_reader *r, struct kineto_event *e, int key)
 {
-    if (key_is(key, len, "wait_on_stream"))
-        e->detail.wait_stream = traces_kineto_read_int32(j, -1);
-    else if (key_is(key, len, "wait_on_cuda_event_record_corr_id"))
-        e->detail.wait_record = traces_kineto_read_int(j, -1);
-    else
-        return;
-    e->has_detail = true;
-}
+    bool dims = key == DIMS || key == DIMS_LOWER, type = key == TYPES;
 
-static bool read_collective(struct kineto_reader *r, struct kineto_event *e, const char *key,
-                            size_t len)
-{
-    struct lw_row_detail *d = &e->detail;
-
-    if (key_is(key, len, "Collective name")) {
-        d->op = traces_kineto_read_text(r);
-        e->has_detail = true;
-    } else if (key_is(key, len, "dtype")) {
-        d->dtype = traces_kineto_read_text(r);
-    } else if (key_is(key, len, "In msg nelems")) {
-        d->in_numel = traces_kineto_read_int(r->json, -1);
-    } else if (key_is(key, len, "Out msg nelems")) {
-        d->out_numel = traces_kineto_read_int(r->json, -1);
-    } else if (key_is(key, len, "Group size")) {
-        d->group_size = traces_kineto_read_int32(r->json, 0);
-    } else if (key_is(key, len, "Process Group Name")) {
-        d->group = traces_kineto_read_text(r);
-    } else {
-        return false;
-    }
-    return true;
-}
-
-static void read_input(struct kineto_reader *r, struct kineto_event *e, const char *key, size_t len)
-{
-    bool dims = key_is(key, len, "Input Dims") || key_is(key, len, "Input dims");
-    bool type = key_is(key, len, "Input type"), values = key_is(key, len, "Concrete Inputs");
-
-    if (!dims && !type && !values)
-        return;
     if (is_operator(r, e)) {
         if (dims)
             traces_kineto_read_sizes(r, e);
@@ -115,28 +106,47 @@ static void read_input(struct kineto_reader *r, struct kineto_event *e, const ch
     }
 }
 
-static void read_argument(struct kineto_reader *r, struct kineto_event *e)
+/* What the event is part of: a collective, a wait. */
+static void read_detail(struct kineto_reader *r, struct kineto_event *e, int key)
+{
+    struct lw_row_detail *d = &e->detail;
+
+    e->has_detail |= key == COLLECTIVE || key == WAIT_STREAM || key == WAIT_RECORD;
+    switch (key) {
+    case WAIT_STREAM: d->wait_stream = traces_kineto_read_int32(r->json, -1); break;
+    case WAIT_RECORD: d->wait_record = traces_kineto_read_int(r->json, -1); break;
+    case COLLECTIVE: d->op = traces_kineto_read_text(r); break;
+    case DTYPE: d->dtype = traces_kineto_read_text(r); break;
+    case IN_NUMEL: d->in_numel = traces_kineto_read_int(r->json, -1); break;
+    case OUT_NUMEL: d->out_numel = traces_kineto_read_int(r->json, -1); break;
+    case GROUP_SIZE: d->group_size = traces_kineto_read_int32(r->json, 0); break;
+    case GROUP: d->group = traces_kineto_read_text(r); break;
+    default: read_input(r, e, key); break;
+    }
+}
+
+static void read_argument(struct kineto_reader *r, struct kineto_event *e, int key)
 {
     struct lw_json *j = r->json;
-    size_t len;
-    const char *key = lw_json_key_view(j, &len);
 
-    if (key_is(key, len, "correlation"))
-        e->correlation = traces_kineto_read_int(j, -1);
-    else if (key_is(key, len, "stream"))
-        e->stream = traces_kineto_read_int32(j, -1);
-    else if (key_is(key, len, "device"))
-        e->device = traces_kineto_read_int32(j, -1);
-    else if (key_is(key, len, "Sequence number"))
-        e->sequence = traces_kineto_read_int(j, -1);
-    else if (key_is(key, len, "Record function id"))
-        e->record = traces_kineto_read_int32(j, 0);
-    else if (key_is(key, len, "External id") || key_is(key, len, "external id"))
-        e->external = traces_kineto_read_int32(j, 0);
-    else if (len > 8 && memcmp(key, "wait_on_", 8) == 0)
-        read_sync(j, e, key, len);
-    else if (!read_collective(r, e, key, len))
-        read_input(r, e, key, len);
+    switch (key) {
+    case CORRELATION: e->correlation = traces_kineto_read_int(j, -1); break;
+    case STREAM: e->stream = traces_kineto_read_int32(j, -1); break;
+    case DEVICE: e->device = traces_kineto_read_int32(j, -1); break;
+    case SEQUENCE: e->sequence = traces_kineto_read_int(j, -1); break;
+    case RECORD: e->record = traces_kineto_read_int32(j, 0); break;
+    case EXTERNAL:
+    case EXTERNAL_LOWER: e->external = traces_kineto_read_int32(j, 0); break;
+    default: read_detail(r, e, key); break;
+    }
+}
+
+static void read_arguments(struct kineto_reader *r, struct kineto_event *e)
+{
+    if (lw_json_type(r->json) != LW_JSON_OBJECT || !lw_json_enter(r->json, LW_JSON_OBJECT))
+        return;
+    for (int key; (key = lw_json_next_of(r->json, &r->of_arguments)) >= 0;)
+        read_argument(r, e, key);
 }
 
 static void read_tid(struct lw_json *j, struct kineto_event *e)
@@ -164,37 +174,34 @@ static void read_pid(struct lw_json *j, struct kineto_event *e)
         memcpy(e->pid, text, e->pid_len);
 }
 
-static void read_field(struct kineto_reader *r, struct kineto_event *e)
+static void read_field(struct kineto_reader *r, struct kineto_event *e, int key)
 {
     struct lw_json *j = r->json;
-    bool skip = e->class == KINETO_SKIPPED || (e->ph != 0 && e->ph != 'X');
+    const char *text;
     size_t len;
-    const char *key = lw_json_key_view(j, &len);
 
-    if (key_is(key, len, "ph")) {
-        const char *ph = lw_json_view(j, &len);
-        e->ph = len == 1 ? ph[0] : '?';
+    switch (key) {
+    case PH:
+        text = lw_json_view(j, &len);
+        e->ph = len == 1 ? text[0] : '?';
         r->n_phases++;
-    } else if (skip) {
-        return;
-    } else if (key_is(key, len, "cat")) {
-        const char *category = lw_json_view(j, &len);
-        e->class = class_of(category, len);
-    } else if (key_is(key, len, "name")) {
-        e->name = lw_json_view(j, &e->name_len);
-    } else if (key_is(key, len, "ts")) {
-        e->ts_ns = traces_kineto_read_time(j, &e->has_ts);
-    } else if (key_is(key, len, "dur")) {
-        e->dur_ns = traces_kineto_read_time(j, &e->has_dur);
-    } else if (key_is(key, len, "pid")) {
-        read_pid(j, e);
-    } else if (key_is(key, len, "tid")) {
-        read_tid(j, e);
-    } else if (key_is(key, len, "args") && lw_json_type(j) == LW_JSON_OBJECT &&
-               lw_json_enter(j, LW_JSON_OBJECT)) {
-        while (lw_json_next(j))
-            read_argument(r, e);
+        break;
+    case CAT:
+        text = lw_json_view(j, &len);
+        e->class = class_of(r, text, len);
+        break;
+    case NAME: e->name = lw_json_view(j, &e->name_len); break;
+    case TS: e->ts_ns = traces_kineto_read_time(j, &e->has_ts); break;
+    case DUR: e->dur_ns = traces_kineto_read_time(j, &e->has_dur); break;
+    case PID: read_pid(j, e); break;
+    case TID: read_tid(j, e); break;
+    default: read_arguments(r, e); break;
     }
+}
+
+static bool is_skipped(const struct kineto_event *e)
+{
+    return e->class == KINETO_SKIPPED || (e->ph != 0 && e->ph != 'X');
 }
 
 /* The host thread "pid/tid" as a string number. */
@@ -301,8 +308,8 @@ enum lw_status traces_kineto_read_event(struct kineto_reader *r, struct lw_err *
 
     if (!lw_json_enter(j, LW_JSON_OBJECT))
         return LW_OK; /* the reader holds the error */
-    while (lw_json_next(j))
-        read_field(r, &e);
+    for (int key; (key = lw_json_next_of(j, is_skipped(&e) ? &r->of_skipped : &r->of_event)) >= 0;)
+        read_field(r, &e, key);
     if (r->nomem)
         return lw_fail_nomem(err);
     /* the legacy profiler (EventList.export_chrome_trace, torch built without Kineto) writes host

@@ -76,6 +76,7 @@ static enum lw_status read_part(void *ctx, int i, const struct lw_progress *p, s
                                 .shapes = x->options->shapes, .stop = (int64_t)x->at[i + 1],
                                 .mapped = x->options->mapped ? x->text : NULL,
                                 .given_back = x->at[i]};
+    traces_kineto_set_keys(r);
     lw_trace_init(r->trace);
     LW_TRY(i == 0 ? lw_json_open_unmended(x->name, x->text, x->len, &r->json, err)
                   : lw_json_open_within(x->name, x->text, x->len, x->at[i], of_field, &r->json,

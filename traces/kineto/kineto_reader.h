@@ -4,9 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/json/json.h"
 #include "traces/trace/trace.h"
-
-struct lw_json;
 
 /* What the files of this room share while a trace is read. */
 
@@ -26,7 +25,17 @@ struct kineto_event {
     struct lw_row_detail detail;
 };
 
+/* A category that was seen; len 0: none. */
+struct kineto_category {
+    char text[24];
+    size_t len;
+    int class;
+};
+enum { KINETO_CATEGORIES = 32 };
+
 struct kineto_reader {
+    struct lw_json_keys of_event, of_skipped, of_arguments; /* traces_kineto_set_keys */
+    struct kineto_category category[KINETO_CATEGORIES];
     struct lw_json *json;
     struct lw_trace *trace;
     const struct lw_progress *progress;
@@ -70,6 +79,7 @@ void traces_kineto_read_types(struct kineto_reader *r, struct kineto_event *e);
 int32_t traces_kineto_read_values(struct kineto_reader *r); /* number + 1; 0 = absent */
 
 /* --- the document. LW_OK with an error that the JSON reader holds: see lw_json_done --- */
+void traces_kineto_set_keys(struct kineto_reader *r); /* before any is read */
 enum lw_status traces_kineto_read_event(struct kineto_reader *r, struct lw_err *err);
 /* The events of the list that was entered, up to r->stop. */
 enum lw_status traces_kineto_read_list(struct kineto_reader *r, struct lw_err *err);

@@ -16,10 +16,12 @@ int32_t traces_kineto_intern(struct kineto_reader *r, const char *text, size_t l
 /* A whole number, bare or as a string; `absent` for anything else. */
 int64_t traces_kineto_read_int(struct lw_json *j, int64_t absent)
 {
-    enum lw_json_type type = lw_json_type(j);
     size_t len = 0;
     int64_t value;
 
+    if (lw_json_decimal(j, 0, &value))
+        return value;
+    enum lw_json_type type = lw_json_type(j);
     if (type != LW_JSON_NUMBER && type != LW_JSON_STRING)
         return absent;
     const char *text = type == LW_JSON_NUMBER ? lw_json_number_text(j, &len)
@@ -49,9 +51,11 @@ int64_t traces_kineto_read_time(struct lw_json *j, bool *has)
 {
     size_t len;
     int64_t ns = 0;
-    const char *text = lw_json_number_text(j, &len);
 
     *has = true;
+    if (lw_json_decimal(j, 3, &ns))
+        return ns;
+    const char *text = lw_json_number_text(j, &len);
     if (!lw_json_failed(j) &&
         (!traces_decimal(text, len, 3, &ns) || ns > INT64_MAX / 4 || ns < -(INT64_MAX / 4)))
         lw_json_fail(j, "found %.*s, expected microseconds", (int)(len < 40 ? len : 40), text);
