@@ -308,7 +308,7 @@ inline uint64_t load8(const char *p)
     return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? __builtin_bswap64(word) : word;
 }
 
-/* 0: eight digits; else the lowest byte that is not 0 is that of the first byte that is no digit. */
+/* 0: eight digits; else the lowest byte that is not 0 is at the first that is no digit. */
 inline uint64_t not_digits(uint64_t eight)
 {
     uint64_t high = eight + UINT64_C(0x0606060606060606); /* 0x3a .. 0x3f leave 0x3_ */
@@ -585,7 +585,8 @@ inline const uint32_t *last_known(const lw_json *j, uint32_t n)
 }
 
 /* Any value that begins at *t, if its tokens are known and its strings hold no escape: the token
- * after it, else NULL. last[1] .. last[5] are known too. A bit tells objects from arrays; the lowest is that of the innermost. */
+ * after it, else NULL. last[1] .. last[5] are known too.
+ * A bit tells objects from arrays; the lowest is that of the innermost. */
 inline const uint32_t *plain_value(lw_json *j, const uint32_t *t, const uint32_t *last)
 {
     const char *const text = j->text;
@@ -609,11 +610,11 @@ inline const uint32_t *plain_value(lw_json *j, const uint32_t *t, const uint32_t
                 return nullptr;
             t++;
         }
-        for (; depth > 0 && text[*t] == (objects & 1 ? '}' : ']'); depth--, t++)
+        for (; depth > 0 && t <= last + 4 && text[*t] == (objects & 1 ? '}' : ']'); depth--, t++)
             objects >>= 1;
         if (depth == 0)
             return t;
-        if (text[*t++] != ',' || t > last)
+        if (t > last + 4 || text[*t++] != ',' || t > last)
             return nullptr;
         if (objects & 1) {
             if (!plain_key(j, t))

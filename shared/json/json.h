@@ -92,8 +92,8 @@ struct lw_json_keys {
 /* key[n] differ; n is at most LW_JSON_MOST_KEYS. */
 void lw_json_keys_init(struct lw_json_keys *keys, const char *const *key, int n);
 /* lw_json_next to the next field whose key is one of them: its number. Other fields are passed
- * over, checked as lw_json_next checks them. -1 at the end, where the object has been left, or after
- * an error. */
+ * over, checked as lw_json_next checks them. -1 at the end, where the object has been left, or
+ * after an error. */
 int lw_json_next_of(struct lw_json *j, const struct lw_json_keys *keys);
 
 /* The scalar under the cursor. Strings are unescaped, NUL-terminated, and valid until the document
@@ -112,8 +112,8 @@ bool lw_json_bool(struct lw_json *j);
 const char *lw_json_number_text(struct lw_json *j, size_t *len);
 
 /* The number under the cursor times 10^power (0 or more), where it is written without an exponent,
- * with at most 19 digits then, and that is a whole number above -2^63 and below 2^63. False: nothing
- * was read, and the calls above tell more. */
+ * with at most 19 digits then, and that is a whole number above -2^63 and below 2^63. False:
+ * nothing was read, and the calls above tell more. */
 bool lw_json_decimal(struct lw_json *j, int power, int64_t *value);
 
 /* Record an error of the caller's own at the cursor ("at PATH (byte N): ..."); sticks. */

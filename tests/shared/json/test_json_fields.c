@@ -140,6 +140,22 @@ TEST(a_table_finds_the_fields_and_faults_that_a_comparison_finds)
     }
 }
 
+/* Brackets that close beyond the tokens of a piece. */
+TEST(deep_values_are_passed_over_at_the_end_of_a_piece)
+{
+    char text[600] = "";
+    size_t n = 0;
+
+    n += (size_t)sprintf(text, "{\"a\":1");
+    for (int k = 1; k < 20; k++) {
+        n += (size_t)sprintf(text + n, ",\"b\":%.*s%.*s", k, "[[[[[[[[[[[[[[[[[[[[", k,
+                             "]]]]]]]]]]]]]]]]]]]]");
+    }
+    n += (size_t)sprintf(text + n, ",\"seven_7\":2}");
+    for (size_t piece = 1; piece < 300; piece++)
+        same_fields(text, n, piece, piece);
+}
+
 static bool decimal(const char *number, int power, int64_t *value)
 {
     char text[160] = "";
