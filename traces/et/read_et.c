@@ -24,7 +24,17 @@
 
 enum { LOOKED_AT = 4096, DEEPEST = 8 };
 
+static const char *const tensor_keys[] = {"values", "shapes", "types"};
+static const char *const attribute_keys[] = {"name", "value"};
+/* Those of read_field, and the name. */
+static const char *const node_keys[] = {
+    "name", "id", "in_msg_nelems", "inputs", "input_shapes", "input_types", "outputs",
+    "out_msg_nelems", "output_shapes", "op_schema", "parent", "pg_size", "pg_name", "dtype",
+    "ctrl_deps", "collective_name", "rf_id", "tid", "attrs",
+};
+
 struct reader {
+    struct lw_json_keys of_tensors, of_attribute, of_node;
     struct traces_et *e;
     struct lw_json *j;
     struct lw_err *err;
@@ -131,8 +141,12 @@ static enum lw_status read_value(struct reader *r, struct traces_et_call *c, boo
         if (type == LW_JSON_ARRAY) {
             LW_TRY(read_value(r, c, written, depth + 1));
         } else if (type == LW_JSON_NUMBER && n < 5) {
-            double x = lw_json_double(r->j);
-            v[n++] = x > -9e18 && x < 9e18 ? (int64_t)x : 0;
+            double x;
+            if (!lw_json_decimal(r->j, 0, &v[n])) {
+                x = lw_json_double(r->j);
+                v[n] = x > -9e18 && x < 9e18 ? (int64_t)x : 0;
+            }
+            n++;
         } else if (type == LW_JSON_STRING) {
             size_t len;
             const char *text = lw_json_view(r->j, &len);
@@ -219,6 +233,10 @@ static enum lw_dtype dtype_of(const struct reader *r, bool *found)
 
 static int64_t number(struct lw_json *j)
 {
+    int64_t v;
+
+    if (lw_json_decimal(j, 0, &v))
+        return v >= -1 && v < 9000000000000000 ? v : -1;
     if (lw_json_type(j) != LW_JSON_NUMBER)
         return -1;
     double x = lw_json_double(j);
@@ -248,12 +266,12 @@ static enum lw_status read_attributes(struct reader *r, struct traces_et_call *c
         char name[24] = "";
         if (!lw_json_enter(r->j, LW_JSON_OBJECT))
             return LW_OK;
-        while (lw_json_next(r->j)) {
+        for (int k; (k = lw_json_next_of(r->j, &r->of_attribute)) >= 0;) {
             size_t len;
-            if (lw_json_key_is(r->j, "name") && lw_json_type(r->j) == LW_JSON_STRING) {
+            if (k == 0 && lw_json_type(r->j) == LW_JSON_STRING) {
                 const char *text = lw_json_view(r->j, &len);
                 copy_text(name, sizeof name, text, len);
-            } else if (lw_json_key_is(r->j, "value")) {
+            } else if (k == 1) {
                 LW_TRY(read_field(r, c, name));
             }
         }
@@ -267,12 +285,12 @@ static enum lw_status read_tensors(struct reader *r, struct traces_et_call *c, b
         return read_values(r, c, outputs);
     if (!lw_json_enter(r->j, LW_JSON_OBJECT))
         return LW_OK;
-    while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "values"))
+    for (int k; (k = lw_json_next_of(r->j, &r->of_tensors)) >= 0;) {
+        if (k == 0)
             LW_TRY(read_values(r, c, outputs));
-        else if (lw_json_key_is(r->j, "shapes"))
+        else if (k == 1)
             read_shapes(r, outputs ? r->out : r->in);
-        else if (lw_json_key_is(r->j, "types") && !outputs)
+        else if (!outputs)
             read_types(r);
     }
     return LW_OK;
@@ -392,12 +410,9 @@ static enum lw_status read_node(struct reader *r)
         r->in[i].n = r->out[i].n = -1;
     for (int i = 0; i < ET_INPUTS; i++)
         r->types[i][0] = '\0';
-    while (lw_json_next(r->j)) {
-        size_t len;
-        char key[24];
-        const char *k = lw_json_key_view(r->j, &len);
-        copy_text(key, sizeof key, k, len);
-        if (strcmp(key, "name") == 0 && lw_json_type(r->j) == LW_JSON_STRING) {
+    for (int k; (k = lw_json_next_of(r->j, &r->of_node)) >= 0;) {
+        const char *key = node_keys[k];
+        if (k == 0 && lw_json_type(r->j) == LW_JSON_STRING) {
             LW_TRY(text_of(r, &c.name));
             const char *name = traces_graph_string(&e->graph, c.name);
             c.record = strcmp(name, "record_param_comms") == 0;
@@ -625,6 +640,9 @@ static enum lw_status read_whole(const struct lw_input *in, bool keep, struct tr
 
     traces_graph_init(&e.graph, in->name);
     e.graph.n_bytes = (int64_t)in->len;
+    lw_json_keys_init(&r.of_tensors, tensor_keys, 3);
+    lw_json_keys_init(&r.of_attribute, attribute_keys, 2);
+    lw_json_keys_init(&r.of_node, node_keys, (int)(sizeof node_keys / sizeof *node_keys));
     enum lw_status status = lw_json_open(in->name, in->text, in->len, &r.j, err);
     if (status == LW_OK) {
         status = read_file(&r);
