@@ -9,12 +9,13 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "traces/import/bench_import_print.h"
+#include "traces/inspect/bench_inspect.h"
 
 static const struct lw_usage usage = {
     .command = "bench",
     .synopsis = "[w-ar | w-ddp | 3d | data-ranks | streams | pipeline | micro-batches | "
                 "strategies | queue | cost | plan | plan-3d | units | optimal | store | tune | "
-                "dispatch | by-hand | overlap | import FILE] "
+                "dispatch | by-hand | overlap | import FILE | inspect FILE | nsys] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about =
         "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
@@ -31,9 +32,11 @@ static const struct lw_usage usage = {
         "strategies, simulated ranks those of them that bounds leave, whole seconds those of "
         "both); what the executor takes for an op without "
         "work (dispatch) and beyond the same calls by hand (by-hand), and how much of all-reduces "
-        "it hides (overlap); and how fast a trace, repeated to --size bytes of JSON in memory, is "
-        "imported on one core, plain and gzipped, in processor time (import FILE). Without a "
-        "name, a table of all but that, with the limits that some are to keep on an idle core. "
+        "it hides (overlap); how fast a trace, repeated to --size bytes of JSON in memory, is "
+        "imported on one core, plain and gzipped, in processor time (import FILE); and what "
+        "'lapwing inspect' takes of a file as it is stored (inspect FILE), and of a generated "
+        "report of Nsight Systems with --kernels kernels (nsys). Without a "
+        "name, a table of all but these, with the limits that some are to keep on an idle core. "
         "Times are of this machine; simulated times are the same everywhere.",
     .max_operands = 2,
 };
@@ -47,7 +50,7 @@ static int check(const struct bench_choice *c, enum lw_format format)
             "bench",
             "unknown benchmark '%s'; expected one of w-ar, w-ddp, 3d, data-ranks, streams, "
             "pipeline, micro-batches, strategies, queue, cost, plan, plan-3d, units, optimal, "
-            "store, tune, dispatch, by-hand, overlap, import",
+            "store, tune, dispatch, by-hand, overlap, import, inspect, nsys",
             c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))
@@ -61,7 +64,7 @@ static int check(const struct bench_choice *c, enum lw_format format)
 int cmd_bench(int argc, char **argv)
 {
     struct bench_choice c = {.seed = 1, .params = 1000000};
-    int64_t size = 500000000;
+    int64_t size = 500000000, kernels = 1000000;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
         {"ranks", 0, LW_OPT_INT, &c.ranks, "N",
@@ -77,6 +80,8 @@ int cmd_bench(int argc, char **argv)
          "simulate every rank, also those that are alike"},
         {"seed", 0, LW_OPT_INT, &c.seed, "N", "of jitter and skew (1)", 0, INT64_MAX},
         {"size", 0, LW_OPT_SIZE, &size, "BYTES", "import: JSON to import (500MB)"},
+        {"kernels", 0, LW_OPT_INT, &kernels, "N", "nsys: kernels of the report (1000000)", 1,
+         100000000},
         LW_OPTION_FORMAT(&format),
         {0},
     };
@@ -86,8 +91,15 @@ int cmd_bench(int argc, char **argv)
     if (rc >= 0)
         return rc;
     bool import = n > 0 && strcmp(argv[1], "import") == 0;
-    if (import != (n == 2))
-        return lw_cli_usage("bench", import ? "import needs a trace" : "found '%s'", argv[2]);
+    bool inspect = n > 0 && strcmp(argv[1], "inspect") == 0;
+    if ((import || inspect) && n == 1)
+        return lw_cli_usage("bench", "%s needs a trace", argv[1]);
+    if (n == 2 && !import && !inspect)
+        return lw_cli_usage("bench", "found '%s'", argv[2]);
+    if (inspect)
+        return lw_cli_end("bench", traces_bench_inspect_print(argv[2], format, &err), &err);
+    if (n == 1 && strcmp(argv[1], "nsys") == 0)
+        return lw_cli_end("bench", traces_bench_nsys_print(kernels, format, &err), &err);
     if (import)
         return lw_cli_end("bench", traces_bench_import_print(argv[2], size, format, &err), &err);
     if (n == 1 && cmd_bench_exec_knows(argv[1]))

@@ -245,6 +245,38 @@ TEST(bench_import_repeats_a_trace_to_the_size_asked_for)
     assert_int_equal(run("bench import $P/tests/fuzz/corpus/bench/today.txt"), 1);
 }
 
+static long long bench_value(const char *key)
+{
+    const char *at = strstr(out, key);
+
+    assert_non_null(at);
+    return strtoll(at + strlen(key) + 2, NULL, 10); /* after its quote and colon */
+}
+
+TEST(bench_inspect_measures_the_command_on_a_file)
+{
+    run_ok("bench inspect " GPU " --format json");
+    assert_true(bench_value("file_bytes") > 0);
+    assert_true(bench_value("peak_rss_bytes") > 1 << 20);
+    assert_int_equal(bench_value("n_kernels"), 0);
+    run_ok("bench inspect " GPU);
+    assert_non_null(strstr(out, "inspect "));
+    assert_int_equal(run("bench inspect"), 2);
+    assert_int_equal(run("bench inspect $P/tests/fuzz/corpus/bench/today.txt " GPU), 2);
+    assert_int_equal(run("bench inspect no_such_file"), 1);
+    fixture_put("bench_nul.json", "nothing");
+    assert_int_equal(run("bench inspect bench_nul.json"), 1);
+}
+
+TEST(bench_nsys_reads_a_generated_report)
+{
+    run_ok("bench nsys --kernels 2500 --format json");
+    assert_int_equal(bench_value("n_kernels"), 2500);
+    assert_true(bench_value("kernels_per_s") > 0);
+    assert_true(bench_value("file_bytes") > 2500 * 60);
+    assert_int_equal(run("bench nsys --kernels 0"), 2);
+}
+
 static void copy_damaged(const char *from, const char *to, long cut, long flip)
 {
     static char bytes[1 << 20];

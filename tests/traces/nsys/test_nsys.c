@@ -14,6 +14,7 @@
 #include "tests/lib/files/sql_file.h"
 #include "traces/nsys/import_nsys.h"
 #include "traces/nsys/nsys_database.h"
+#include "traces/nsys/nsys_example.h"
 #include "traces/steps/device_figures.h"
 
 #define NSYS "../shared/traces/nsys/"
@@ -103,6 +104,24 @@ static int64_t count_of(const struct lw_trace *t, const char *key)
             return t->counts[i].value;
     fail_msg("no count '%s'", key);
     return -1;
+}
+
+/* 2500 kernels of 1 us, each 1 us after the one before: the last ends at 2 us * 2500. */
+TEST(a_generated_report_holds_what_it_says)
+{
+    const char *file = fixture_path("generated.db");
+    struct lw_trace t;
+    struct lw_err err = {0};
+
+    remove(file);
+    assert_ok(lw_nsys_example(file, 2500, &err), err);
+    assert_ok(take(file, 0, &t, &err), err);
+    assert_int_equal(count_of(&t, "CUPTI_ACTIVITY_KIND_KERNEL"), 2500);
+    assert_int_equal(count_of(&t, "CUPTI_ACTIVITY_KIND_RUNTIME"), 2500);
+    assert_int_equal(count_of(&t, "NVTX_EVENTS"), 3);
+    assert_int_equal(count_of(&t, "launches_resolved"), 2500);
+    lw_trace_free(&t);
+    assert_int_equal(lw_nsys_example("/no/such/folder/x.db", 1, &err), LW_EIO);
 }
 
 static int64_t find_row(const struct lw_trace *t, enum lw_row_class class, const char *name)
