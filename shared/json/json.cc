@@ -263,6 +263,8 @@ void describe_found(lw_json *j, uint32_t i, char *buf, size_t size)
 
     if (token_begin(j, i) >= j->len) {
         snprintf(buf, size, "the end of the text");
+    } else if (c == '\0') {
+        snprintf(buf, size, "a zero byte");
     } else if (c == '{' || c == '[') {
         snprintf(buf, size, c == '{' ? "an object" : "an array");
     } else if (c && strchr("}],:", c)) {
@@ -270,14 +272,15 @@ void describe_found(lw_json *j, uint32_t i, char *buf, size_t size)
     } else {
         size_t b = token_begin(j, i), n = token_end(j, i) - b;
         bool cut = n > SHOWN_BYTES;
+        char shown[SHOWN_BYTES + 1] = "";
         if (cut)
             for (n = SHOWN_BYTES; n > 0 && (j->text[b + n] & 0xc0) == 0x80; n--)
                 ;
-        snprintf(buf, size, "%s%.*s%s", c == '"' ? "string " : "", (int)n, j->text + b,
-                 cut ? "..." : "");
-        for (char *p = buf; *p; p++)
-            if ((unsigned char)*p < ' ' || *p == 127)
-                *p = '?';
+        for (size_t k = 0; k < n; k++) {
+            unsigned char byte = (unsigned char)j->text[b + k];
+            shown[k] = byte < ' ' || byte == 127 ? '?' : (char)byte;
+        }
+        snprintf(buf, size, "%s%s%s", c == '"' ? "string " : "", shown, cut ? "..." : "");
     }
 }
 

@@ -245,6 +245,20 @@ TEST(bench_import_repeats_a_trace_to_the_size_asked_for)
     assert_int_equal(run("bench import $P/tests/fuzz/corpus/bench/today.txt"), 1);
 }
 
+/* What a system leaves of a file whose writer was stopped before its pages were written. */
+TEST(a_file_of_zero_bytes_is_told_apart)
+{
+    fixture_put("cut.json", "");
+    FILE *f = fopen(fixture_path("cut.json"), "wb");
+    assert_non_null(f);
+    for (int i = 0; i < 5000; i++)
+        putc(0, f);
+    fclose(f);
+    expect("inspect cut.json", 1, "cut.json: this is a file that begins with zero bytes");
+    expect("sim --replay cut.json --db cut.db", 1, "begins with zero bytes");
+    assert_int_not_equal(access(fixture_path("cut.db"), F_OK), 0);
+}
+
 static long long bench_value(const char *key)
 {
     const char *at = strstr(out, key);

@@ -14,6 +14,14 @@ enum { LOOKED_AT = 4096 };
 const struct lw_importer *const lw_importers[] = {LW_IMPORTERS(ROW)};
 const int lw_n_importers = sizeof lw_importers / sizeof *lw_importers;
 
+/* Its first bytes, or all of them. */
+static bool begins_with_zeros(const char *text, size_t len)
+{
+    static const char zeros[16];
+
+    return len > 0 && memcmp(text, zeros, len < sizeof zeros ? len : sizeof zeros) == 0;
+}
+
 /* Formats that are known and not read, by how they begin or how the file is called, and how to get
  * one that is; without a remedy NULL, or where none is asked for, what the file looks like. */
 static const char *other_format(const char *name, const char *text, size_t len, bool remedy)
@@ -37,6 +45,9 @@ static const char *other_format(const char *name, const char *text, size_t len, 
         {"\xff\xfe", NULL, "text in UTF-16: save it as UTF-8"},
     };
 
+    if (remedy && begins_with_zeros(text, len))
+        return "a file that begins with zero bytes: its writer was stopped, or the disk was full, "
+               "before it was written; copy or record it again";
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const char *b = others[i].begin, *e = others[i].ending;
         if (b && len >= strlen(b) && memcmp(text, b, strlen(b)) == 0)

@@ -486,6 +486,24 @@ TEST(zero_byte_is_refused_where_the_length_is_not_asked)
     assert_refused(d, "t.json: at [0] (byte 1): found \\u0000 in a string, expected none");
 }
 
+TEST(zero_bytes_of_the_text_are_named)
+{
+    static const char text[] = "[\0{}]", after[] = "[1\0,2]";
+    struct lw_err err = {0};
+    struct doc d = {padded(text, sizeof text - 1), NULL};
+
+    assert_ok(lw_json_open("t.json", d.text, sizeof text - 1, &d.j, &err), err);
+    lw_json_enter(d.j, LW_JSON_ARRAY);
+    lw_json_next(d.j);
+    assert_refused(d, "t.json: at [0] (byte 1): found a zero byte, expected a value");
+    d.text = padded(after, sizeof after - 1);
+    assert_ok(lw_json_open("t.json", d.text, sizeof after - 1, &d.j, &err), err);
+    lw_json_enter(d.j, LW_JSON_ARRAY);
+    lw_json_next(d.j);
+    lw_json_next(d.j);
+    assert_refused(d, "t.json: at [0] (byte 1): found 1?, expected a number");
+}
+
 TEST(callers_errors_carry_the_place)
 {
     struct doc d = open_doc("{\"world\":[1,-4]}");
