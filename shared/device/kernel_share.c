@@ -67,6 +67,12 @@ static int64_t times(const struct share *s)
     return s->g->whole_experts ? 1 : s->tp;
 }
 
+/* Traffic of experts that has launches has so many for each expert of the rank. */
+static int32_t launches(const struct share *s, int32_t n)
+{
+    return s->k->experts > 0 ? (int32_t)(n * (s->k->experts / expert_ranks(s))) : n;
+}
+
 static void share_traffic(const struct share *s)
 {
     const struct lw_kernel *k = s->k;
@@ -78,7 +84,7 @@ static void share_traffic(const struct share *s)
                     .phase = (enum lw_product_phase)phase,
                     .flops = k->flops[phase] / s->cp,
                     .bytes = k->bytes[phase] / s->cp * times(s),
-                    .n_launches = forward ? k->n_forward : input ? k->n_backward : 0,
+                    .n_launches = launches(s, forward ? k->n_forward : input ? k->n_backward : 0),
                     .whole = s->whole,
                     .by_roofline = k->kind == LW_KERNEL_COUNTED,
                     .completes = first});

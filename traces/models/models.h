@@ -16,6 +16,8 @@ enum traces_unfused {
     TRACES_UNFUSED_BLOCK = 4, /* gradients of the gated pair and of the residual; layout copies */
     TRACES_UNFUSED_NORMS = 8, /* the steps of norms and of rotation, in f32 */
     TRACES_UNFUSED_GRADS = 16, /* gradients are added to sums of their own type */
+    TRACES_UNFUSED_EXPERT_BIAS = 32, /* experts' biases and the clamp before their gate (GPT-OSS) */
+    TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 
 /* What a framework's step does with gradients beside the optimizer's own pass. */

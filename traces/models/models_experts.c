@@ -125,6 +125,38 @@ static void add_weights(struct transformer *t, int32_t kernel, int64_t rows, int
     p->trainable = t->b.shape.lora == 0;
 }
 
+static bool has_bias_kernels(const struct transformer *t)
+{
+    return t->b.shape.expert_bias && !t->b.shape.fused_experts &&
+           (t->b.shape.unfused & TRACES_UNFUSED_EXPERT_BIAS);
+}
+
+/* GPT-OSS limits both halves before the gate: two clamps, and both side by side. Backward: two
+ * comparisons, both together, and the choice of one half, one comparison and the choice of the
+ * other (a byte for each truth), and both side by side (NVIDIA/Megatron-LM@3bec9aa9,
+ * megatron/core/fusions/fused_bias_geglu.py, weighted_bias_quick_geglu_impl; torch's clamp). */
+static void clamp(struct transformer *t, int64_t copies)
+{
+    int64_t n = copies * t->b.shape.expert_ffn, item = t->b.item;
+
+    transformer_keep(t, 2 * item * n, false);
+    TRACES_TRAFFIC(&t->b, 8 * item * n, (11 * item + 8) * n, 0, .split = LW_SPLIT_GROUP,
+                   .n_forward = 3, .n_backward = 7);
+}
+
+/* To the result of each expert its bias times the weight of the copy: the product and the sum, for
+ * each expert, and all side by side. Backward: the products for the gradients of bias and weight,
+ * the sum of each, for each expert, and the gradients side by side (the same Megatron-LM,
+ * megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias; weights of the type of
+ * activations, since the router's type is not set). */
+static void add_bias(struct transformer *t, int64_t copies)
+{
+    int64_t n = copies * t->hidden * splits(t), item = t->b.item;
+
+    TRACES_TRAFFIC(&t->b, 6 * item * n, 8 * item * n, 0, .split = LW_SPLIT_GROUP,
+                   .experts = t->b.shape.experts, .n_forward = 2, .n_backward = 4);
+}
+
 /* SiLU and the product, or an activation: of every copy. */
 static void gate(struct transformer *t, int64_t copies)
 {
@@ -135,6 +167,8 @@ static void gate(struct transformer *t, int64_t copies)
     bool before = transformer_begin_part(t, LW_AGAIN_MOE_ACT);
     if (t->b.shape.plain_ffn && (t->b.shape.kept & TRACES_KEPT_UNWEIGHTED))
         transformer_keep(t, t->b.item * copies * t->b.shape.expert_ffn, false);
+    if (has_bias_kernels(t))
+        clamp(t, copies);
     transformer_end_part(t, before);
     if (t->b.shape.plain_ffn)
         transformer_activation(t, t->b.shape.expert_ffn);
@@ -174,6 +208,8 @@ static void add_routed(struct transformer *t, int32_t i)
     gate(t, copies);
     int32_t down = transformer_grouped(t, f, h, false, LW_TP_ROW);
     traces_builder_sums(&t->b, gathers ? t->b.item * copies * h : 0);
+    if (has_bias_kernels(t))
+        add_bias(t, copies);
     sort(t, LW_TOKENS_BACK_AFTER);
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);

@@ -555,12 +555,20 @@ void transformer_gate(struct transformer *t, int64_t width, bool in_products)
     end_gate(t, before);
 }
 
-/* Its inputs are not kept. Unfused: a cast to f32, a complex product and a cast back. */
+/* Its inputs are not kept. Unfused: a cast to f32, a complex product and a cast back. With YaRN's
+ * factor, of queries and of keys: the product with cosines, the halves changed over (a negative
+ * half, both joined), the product with sines, the sum, and a copy beside the part that is not
+ * rotated, which is empty; six tables of cosines and sines are small. Backward the same, but for
+ * the copy; the empty part's gradient is zeros that are added (NVIDIA/Megatron-LM@3bec9aa9,
+ * megatron/core/models/common/embeddings/rope_utils.py, _apply_rotary_pos_emb_bshd). */
 void transformer_rotation(struct transformer *t, int64_t width)
 {
-    int64_t n = t->tokens * width;
+    int64_t n = t->tokens * width, item = t->b.item;
 
-    if (is_unfused(t, TRACES_UNFUSED_NORMS))
+    if (t->b.shape.expert_bias && is_unfused(t, TRACES_UNFUSED_YARN))
+        TRACES_TRAFFIC(&t->b, 12 * item * n, 14 * item * n, 0, .split = LW_SPLIT_GROUP,
+                       .n_forward = 24, .n_backward = 16);
+    else if (is_unfused(t, TRACES_UNFUSED_NORMS))
         TRACES_TRAFFIC(&t->b, 20 * n, 20 * n, 0, .split = LW_SPLIT_GROUP, .n_forward = 6,
                        .n_backward = 6);
     else

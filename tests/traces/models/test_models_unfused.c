@@ -181,6 +181,48 @@ MODEL_TEST(a_host_that_waits_is_added_to_the_device)
     assert_true(lw_module_backward(b) == lw_module_backward(d) + lw_module_backward(h));
 }
 
+/* GPT-OSS: 8 experts of width 48, 2 a token, with biases; 32 tokens of 64. */
+static struct lw_workload built_experts(unsigned unfused, int64_t ranks, lw_ps host_op)
+{
+    struct traces_model_shape s = {
+        .batch = 1, .layers = 1, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96, .seq = 32,
+        .vocab = 128, .experts = 8, .topk = 2, .expert_ffn = 48, .expert_bias = true,
+        .expert_ranks = ranks, .unfused = unfused};
+
+    s.rates.host_op_ps = host_op;
+    return model_kept("decoder", &cluster.device, s);
+}
+
+/* 64 copies: limits of both halves 8 times an element of 2 bytes, biases 6 times; the rotation 12
+ * times and not 2. */
+MODEL_TEST(biases_of_experts_move_bytes_of_their_own)
+{
+    struct lw_workload a = built_experts(0, 1, 0);
+    struct lw_workload b = built_experts(TRACES_UNFUSED_EXPERT_BIAS, 1, 0);
+    struct lw_workload y = built_experts(TRACES_UNFUSED_YARN, 1, 0);
+    int64_t bytes = a.modules[1].forward_bytes, kept = a.modules[1].kept_bytes[LW_RECOMPUTE_NONE];
+
+    assert_int_equal(b.modules[1].forward_bytes - bytes, 8 * 2 * 64 * 48 + 6 * 2 * 64 * 64);
+    assert_int_equal(b.modules[1].kept_bytes[LW_RECOMPUTE_NONE] - kept, 2 * 2 * 64 * 48);
+    assert_int_equal(y.modules[1].forward_bytes - bytes, 10 * 2 * 32 * (64 + 32));
+}
+
+/* A host that needs a second for each: limits 3 and 7, biases 2 and 4 for each expert of the rank;
+ * forward and backward. */
+MODEL_TEST(biases_are_launched_for_each_expert_of_a_rank)
+{
+    const lw_ps second = lw_ps_from_seconds(1);
+
+    for (int64_t ranks = 1; ranks <= 4; ranks *= 2) {
+        struct lw_workload a = built_experts(0, ranks, second);
+        struct lw_workload b = built_experts(TRACES_UNFUSED_EXPERT_BIAS, ranks, second);
+        const struct lw_module *x = &a.modules[1], *y = &b.modules[1];
+        assert_int_equal(y->forward_ps - x->forward_ps, (3 + 2 * 8 / ranks) * second);
+        assert_int_equal(lw_module_backward(y) - lw_module_backward(x),
+                         (7 + 4 * 8 / ranks) * second);
+    }
+}
+
 static int unload(void **unused)
 {
     (void)unused;
