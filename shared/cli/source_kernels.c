@@ -27,8 +27,9 @@ const char *lw_source_made_for_text(const struct lw_made_for *m, const struct lw
     const char *reduced = m->reduced ? ", several data ranks" : ", one data rank";
     const char *f32 = m->grad_f32 ? ", f32 gradients" : ", gradients of the parameters' type";
 
-    snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%s%.60s%s%s", (long long)tp, (long long)cp,
-             (long long)ep, m->folded_experts ? ", etp 1" : "", others ? ", framework " : "",
+    snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%s%s%.60s%s%s", (long long)tp, (long long)cp,
+             (long long)ep, m->folded_experts ? ", etp 1" : "",
+             m->dispatch_once > 0 ? ", dispatch once" : "", others ? ", framework " : "",
              others ? f : "",
              same_groups && m->reduced != other->reduced ? reduced : "",
              same_groups && m->grad_f32 != other->grad_f32 ? f32 : "");
@@ -176,7 +177,8 @@ static struct lw_kernel_groups groups_for(const struct lw_workload *w,
     return (struct lw_kernel_groups){.tp = strategy->tp, .cp = strategy->cp, .ep = strategy->ep,
                                      .sequence_parallel = strategy->sequence_parallel,
                                      .whole_experts = w->from.model.expert_whole || folded,
-                                     .folded_experts = folded};
+                                     .folded_experts = folded,
+                                     .once = strategy->dispatch_once};
 }
 
 enum lw_status lw_source_time_kernels(struct lw_plan_source *s, const char *name,

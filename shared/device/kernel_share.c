@@ -57,14 +57,38 @@ static void give(const struct share *s, struct lw_kernel_work work)
 
 /* --- traffic, and what is counted ------------------------------------------------------------- */
 
+/* A token goes once to a rank that has several of its experts. */
+static bool goes_once(const struct share *s)
+{
+    return s->g->once > 0 && expert_ranks(s) > 1;
+}
+
 /* Ranks that do the traffic of experts' tokens each; 0: rows of one expert need no sort. */
 static int64_t times(const struct share *s)
 {
     if (s->k->split != LW_SPLIT_EXPERTS)
         return 1;
-    if (s->k->experts / expert_ranks(s) <= 1 || expert_ranks(s) <= 1)
+    if ((s->k->experts / expert_ranks(s) <= 1 && !goes_once(s)) || expert_ranks(s) <= 1)
         return 0;
     return s->g->whole_experts ? 1 : s->tp;
+}
+
+/* Bytes of one phase. Where a token goes once nothing permutes copies before: what comes is of
+ * `first` of them, of which the kernel in place of the sort, which read and wrote all, makes copies
+ * in the order of experts. Rows that lie apart take 1.7 times those of a copy (models_experts.c).
+ * NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/moe/token_dispatcher.py,
+ * _DeepepManager.get_permuted_hidden_states_by_experts; deepseek-ai/DeepEP@ff09d91c,
+ * csrc/hybrid_ep/extension/permute.cu, of dispatched tokens and local experts. */
+static int64_t bytes_moved(const struct share *s, int64_t bytes)
+{
+    if (!goes_once(s) || s->k->experts == 0)
+        return bytes;
+    if (s->k->split == LW_SPLIT_NONE)
+        return 0;
+    if (s->k->split != LW_SPLIT_EXPERTS)
+        return bytes;
+    double first = lw_first_copies((int32_t)expert_ranks(s), (int32_t)s->g->once);
+    return (int64_t)(1.7 * (double)(bytes / 2) * (1 + first));
 }
 
 /* Traffic of experts that has launches has so many for each expert of the rank. */
@@ -83,7 +107,7 @@ static void share_traffic(const struct share *s)
         give(s, (struct lw_kernel_work){
                     .phase = (enum lw_product_phase)phase,
                     .flops = k->flops[phase] / s->cp,
-                    .bytes = k->bytes[phase] / s->cp * times(s),
+                    .bytes = bytes_moved(s, k->bytes[phase]) / s->cp * times(s),
                     .n_launches = launches(s, forward ? k->n_forward : input ? k->n_backward : 0),
                     .whole = s->whole,
                     .by_roofline = k->kind == LW_KERNEL_COUNTED,

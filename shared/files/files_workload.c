@@ -230,6 +230,7 @@ static const struct lw_field made_for_fields[] = {
     LW_F_INT64("cp", AT(cp), 0),
     LW_F_INT64("ep", AT(ep), 0),
     LW_F_BOOL("folded_experts", AT(folded_experts), false),
+    LW_F_INT64("dispatch_once", AT(dispatch_once), 0),
     LW_F_BOOL("sequence_parallel", AT(sequence_parallel), false),
     LW_F_WORD("tp_overlap", AT(tp_overlap), lw_tp_overlap_word),
     LW_F_INT64("recompute_parts", AT(again_parts), 0),

@@ -29,10 +29,6 @@ struct lw_cost_query {
     int32_t copies;
 };
 
-/* Of K copies of a token to n places at random, those that are the first to their place:
- * n (1 - (1 - 1/n)^K) / K. */
-double lw_first_copies(int32_t n, int32_t copies);
-
 struct lw_cost {
     lw_ps (*time)(const void *ctx, const struct lw_cost_query *query); /* -1 = cannot tell */
     const void *ctx;

@@ -3,6 +3,7 @@
 #include "shared/plan/kernel.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -156,4 +157,9 @@ enum lw_status lw_kernel_check(const struct lw_kernel *k, int32_t i, struct lw_e
     return k->kind == LW_KERNEL_GEMM        ? check_gemm(k, i, err)
            : k->kind == LW_KERNEL_ATTENTION ? check_attention(k, i, err)
                                             : LW_OK;
+}
+
+double lw_first_copies(int32_t n, int32_t copies)
+{
+    return copies > 0 ? n * (1 - pow(1 - 1.0 / n, copies)) / copies : 1;
 }

@@ -108,6 +108,8 @@ struct lw_kernel_groups {
     bool sequence_parallel;
     bool whole_experts;    /* a tensor group shares experts, and does not split each */
     bool folded_experts;   /* whole_experts, and ep counts the ranks of tensor groups too */
+    int64_t once;          /* experts of a token, which goes once to a rank that has several of them
+                            * (--dispatch-once); 0 = every copy goes */
 };
 
 /* Ranks of a group of struct lw_kernel_groups or lw_made_for, whose 0 is 1. */
@@ -115,6 +117,10 @@ static inline int64_t lw_group_size(int64_t n)
 {
     return n > 1 ? n : 1;
 }
+
+/* Of K copies of a token to n places at random, those that are the first to their place:
+ * n (1 - (1 - 1/n)^K) / K. */
+double lw_first_copies(int32_t n, int32_t copies);
 
 /* For tables: "gemm", "column", "memory"; NULL beyond the last. */
 const char *lw_kernel_kind_word(int kind);

@@ -42,6 +42,7 @@ struct lw_made_for lw_made_for(const struct lw_strategy *s)
                                 .cp = s->cp,
                                 .ep = s->ep,
                                 .folded_experts = lw_strategy_folds_experts(s),
+                                .dispatch_once = s->dispatch_once,
                                 .sequence_parallel = s->sequence_parallel,
                                 .tp_overlap = (int32_t)s->tp_overlap,
                                 .again_parts = s->again_parts};
@@ -60,6 +61,7 @@ bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strat
     return (lw_model_is_set(&w->from.model) || w->n_kernels > 0) &&
            (lw_group_size(m->tp) != to.tp || lw_group_size(m->cp) != to.cp ||
             lw_group_size(m->ep) != to.ep || m->folded_experts != to.folded_experts ||
+            m->dispatch_once != to.dispatch_once ||
             m->sequence_parallel != to.sequence_parallel ||
             m->tp_overlap != to.tp_overlap || m->again_parts != to.again_parts ||
             !same_text(m->framework_hash, framework_hash));

@@ -137,6 +137,7 @@ struct lw_recorded {
 struct lw_made_for {
     int64_t tp, cp, ep; /* 0 = 1 */
     bool folded_experts; /* lw_strategy_folds_experts */
+    int64_t dispatch_once;
     bool sequence_parallel;
     int32_t tp_overlap; /* enum lw_tp_overlap */
     bool reduced, grad_f32; /* gradients are of several data ranks; of f32 */

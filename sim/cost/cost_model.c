@@ -8,6 +8,7 @@
 
 #include "shared/cluster/measured.h"
 #include "shared/numbers/checked.h"
+#include "shared/plan/kernel.h"
 #include "shared/cluster/link_peak.h"
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_library.h"
@@ -177,11 +178,6 @@ static void hold_curve(const struct lw_cluster *c, const struct lw_cost_query *q
     a->bytes_per_s = peak;
     a->latency = 0;
     a->detail = "the links' peak: the curve is faster";
-}
-
-double lw_first_copies(int32_t n, int32_t copies)
-{
-    return copies > 0 ? n * (1 - pow(1 - 1.0 / n, copies)) / copies : 1;
 }
 
 /* Copies that travel once: between nodes those that are the first to their node. */

@@ -233,6 +233,7 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.tensor = s->tp;
     shape.context = s->cp;
     shape.expert_ranks = s->ep;
+    shape.dispatch_once = s->dispatch_once;
     shape.expert_folded = lw_strategy_folds_experts(s);
     shape.expert_whole = shape.expert_whole || shape.expert_folded;
     shape.sequence_parallel = s->sequence_parallel;

@@ -380,7 +380,8 @@ static struct lw_kernel_groups groups_of(const struct traces_model_shape *s)
     return (struct lw_kernel_groups){.tp = s->tensor, .cp = s->context, .ep = s->expert_ranks,
                                      .sequence_parallel = s->sequence_parallel,
                                      .whole_experts = s->expert_whole,
-                                     .folded_experts = s->expert_folded};
+                                     .folded_experts = s->expert_folded,
+                                     .once = s->dispatch_once};
 }
 
 /* What the tensor group exchanges of a module, as files without kernels have it. */

@@ -98,12 +98,13 @@ static int32_t route(struct transformer *t)
 
 /* Tokens in the order of experts, or back: T rows on one side and C on the other. Rows that lie
  * apart move at 0.5 of a B200's bandwidth (network_fit_simumax, permute_fwd and permute_bwd: fused
- * kernels), copies at 0.85. */
+ * kernels), copies at 0.85. Where a token goes once the sort has it (kernel_share.c). */
 static void permute(struct transformer *t)
 {
     int64_t bytes = t->b.item * t->hidden * (t->tokens + copies_of(t));
 
-    move(t, bytes * 17 / 10);
+    bytes = bytes * 17 / 10;
+    TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .experts = t->b.shape.experts);
 }
 
 /* What came from several ranks in the order of a rank's own experts, or back. */

@@ -250,6 +250,27 @@ MODEL_TEST(exchanges_are_at_their_kernels)
     assert_int_equal(exchange(&w, 1, true, 2)->kind, LW_KERNEL_TRAFFIC); /* after all of them */
 }
 
+/* 64 copies of 64 elements to experts on 4 ranks. Every copy goes: 1.7 times 32 and 64 rows at each
+ * end, and two sorts of 64. A token goes once: no copy is made before, and of 0.875 of them
+ * (4 (1 - (3/4)^2) / 2) each rank makes its own, 1.7 times both. */
+MODEL_TEST(a_token_that_goes_once_is_copied_where_it_comes)
+{
+    struct traces_model_shape s = small;
+
+    s.expert_ranks = 4;
+    struct lw_workload each = build(s);
+    s.dispatch_once = 2;
+    struct lw_workload once = build(s);
+    assert_int_equal(once.modules[1].forward_bytes - each.modules[1].forward_bytes,
+                     2 * (26112 - 20889 - 16384));
+    assert_int_equal(once.modules[1].dispatch_bytes, each.modules[1].dispatch_bytes);
+    s.expert_ranks = 1; /* nothing is sent */
+    struct lw_workload alone = build(s);
+    s.dispatch_once = 0;
+    struct lw_workload plain = build(s);
+    assert_int_equal(alone.modules[1].forward_bytes, plain.modules[1].forward_bytes);
+}
+
 /* Folded over the tensor group, ranks of experts are counted with it: 2 of data times 2 of it. */
 MODEL_TEST(folded_experts_are_those_of_a_group_that_shares_them)
 {
