@@ -11,7 +11,7 @@ import re
 from words import Cannot
 
 CLUSTERS = {"A100": "dgx-a100", "H100": "dgx-h100", "GB200": "gb200"}
-BERT_VOCAB = 28996  # cased words, where no size is derived
+BERT_VOCAB = 30522  # word pieces of lower case (examples/bert/pretrain_bert.py), where none is
 
 # Arguments that nothing here expresses, the cells that ask for something, and what it is.
 REFUSED = [
@@ -137,7 +137,7 @@ def put_decoder(a, put):
 
 def put_model(a, put):
     if a.text("family") == "bert":
-        put("model", "bert-large")
+        put("model", "megatron-bert")
         put("vocab", BERT_VOCAB)
         put("tied", "yes")
     else:
@@ -200,7 +200,7 @@ def put_partition(a, pp, put):
             ("last-layers", a.number("decoder-last-pipeline-num-layers") or ""),
             ("count-embedding", "on" if a.on("account-for-embedding-in-pipeline-split") else ""),
             ("count-loss", "on" if a.on("account-for-loss-in-pipeline-split") else "")]
-    if pp > 1 and a.text("family") != "bert":
+    if pp > 1:
         put("partition", "megatron")
         for option, value in ends:
             put(option, value)

@@ -16,6 +16,7 @@ static const struct traces_model *const families[] = {
     traces_models_experts,
     traces_models_parallel,
     traces_models_bert,
+    traces_models_megatron_bert,
     traces_models_vit,
 };
 

@@ -155,4 +155,4 @@ extern const struct traces_model traces_models_mlp[], traces_models_resnet[];
 extern const struct traces_model traces_models_gpt[], traces_models_llama[];
 extern const struct traces_model traces_models_experts[];
 extern const struct traces_model traces_models_bert[], traces_models_vit[];
-extern const struct traces_model traces_models_parallel[];
+extern const struct traces_model traces_models_parallel[], traces_models_megatron_bert[];

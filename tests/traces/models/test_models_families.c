@@ -25,6 +25,7 @@ static const struct published published[] = {
     {"llama-33b", INT64_C(32528943616)},    {"llama-65b", INT64_C(65285660672)},
     {"llama-2-70b", INT64_C(68976648192)},  {"llama-3-8b", INT64_C(8030261248)},
     {"llama-3-70b", INT64_C(70553706496)},  {"llama-3-405b", INT64_C(405853388800)},
+    {"megatron-bert", INT64_C(336226108)},
 };
 
 MODEL_TEST(parameter_counts_are_the_published_ones)
@@ -168,6 +169,25 @@ MODEL_TEST(bert_blocks_keep_by_the_formula)
     assert_int_equal(w.modules[1].whole_kept_bytes[LW_RECOMPUTE_NONE], 10 * s * b * h);
     assert_string_equal(w.params[5].name, "encoder.layer.0.attention.self.query.weight");
     assert_string_equal(w.params[w.n_params - 1].name, "pooler.dense.bias");
+}
+
+/* The heads of pre-training: four tensors of the last norm, the dense layer, GELU and the second
+ * norm, and the last norm's input; two first tokens; scores as f32. */
+MODEL_TEST(megatrons_bert_has_its_heads)
+{
+    int64_t s = 512, b = 4, h = 1024, vocab = 30522, x = 2 * s * b * h;
+    struct lw_workload w = MODEL("megatron-bert", .batch = 4);
+    const struct lw_module *head = &w.modules[25];
+    assert_int_equal(head->whole_kept_bytes[LW_RECOMPUTE_NONE], 5 * x + 2 * 2 * b * h);
+    assert_int_equal(head->kept_bytes[LW_RECOMPUTE_NONE],
+                     head->whole_kept_bytes[LW_RECOMPUTE_NONE] + 4 * s * b * vocab);
+    assert_int_equal(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE],
+                     34 * s * b * h + 5 * 16 * s * s * b);
+    assert_int_equal(w.modules[0].kept_bytes[LW_RECOMPUTE_NONE], 3 * 8 * s * b + s * b * h);
+    assert_string_equal(w.params[3].name, "encoder.layers.0.self_attention.linear_qkv."
+                                          "layer_norm_weight");
+    assert_string_equal(w.params[w.n_params - 1].name, "binary_head.bias");
+    assert_int_equal(w.params[w.n_params - 4].tied, 0);
 }
 
 /* torchvision's _ops, in multiply-adds: 17.56, 61.55, 167.29 G; 1.814, 3.664, 7.801, 11.514 G. */
