@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "shared/base/sort.h"
+#include "shared/device/newton_schulz.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 
@@ -425,7 +426,8 @@ const struct lw_work_table *lw_optimizer_table(const struct lw_device *d,
         [LW_OPTIMIZER_ADAM] = LW_WORK_ADAM,
     };
     enum lw_dtype dtype = lw_workload_main_dtype(w);
-    bool known = dtype == LW_F32 && w->optimizer != LW_OPTIMIZER_UNKNOWN;
+    bool known = dtype == LW_F32 && w->optimizer != LW_OPTIMIZER_UNKNOWN &&
+                 w->optimizer != LW_OPTIMIZER_MUON;
 
     return known ? lw_work_find(d, kinds[w->optimizer], dtype, dtype) : NULL;
 }
@@ -433,6 +435,52 @@ const struct lw_work_table *lw_optimizer_table(const struct lw_device *d,
 static struct lw_bounded pass_over(const struct timer *t, int64_t bytes)
 {
     return t->by_shape ? lw_traffic_bounded(t->device, bytes, 0) : roofline(t, 0, bytes);
+}
+
+/* Of all ranks of the tensor group together: each gathers a matrix that they share, and does all of
+ * it (--muon-tp-mode duplicated, Megatron-LM's default). */
+static lw_ps newton_schulz(const struct lw_workload *w, const struct timer *t)
+{
+    struct lw_kernel_work works[LW_NEWTON_SCHULZ_WORKS];
+    const int64_t tp = lw_group_size(t->groups->tp);
+    lw_ps sum = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        int64_t rows, columns, n = lw_newton_schulz_shape(w, i, &rows, &columns);
+        bool shared = p->tp_split != LW_TP_REPLICATED && !(p->expert && t->groups->whole_experts);
+        if (n == 0)
+            continue;
+        lw_ps one = pass_over(t, LW_NEWTON_SCHULZ_BYTES * rows * columns).time;
+        lw_newton_schulz_step(rows, columns, works);
+        for (int k = 0; k < LW_NEWTON_SCHULZ_WORKS; k++)
+            add(&one, lw_mul_sat(time_of(t, &works[k], 1).time, LW_NEWTON_SCHULZ_STEPS));
+        add(&sum, lw_mul_sat(one, n * (shared ? tp : 1)));
+    }
+    return sum;
+}
+
+/* Of what Muon leaves to Adam: the second state is read and written. */
+static int64_t second_states(const struct lw_workload *w)
+{
+    int64_t numel = lw_workload_numel(w, true);
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].trainable && w->params[i].tied < 0 && lw_param_is_matrix(&w->params[i]))
+            numel -= w->params[i].numel;
+    return 2 * 4 * numel;
+}
+
+/* Muon's: what bounds the most of it. */
+static struct lw_bounded muon(const struct lw_workload *w, const struct timer *t)
+{
+    int64_t bytes = w->step_traffic.update * lw_workload_numel(w, true) + second_states(w);
+    struct lw_bounded update = pass_over(t, bytes);
+    lw_ps products = newton_schulz(w, t);
+
+    update.bound = products > update.time ? LW_BOUND_COMPUTE : update.bound;
+    add(&update.time, products);
+    return update;
 }
 
 static void time_step(struct lw_workload *w, const struct timer *t)
@@ -445,7 +493,8 @@ static void time_step(struct lw_workload *w, const struct timer *t)
     if (table) {
         update.time = lw_work_time(table, 4 * numel);
     } else {
-        update = pass_over(t, w->step_traffic.update * numel);
+        update = w->optimizer == LW_OPTIMIZER_MUON
+                     ? muon(w, t) : pass_over(t, w->step_traffic.update * numel);
         held = pass_over(t, w->step_traffic.held * numel);
     }
     w->optimizer_ps = update.time;

@@ -87,7 +87,8 @@ static enum lw_status make_kernels(struct lw_workload *w, struct lw_err *err)
 static int64_t update_bytes(const struct lw_workload *w)
 {
     static const int states[LW_N_OPTIMIZERS] = {
-        [LW_OPTIMIZER_UNKNOWN] = 2, [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2};
+        [LW_OPTIMIZER_UNKNOWN] = 2, [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2,
+        [LW_OPTIMIZER_MUON] = 1};
 
     return lw_dtype_size(lw_workload_main_dtype(w)) * (1 + 2 * (1 + states[w->optimizer]));
 }

@@ -476,10 +476,32 @@ static enum lw_status check_offload(const struct lw_workload *w, const struct lw
                        lw_compat_name(s->compat));
     if (s->offload == LW_OFFLOAD_ACTIVATIONS)
         return check_activations(w, s, err);
-    if (w->optimizer != LW_OPTIMIZER_ADAM && w->optimizer != LW_OPTIMIZER_MOMENTUM)
+    if (w->optimizer != LW_OPTIMIZER_ADAM && w->optimizer != LW_OPTIMIZER_MOMENTUM &&
+        w->optimizer != LW_OPTIMIZER_MUON)
         return lw_fail(err, LW_EINVAL, "--offload optimizer: the optimizer of workload '%s' has no "
                                        "state that is known; choose --offload none, or a workload "
-                                       "with adam or momentum", w->name);
+                                       "with adam, muon or momentum", w->name);
+    return LW_OK;
+}
+
+/* Newton and Schulz's products are of whole matrices; of a pass that adds gradients the time is a
+ * part of an optimizer's that only passes over elements. */
+static enum lw_status check_muon(const struct lw_workload *w, const struct lw_strategy *s,
+                                 struct lw_err *err)
+{
+    if (w->optimizer != LW_OPTIMIZER_MUON)
+        return LW_OK;
+    if (s->zero == 1 && lw_part_has_units(s))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--optimizer muon with --zero 1: each matrix is updated whole; choose "
+                       "--shard-policy lpt, which gives whole parameters to ranks");
+    if (s->zero > 1)
+        return lw_fail(err, LW_ENOTSUP, "--optimizer muon with --zero %lld: matrices are cut into "
+                                        "shares, and each is updated whole; choose --zero 0, or "
+                                        "--zero 1 --shard-policy lpt", (long long)s->zero);
+    if (s->accumulate_pass)
+        return lw_fail(err, LW_ENOTSUP, "--optimizer muon with --accumulate-pass on: no pass over "
+                                        "gradients is known of its time; choose off");
     return LW_OK;
 }
 
@@ -537,6 +559,7 @@ static enum lw_status resolve(const struct lw_workload *w, bool checked,
     LW_TRY(refuse_of_ddp(s, err));
     LW_TRY(check_recompute(w, s, err));
     LW_TRY(check_offload(w, s, err));
+    LW_TRY(check_muon(w, s, err));
     LW_TRY(check_dispatch(w, s, err));
     LW_TRY(lw_units_check(s, w, err));
     LW_TRY(check_root(w, s, err));

@@ -171,6 +171,8 @@ static void take_params(const struct lw_workload *w, struct lw_outline_sum *of)
         x->all = lw_add_sat(x->all, p->numel);
         x->trained = lw_add_sat(x->trained, p->trainable ? p->numel : 0);
         (p->trainable ? x->numel : x->frozen)[p->dtype] += p->numel;
+        if (p->trainable && lw_param_is_matrix(p))
+            x->matrices[p->dtype] += p->numel;
         if (lw_param_has_gradient(p) && !p->ignored && !p->sparse && !p->expert)
             x->reduced[p->dtype] += p->numel;
     }
@@ -194,6 +196,7 @@ static struct lw_outline_sum plus(const struct lw_outline_sum *a, const struct l
     for (int t = 0; t < LW_N_DTYPES; t++) {
         x.numel[t] += sign * b->numel[t];
         x.frozen[t] += sign * b->frozen[t];
+        x.matrices[t] += sign * b->matrices[t];
         x.reduced[t] += sign * b->reduced[t];
     }
     return x;
@@ -352,9 +355,12 @@ void lw_outline_bytes(const struct lw_outline *o, const struct lw_strategy *s,
 
     memset(bytes, 0, LW_N_MEM * sizeof *bytes);
     for (int t = 0; t < LW_N_DTYPES; t++) {
+        const int64_t of[2] = {x->numel[t] - x->matrices[t], x->matrices[t]};
         rule.grad = lw_strategy_grad_dtype(s, (enum lw_dtype)t);
-        lw_memory_add(&rule, (enum lw_dtype)t, x->numel[t],
-                      x->numel[t] / members_of(s, n_copies), bytes);
+        for (int k = 0; k < 2; k++) {
+            rule.matrix = k == 1;
+            lw_memory_add(&rule, (enum lw_dtype)t, of[k], of[k] / members_of(s, n_copies), bytes);
+        }
         if (s->zero < 3)
             bytes[LW_MEM_PARAMS] += x->frozen[t] * lw_dtype_size((enum lw_dtype)t);
     }

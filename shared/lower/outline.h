@@ -24,6 +24,7 @@ struct lw_outline_sum {
     int64_t kept, regained, kept_early;
     int64_t trained, all;      /* elements of parameters: that are updated; with frozen ones */
     int64_t numel[LW_N_DTYPES], frozen[LW_N_DTYPES]; /* the same by element type */
+    int64_t matrices[LW_N_DTYPES]; /* of numel, those of lw_param_is_matrix */
     int64_t reduced[LW_N_DTYPES]; /* of those whose gradients the data group reduces; no experts */
 };
 

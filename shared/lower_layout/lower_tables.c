@@ -48,7 +48,7 @@ static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
 }
 
 /* What the shards add to the member that has most of them. */
-static enum lw_status add_owned(const struct lw_part *d, const struct lw_memory_rule *rule,
+static enum lw_status add_owned(const struct lw_part *d, struct lw_memory_rule *rule,
                                 int64_t bytes[LW_N_MEM], struct lw_err *err)
 {
     int64_t(*of_member)[LW_N_MEM] =
@@ -60,6 +60,7 @@ static enum lw_status add_owned(const struct lw_part *d, const struct lw_memory_
     for (int32_t i = 0; i < d->shards.n_shards; i++) {
         const struct lw_shard *h = &d->shards.shards[i];
         const struct lw_param *p = &d->w->params[h->param];
+        rule->matrix = lw_param_is_matrix(p);
         if (!p->trainable)
             of_member[h->owner][LW_MEM_PARAMS] += h->numel * lw_dtype_size(p->dtype);
         else if (h->owner >= 0)
@@ -108,6 +109,7 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct
         if (p->tied >= 0)
             continue;
         rule.grad = lw_strategy_grad_dtype(d->s, p->dtype);
+        rule.matrix = lw_param_is_matrix(p);
         if (p->trainable)
             lw_memory_add(&rule, p->dtype, p->numel, 0, bytes);
         else if (!lw_part_shards_frozen(d, p))

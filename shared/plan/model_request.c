@@ -17,7 +17,7 @@
 #define FLAG(name, field, help) ROW(name, FLAG, field, 0, 0, NULL, NULL, help)
 static const char *const dtypes[] = {"f32", "bf16", "f16", NULL};
 static const char *const attentions[] = {"full", "flash", NULL};
-static const char *const optimizers[] = {"sgd", "momentum", "adam", NULL};
+static const char *const optimizers[] = {"sgd", "momentum", "adam", "muon", NULL};
 static const struct lw_model_option options[] = {
     SIZE("batch", batch, 1, 65536, "samples of one micro-batch (the model's)"),
     SIZE("seq", seq, 1, 4194304, "tokens of a sample"),
@@ -70,7 +70,7 @@ static const struct lw_model_option options[] = {
          "llama: rank of adapters on attention's products: the rest is frozen"),
     WORD("attention", attention, attentions, "HOW",
          "scores stored or fused: full|flash (the model's)"),
-    WORD("optimizer", optimizer, optimizers, "NAME", "sgd|momentum|adam (the model's)"),
+    WORD("optimizer", optimizer, optimizers, "NAME", "sgd|momentum|adam|muon (the model's)"),
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
 

@@ -69,7 +69,8 @@ bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strat
 
 const char *lw_optimizer_name(int optimizer)
 {
-    static const char *const names[LW_N_OPTIMIZERS] = {"unknown", "sgd", "momentum", "adam"};
+    static const char *const names[LW_N_OPTIMIZERS] = {"unknown", "sgd", "momentum", "adam",
+                                                       "muon"};
 
     return optimizer >= 0 && optimizer < LW_N_OPTIMIZERS ? names[optimizer] : NULL;
 }
@@ -184,6 +185,19 @@ bool lw_workload_has_experts(const struct lw_workload *w)
 bool lw_param_has_gradient(const struct lw_param *p)
 {
     return p->trainable && p->used && p->tied < 0;
+}
+
+/* Biases of experts have a row for each. */
+static bool is_bias(const struct lw_param *p)
+{
+    size_t n = p->name ? strlen(p->name) : 0;
+
+    return n >= 4 && strcmp(p->name + n - 4, "bias") == 0;
+}
+
+bool lw_param_is_matrix(const struct lw_param *p)
+{
+    return p->rows > 0 && p->numel > p->rows && p->tp_split != LW_TP_VOCAB && !is_bias(p);
 }
 
 /* --- check ------------------------------------------------------------------------------------ */

@@ -108,10 +108,11 @@ struct lw_param {
     lw_ps ready_ps;         /* gradient ready, from the start of backward; -1 = unknown */
 };
 
-/* Whose state the parameters have: SGD none, with momentum one element each, Adam two. */
+/* Whose state the parameters have: SGD none, with momentum one element each, Adam two; Muon one of
+ * matrices (lw_param_is_matrix), and Adam's of all else. */
 enum lw_optimizer {
     LW_OPTIMIZER_UNKNOWN, LW_OPTIMIZER_SGD, LW_OPTIMIZER_MOMENTUM, LW_OPTIMIZER_ADAM,
-    LW_N_OPTIMIZERS,
+    LW_OPTIMIZER_MUON, LW_N_OPTIMIZERS,
 };
 
 /* Where the host makes the device wait, once per step. */
@@ -217,13 +218,17 @@ enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, 
 /* It is reduced on its own: trainable, used, and not tied to an earlier one. */
 bool lw_workload_has_experts(const struct lw_workload *w);
 bool lw_param_has_gradient(const struct lw_param *p);
+/* Muon updates it: of two dimensions, and neither an embedding of tokens nor the head's
+ * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/optimizer/layer_wise_optimizer.py,
+ * is_managed_by_layer_wise_optimizer). A table of positions is one. Of unknown shape: none. */
+bool lw_param_is_matrix(const struct lw_param *p);
 
 /* LW_EFORMAT names the field: indexes in range, times and sizes not negative, ready_order a
  * permutation of the parameters with a gradient, ready times inside the backward and in that order.
  */
 enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err);
 
-/* "unknown", "sgd", "momentum", "adam"; NULL after the last. */
+/* "unknown", "sgd", "momentum", "adam", "muon"; NULL after the last. */
 const char *lw_optimizer_name(int optimizer);
 
 /* Selective recomputation repeats no work and frees no byte. */

@@ -15,6 +15,7 @@ struct lw_memory_rule {
     enum lw_optimizer optimizer; /* UNKNOWN counts as none: say so */
     int zero;                    /* ZeRO stage 0..3 */
     bool whole_gradients;        /* at any stage: they accumulate over passes */
+    bool matrix;                 /* Muon updates the parameter: a momentum alone */
 };
 
 /* Add what a rank holds of `numel` elements, of which `owned` are its shard (all of them where

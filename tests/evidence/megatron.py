@@ -154,8 +154,12 @@ def put_model(a, put):
     put("fused-loss", "yes" if a.on("cross-entropy-loss-fusion") else "")
     put("deterministic", "yes" if a.on("deterministic-mode") else "")
     put("batch", a.number("micro-batch-size"))
-    if a.text("optimizer", "adam") != "adam":
-        raise Cannot("the optimizer (" + a.text("optimizer") + ") is not modelled")
+    optimizer = a.text("optimizer", "adam")
+    if optimizer not in ("adam", "muon", "dist_muon"):
+        raise Cannot("the optimizer (" + optimizer + ") is not modelled")
+    if optimizer != "adam" and (a.on("use-distributed-optimizer") or optimizer != "muon"):
+        raise Cannot("the layer-wise optimizer with experts is not modelled")
+    put("optimizer", "" if optimizer == "adam" else "muon")
 
 
 def chunks_of(a, pp):

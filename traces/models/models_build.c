@@ -250,7 +250,7 @@ static int64_t held_bytes(const struct traces_builder *b)
 static void set_optimizer(struct traces_builder *b)
 {
     static const int states[LW_N_OPTIMIZERS] = {
-        [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2};
+        [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2, [LW_OPTIMIZER_MUON] = 1};
     int k = 0;
 
     while (strcmp(lw_optimizer_name(k), b->shape.optimizer) != 0)

@@ -1,7 +1,7 @@
-/* BERT as Megatron trains it: GPT's pre-norm blocks, a last norm, and the heads of pre-training. The
- * words' head is a linear layer of hidden width, GELU and a norm before the scores, which are by the
- * embedding's weights and have a bias; the sentences' head is a pooler and a product to two classes.
- * Names are those of Megatron-Core's BertModel, in the order of use
+/* BERT as Megatron trains it: GPT's pre-norm blocks, a last norm, and the heads of pre-training.
+ * The words' head is a linear layer of hidden width, GELU and a norm before the scores, which are
+ * by the embedding's weights and have a bias; the sentences' head is a pooler and a product to two
+ * classes. Names are those of Megatron-Core's BertModel, in the order of use
  * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/models/bert/bert_model.py, bert_lm_head.py and
  * pooler.py). Sizes: Shoeybi et al., arXiv 1909.08053, section 5.3, table 4, 24 blocks of 1,024;
  * 30,522 word pieces. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shared/device/kernel_time.h"
+#include "shared/device/newton_schulz.h"
 #include "shared/files/files.h"
 #include "tests/lib/traces/model_help.h"
 
@@ -399,4 +400,49 @@ MODEL_TEST(modules_that_are_alike_share_their_kernels)
         assert_int_equal(w.modules[m].first_kernel, w.modules[1].first_kernel);
     assert_int_equal(w.n_kernels, w.modules[0].n_kernels + w.modules[1].n_kernels +
                                       w.modules[81].n_kernels);
+}
+
+/* 3072 x 1024: X has 1024 rows. X X^T: 2 x 1024^2 x 3072; A A: 2 x 1024^3, and A is added; B X as
+ * the first, and X is added. */
+TEST(newton_and_schulz_multiply_on_the_shorter_side)
+{
+    struct lw_kernel_work tall[LW_NEWTON_SCHULZ_WORKS], wide[LW_NEWTON_SCHULZ_WORKS];
+    const int64_t few = 1024, many = 3072;
+
+    lw_newton_schulz_step(many, few, tall);
+    lw_newton_schulz_step(few, many, wide);
+    assert_memory_equal(tall, wide, sizeof tall);
+    assert_product(&tall[0].product, 1, few, few, many);
+    assert_product(&tall[1].product, 1, few, few, few);
+    assert_product(&tall[2].product, 1, few, many, few);
+    assert_int_equal(tall[0].flops, 2 * few * few * many);
+    assert_int_equal(tall[1].flops, 2 * few * few * few);
+    assert_int_equal(tall[0].bytes, 2 * (2 * few * many + few * few));
+    assert_int_equal(tall[1].bytes, 2 * 4 * few * few);
+    assert_int_equal(tall[2].bytes, 2 * (few * few + 3 * few * many));
+}
+
+/* GPT-2: of 12 blocks four matrices each, and the table of positions; neither the embedding nor
+ * vectors. Of experts the shape is one expert's. */
+TEST(muons_matrices_are_those_of_two_dimensions)
+{
+    struct lw_workload w = model_build("gpt2", (struct traces_model_shape){.optimizer = "muon"});
+    struct lw_workload x = model_build("mixtral-8x7b", (struct traces_model_shape){0});
+    int64_t rows, columns, n = 0, elements = 0;
+
+    for (int32_t i = 0; i < w.n_params; i++)
+        if (lw_newton_schulz_shape(&w, i, &rows, &columns) > 0) {
+            n++;
+            elements += rows * columns;
+        }
+    assert_int_equal(n, 4 * 12 + 1);
+    assert_int_equal(elements, 12 * 12 * 768 * 768 + 1024 * 768);
+    for (int32_t i = 0; i < x.n_params; i++)
+        if (x.params[i].expert) {
+            assert_int_equal(lw_newton_schulz_shape(&x, i, &rows, &columns), 8);
+            assert_int_equal(rows * columns * 8, x.params[i].numel);
+            assert_true(rows == 4096 || rows == 2 * 14336);
+        }
+    lw_workload_free(&w);
+    lw_workload_free(&x);
 }

@@ -434,6 +434,30 @@ TEST(the_same_input_gives_the_same_hash)
     lw_plan_free(&a);
 }
 
+/* Newton and Schulz's products take whole matrices. */
+TEST(muon_updates_whole_matrices)
+{
+    static const struct {
+        const char *words, *says;
+    } cases[] = {{"dp 2 zero 1", "each matrix is updated whole; choose --shard-policy lpt"},
+                 {"dp 2 zero 3", "--zero 3: matrices are cut"},
+                 {"dp 2 accumulate-pass on micro-batches 2", "--accumulate-pass on"}};
+    struct tiny t;
+    struct lw_err err;
+    struct lw_plan p;
+
+    tiny_init(&t);
+    t.w.optimizer = LW_OPTIMIZER_MUON;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy s = strategy(cases[i].words);
+        assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_ENOTSUP);
+        assert_non_null(strstr(err.msg, cases[i].says));
+    }
+    struct lw_strategy s = strategy("dp 2 zero 1 shard-policy lpt");
+    assert_ok(lw_plan_build(&t.w, &s, NULL, &p, &err), err);
+    lw_plan_free(&p);
+}
+
 /* On random models every strategy's plan passes its own check (lw_plan_build runs it), every
  * gradient's bytes are reduced once, and forward and backward times are kept. */
 TEST(random_models_keep_bytes_and_times)

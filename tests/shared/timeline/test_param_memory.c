@@ -23,7 +23,7 @@ TEST(state_counts_tensors_and_masters)
         {LW_OPTIMIZER_ADAM, LW_F32, 8},     {LW_OPTIMIZER_ADAM, LW_F64, 16},
         {LW_OPTIMIZER_MOMENTUM, LW_F16, 8}, {LW_OPTIMIZER_MOMENTUM, LW_F32, 4},
         {LW_OPTIMIZER_SGD, LW_F32, 0},      {LW_OPTIMIZER_SGD, LW_BF16, 4},
-        {LW_OPTIMIZER_UNKNOWN, LW_BF16, 0},
+        {LW_OPTIMIZER_UNKNOWN, LW_BF16, 0}, {LW_OPTIMIZER_MUON, LW_BF16, 12},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -31,6 +31,23 @@ TEST(state_counts_tensors_and_masters)
         int64_t bytes[LW_N_MEM] = {0};
         lw_memory_add(&rule, cases[i].param, 1, 1, bytes);
         assert_int_equal(bytes[LW_MEM_OPTIMIZER], cases[i].bytes);
+    }
+}
+
+/* A momentum and the master; without half precision the momentum alone. */
+TEST(muon_has_one_state_of_a_matrix)
+{
+    static const struct {
+        enum lw_dtype param;
+        int64_t bytes;
+    } cases[] = {{LW_BF16, 8}, {LW_F32, 4}, {LW_F64, 8}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct lw_memory_rule rule = {.grad = LW_F32, .optimizer = LW_OPTIMIZER_MUON,
+                                            .matrix = true};
+        int64_t bytes[LW_N_MEM] = {0};
+        lw_memory_add(&rule, cases[i].param, 10, 10, bytes);
+        assert_int_equal(bytes[LW_MEM_OPTIMIZER], 10 * cases[i].bytes);
     }
 }
 
