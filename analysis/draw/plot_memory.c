@@ -8,20 +8,24 @@
 #include "analysis/draw/step_bars.h"
 #include "analysis/store/sql.h"
 #include "shared/files/files.h"
+#include "shared/timeline/timeline.h"
 
-/* From below. Names are those of the table. */
-enum { N_LAYERS = 6 };
+/* From below: what stays, then what comes and goes. */
+enum { N_LAYERS = LW_N_MEMORY };
 
 static const struct layer {
-    const char *category;
+    enum lw_memory memory;
+    char letter; /* in the terminal */
     struct plot_key key;
 } layers[N_LAYERS] = {
-    {"parameters", {"parameters", PLOT_BACKWARD, -1}},
-    {"gradients", {"gradients", PLOT_LIGHT, -1}},
-    {"optimizer", {"optimizer", PLOT_OPTIMIZER, -1}},
-    {"buckets", {"buckets", PLOT_COMM_ODD, -1}},
-    {"gathered_units", {"gathered weights", PLOT_GATHERED, -1}},
-    {"activations", {"activations", PLOT_FORWARD, -1}},
+    {LW_MEMORY_PARAMETERS, 'p', {"parameters", PLOT_BACKWARD, -1}},
+    {LW_MEMORY_GRADIENTS, 'g', {"gradients", PLOT_LIGHT, -1}},
+    {LW_MEMORY_OPTIMIZER, 'o', {"optimizer", PLOT_OPTIMIZER, -1}},
+    {LW_MEMORY_WORKSPACES, 's', {"workspaces", PLOT_OTHER, -1}},
+    {LW_MEMORY_BUCKETS, 'b', {"buckets", PLOT_COMM_ODD, -1}},
+    {LW_MEMORY_GATHERED, 'w', {"gathered weights", PLOT_GATHERED, -1}},
+    {LW_MEMORY_MESSAGES, 'm', {"messages", PLOT_COMM_EVEN, -1}},
+    {LW_MEMORY_ACTIVATIONS, 'a', {"activations", PLOT_FORWARD, -1}},
 };
 
 /* The step, and what is held at a moment. */
@@ -56,7 +60,7 @@ static int layer_of(const char *category)
 {
     int k = 0;
 
-    while (k < N_LAYERS && strcmp(layers[k].category, category) != 0)
+    while (k < N_LAYERS && strcmp(lw_memory_name(layers[k].memory), category) != 0)
         k++;
     return k;
 }
@@ -261,8 +265,6 @@ static enum lw_status put_script(struct lw_store *s, const struct lw_plot *p, st
 
 /* --- in the terminal -------------------------------------------------------------------------- */
 
-static const char letters[N_LAYERS] = {'p', 'g', 'o', 'b', 'w', 'a'};
-
 enum { TICK = 9, MOST_COLUMNS = 512 };
 
 /* Of each column the moment at which most is held. */
@@ -303,7 +305,7 @@ static char letter_at(const double *sum, double y)
 {
     for (int k = 0; k < N_LAYERS; k++)
         if (y < sum[k])
-            return letters[k];
+            return layers[k].letter;
     return ' ';
 }
 
@@ -334,7 +336,7 @@ static void put_text_legend(const struct view *v, const struct marks *m, const c
 
     for (int k = N_LAYERS - 1; k >= 0; k--)
         if (v->shown[k]) {
-            fprintf(f, "%s%c %s", comma, letters[k], layers[k].key.name);
+            fprintf(f, "%s%c %s", comma, layers[k].letter, layers[k].key.name);
             comma = ", ";
         }
     fprintf(f, "; in %s, peak %.4g\n", unit, (double)v->peak / v->byte);

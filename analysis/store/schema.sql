@@ -294,7 +294,7 @@ CREATE TABLE memory (           -- what the rank with the largest peak holds, fr
     rank INTEGER NOT NULL,
     at_ps INTEGER NOT NULL,
     category TEXT NOT NULL,     -- parameters, gradients, optimizer, buckets, gathered_units,
-                                -- activations
+                                -- activations, messages, workspaces
     bytes INTEGER NOT NULL,     -- of the category, all together
     PRIMARY KEY (run, change)
 ) STRICT, WITHOUT ROWID;

@@ -425,15 +425,15 @@ TEST_WITH(memory_is_stacked_by_category, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     char *before = script_of(LW_PLOT_MEMORY);
-    has(before, "$memory << EOD\n0 4 4 4 4 4 4\n432 4 4 4 4 4 4\nEOD");
+    has(before, "$memory << EOD\n0 4 4 4 4 4 4 4 4\n432 4 4 4 4 4 4 4 4\nEOD");
     test_free(before);
     runs_sql("DELETE FROM memory; INSERT INTO memory VALUES (1, 0, 0, 0, 'parameters', 102400),"
              " (1, 1, 0, 0, 'activations', 0), (1, 2, 0, 100000000, 'activations', 40960),"
              " (1, 3, 0, 300000000, 'activations', 0)");
     char *text = script_of(LW_PLOT_MEMORY);
     /* us; parameters 100 KiB below, activations on top from 100 to 300 */
-    has(text, "\n100 100 100 100 100 100 100\n100 100 100 100 100 100 140\n");
-    has(text, "\n300 100 100 100 100 100 140\n300 100 100 100 100 100 100\n432 ");
+    has(text, "\n100 100 100 100 100 100 100 100 100\n100 100 100 100 100 100 100 100 140\n");
+    has(text, "\n300 100 100 100 100 100 100 100 140\n300 100 100 100 100 100 100 100 100\n432 ");
     has(text, "set label 1 'peak 140 KiB' at 100,140 left");
     has(text, "'activations' at screen");
     assert_null(strstr(text, "'optimizer' at screen")); /* it holds none */
@@ -500,6 +500,23 @@ TEST_WITH(memory_has_a_letter_for_each_category, runs_open, fixture_close)
         assert_int_equal(row[columns], '\n');
     }
     has(text, "\na activations, p parameters; in MiB, peak 150\n");
+}
+
+/* A category more than that is a category that the picture lacks. */
+TEST_WITH(memory_is_made_of_all_that_is_stored, runs_open, fixture_close)
+{
+    char sql[160];
+
+    runs_store(&runs_predicted);
+    runs_sql("DELETE FROM memory");
+    for (int m = 0; m < LW_N_MEMORY; m++) {
+        snprintf(sql, sizeof sql, "INSERT INTO memory VALUES (1, %d, 0, 0, '%s', %d)", m,
+                 lw_memory_name((enum lw_memory)m), 1048576 << m);
+        runs_sql(sql);
+    }
+    const char *text = shell("$L plot memory 1 --db lapwing.db -o - --width 100", NULL);
+    has(text, "\na activations, m messages, w gathered weights, b buckets, s workspaces, "
+              "o optimizer, g gradients, p parameters; in MiB, peak 255\n");
 }
 
 /* Against the cluster's own answers: busbw of 1 MiB as `lapwing cost` gives it. */
