@@ -9,7 +9,8 @@ endif
 ifeq ($(origin CXX),default)
 CXX     := g++
 endif
-CFLAGS  ?= -O2 -g
+# Sanitizers: gcc takes twice as long for -O2, and most of those checks is compiling.
+CFLAGS  ?= $(if $(filter 1,$(SAN) $(TSAN) $(FUZZ)),-O1 -g1,-O2 -g)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PYTHONDIR ?= $(PREFIX)/lib/python3/dist-packages
@@ -63,7 +64,9 @@ CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json shared/framework/*.json)) \
          $(wildcard analysis/store/schema.sql docs/results/evidence/*.csv)
 PROTO := $(sort $(wildcard traces/*/*.proto))
-OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o \
+# Fuzz programs read files: they need no engine, no executor and no command.
+LIBRARY_SRC := $(if $(FUZZ),$(filter shared/% traces/%,$(SRC)),$(SRC))
+OBJ   := $(LIBRARY_SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o \
          $(PROTO:%.proto=$(BUILD)/%.pb-c.o)
 TESTS := $(sort $(shell find tests -name 'test_*.c'))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))

@@ -22,20 +22,27 @@ compile() { # name, compiler, level
         "$folder/$1.bin" "$folder/$1"
 }
 
-pass=0 fail=0
+# Both compilers at once; what each has said is told in order.
 for c in gcc clang; do
-    for level in -O0 -O3; do
-        if ! compile "$c$level" "$c" "$level"; then
-            echo "same bytes: $c $level: could not be compiled or run"
-            fail=$((fail + 1))
-        elif ! diff -r "$folder/gcc-O0" "$folder/$c$level" >"$folder/diff"; then
-            echo "same bytes: $c $level differs from gcc -O0:"
-            head -n 5 "$folder/diff"
-            fail=$((fail + 1))
-        else
-            pass=$((pass + 1))
-        fi
-    done
+    (for level in -O0 -O3; do
+        name=$folder/$c$level
+        compile "$c$level" "$c" "$level" >"$name.said" 2>&1 || touch "$name.bad"
+    done) &
+done
+wait
+pass=0 fail=0
+for version in gcc-O0 gcc-O3 clang-O0 clang-O3; do
+    if [ -e "$folder/$version.bad" ]; then
+        echo "same bytes: $version: could not be compiled or run"
+        tail -n 20 "$folder/$version.said"
+        fail=$((fail + 1))
+    elif ! diff -r "$folder/gcc-O0" "$folder/$version" >"$folder/diff"; then
+        echo "same bytes: $version differs from gcc-O0:"
+        head -n 5 "$folder/diff"
+        fail=$((fail + 1))
+    else
+        pass=$((pass + 1))
+    fi
 done
 echo "same bytes: $(ls "$folder/gcc-O0" | wc -l) plan files"
 echo "$pass passed, $fail failed, 0 skipped"

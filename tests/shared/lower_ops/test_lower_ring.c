@@ -365,7 +365,7 @@ static void simulate_any(const struct lw_plan *p)
 TEST(rings_in_any_model_are_proven_and_run)
 {
     struct prng r = prng_start("rings");
-    const int plans = unit_cases(8, 1000);
+    const int plans = unit_cases(8, 400);
     int made = 0;
 
     for (int tries = 0; made < plans; tries++) {
