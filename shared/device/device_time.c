@@ -17,7 +17,10 @@
  *
  * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of
  * them in the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the
- * pipeline. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of
+ * pipeline. Of a window W under a causal mask these are W - W^2 / (2 s) of s keys and, as the window
+ * has an edge where it begins too, 64 more but for the first W queries; blocks outside of both edges
+ * are skipped (Dao-AILab/flash-attention@0f25c7b7, hopper/block.h). The longest tile has
+ * W + 128 keys. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of
  * the longest tile is added, in the backward, which begins with the longest, TAIL_BACKWARD of it
  * (of the 44 backward kernels of both tables below). The backward has five products, three as wide
  * as queries and two as wide as values (Dao, arXiv 2307.08691, section 4.1). Queries of more than
@@ -258,15 +261,34 @@ static double attention_share(const struct lw_device *d, const struct lw_attenti
 static double attention_bytes(const struct lw_attention *a)
 {
     double q = (double)a->heads * (double)a->seq_q * (double)(a->qk_width + a->v_width);
-    double kv = (double)a->kv_heads * (double)a->seq_k * (double)(a->qk_width + a->v_width);
+    double seen = a->window > 0 ? (double)a->seq_q + 2 * (double)a->window : (double)a->seq_k;
+    double keys = seen < (double)a->seq_k ? seen : (double)a->seq_k;
+    double kv = (double)a->kv_heads * keys * (double)(a->qk_width + a->v_width);
 
     return (double)a->batch * (double)lw_dtype_size(a->dtype) * (q + kv) * (a->backward ? 2 : 1);
 }
 
+/* Keys of a tile of queries: of the mean, and of the longest. */
+struct tile_keys {
+    double mean, longest;
+};
+
+/* Of a window within a tile of the sequence no block is skipped. */
+static struct tile_keys tile_keys(const struct lw_attention *a)
+{
+    double keys = (double)a->seq_k, all = keys / 2 + DIAGONAL;
+    double window = lw_is_window(a->window, a->seq_k) ? (double)a->window : keys;
+    double mean = window - window * window / (2 * keys) + DIAGONAL * (2 - window / keys);
+    double longest = window + QUERY_TILE < keys ? window + QUERY_TILE : keys;
+
+    return a->causal ? (struct tile_keys){mean < all ? mean : all, longest}
+                     : (struct tile_keys){window, window};
+}
+
 struct lw_bounded lw_attention_bounded(const struct lw_device *d, const struct lw_attention *a)
 {
-    double sms = d->n_sms.value, keys = (double)a->seq_k;
-    double mean_keys = (a->causal ? keys / 2 + DIAGONAL : keys) + KEY_FILL;
+    double sms = d->n_sms.value;
+    struct tile_keys keys = tile_keys(a);
     double rate = d->peak_flops[a->dtype].value * attention_share(d, a) / sms;
     int64_t widths = a->backward ? 3 * a->qk_width + 2 * a->v_width : a->qk_width + a->v_width;
     double per_key = 2 * QUERY_TILE * (double)widths;
@@ -275,8 +297,8 @@ struct lw_bounded lw_attention_bounded(const struct lw_device *d, const struct l
 
     if (a->batch <= 0 || a->seq_q <= 0 || a->seq_k <= 0)
         return (struct lw_bounded){.time = 0};
-    double tail = (a->backward ? TAIL_BACKWARD : TAIL) * (keys + KEY_FILL);
-    double t = per_key * (tiles * mean_keys / sms + tail) / rate;
+    double tail = (a->backward ? TAIL_BACKWARD : TAIL) * (keys.longest + KEY_FILL);
+    double t = per_key * (tiles * (keys.mean + KEY_FILL) / sms + tail) / rate;
     double memory = memory_s(d, attention_bytes(a));
     return (struct lw_bounded){lw_ps_from_seconds(at_least(t, memory) + launch_s(d)),
                                largest(t, memory, launch_s(d))};

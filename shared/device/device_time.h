@@ -30,9 +30,11 @@ struct lw_product_time lw_product_explain(const struct lw_device *d, const struc
 enum lw_bound lw_product_bound(const struct lw_product_time *t);
 lw_ps lw_product_time(const struct lw_device *d, const struct lw_product *p);
 
-/* Fused attention of batch sequences: heads queries of seq_q tokens against seq_k keys. */
+/* Fused attention of batch sequences: heads queries of seq_q tokens against seq_k keys. Fewer
+ * queries than keys under a causal mask: early and late ones, with the mean of all. */
 struct lw_attention {
     int64_t batch, heads, kv_heads, seq_q, seq_k, qk_width, v_width;
+    int64_t window;      /* keys that a query attends to at most; 0, or seq_k and more: all */
     enum lw_dtype dtype;
     bool causal, backward;
     double speed;        /* of the kernel, against the device's best known; 0 = 1 */

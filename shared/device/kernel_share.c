@@ -8,8 +8,10 @@
  * Fused attention of a context group runs as a ring: as many kernels as ranks, on a rank's share of
  * the keys each, and each result after the first is joined to the sum by one kernel, after one for
  * the rows' exponents; backward adds the gradients of queries, and of keys and values
- * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). A window shorter
- * than a rank's share is all that a token attends to. */
+ * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). Attention to a
+ * window is one kernel of a rank's queries on gathered keys (the same library refuses a window in
+ * its ring). Ranks have early and late pieces of a sequence: each does the mean of all, with a
+ * window too, although the first W queries have fewer keys and are of the first ranks. */
 #include "shared/device/kernel_share.h"
 
 #include <math.h>
@@ -294,21 +296,32 @@ static void share_pass(const struct share *s, int64_t forward, int64_t input)
     give(s, (struct lw_kernel_work){.phase = LW_PRODUCTS_INPUT, .bytes = input});
 }
 
+/* Keys and values that a rank reads: its own, and the windows before its early and its late piece. */
+static int64_t keys_read(const struct lw_kernel *k, int64_t share, bool window)
+{
+    int64_t keys = share + 2 * k->n;
+
+    return !window ? share : keys < k->m ? keys : k->m;
+}
+
 static void share_attention(const struct share *s)
 {
     const struct lw_kernel *k = s->k;
-    int64_t share = divided(k->m, s->cp), tokens = k->batch * share, item = item_of(s);
-    bool narrow = k->n > 0 && k->n < share;
-    int64_t keys = narrow ? k->n : k->m, steps = narrow ? 1 : s->cp;
-    int64_t flops = 2 * tokens * keys * k->heads * (k->qk_width + k->v_width);
+    int64_t share = divided(k->m, s->cp), item = item_of(s);
+    bool window = lw_is_window(k->n, k->m);
+    int64_t steps = window ? 1 : s->cp, tokens = k->batch * share;
+    int64_t keys = k->batch * keys_read(k, share, window);
+    int64_t scores = window ? divided(lw_counted_scores(k->m, k->n, k->causal), s->cp)
+                            : share * k->m;
+    int64_t flops = 2 * k->batch * scores * k->heads * (k->qk_width + k->v_width);
     const struct operands x = {item * tokens * k->heads * k->qk_width,
-                               item * tokens * k->kv_heads * (k->qk_width + k->v_width),
+                               item * keys * k->kv_heads * (k->qk_width + k->v_width),
                                item * tokens * k->heads * k->v_width, 4 * tokens * k->heads};
     const struct lw_attention a = {.batch = k->batch, .heads = divided(k->heads, s->tp),
                                    .kv_heads = divided(k->kv_heads, s->tp), .seq_q = share,
-                                   .seq_k = narrow ? k->n : share, .qk_width = k->qk_width,
-                                   .v_width = k->v_width, .dtype = (enum lw_dtype)k->dtype,
-                                   .causal = k->causal && !narrow};
+                                   .seq_k = window ? k->m : share, .window = window ? k->n : 0,
+                                   .qk_width = k->qk_width, .v_width = k->v_width,
+                                   .dtype = (enum lw_dtype)k->dtype, .causal = k->causal};
 
     for (int64_t i = 0; i < steps; i++) {
         int64_t part = i == 0 ? flops - flops / steps * (steps - 1) : flops / steps;

@@ -347,6 +347,15 @@ static void note_tensor_group(const struct lw_lowering *l)
             l->b, "messages: each tensor rank sends 1/%d, all-gathered where it is used", l->tp);
 }
 
+static bool has_window(const struct lw_workload *w)
+{
+    for (int32_t k = 0; k < w->n_kernels; k++)
+        if (w->kernels[k].kind == LW_KERNEL_ATTENTION &&
+            lw_is_window(w->kernels[k].n, w->kernels[k].m))
+            return true;
+    return false;
+}
+
 static void note_other_groups(const struct lw_lowering *l)
 {
     if (l->ep > 1)
@@ -365,6 +374,10 @@ static void note_other_groups(const struct lw_lowering *l)
                         "out; a module attends in %d equal steps, beside each a block of keys and "
                         "values goes round the group; their gradients follow them in the backward",
                         l->cp, l->cp);
+    if (l->cp > 1 && l->s->cp_comm == LW_CP_P2P && has_window(l->w))
+        lw_builder_note(l->b,
+                        LW_ASSUMPTION "--cp-comm-type p2p takes attention to a window too; "
+                                      "Transformer Engine refuses it, with all-gather it runs");
     if (l->cp > 1 && l->s->cp_comm != LW_CP_P2P)
         lw_builder_note(l->b,
                         "context parallelism: 1/%d of every sequence's tokens, causal work evened "

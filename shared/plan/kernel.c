@@ -1,5 +1,6 @@
-/* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them, and
- * what a file's kernel may hold. A number that is no such kind has no word. */
+/* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them, what
+ * a file's kernel may hold, and how many scores attention has. A number that is no such kind has no
+ * word. */
 #include "shared/plan/kernel.h"
 
 #include <inttypes.h>
@@ -61,6 +62,13 @@ const char *lw_time_source_word(int source)
         [LW_TIME_ROOFLINE] = "roofline", [LW_TIME_SCALED] = "scaled"};
 
     return word_of(words, LW_N_TIME_SOURCES, source);
+}
+
+int64_t lw_counted_scores(int64_t tokens, int64_t window, bool causal)
+{
+    if (!lw_is_window(window, tokens))
+        return tokens * tokens;
+    return causal ? window * (2 * tokens - window) : tokens * window;
 }
 
 /* --- check ------------------------------------------------------------------------------------ */

@@ -44,7 +44,8 @@ enum lw_kernel_tokens { LW_TOKENS_STAY, LW_TOKENS_SENT_BEFORE, LW_TOKENS_BACK_AF
  * last to the first. Of a GEMM the dimensions of the gradients follow: of the input m x n and
  * n x k, of the weights k x m and m x n. No padding: kernels are compared as bytes. */
 struct lw_kernel {
-    int64_t batch, m, n, k; /* ATTENTION: sequences, tokens, and n = the window (0 = none) */
+    int64_t batch, m, n, k; /* ATTENTION: sequences, tokens, and n = the window (0 = none), with the
+                             * token's own key */
     int64_t heads, kv_heads, qk_width, v_width; /* ATTENTION */
     int64_t flops[LW_N_PRODUCT_PHASES];         /* COUNTED */
     int64_t bytes[LW_N_PRODUCT_PHASES];         /* TRAFFIC, COUNTED; GEMM: 0 = of its operands */
@@ -121,6 +122,16 @@ static inline int64_t lw_group_size(int64_t n)
 /* Of K copies of a token to n places at random, those that are the first to their place:
  * n (1 - (1 - 1/n)^K) / K. */
 double lw_first_copies(int32_t n, int32_t copies);
+/* A window (0 = none) leaves some of the keys of a sequence of so many tokens. */
+static inline bool lw_is_window(int64_t window, int64_t tokens)
+{
+    return window > 0 && window < tokens;
+}
+
+/* Scores of one head of a sequence, as modules count their FLOPs: all of them, under a causal mask
+ * twice those that it leaves. Without a window these are s^2 both times (of s (s + 1) / 2, s / 2
+ * are neglected); a causal window W leaves s W - W^2 / 2, any other s W. */
+int64_t lw_counted_scores(int64_t tokens, int64_t window, bool causal);
 
 /* For tables: "gemm", "column", "memory"; NULL beyond the last. */
 const char *lw_kernel_kind_word(int kind);

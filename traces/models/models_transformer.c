@@ -458,7 +458,8 @@ void transformer_attention(struct transformer *t)
 {
     int64_t q = t->b.item * queries_of(t), out = t->b.item * results(t);
     int64_t kv = t->b.item * (keys_of(t) + values_of(t));
-    int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
+    int64_t counted = t->flash ? t->window : 0; /* a mask spares no product of stored scores */
+    int64_t flops = 2 * t->batch * t->heads * (t->qk_width + t->v_width);
     int64_t narrower = has_kept(t, TRACES_KEPT_ATTENTION_8BIT) && t->b.shape.fp8 ? t->b.item : 1;
 
     t->wide_operand = false;
@@ -470,10 +471,8 @@ void transformer_attention(struct transformer *t)
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
         TRACES_TRAFFIC(&t->b, 2 * (q + out + kv), 2 * (q + out + kv), 0, .split = LW_SPLIT_GROUP,
                        .n_forward = 2, .n_backward = 2);
-    /* finish halves what a causal mask halves: not a window */
-    t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->batch * t->seq * keys *
-                          t->heads * (t->qk_width + t->v_width);
-    t->score_flops += 2 * t->batch * t->seq * keys * t->heads * (t->qk_width + t->v_width);
+    t->attention_flops += flops * lw_counted_scores(t->seq, t->window, t->causal);
+    t->score_flops += flops * lw_counted_scores(t->seq, counted, t->causal);
     t->b.attention = true;
     bool core = transformer_begin_part(t, LW_AGAIN_CORE_ATTN);
     if (t->flash)

@@ -19,8 +19,8 @@ struct transformer {
     int64_t parts;           /* LW_AGAIN_BIT of those that blocks have */
     bool gate_again;         /* the next gated pair or activation is one, but for its input */
     int64_t n_linear;        /* products of the module so far */
-    int64_t attention_flops; /* forward of one micro-batch, all scores; a causal window's twice */
-    int64_t score_flops;     /* the same, a window's once: as the modules count */
+    int64_t attention_flops; /* forward of one micro-batch: lw_counted_scores of the window */
+    int64_t score_flops;     /* the same as the kernels do it: stored scores are all computed */
 };
 
 /* Reads shape; without kv_heads as many as heads, without ffn four times the hidden size.
