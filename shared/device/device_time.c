@@ -17,11 +17,11 @@
  *
  * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of
  * them in the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the
- * pipeline. Of a window W under a causal mask these are W - W^2 / (2 s) of s keys and, as the window
- * has an edge where it begins too, 64 more but for the first W queries; blocks outside of both edges
- * are skipped (Dao-AILab/flash-attention@0f25c7b7, hopper/block.h). The longest tile has
- * W + 128 keys. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of
- * the longest tile is added, in the backward, which begins with the longest, TAIL_BACKWARD of it
+ * pipeline. Of a window W under a causal mask these are W - W^2 / (2 s) of s keys and, as the
+ * window has an edge where it begins too, 64 more but for the first W queries; blocks outside of
+ * both edges are skipped (Dao-AILab/flash-attention@0f25c7b7, hopper/block.h). The longest tile has
+ * W + 128 keys. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half
+ * of the longest tile is added, in the backward, which begins with the longest, TAIL_BACKWARD of it
  * (of the 44 backward kernels of both tables below). The backward has five products, three as wide
  * as queries and two as wide as values (Dao, arXiv 2307.08691, section 4.1). Queries of more than
  * 128 leave its tiles half of the keys (Dao-AILab/flash-attention,

@@ -14,18 +14,9 @@
  * window too, although the first W queries have fewer keys and are of the first ranks. */
 #include "shared/device/kernel_share.h"
 
-#include <math.h>
-
 static int64_t divided(int64_t n, int64_t ranks)
 {
     return (n + ranks - 1) / ranks;
-}
-
-int64_t lw_expert_copies(int64_t copies, double capacity)
-{
-    double rows = capacity * (double)copies;
-
-    return capacity == 0 ? copies : rows < 1 ? 1 : llround(rows);
 }
 
 struct share {
@@ -296,7 +287,7 @@ static void share_pass(const struct share *s, int64_t forward, int64_t input)
     give(s, (struct lw_kernel_work){.phase = LW_PRODUCTS_INPUT, .bytes = input});
 }
 
-/* Keys and values that a rank reads: its own, and the windows before its early and its late piece. */
+/* Keys and values that a rank reads: its own, and the windows before its early and late piece. */
 static int64_t keys_read(const struct lw_kernel *k, int64_t share, bool window)
 {
     int64_t keys = share + 2 * k->n;

@@ -28,6 +28,3 @@ typedef void lw_kernel_visit(void *ctx, const struct lw_kernel_work *work);
 /* Works of one kernel in the order of the forward. */
 void lw_kernel_share(const struct lw_kernel *k, const struct lw_kernel_groups *g,
                      lw_kernel_visit *visit, void *ctx);
-
-/* Copies of tokens that experts compute, of so many without a capacity: at least one. */
-int64_t lw_expert_copies(int64_t copies, double capacity);

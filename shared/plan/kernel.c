@@ -1,6 +1,6 @@
-/* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them, what
- * a file's kernel may hold, and how many scores attention has. A number that is no such kind has no
- * word. */
+/* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them,
+ * what a file's kernel may hold, and how many scores attention has. A number that is no such kind
+ * has no word. */
 #include "shared/plan/kernel.h"
 
 #include <inttypes.h>
@@ -69,6 +69,13 @@ int64_t lw_counted_scores(int64_t tokens, int64_t window, bool causal)
     if (!lw_is_window(window, tokens))
         return tokens * tokens;
     return causal ? window * (2 * tokens - window) : tokens * window;
+}
+
+int64_t lw_expert_copies(int64_t copies, double capacity)
+{
+    double rows = capacity * (double)copies;
+
+    return capacity == 0 ? copies : rows < 1 ? 1 : llround(rows);
 }
 
 /* --- check ------------------------------------------------------------------------------------ */

@@ -133,6 +133,9 @@ static inline bool lw_is_window(int64_t window, int64_t tokens)
  * are neglected); a causal window W leaves s W - W^2 / 2, any other s W. */
 int64_t lw_counted_scores(int64_t tokens, int64_t window, bool causal);
 
+/* Copies of tokens that experts compute, of so many without a capacity: at least one. */
+int64_t lw_expert_copies(int64_t copies, double capacity);
+
 /* For tables: "gemm", "column", "memory"; NULL beyond the last. */
 const char *lw_kernel_kind_word(int kind);
 const char *lw_kernel_split_word(int split);

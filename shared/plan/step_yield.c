@@ -6,7 +6,8 @@
  * scores half (PaLM, arXiv 2204.02311, appendix B, counts all). Of other models three times the
  * forward FLOPs of all modules, where these are known. Hardware FLOPs add what recomputation does
  * again: a forward of the blocks, or of attention alone (Korthikanti et al., arXiv 2205.05198,
- * section 5). */
+ * section 5). Where experts have a capacity, model FLOPs count every copy of a token, and hardware
+ * FLOPs those that are computed: without dropped ones, with padding. */
 #include "shared/plan/step_yield.h"
 
 #include <math.h>
@@ -113,6 +114,46 @@ static bool is_again(const struct lw_strategy *s, int64_t n)
     return s->recompute_method == LW_RECOMPUTE_EVERY ? (n + 1) % layers == 0 : n < layers;
 }
 
+/* Forward of a product, of all copies of tokens or of those that are computed. */
+static double product_flops(const struct lw_kernel *k, bool computed)
+{
+    double batch = k->experts > 0 || k->batch < 1 ? 1 : (double)k->batch;
+    int64_t rows = computed && k->experts > 0 ? lw_expert_copies(k->m, k->capacity) : k->m;
+
+    return 2 * batch * (double)rows * (double)k->n * (double)k->k;
+}
+
+/* What a capacity adds to the forward and to both gradients of a sample (below 0: it drops copies),
+ * without recomputation. */
+struct capacity {
+    double forward, all;
+};
+
+static struct capacity capacity_of(const struct lw_workload *w, int32_t module)
+{
+    const struct lw_module *m = &w->modules[module];
+    struct capacity sum = {0};
+
+    for (int32_t j = 0; j < m->n_kernels; j++) {
+        const struct lw_kernel *k = &w->kernels[m->first_kernel + j];
+        if (k->kind != LW_KERNEL_GEMM || k->experts == 0 || k->capacity == 0)
+            continue;
+        double more = (product_flops(k, true) - product_flops(k, false)) / (double)w->batch;
+        sum.forward += more;
+        sum.all += more * (k->trained ? 3 : 2);
+    }
+    return sum;
+}
+
+static double capacity_flops(const struct lw_workload *w)
+{
+    double sum = 0;
+
+    for (int32_t i = 0; i < w->n_modules; i++)
+        sum += capacity_of(w, i).all;
+    return sum;
+}
+
 /* Products, but for attention's, of the parts that are named (--recompute-modules). */
 static double parts_again(const struct lw_workload *w)
 {
@@ -121,9 +162,8 @@ static double parts_again(const struct lw_workload *w)
     for (int32_t i = 0; i < w->n_modules; i++)
         for (int32_t j = 0; j < w->modules[i].n_kernels; j++) {
             const struct lw_kernel *k = &w->kernels[w->modules[i].first_kernel + j];
-            double batch = k->experts > 0 || k->batch < 1 ? 1 : (double)k->batch;
             if (k->again && k->kind == LW_KERNEL_GEMM && !k->attention)
-                sum += 2 * batch * (double)k->m * (double)k->n * (double)k->k;
+                sum += product_flops(k, true);
         }
     return w->batch > 0 ? sum / (double)w->batch : 0;
 }
@@ -134,7 +174,7 @@ static double parts_again(const struct lw_workload *w)
 static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
                            const double *active, double forward, double samples)
 {
-    double all = 0, again = 0, numel = 0;
+    double all = 0, again = 0, numel = 0, capacity = 0;
     int64_t n = 0, n_blocks = 0, n_again = 0;
 
     for (int32_t m = 0; m < w->n_modules; m++) {
@@ -149,9 +189,10 @@ static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
         n_again++;
         again += (double)w->modules[m].forward_flops;
         numel += active[m];
+        capacity += capacity_of(w, m).forward;
     }
     if (w->sample_tokens > 0)
-        return n_blocks > 0 ? samples * (2 * numel * (double)w->sample_tokens +
+        return n_blocks > 0 ? samples * (2 * numel * (double)w->sample_tokens + capacity +
                                          (double)w->attention_flops * (double)n_again /
                                              (double)n_blocks)
                             : 0;
@@ -220,7 +261,8 @@ enum lw_status lw_plan_count_yield(struct lw_plan *p, const struct lw_workload *
     double n = (double)y.samples, forward = forward_flops(w, n);
     double model = 3 * forward - spared_flops(w, n);
     y.model_flops = known(model);
-    y.hardware_flops = known(model + recomputed_flops(p, w, active, forward, n));
+    double capacity = w->sample_tokens > 0 ? n * capacity_flops(w) : 0; /* else part of forward */
+    y.hardware_flops = known(model + capacity + recomputed_flops(p, w, active, forward, n));
     lw_free(active);
     p->yield = y;
     return LW_OK;

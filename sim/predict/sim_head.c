@@ -99,6 +99,14 @@ static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct
     return lw_paragraph_close(&line, err);
 }
 
+/* Tokens that experts drop are of the model, and no device computes them. */
+static const char *doubt(const struct lw_throughput *t)
+{
+    return !(t->mfu > 1) ? ""
+           : t->hfu <= 1 ? ": the model's FLOPs, of which experts drop a part"
+                         : ": more than a device can do, so times, FLOPs or peak are wrong";
+}
+
 /* Of models without tokens: samples. */
 static enum lw_status text_rate(const struct lw_throughput *t, FILE *out, struct lw_err *err)
 {
@@ -115,8 +123,7 @@ static enum lw_status text_rate(const struct lw_throughput *t, FILE *out, struct
             tokens ? "tokens" : "samples", lw_format_rate(job, sizeof job, all));
     if (!isnan(t->mfu))
         fprintf(f, "; MFU %.1f %% of the %s peak, %.4g TFLOP/s%s", 100 * t->mfu, t->peak_of,
-                t->peak_flops_per_s * 1e-12,
-                t->mfu > 1 ? ": more than a device can do, so times, FLOPs or peak are wrong" : "");
+                t->peak_flops_per_s * 1e-12, doubt(t));
     return lw_paragraph_close(&line, err);
 }
 

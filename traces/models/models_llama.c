@@ -311,6 +311,11 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
                         "vocabulary %lld; %lld heads of keys and values; scores by weights of "
                         "their own",
                         (long long)s.vocab, (long long)t.kv_heads);
+    if (s.expert_capacity > 0 && s.expert_capacity < 1)
+        traces_builder_note(&t.b, LW_ASSUMPTION
+                            "--expert-capacity %g drops %.3g %% of the copies of tokens that go to "
+                            "experts: model FLOPs and MFU count them, hardware FLOPs and HFU do "
+                            "not", s.expert_capacity, 100 * (1 - s.expert_capacity));
     return transformer_finish(&t, m, w, err);
 }
 

@@ -52,6 +52,20 @@ TEST_WITH(mfu_is_over_the_peak_of_the_type_that_ran, fixture_open, fixture_close
            "\"mfu_peak\": null");
 }
 
+/* A tenth of the copies of tokens is computed: model FLOPs pass the peak, hardware FLOPs do not. */
+TEST_WITH(an_mfu_beyond_the_peak_says_why, fixture_open, fixture_close)
+{
+    const char *out = lapwing("sim -w grok-1 -c dgx-h100 --seq 8192 --batch 2 --dp 64 --ep 8 "
+                              "--zero 3 --expert-capacity 0.1 --no-db --format json", NULL);
+
+    assert_true(number_at(out, "\"mfu_pct\": ") > 100);
+    assert_true(number_at(out, "\"hardware_flops_per_step\": ") <
+                number_at(out, "\"model_flops_per_step\": "));
+    EXPECT("sim -w grok-1 -c dgx-h100 --seq 8192 --batch 2 --dp 64 --ep 8 --zero 3 --no-db",
+           {"--expert-capacity 0.1", 0, "FLOPs, of which experts drop a part"},
+           {"--expert-capacity 0.1", 0, "--expert-capacity 0.1 drops 90 % of the copies"});
+}
+
 TEST_WITH(overlap_is_the_hidden_share_of_communication, fixture_open, fixture_close)
 {
     const char *out = lapwing("sim -w gpt2 -c dgx-h100 --dp 8 --no-db --format json", NULL);

@@ -116,6 +116,73 @@ TEST(a_plan_sends_the_copies_and_runs)
     }
 }
 
+/* Of a plan of 4 ranks. */
+static struct lw_step_yield yield_of(double capacity, int64_t top, const char *more)
+{
+    struct lw_workload w =
+        model_build("decoder", (struct traces_model_shape){
+                                   .batch = 1, .layers = 2, .hidden = H, .heads = 4, .kv_heads = 2,
+                                   .ffn = 96, .seq = TOKENS, .vocab = 128, .experts = EXPERTS,
+                                   .topk = top, .expert_ffn = F, .expert_capacity = capacity,
+                                   .expert_ranks = 2});
+    char words[80];
+
+    snprintf(words, sizeof words, "dp 4 ep 2 zero 1%s", more);
+    struct lw_plan p = plan_of_words(&w, words);
+    struct lw_step_yield y = p.yield;
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+    return y;
+}
+
+/* 4 samples through 2 blocks: forward and twice as much backward of the copies that are computed,
+ * and with full recomputation another forward. Model FLOPs are those of every token. */
+TEST(hardware_flops_count_the_copies_that_are_computed)
+{
+    static const double factors[] = {0.25, 0.5, 1, 1.25, 4};
+
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        const struct lw_step_yield y = yield_of(factors[i], TOP, ""), all = yield_of(0, TOP, "");
+        const struct lw_step_yield again = yield_of(factors[i], TOP, " recompute full"),
+                                   all_again = yield_of(0, TOP, " recompute full");
+        double more = (factors[i] - 1) * TOKENS * TOP, forward = 4 * 2 * more * 3 * 2 * H * F;
+        assert_true(y.model_flops == all.model_flops);
+        assert_true(y.hardware_flops == all.hardware_flops + 3 * forward);
+        assert_true(again.hardware_flops == all_again.hardware_flops + 4 * forward);
+    }
+}
+
+/* Half of two experts a token is as much work as one. */
+TEST(half_of_two_experts_is_one)
+{
+    const struct lw_step_yield half = yield_of(0.5, 2, ""), one = yield_of(0, 1, "");
+
+    assert_true(half.hardware_flops == one.hardware_flops);
+    assert_true(one.hardware_flops == one.model_flops);
+    assert_true(half.model_flops > half.hardware_flops);
+}
+
+static int n_drops(double capacity)
+{
+    struct lw_workload w = build(capacity, 2);
+    int n = 0;
+
+    for (int32_t i = 0; i < w.n_notes; i++)
+        n += strcmp(w.notes[i],
+                    "assumption: --expert-capacity 0.5 drops 50 % of the copies of tokens that go "
+                    "to experts: model FLOPs and MFU count them, hardware FLOPs and HFU do not")
+             == 0;
+    lw_workload_free(&w);
+    return n;
+}
+
+TEST(dropped_tokens_are_noted)
+{
+    assert_int_equal(n_drops(0.5), 1);
+    assert_int_equal(n_drops(1), 0);
+    assert_int_equal(n_drops(0), 0);
+}
+
 TEST(capacity_without_enough_experts_is_refused)
 {
     static const struct {
