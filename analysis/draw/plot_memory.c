@@ -8,7 +8,6 @@
 #include "analysis/draw/step_bars.h"
 #include "analysis/store/sql.h"
 #include "shared/files/files.h"
-#include "shared/timeline/timeline.h"
 
 /* From below: what stays, then what comes and goes. */
 enum { N_LAYERS = LW_N_MEMORY };

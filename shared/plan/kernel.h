@@ -122,6 +122,7 @@ static inline int64_t lw_group_size(int64_t n)
 /* Of K copies of a token to n places at random, those that are the first to their place:
  * n (1 - (1 - 1/n)^K) / K. */
 double lw_first_copies(int32_t n, int32_t copies);
+
 /* A window (0 = none) leaves some of the keys of a sequence of so many tokens. */
 static inline bool lw_is_window(int64_t window, int64_t tokens)
 {

@@ -227,6 +227,39 @@ static enum lw_status take_dtype(const struct lw_input *in, const struct lw_valu
     return LW_OK;
 }
 
+/* Weights that are published in fewer bits than they are trained in; other methods are those of
+ * models that are not trained so. With --dtype all are trained whole. */
+static const char *stored_as(const struct lw_value *method)
+{
+    static const char *const known[] = {"fp8", "mxfp4"};
+
+    for (size_t i = 0; method && i < sizeof known / sizeof *known; i++)
+        if (method->type == LW_JSON_STRING && strcmp(method->text, known[i]) == 0)
+            return known[i];
+    return NULL;
+}
+
+static enum lw_status take_quantized(const struct lw_input *in, const struct lw_value *v,
+                                     bool typed, struct traces_model_shape *shape,
+                                     struct lw_err *err)
+{
+    const struct lw_value *quantized, *method;
+    char found[64];
+
+    LW_TRY(take_items(in, v, "quantization_config", LW_JSON_OBJECT, &quantized, err));
+    if (!quantized || typed)
+        return LW_OK;
+    method = lw_value_get(quantized, "quant_method");
+    shape->stored_as = stored_as(method);
+    if (shape->stored_as)
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP,
+                   "%s: quantization_config: found %s%s, allowed: fp8, mxfp4 (weights of fewer bits "
+                   "are not modelled: --dtype TYPE takes whole ones)", in->name,
+                   method ? "quant_method " : "no quant_method",
+                   method ? written(method, found, sizeof found) : "");
+}
+
 /* Llama 4 lists the blocks that have experts. */
 static enum lw_status check_listed(const struct lw_input *in, const struct lw_value *v,
                                    const struct traces_model_shape *s, struct lw_err *err)
@@ -567,6 +600,8 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
         return unknown_type(in, text->text, err);
     for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
         LW_TRY(take_field(in, v, &fields[k], t, shape, err));
+    LW_TRY(take_quantized(in, v, given.dtype != NULL, shape, err));
+    LW_TRY(take_quantized(in, outer, given.dtype != NULL, shape, err));
     LW_TRY(take_dtype(in, v, shape, err));
     LW_TRY(take_dtype(in, outer, shape, err));
     LW_TRY(check_exact(in, v, t, err));

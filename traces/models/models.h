@@ -68,6 +68,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t head_width;     /* llama: of every head; 0 = hidden / heads */
     int64_t window;         /* llama: tokens that blocks attend to; 0 = all */
     int64_t window_every;   /* but for each n-th block, which attends to all; 0 = every second */
+    const char *stored_as;  /* config.json: how its weights are quantized; NULL: they are not */
     /* Latent attention (llama): kv_lora > 0. Queries and keys are head_width + rope_width wide. */
     int64_t q_lora, kv_lora, rope_width, v_width;
     /* Experts (llama): gated pairs of width expert_ffn, topk of them for a token; one of shared_ffn

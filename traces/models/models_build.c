@@ -273,6 +273,14 @@ static void note_optimizer(struct traces_builder *b)
                             b->shape.optimizer, bytes, b->wide == 2 ? ", on f32 masters" : "");
 }
 
+static void note_stored(struct traces_builder *b)
+{
+    if (b->shape.stored_as)
+        traces_builder_note(b, LW_ASSUMPTION "config.json stores its weights as %s; they are "
+                            "trained as %s (--dtype)", b->shape.stored_as,
+                            lw_dtype_name(b->dtype));
+}
+
 static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)
 {
     return lw_work_find(b->device, kind, b->dtype, b->dtype);
@@ -429,6 +437,7 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
     LW_TRY(lw_kernels_time(&b->w, b->device, &b->shape.rates, &groups, err));
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
     note_optimizer(b);
+    note_stored(b);
     if (b->shape.workspace_unknown && b->shape.hidden > 0 && b->device->kind[0])
         traces_builder_note(b, LW_ASSUMPTION "workspaces of libraries on %s are not known: memory "
                                "leaves them out", b->device->kind);

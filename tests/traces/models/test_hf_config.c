@@ -369,6 +369,50 @@ TEST(failing_allocations_leave_nothing)
                 "\"vocab_size\": 10, \"n_positions\": 8}", &name, &shape, &err));
 }
 
+#define NOT_MODELLED \
+    ", allowed: fp8, mxfp4 (weights of fewer bits are not modelled: --dtype TYPE takes whole ones)"
+#define QUANTIZED "config.json: quantization_config: found "
+
+/* Weights of fewer bits are refused, unless an option says what they are trained in, or they are of
+ * the kinds that models are published in. */
+TEST(quantized_weights_are_refused_or_told)
+{
+    static const struct {
+        const char *more, *message, *stored;
+    } cases[] = {
+        {", \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}",
+         QUANTIZED "quant_method \"gptq\"" NOT_MODELLED, NULL},
+        {", \"quantization_config\": {\"load_in_4bit\": true}",
+         QUANTIZED "no quant_method" NOT_MODELLED, NULL},
+        {", \"text_config\": {\"model_type\": \"llama\", " SIZES "}, \"quantization_config\": "
+         "{\"quant_method\": \"awq\"}", QUANTIZED "quant_method \"awq\"" NOT_MODELLED, NULL},
+        {", \"text_config\": {\"model_type\": \"llama\", " SIZES ", \"quantization_config\": "
+         "{\"quant_method\": \"awq\"}}", QUANTIZED "quant_method \"awq\"" NOT_MODELLED, NULL},
+        {", \"quantization_config\": null", NULL, NULL},
+        {", \"quantization_config\": {\"quant_method\": \"fp8\"}", NULL, "fp8"},
+        {", \"quantization_config\": {\"quant_method\": \"mxfp4\"}", NULL, "mxfp4"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[600];
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", " SIZES "%s}", cases[i].more);
+        for (int option = 0; option < 2; option++) {
+            struct traces_model_shape shape = {.dtype = option ? "bf16" : NULL};
+            struct lw_err err = {0};
+            const char *name;
+            bool refused = cases[i].message && !option;
+            enum lw_status got = read_given(text, &name, &shape, &err);
+            if (got != (refused ? LW_ENOTSUP : LW_OK))
+                fail_msg("%s: %s", text, err.msg);
+            if (refused)
+                assert_string_equal(err.msg, cases[i].message);
+            else
+                assert_string_equal(shape.stored_as ? shape.stored_as : "",
+                                    !option && cases[i].stored ? cases[i].stored : "");
+        }
+    }
+}
+
 /* Blocks whose attention reads a window: by type, flag, list and sequence. */
 TEST(windows_hold_of_the_blocks_that_the_file_names)
 {
