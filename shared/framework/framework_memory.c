@@ -102,20 +102,38 @@ static int64_t *own_bytes(struct lw_role *role)
     return role->static_bytes;
 }
 
-/* Buffers of reduced gradients, of that size whatever the model. */
-static int64_t reduce_buffers(const struct run *r)
+static int64_t largest_item(const struct lw_plan *p)
+{
+    int64_t item = p->n_params == 0 ? ITEM : 0;
+
+    for (int32_t k = 0; k < p->n_params; k++) {
+        int64_t size = lw_dtype_size((enum lw_dtype)p->params[k].dtype);
+        item = size > item ? size : item;
+    }
+    return item;
+}
+
+/* Of a buffer of reduced gradients, whatever the model. */
+static int64_t reduce_elements(const struct run *r)
 {
     int64_t elements = (int64_t)lw_fact_value(r->f->bucket, 0);
     bool third = r->s->zero == 3 && lw_fact(r->f->bucket_zero3);
-    bool twice = lw_fact(r->f->bucket_overlaps) && r->s->overlap && r->s->zero < 3;
 
     if (elements == 0 || (!is_flat(r) && !third))
         return 0;
     if (r->s->reduce_elements > 0)
-        elements = r->s->reduce_elements;
-    else if (r->s->bucket_cap_bytes >= 0 && r->s->bucket_policy == LW_BUCKET_DEEPSPEED)
-        elements = r->s->bucket_cap_bytes / ITEM;
-    return lw_mul_sat(elements, twice ? 2 * ITEM : ITEM);
+        return r->s->reduce_elements;
+    if (r->s->bucket_cap_bytes >= 0 && r->s->bucket_policy == LW_BUCKET_DEEPSPEED)
+        return r->s->bucket_cap_bytes / largest_item(r->plan);
+    return elements;
+}
+
+/* The buffers have the parameters' type. */
+static int64_t reduce_buffers(const struct run *r)
+{
+    bool twice = lw_fact(r->f->bucket_overlaps) && r->s->overlap && r->s->zero < 3;
+
+    return lw_mul_sat(reduce_elements(r), (twice ? 2 : 1) * largest_item(r->plan));
 }
 
 /* Of the roles of a stage: what its first load brings. */
@@ -177,6 +195,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
                 lw_mul_sat(bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM, state);
         bytes[LW_MEM_GRADS] *= lw_fact(f->applied_gradients) ? 0 : 1;
         bytes[LW_MEM_BUCKETS] *= lw_fact(f->buckets_in_place) ? 0 : 1;
+        plan->roles[i].reduce_elements = reduced && !sums ? reduce_elements(&r) : 0;
         bytes[LW_MEM_BUCKETS] += reduced && !sums ? reduce_buffers(&r) : 0;
         bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
         bytes[LW_MEM_WORKSPACES] = dims->workspace;

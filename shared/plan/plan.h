@@ -232,6 +232,9 @@ struct lw_role {
      * not throughout. Neither hashed nor written. */
     bool grads_come;
     int64_t offloaded; /* optimizer state that the host holds until the update; as grads_come */
+    /* Elements of a buffer, counted in static_bytes, that gradients of no more are reduced in: they
+     * take no room of their own. 0 = none; as grads_come. */
+    int64_t reduce_elements;
 };
 
 struct lw_plan {

@@ -9,6 +9,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/sort.h"
+#include "shared/numbers/dtype.h"
 #include "shared/plan/message_ends.h"
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
@@ -61,6 +62,24 @@ static enum lw_status add(struct changes *c, struct lw_memory_change x, struct l
     return LW_OK;
 }
 
+/* Of a bucket whose gradients are copied into a framework's buffer: a gradient that does not fit
+ * in, which is reduced where it is (deepspeedai/DeepSpeed@7dee2e06, runtime/zero/stage_1_and_2.py,
+ * extra_large_param_to_reduce), and what is cast for the wire. */
+static int64_t room_beside_buffer(const struct lw_plan *p, int32_t bucket, int64_t elements)
+{
+    const struct lw_bucket *b = &p->buckets[bucket];
+    int64_t bytes = 0;
+    bool cast = false;
+
+    for (int32_t i = 0; i < b->n_slots; i++) {
+        const struct lw_plan_param *x = &p->params[p->slots[b->first_slot + i]];
+        enum lw_dtype grad = lw_strategy_grad_dtype(p->strategy, (enum lw_dtype)x->dtype);
+        bytes += x->numel > elements ? x->numel * lw_dtype_size(grad) : 0;
+        cast = b->dtype != grad;
+    }
+    return bytes + (cast ? b->bytes : 0);
+}
+
 /* What the op takes or gives back of its own. */
 static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
 {
@@ -71,13 +90,17 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
     if (!lw_op_memory(c->plan, t->op[i], t->rank[i], &use))
         return LW_OK;
     bool takes = use.access == LW_TAKE, computes = class_ != LW_CLASS_MEMORY;
+    enum lw_memory memory = memory_of(c->plan, t->op[i], &use);
+    int64_t elements = c->plan->roles[c->plan->role_of[t->rank[i]]].reduce_elements;
+    if (elements > 0 && memory == LW_MEMORY_BUCKETS)
+        use.n = room_beside_buffer(c->plan, c->plan->ops[t->op[i]].bucket, elements);
     return add(c,
                (struct lw_memory_change){
                    .rank = t->rank[i],
                    .at = takes && computes ? t->start[i] : t->end[i],
                    .turn = !computes ? TURN_ALLOCATION : takes ? TURN_TAKEN : TURN_GIVEN_BACK,
                    .row = i,
-                   .memory = memory_of(c->plan, t->op[i], &use),
+                   .memory = memory,
                    .bytes = takes ? use.n : -use.n},
                err);
 }

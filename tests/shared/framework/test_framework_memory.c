@@ -206,23 +206,33 @@ TEST(buckets_and_flat_weights_of_each_framework)
     }
 }
 
-/* DeepSpeed's buffers: of reduce_bucket_size elements of 2 bytes whatever the model, two of them
- * where reductions overlap the backward, one under ZeRO-3. */
+/* DeepSpeed's buffers: of reduce_bucket_size elements of the parameters' type whatever the model,
+ * two of them where reductions overlap the backward, one under ZeRO-3. */
 TEST(reduce_buffers_of_deepspeed_have_their_own_size)
 {
     static const struct {
-        int64_t zero, elements, cap, bucket;
+        int64_t zero, elements, cap, bucket, each;
         bool overlap;
+        enum lw_dtype dtype;
     } cases[] = {
-        {2, 0, -1, 2000000000, true},       {2, 0, -1, 1000000000, false},
-        {1, 0, -1, 2000000000, true},       {2, 200000000, -1, 800000000, true},
-        {2, 0, 400000000, 800000000, true}, {3, 0, -1, 1000000000, true},
-        {3, 7, -1, 14, false},
+        {2, 0, -1, 2000000000, 500000000, true, LW_BF16},
+        {2, 0, -1, 1000000000, 500000000, false, LW_BF16},
+        {1, 0, -1, 2000000000, 500000000, true, LW_F16},
+        {1, 0, -1, 4000000000, 500000000, true, LW_F32},
+        {2, 200000000, -1, 800000000, 200000000, true, LW_BF16},
+        {2, 0, 400000000, 800000000, 200000000, true, LW_BF16},
+        {2, 0, 400000000, 800000000, 100000000, true, LW_F32},
+        {3, 0, -1, 1000000000, 500000000, true, LW_BF16},
+        {3, 0, -1, 2000000000, 500000000, true, LW_F32},
+        {3, 7, -1, 14, 7, false, LW_BF16},
     };
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct fixture x;
+        struct lw_plan_param param = {.numel = 10, .dtype = cases[k].dtype};
         set_up(&x, 20, 0, 0, 1000);
+        x.plan.n_params = 1;
+        x.plan.params = &param;
         x.strategy.zero = cases[k].zero;
         x.strategy.dp = 2;
         x.strategy.overlap = cases[k].overlap;
@@ -231,6 +241,7 @@ TEST(reduce_buffers_of_deepspeed_have_their_own_size)
         x.strategy.bucket_cap_bytes = cases[k].cap;
         hold("deepspeed", &dims, &x.plan);
         assert_int_equal(x.role.static_bytes[LW_MEM_BUCKETS], cases[k].bucket);
+        assert_int_equal(x.role.reduce_elements, cases[k].each);
     }
 }
 

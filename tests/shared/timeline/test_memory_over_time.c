@@ -185,6 +185,58 @@ TEST(optimizer_state_is_the_workloads)
     lw_workload_free(&w);
 }
 
+/* Bytes that the rooms of buckets of rank 0 take in a step, all together. */
+static int64_t bucket_rooms(const struct lw_plan *p)
+{
+    struct lw_cluster c;
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_memory_change *v = NULL;
+    struct lw_err err = {0};
+    int64_t n = 0, taken = 0, left = 0;
+
+    o.n_steps = 1;
+    make_cluster(&c, p->n_ranks, 1e12, 0);
+    c.device.copy_bytes_per_s = (struct lw_figure){.value = 1e12, .source = "a test"};
+    assert_ok(lw_sim_run(p, &c, &o, &t, &stats, &err), err);
+    assert_ok(lw_memory_changes(&t, p, &v, &n, &err), err);
+    for (int64_t i = 0; i < n; i++) {
+        bool of_bucket = v[i].rank == 0 && v[i].memory == LW_MEMORY_BUCKETS;
+        taken += of_bucket && v[i].bytes > 0 ? v[i].bytes : 0;
+        left += of_bucket ? v[i].bytes : 0;
+    }
+    assert_int_equal(left, 0);
+    lw_free(v);
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    return taken;
+}
+
+/* ZeRO-2 of 16 weights of 16 elements and as many biases of 4. Gradients that fit a framework's
+ * buffer take no room of their own; larger ones do, and so does what is cast for the wire. */
+TEST(buckets_in_a_buffer_take_no_room_beside_it)
+{
+    static const struct {
+        int64_t elements, bytes;
+    } cases[] = {{0, 4 * 320}, {16, 0}, {15, 4 * 256}, {1000, 0}, {3, 4 * 320}};
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 1, .width = 4});
+    struct lw_strategy s = lw_strategy_default();
+
+    s.dp = 2;
+    s.zero = 2;
+    for (int cast = 0; cast < 2; cast++) {
+        s.comm_hook = cast ? LW_HOOK_FP16 : LW_HOOK_NONE;
+        struct lw_plan p = plan_of(&w, &s);
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+            p.roles[0].reduce_elements = cases[k].elements;
+            assert_int_equal(bucket_rooms(&p), cases[k].bytes + cast * 2 * 320);
+        }
+        lw_plan_free(&p);
+    }
+    lw_workload_free(&w);
+}
+
 /* Korthikanti et al., equation 2, section 5: s b h (10 + 24 / t + 5 a s / (h t)), of which
  * selective recomputation drops the scores until the backward and full recomputation all but 2 s b
  * h. */
