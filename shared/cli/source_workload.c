@@ -227,8 +227,10 @@ static enum lw_status apply_usual(struct lw_plan_source *s, const char *device,
 
     if (of_options && !s->of_options.name)
         LW_TRY(lw_framework_find(s->framework_name, &s->of_options, err));
-    return lw_framework_strategy(of_options ? &s->of_options : &s->framework,
-                                 lw_device_is_cpu(device), strategy, err);
+    const struct lw_framework *f = of_options ? &s->of_options : &s->framework;
+    LW_TRY(lw_framework_strategy(f, lw_device_is_cpu(device), strategy, err));
+    lw_framework_left_out(f, strategy, s->choice.left_out, sizeof s->choice.left_out);
+    return LW_OK;
 }
 
 static enum lw_status read_workload(struct lw_plan_source *s, const char *name,

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/base/hash.h"
@@ -200,8 +201,36 @@ static bool runs_whole_backwards(const struct lw_strategy *s)
     return s->pp == 1;
 }
 
-static bool applies(const char *option, const struct lw_strategy *s)
+static bool is_given(const struct lw_strategy *s, const char *option)
 {
+    return lw_strategy_given(s, lw_strategy_find(option));
+}
+
+/* A user who asks for what other policies alone have asks for one of these. ZeRO-3 has units. */
+static bool takes_policy(const char *policy, const struct lw_strategy *s)
+{
+    static const char *const others[] = {"first-bucket", "last-bucket-cap", "static-graph",
+                                         "find-unused", "gradient-as-bucket-view",
+                                         "count-forward"};
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (is_given(s, others[i]))
+            return false;
+    if (s->reduce_elements > 0 && strcmp(policy, "deepspeed") != 0)
+        return false;
+    return s->zero < 3 && s->compat == LW_COMPAT_NONE &&
+           (!is_given(s, "shard-policy") || s->shard_policy == LW_SHARD_FLAT);
+}
+
+/* A ring's attention is not planned among pieces of products (docs/design/lower_sequence.md). */
+static bool has_ring(const struct lw_strategy *s)
+{
+    return s->cp > 1 && s->cp_comm == LW_CP_P2P;
+}
+
+static bool applies(const struct lw_usual_option *u, const struct lw_strategy *s)
+{
+    const char *option = u->option;
     static const char *const tensor[] = {"tp-overlap", "sequence-parallel", NULL};
     static const char *const data[] = {"zero", "overlap-param-gather", NULL};
     static const char *const third[] = {"reshard", "prefetch", "units", "unit-copies", "persist",
@@ -210,7 +239,9 @@ static bool applies(const char *option, const struct lw_strategy *s)
 
     if (is_option(option, elements)) /* in place of units that the user counts */
         return s->zero == 3 && s->prefetch < 0;
-    if (strcmp(option, "tp-overlap") == 0 && !runs_whole_backwards(s))
+    if (strcmp(option, "bucket-policy") == 0)
+        return takes_policy(u->value, s);
+    if (strcmp(option, "tp-overlap") == 0 && (!runs_whole_backwards(s) || has_ring(s)))
         return false;
     if (is_option(option, tensor))
         return s->tp > 1;
@@ -241,13 +272,37 @@ enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
     for (int32_t i = 0; i < f->n_usual; i++) {
         const struct lw_usual_option *u = &f->usual[i];
         int option = lw_strategy_find(u->option);
-        if (lw_strategy_given(&chosen, option) || !applies(u->option, s) ||
+        if (lw_strategy_given(&chosen, option) || !applies(u, s) ||
             (is_of_cpu(u) && !on_cpu))
             continue;
         LW_TRY(lw_strategy_set(s, u->option, u->value, err));
     }
     s->given = chosen.given;
     return LW_OK;
+}
+
+static const struct lw_usual_option *usual_option(const struct lw_framework *f, const char *option)
+{
+    for (int32_t i = 0; i < f->n_usual; i++)
+        if (strcmp(f->usual[i].option, option) == 0)
+            return &f->usual[i];
+    return NULL;
+}
+
+void lw_framework_left_out(const struct lw_framework *f, const struct lw_strategy *s, char *text,
+                           size_t size)
+{
+    bool ring = has_ring(s), overlaps = s->tp_overlap != LW_TP_OVERLAP_OFF;
+    const char *out = ring ? "tp-overlap" : "cp-comm-type", *in = ring ? "cp-comm-type"
+                                                                       : "tp-overlap";
+    const struct lw_usual_option *u = usual_option(f, out);
+    char value[64];
+
+    text[0] = '\0';
+    if (u && s->tp > 1 && s->cp > 1 && ring != overlaps && runs_whole_backwards(s) &&
+        !lw_options_has(&s->given, lw_strategy_find(out)))
+        snprintf(text, size, "its usual --%s %s is left out beside --%s %s", out, u->value, in,
+                 lw_strategy_get(s, lw_strategy_find(in), value));
 }
 
 bool lw_framework_times_others(const struct lw_framework *f, const struct lw_workload *w,

@@ -57,9 +57,14 @@ enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], str
 
 /* Sets the framework's usual options that the user has not chosen (lw_strategy_given) and that
  * apply: those of tensor groups with tp > 1, of context groups with cp > 1; on CPUs also those of
- * CPUs. A second call changes no option that the first has set. */
+ * CPUs. What the user has chosen keeps out what no plan has with it. A second call changes no option that the first has set. */
 enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
                                      struct lw_strategy *s, struct lw_err *err);
+
+/* After that: which usual option is left out because no plan has it with another of s, and which
+ * that is, into text; "" = none. */
+void lw_framework_left_out(const struct lw_framework *f, const struct lw_strategy *s, char *text,
+                           size_t size);
 
 /* The times of a model's workload are of other gradients than the strategy's, where the framework
  * asks: of one data-parallel rank or several, of f32 or not. */

@@ -80,18 +80,19 @@ void lw_framework_choice_print(const struct lw_framework_choice *c, FILE *f)
 {
     bool ideal = strcmp(c->name, LW_IDEAL_FRAMEWORK) == 0;
     const char *quote = c->file && strchr(c->file, ' ') ? "'" : "";
+    const char *left = c->left_out[0] ? "; " : "";
     char hash[16] = "";
 
     if (!ideal && c->hash[0])
         snprintf(hash, sizeof hash, " (%.8s)", c->hash);
     if (c->from == LW_FRAMEWORK_GIVEN)
-        lw_printf_paragraph(f, "framework %s%s, as given; `lapwing framework %s%s%s` shows it",
-                            c->name, hash, quote, c->file, quote);
+        lw_printf_paragraph(f, "framework %s%s, as given; `lapwing framework %s%s%s` shows it%s%s",
+                            c->name, hash, quote, c->file, quote, left, c->left_out);
     else if (c->from == LW_FRAMEWORK_RECORDED || c->from == LW_FRAMEWORK_PLAN)
-        lw_printf_paragraph(f, "framework %s%s: %s", c->name, hash, c->why);
+        lw_printf_paragraph(f, "framework %s%s: %s%s%s", c->name, hash, c->why, left, c->left_out);
     else
-        lw_printf_paragraph(f, "framework %s%s: %s; --framework %sNAME for another", c->name, hash,
-                            c->why, ideal ? "" : "ideal|");
+        lw_printf_paragraph(f, "framework %s%s: %s; --framework %sNAME for another%s%s", c->name,
+                            hash, c->why, ideal ? "" : "ideal|", left, c->left_out);
 }
 
 void lw_framework_choice_json(struct lw_jsonout *o, const struct lw_framework_choice *c)

@@ -25,6 +25,7 @@ struct lw_framework_choice {
     char hash[33];    /* of its data */
     const char *file; /* as --framework has it, where from is GIVEN */
     char why[160];    /* where it is not GIVEN */
+    char left_out[128]; /* lw_framework_left_out */
 };
 
 /* The framework that such a strategy is usually run with on a device: its name, and the reason in

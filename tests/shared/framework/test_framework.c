@@ -207,6 +207,86 @@ TEST(usual_options_hold_unless_the_user_chose)
     assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_OFF);
 }
 
+/* Megatron-LM's programs and DeepSpeed close buckets by rules of their own. */
+TEST(a_frameworks_buckets_are_its_own)
+{
+    static const char *const megatrons[] = {
+        "megatron-lm", "megatron-lm-local", "megatron-lm-23e00ed", "megatron-lm-simumax",
+        "megatron-bridge", "megatron-bridge-eager", "megatron-bridge-graph", "nemo",
+        "megatron-mlperf"};
+    static const char *const plain[][2] = {{"dp", "8"}, {"zero", "1"}};
+    static const struct {
+        const char *name, *value;
+        enum lw_bucket_policy_id policy;
+    } cases[] = {
+        {"zero", "0", LW_BUCKET_MEGATRON},
+        {"zero", "2", LW_BUCKET_MEGATRON},
+        {"zero", "3", LW_BUCKET_C10D_2},
+        {"bucket-cap", "10MiB", LW_BUCKET_MEGATRON},
+        {"shard-policy", "flat-contiguous", LW_BUCKET_MEGATRON},
+        {"bucket-policy", "single", LW_BUCKET_SINGLE},
+        {"bucket-policy", "c10d-2", LW_BUCKET_C10D_2},
+        {"first-bucket", "1MiB", LW_BUCKET_C10D_2},
+        {"last-bucket-cap", "on", LW_BUCKET_C10D_2},
+        {"static-graph", "on", LW_BUCKET_C10D_2},
+        {"find-unused", "on", LW_BUCKET_C10D_2},
+        {"gradient-as-bucket-view", "on", LW_BUCKET_C10D_2},
+        {"reduce-bucket-size", "1000", LW_BUCKET_C10D_2},
+        {"shard-policy", "oss-greedy", LW_BUCKET_C10D_2},
+        {"compat", "c10d", LW_BUCKET_C10D_2},
+    };
+
+    for (size_t i = 0; i < sizeof megatrons / sizeof *megatrons; i++)
+        assert_int_equal(under(megatrons[i], plain, 2).bucket_policy, LW_BUCKET_MEGATRON);
+    assert_int_equal(under("deepspeed", plain, 1).bucket_policy, LW_BUCKET_DEEPSPEED);
+    assert_int_equal(under("torch-ddp", plain, 1).bucket_policy, LW_BUCKET_C10D_2);
+    assert_int_equal(under("ideal", plain, 1).bucket_policy, LW_BUCKET_C10D_2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const options[][2] = {{"dp", "8"}, {cases[i].name, cases[i].value}};
+        assert_int_equal(under("megatron-lm", options, 2).bucket_policy, cases[i].policy);
+    }
+}
+
+/* No plan has a ring's attention among overlapped products: what the user gives stays, and of two
+ * usual options the first; the other is named. */
+TEST(a_usual_option_that_is_left_out_is_named)
+{
+    static const struct {
+        const char *options[1][2];
+        enum lw_tp_overlap overlap;
+        enum lw_cp_comm comm;
+        const char *left_out;
+    } cases[] = {
+        {{{"tp", "2"}}, LW_TP_OVERLAP_BACKWARD, LW_CP_ALL_GATHER,
+         "its usual --cp-comm-type p2p is left out beside --tp-overlap backward"},
+        {{{"cp-comm-type", "p2p"}}, LW_TP_OVERLAP_OFF, LW_CP_P2P,
+         "its usual --tp-overlap backward is left out beside --cp-comm-type p2p"},
+        {{{"tp-overlap", "off"}}, LW_TP_OVERLAP_OFF, LW_CP_P2P, ""},
+        {{{"cp-comm-type", "all-gather"}}, LW_TP_OVERLAP_BACKWARD, LW_CP_ALL_GATHER, ""},
+        {{{"tp-overlap", "pieces"}}, LW_TP_OVERLAP_PIECES, LW_CP_ALL_GATHER,
+         "its usual --cp-comm-type p2p is left out beside --tp-overlap pieces"},
+        {{{"tp", "1"}}, LW_TP_OVERLAP_OFF, LW_CP_P2P, ""},
+        {{{"cp", "1"}}, LW_TP_OVERLAP_BACKWARD, LW_CP_ALL_GATHER, ""},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const(*o)[2] = cases[i].options;
+        const char *const options[][2] = {{"dp", "4"}, {"tp", "2"}, {"cp", "2"},
+                                          {o[0][0], o[0][1]}};
+        struct lw_strategy s = under("megatron-lm", options, 4);
+        struct lw_framework f;
+        struct lw_err err = {0};
+        char text[128];
+
+        assert_int_equal(s.tp_overlap, cases[i].overlap);
+        assert_int_equal(s.cp_comm, cases[i].comm);
+        assert_ok(lw_framework_find("megatron-lm", &f, &err), err);
+        lw_framework_left_out(&f, &s, text, sizeof text);
+        assert_string_equal(text, cases[i].left_out);
+        lw_framework_free(&f);
+    }
+}
+
 /* torchtitan: every tensor group has sequence parallelism, and fully_shard reduces in f32. */
 TEST(torchtitan_shards_sequences_and_reduces_in_f32)
 {
