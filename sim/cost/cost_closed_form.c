@@ -54,7 +54,9 @@ void sim_group_link_time(const void *ctx, const struct sim_transfer *m, int64_t 
         bool copy = m->from < g->s->n || m->to < g->s->n;
         rate = copy ? g->host.device_bytes_per_s : g->host.bytes_per_s[SIM_CEILING_NIC];
         *time = lw_transfer_ps(copy ? bytes : 2 * bytes, rate); /* two half pieces share a slot */
-        *latency = copy ? 0 : g->host.latency;
+        bool first = m->to >= g->s->n && m->first == 0;
+        bool last = m->to < g->s->n && m->first == g->s->n_pieces - 2;
+        *latency = !copy ? g->host.latency : first || last ? g->host.copy_latency : 0;
         return;
     }
     inside = same_node(g, m->from, m->to);
@@ -190,7 +192,7 @@ static lw_ps hierarchical_ps(const struct sim_schedule *s, const struct sim_path
     return lw_add_sat(lw_mul_sat(near, inside), lw_mul_sat(far, outside));
 }
 
-static lw_ps hfreduce_ps(const struct sim_schedule *s, const struct sim_hfreduce *h)
+static lw_ps hfreduce_slots_ps(const struct sim_schedule *s, const struct sim_hfreduce *h)
 {
     int64_t k = s->n_pieces / 2, high = s->trees.most_depth, bytes = lw_mul_sat(2, s->piece_bytes);
     lw_ps copy = lw_transfer_ps(bytes, h->device_bytes_per_s), tree = 0;
@@ -202,6 +204,11 @@ static lw_ps hfreduce_ps(const struct sim_schedule *s, const struct sim_hfreduce
     int64_t gap = 2 * high + 1 - k;
     return gap > 0 ? lw_add_sat(lw_mul_sat(2 * k, copy), lw_mul_sat(gap, tree))
                    : lw_mul_sat(s->n_steps, copy);
+}
+
+static lw_ps hfreduce_ps(const struct sim_schedule *s, const struct sim_hfreduce *h)
+{
+    return lw_add_sat(hfreduce_slots_ps(s, h), lw_mul_sat(2, h->copy_latency));
 }
 
 /* Of what has a step in sim/cost/collective_messages.c, but for the tree, which sim_algorithm_time

@@ -10,7 +10,9 @@
  *   NIC          in two trees a host sends twice and receives twice: bandwidth / 2
  *
  * The steady rate is the least of the four; filling and draining the pipeline is
- * sim/cost/collective_messages.c's. Not modelled: pairs of devices that reduce over NVLink
+ * sim/cost/collective_messages.c's. Copies are issued ahead, so the latency of the device's own link
+ * (of the host link, else of the path inside the node) shows twice: as the first copy arrives at the
+ * host, and as the last arrives at the device. Not modelled: pairs of devices that reduce over NVLink
  * first, the CPU's own speed. */
 #include "sim/cost/hfreduce.h"
 #include "shared/cluster/link_peak.h"
@@ -30,6 +32,18 @@ const char *sim_ceiling_name(enum sim_ceiling k)
     static const char *const names[] = {"host memory", "PCIe", "host bridge", "NIC"};
 
     return names[k];
+}
+
+static lw_ps copy_latency(const struct lw_cluster *c)
+{
+    static const enum lw_link_level levels[] = {LW_LINK_HOST, LW_LINK_INTRA};
+
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        const struct lw_link *link = lw_cluster_link(c, levels[i]);
+        if (link && lw_figure_is_set(link->latency_ps))
+            return lw_round_sat(link->latency_ps.value);
+    }
+    return 0;
 }
 
 static enum lw_status device_ceilings(const struct lw_cluster *c, int32_t g, int32_t n_nodes,
@@ -85,6 +99,7 @@ enum lw_status sim_hfreduce_of(const struct lw_cluster *c, int32_t per_node, int
     if (!lw_figure_is_set(c->host.piece_bytes))
         return missing(c, "host.piece_bytes", err);
     x.piece_bytes = (int64_t)c->host.piece_bytes.value;
+    x.copy_latency = copy_latency(c);
     for (int k = 0; k < SIM_N_CEILINGS; k++)
         if (x.bytes_per_s[k] > 0 && x.bytes_per_s[k] < x.bytes_per_s[x.least])
             x.least = (enum sim_ceiling)k;

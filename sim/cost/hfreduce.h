@@ -17,6 +17,7 @@ struct sim_hfreduce {
     int32_t touches;         /* of host memory per byte of one device's buffer */
     double device_bytes_per_s; /* least of memory, pcie, bridge: what a slot of copies runs at */
     lw_ps latency;           /* between hosts */
+    lw_ps copy_latency;      /* of the first copy in and of the last out: those between overlap */
     int64_t piece_bytes;
     const char *source;      /* of the least ceiling */
 };

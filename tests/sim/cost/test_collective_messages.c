@@ -299,7 +299,8 @@ TEST(trees_choose_their_pieces)
 /* 8 devices on 2 nodes; 4 copies in, 4 reads and 1 write to add, 5 for the tree, 4 copies out:
  * 18 touches, 24e9 / 18 = 1.33e9 B/s; PCIe 3e9; bridge 8e9 / 4 = 2e9; NIC 4e9 / 2 = 2e9. Memory
  * is the least: a piece of 1000 B takes 750,000 ps, in the tree 500,000 + 100. Ten pieces,
- * height 1: 10 + 3 slots. One piece: 2 slots of copies and 2 of the tree. */
+ * height 1: 10 + 3 slots. One piece: 2 slots of copies and 2 of the tree. The first copy arrives 7
+ * after it is sent, and so does the last. */
 TEST(hfreduce_runs_at_the_least_of_four_ceilings)
 {
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 10000, 8, 2, LW_REDUCER_HFREDUCE};
@@ -313,12 +314,34 @@ TEST(hfreduce_runs_at_the_least_of_four_ceilings)
     assert_true(h.bytes_per_s[SIM_CEILING_PCIE] == 3e9);
     assert_true(h.bytes_per_s[SIM_CEILING_BRIDGE] == 2e9);
     assert_true(h.bytes_per_s[SIM_CEILING_NIC] == 2e9);
-    assert_int_equal(closed(&c, &q), 13 * 750000);
+    assert_int_equal(closed(&c, &q), 13 * 750000 + 2 * 7);
     q.bytes = 1000;
-    assert_int_equal(closed(&c, &q), 2 * 750000 + 2 * 500100);
+    assert_int_equal(closed(&c, &q), 2 * 750000 + 2 * 500100 + 2 * 7);
     c.links[1].bytes_per_s = given(0.5e9); /* NIC 1e9: the tree's slots are the longer ones */
     q.bytes = 10000;
-    assert_int_equal(closed(&c, &q), 2 * 750000 + 11 * 1000100);
+    assert_int_equal(closed(&c, &q), 2 * 750000 + 11 * 1000100 + 2 * 7);
+    lw_cluster_free(&c);
+}
+
+/* One byte of each device of one node: a copy to the host and one back, 13 touches of memory (4 in,
+ * 4 + 1 to add, 4 out): 1 / (24e9 / 13) s each way, with the latency of the host link, or without
+ * it that of the path inside the node. */
+TEST(hfreduce_within_a_node_takes_two_copies)
+{
+    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_U8, 1, 4, 1, LW_REDUCER_HFREDUCE};
+    struct lw_cluster c;
+
+    two_level_cluster(&c);
+    lw_ps bytes = closed(&c, &q) - 2 * 7;
+    c.links[2].latency_ps = given(5000000);
+    assert_int_equal(closed(&c, &q), bytes + 2 * 5000000);
+    assert_true(bytes > 0 && bytes < 3000);
+    assert_int_equal(run_messages(&c, &q), closed(&c, &q));
+    lw_cluster_free(&c);
+    assert_int_equal(lw_cluster_find("fire-flyer", &c, NULL), LW_OK);
+    q.n_ranks = 8;
+    lw_ps least = closed(&c, &q);
+    assert_true(least > 2 * 5700000 && least < 2 * 5700000 + 2000); /* latency_ns 5700 */
     lw_cluster_free(&c);
 }
 

@@ -172,7 +172,7 @@ TEST(hfreduce_runs_message_by_message)
     lw_cluster_free(&w.c);
     assert_int_equal(lw_cluster_find("fire-flyer", &w.c, NULL), LW_OK);
     lw_ps end = run_end(&w.plan, &w.c, lw_sim_options_default());
-    assert_int_equal((end - 10 * us + us / 2) / us, 24855);
+    assert_int_equal((end - 10 * us + us / 2) / us, 24867);
     assert_int_equal(run_end(&w.plan, &w.c, chunk()), end);
     free_world(&w);
 }
