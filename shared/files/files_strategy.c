@@ -10,11 +10,10 @@
 
 static int find_option(struct lw_json *j)
 {
-    for (int i = 0; i < lw_strategy_n_options(); i++)
-        if (lw_json_key_is(j, lw_strategy_option(i)->name) ||
-            (lw_strategy_option(i)->was && lw_json_key_is(j, lw_strategy_option(i)->was)))
-            return i;
-    return -1;
+    size_t len;
+    const char *key = lw_json_key(j, &len);
+
+    return strlen(key) == len ? lw_strategy_find(key) : -1;
 }
 
 /* The text that the command line would hold: a number's own characters, a string, on or off. */

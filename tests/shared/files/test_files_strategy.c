@@ -50,6 +50,27 @@ TEST(text_numbers_and_booleans_mean_the_same)
 }
 
 /* Each option's last word, or a number of its own, alone in a file. */
+/* As on the command line, and a name with both is one option. */
+TEST(names_may_have_underscores)
+{
+    struct lw_arena arena = {0};
+    struct lw_strategy s;
+    struct lw_err err = {0};
+
+    fixture_put(fixture_path("s.json"),
+                "{\"lapwing\":1,\"kind\":\"strategy\",\"options\":{\"bucket_cap\":\"10MiB\","
+                "\"micro_batches\":4}}");
+    assert_ok(lw_strategy_read(fixture_path("s.json"), &arena, &s, &err), err);
+    assert_int_equal(s.bucket_cap_bytes, 10485760);
+    assert_int_equal(s.micro_batches, 4);
+    fixture_put(fixture_path("s.json"),
+                "{\"lapwing\":1,\"kind\":\"strategy\",\"options\":{\"bucket_cap\":\"10MiB\","
+                "\"bucket-cap\":\"10MiB\"}}");
+    assert_int_equal(lw_strategy_read(fixture_path("s.json"), &arena, &s, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "option given twice"));
+    lw_arena_free(&arena);
+}
+
 TEST(every_option_is_read_from_a_file)
 {
     for (int i = 0; i < lw_strategy_n_options(); i++) {
