@@ -31,6 +31,13 @@ static const char *misplaced(const struct lw_prediction *s)
              s->seed >= 0, false,
          "--noise, --rank-noise, --jitter, --start-skew and --seed go with a plan: a replay has "
          "the recorded times, noise included"},
+        {s->source.node_gbps > 0, false,
+         "--node-gbps is for a plan: a replay has the transfers of its traces; give -c CLUSTER "
+         "with a file that states the rate (lapwing cluster NAME -o FILE)"},
+        {s->source.max_ops > 0, false,
+         "--max-ops limits a plan that is made: a replay has the ops of its traces"},
+        {s->budget.price > 0, false,
+         "--price is for a plan: a replay does not know the tokens of a step"},
         {o->detail != LW_SIM_COLLECTIVE || o->buffered, false,
          "--detail chunk and --buffered go with a plan: a replay has recorded transfers"},
     };
@@ -104,7 +111,8 @@ int lw_prediction_begin(struct lw_prediction *s, const struct lw_usage *usage, i
         {"published-interference", 0, LW_OPT_FLAG, &s->published, NULL,
          "turn on the cluster's interference terms from publications"},
         {"must-fit", 0, LW_OPT_FLAG, &s->must_fit, NULL,
-         "exit status 3 where the memory of a rank is more than its device has"},
+         "exit status 3 where the memory of a rank is more than its device has; of lists of values, "
+         "where that is so of any row"},
         {"spans", 0, LW_OPT_FLAG, &s->spans, NULL,
          "store the spans of every rank (default: all up to 50,000, beyond that one of each set of "
          "equal ranks)"},

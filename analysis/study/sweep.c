@@ -379,23 +379,27 @@ static enum lw_status print(const struct sweep *w, FILE *f, struct lw_err *err)
 
 static enum lw_status judge(const struct sweep *w, struct lw_err *err)
 {
-    int64_t n_made = 0, n_fit = 0;
+    int64_t n_made = 0, n = w->lists->n_combinations, n_lack = 0, n_unknown = 0;
 
     for (int64_t k = 0; k < w->lists->n_combinations; k++) {
         n_made += w->rows[k].made;
-        n_fit += w->rows[k].result.fits == 1;
+        n_lack += w->rows[k].made && w->rows[k].result.fits == 0;
+        n_unknown += w->rows[k].made && w->rows[k].result.fits < 0;
     }
     if (n_made == 0)
         return lw_fail(err, LW_EINVAL, "none of %lld combinations can be predicted; the first: %s",
-                       (long long)w->lists->n_combinations, w->first_failure.msg);
+                       (long long)n, w->first_failure.msg);
     if (w->unstored.code != LW_OK) {
         *err = w->unstored;
         return err->code;
     }
-    return w->must_fit && n_fit == 0
-               ? lw_fail(err, LW_ENO, "--must-fit: none of %lld combinations is known to fit",
-                         (long long)w->lists->n_combinations)
-               : LW_OK;
+    if (!w->must_fit || n_lack + n_unknown == 0)
+        return LW_OK;
+    if (n_lack == 0)
+        return lw_fail(err, LW_EINVAL, "--must-fit: of %lld of %lld combinations it is not known",
+                       (long long)n_unknown, (long long)n);
+    return lw_fail(err, LW_ENO, "--must-fit: %lld of %lld combinations do not fit",
+                   (long long)n_lack, (long long)n);
 }
 
 enum lw_status lw_sweep(const struct lw_option_lists *lists, lw_sweep_begin *begin, FILE *f,

@@ -13,6 +13,7 @@ typedef int lw_sweep_begin(struct lw_prediction *s, int argc, char **argv);
 /* Predict all and print a row for each, also for those that cannot be predicted, with the reason.
  * *usage: -1, or the exit status of a combination that is wrong usage; nothing was predicted then.
  * LW_EINVAL: a list has a name that no model, cluster, framework or device has, and nothing was
- * predicted; or none could be predicted. LW_ENO: --must-fit, and none fits. */
+ * predicted; or none could be predicted. LW_ENO: --must-fit, and one of them does not
+ * fit. */
 enum lw_status lw_sweep(const struct lw_option_lists *lists, lw_sweep_begin *begin, FILE *f,
                         int *usage, struct lw_err *err);

@@ -54,6 +54,11 @@ static bool is_on(const struct lw_column *x, const void *field)
     return x->kind == LW_COLUMN_FLAG ? *(const bool *)field : number_of(x, field) != 0;
 }
 
+static bool is_real(const struct lw_column *x)
+{
+    return x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_EXACT;
+}
+
 static bool is_lacking(const struct lw_column *x, const void *field)
 {
     if (is_text(x)) {
@@ -68,7 +73,7 @@ static bool is_lacking(const struct lw_column *x, const void *field)
         return number_of(x, field) == INT64_MIN;
     if (!x->lacking || x->kind == LW_COLUMN_FLAG)
         return false;
-    return x->kind == LW_COLUMN_REAL ? !(*(const double *)field >= 0) : number_of(x, field) < 0;
+    return is_real(x) ? !(*(const double *)field >= 0) : number_of(x, field) < 0;
 }
 
 static void json_member(struct lw_jsonout *o, const struct lw_column *x, const void *field)
@@ -79,7 +84,7 @@ static void json_member(struct lw_jsonout *o, const struct lw_column *x, const v
         lw_jsonout_string(o, x->key, text_of(x, field));
     else if (is_flag(x))
         lw_jsonout_bool(o, x->key, is_on(x, field));
-    else if (x->kind == LW_COLUMN_DOUBLE)
+    else if (x->kind == LW_COLUMN_DOUBLE || x->kind == LW_COLUMN_EXACT)
         lw_jsonout_double(o, x->key, *(const double *)field);
     else if (x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_CHANGE_PCT)
         LW_JSON(o,
@@ -119,8 +124,8 @@ static void real_cell(struct lw_table *t, const struct lw_column *x, double valu
 {
     if (x->kind == LW_COLUMN_DOUBLE)
         lw_table_cell(t, "%g", value);
-    else if (x->kind == LW_COLUMN_REAL || csv)
-        lw_table_cell(t, "%.*f", x->kind == LW_COLUMN_REAL ? x->digits : 3, value);
+    else if (is_real(x) || csv)
+        lw_table_cell(t, "%.*f", is_real(x) ? x->digits : 3, value);
     else
         lw_table_cell(t, "%+.1f", value);
 }
@@ -135,7 +140,7 @@ static void table_cell(struct lw_table *t, const struct lw_column *x, const void
         lw_table_cell(t, "%.*s", csv || x->digits == 0 ? INT_MAX : x->digits, text_of(x, field));
     else if (is_flag(x))
         lw_table_cell(t, "%s", is_on(x, field) ? "yes" : "no");
-    else if (x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_DOUBLE ||
+    else if (is_real(x) || x->kind == LW_COLUMN_DOUBLE ||
              x->kind == LW_COLUMN_CHANGE_PCT)
         real_cell(t, x, *(const double *)field, csv);
     else if (is_time(x) && csv)

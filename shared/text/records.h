@@ -25,6 +25,7 @@ enum lw_column_kind {
     LW_COLUMN_CHARS, /* char[]; "" = lacking */
     LW_COLUMN_WORD,  /* int-sized enum, shown by `word` */
     LW_COLUMN_REAL,  /* double, `digits` decimals */
+    LW_COLUMN_EXACT, /* the same; in JSON as many digits as it needs */
     LW_COLUMN_DOUBLE, /* double, as many digits as it needs; NAN = lacking */
     LW_COLUMN_STRING, /* const char *; "" is a text, NULL = lacking */
     LW_COLUMN_MS,     /* lw_ps; in text milliseconds with 3 decimals; -1 = lacking */

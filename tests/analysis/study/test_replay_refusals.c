@@ -65,6 +65,15 @@ TEST_WITH(a_graph_of_one_rank_takes_the_ranks_that_are_given, fixture_open, fixt
     has(out, "recorded times, or those of the what-if");
 }
 
+/* An option of a plan alone changes nothing in a replay. */
+TEST_WITH(options_of_a_plan_alone_are_refused, fixture_open, fixture_close)
+{
+    EXPECT("sim --no-db --replay $R/gpt6__local.rank0.json.gz",
+           {"--node-gbps 10", 2, "--node-gbps is for a plan", {"lapwing cluster NAME -o FILE"}},
+           {"--max-ops 1", 2, "--max-ops limits a plan that is made"},
+           {"--price 2", 2, "--price is for a plan: a replay does not know the tokens"});
+}
+
 TEST_WITH(a_trace_without_a_host_is_for_inspect_alone, fixture_open, fixture_close)
 {
     fixture_put(fixture_path("t.json"),

@@ -201,6 +201,30 @@ TEST_WITH(a_training_has_days_and_costs, fixture_open, fixture_close)
     expect("cluster c.json", 0, "1.25");
 }
 
+/* JSON rounds nothing: a row has the figures of one run, digit for digit. */
+TEST_WITH(json_has_the_digits_of_one_run, fixture_open, fixture_close)
+{
+    static const char *const keys[] = {"\"tokens_per_s\": ", "\"tokens_per_s_per_device\": ",
+                                       "\"samples_per_s\": "};
+    double one[3];
+
+    for (int i = 0; i < 3; i++)
+        one[i] = number_after(lapwing(SIM "--dp 8 --no-db --format json", NULL), keys[i]);
+    for (int i = 0; i < 3; i++)
+        assert_true(number_after(lapwing(SIM "--dp 8,8 --no-db --format json", NULL), keys[i]) ==
+                    one[i]);
+}
+
+/* Exit status 3 as soon as one row does not fit. */
+TEST_WITH(every_row_must_fit, fixture_open, fixture_close)
+{
+    static const char *const sim = "sim -w llama-3-8b -c dgx-a100 --no-db --must-fit --zero 3";
+
+    expectf(3, "--must-fit: 1 of 2 combinations do not fit", "%s --dp 1,64", sim);
+    expectf(0, "fastest", "%s --dp 64,128", sim);
+    expectf(3, "--must-fit: 1 of 1 combinations do not fit", "%s --dp 1 --batch 1..1", sim);
+}
+
 /* What a prediction yields is in its row of the database. */
 TEST_WITH(runs_hold_rates_memory_and_price, fixture_open, fixture_close)
 {
