@@ -87,7 +87,7 @@ static enum lw_status calibrate(struct request *r, struct lw_err *err)
     if (s == LW_OK && writes)
         s = print(&c, r->file, r->format, err);
     if (s == LW_OK && writes)
-        lw_cluster_warn(&c);
+        lw_cluster_warn(&c, 0);
     lw_cluster_free(&c);
     return s;
 }

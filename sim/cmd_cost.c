@@ -111,6 +111,14 @@ static const char *contradiction(const struct request *r)
     return NULL;
 }
 
+/* For doubts about links: a group on several nodes uses those between them. */
+static int64_t ranks_of(const struct lw_cluster *c, const struct request *r)
+{
+    int64_t all = (int64_t)c->devices_per_node * (c->n_nodes > 0 ? c->n_nodes : 1);
+
+    return r->nodes > 1 ? INT32_MAX : r->ranks > 0 ? r->ranks : all;
+}
+
 static enum lw_status take_words(struct request *r, struct lw_err *err)
 {
     const char *dtype = r->dtype ? r->dtype : r->gemm ? "bf16" : "f32";
@@ -212,7 +220,7 @@ int cmd_cost(int argc, char **argv)
     if (status == LW_OK)
         status = lw_cluster_find(r.cluster ? r.cluster : "host", &c, &err);
     if (status == LW_OK) {
-        lw_cluster_warn(&c);
+        lw_cluster_warn(&c, ranks_of(&c, &r));
         status = print(&c, &r, &err);
     }
     lw_cluster_free(&c);

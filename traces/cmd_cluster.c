@@ -11,7 +11,7 @@ static enum lw_status show(const char *name, const char *output, enum lw_format 
     struct lw_cluster c;
 
     LW_TRY(lw_cluster_find(name, &c, err));
-    lw_cluster_warn(&c);
+    lw_cluster_warn(&c, 0);
     enum lw_status s = output ? lw_cluster_write(&c, output, err)
                               : lw_cluster_print(&c, format, err);
     lw_cluster_free(&c);

@@ -56,7 +56,7 @@ static enum lw_status build_on(struct session *s, struct lw_workload *w, struct 
     struct lw_cluster c;
 
     LW_TRY(lw_cluster_find_device(s->device, &c, err));
-    lw_cluster_warn(&c);
+    lw_cluster_warn(&c, 0);
     enum lw_status st = build(s, &c, w, err);
     lw_cluster_free(&c);
     return st;

@@ -367,7 +367,7 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
     *rule = (struct traces_replay_rule){time_op, note, w, w->network != NULL};
     if (w->network) {
         LW_TRY(lw_cluster_find(w->network, &w->net, err));
-        lw_cluster_warn(&w->net);
+        lw_cluster_warn(&w->net, w->ranks);
         w->has_net = true;
     }
     if (w->device) {

@@ -215,6 +215,12 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     return LW_OK;
 }
 
+/* A plan file has ranks of its own: 0, not known. */
+static int64_t ranks_of(const struct lw_plan_source *s)
+{
+    return !s->workload_file ? 0 : s->ranks > 0 ? s->ranks : lw_strategy_ranks(&s->given);
+}
+
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err)
 {
@@ -227,7 +233,7 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
     if (st != LW_OK)
         lw_cluster_free(cluster);
     else if (!s->silent)
-        lw_cluster_warn(cluster);
+        lw_cluster_warn(cluster, ranks_of(s));
     return st;
 }
 

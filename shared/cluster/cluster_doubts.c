@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cluster/link_peak.h"
+#include "shared/cluster/measured.h"
+
 struct usual {
     const char *name, *unit; /* how the name ends, or "" and the unit */
     double least, most;
@@ -56,13 +59,20 @@ static const struct usual *usual_of(const struct lw_cluster_figure *f)
     return NULL;
 }
 
-/* "links[1].latency_ns" of a link between nodes: messages there take time to leave and arrive. */
-static bool is_network_latency(const struct lw_cluster *c, const struct lw_cluster_figure *f)
+/* "links[1].latency_ns" of a link that ranks talk over: messages take time to leave and arrive.
+ * What `calibrate` finds inside a node is not separated from the rate. */
+static bool is_latency_in_use(const struct lw_cluster *c, int64_t n_ranks,
+                              const struct lw_cluster_figure *f)
 {
     int link;
 
-    return sscanf(f->name, "links[%d].latency_ns", &link) == 1 && link < c->n_links &&
-           ends_with(f->name, ".latency_ns") && c->links[link].level == LW_LINK_INTER;
+    if (sscanf(f->name, "links[%d].latency_ns", &link) != 1 || link >= c->n_links ||
+        !ends_with(f->name, ".latency_ns"))
+        return false;
+    if (c->links[link].level == LW_LINK_INTER)
+        return n_ranks == 0 || n_ranks > c->devices_per_node;
+    return c->links[link].level == LW_LINK_INTRA && n_ranks > 1 && c->devices_per_node > 1 &&
+           !c->calibrated;
 }
 
 /* What `calibrate` wrote: beside the communication of a rank that takes its core, compute stops,
@@ -83,9 +93,42 @@ static const char *remedy(const struct lw_cluster *c, const struct lw_cluster_fi
                : "check the number and its unit";
 }
 
-int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
+/* Known systems have tables up to 1.21 times what their links, fitted to other collectives, carry;
+ * `import --onto`, which joins two sources, refuses sooner. */
+#define TIMES_THE_LINKS 2.0
+
+/* k: after the figures. A calibration measured both itself. */
+static int doubtful_table(const struct lw_cluster *c, int n_figures, int k, char *text, size_t size)
+{
+    double reaches, links;
+
+    for (int i = k - n_figures; i < c->n_tables && !c->calibrated; i++) {
+        const struct lw_cost_table *t = &c->tables[i];
+        if (!lw_table_exceeds_links(c, t, TIMES_THE_LINKS, &reaches, &links))
+            continue;
+        snprintf(text, size, "tables[%d]: %s on %d ranks of %d node%s reaches %.4g GB/s, the links "
+                             "carry %.4g: check its bytes and ns, or the links", i,
+                 lw_op_name(t->op), t->n_ranks, t->n_nodes, lw_plural(t->n_nodes), reaches / 1e9,
+                 links / 1e9);
+        return n_figures + i;
+    }
+    return -1;
+}
+
+static int figures_of(const struct lw_cluster *c)
 {
     struct lw_cluster_figure f;
+    int n = 0;
+
+    while (lw_cluster_figure(c, n, &f))
+        n++;
+    return n;
+}
+
+int lw_cluster_doubt(const struct lw_cluster *c, int64_t n_ranks, int k, char *text, size_t size)
+{
+    struct lw_cluster_figure f;
+    int n = figures_of(c);
 
     for (; lw_cluster_figure(c, k, &f); k++) {
         const struct usual *u = lw_figure_is_set(f.figure) ? usual_of(&f) : NULL;
@@ -93,9 +136,9 @@ int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
             continue;
         bool ps = strcmp(f.unit, "ps") == 0;
         double scale = ps ? 1e3 : 1, v = f.figure.value,
-               least = is_network_latency(c, &f)   ? 1e4 /* 10 ns */
-                       : is_measured_rate(&f) ? 0.001
-                                              : u->least;
+               least = is_latency_in_use(c, n_ranks, &f) ? 1e4 /* 10 ns */
+                       : is_measured_rate(&f)            ? 0.001
+                                                         : u->least;
         const char *unit = ps ? "ns" : f.unit, *blank = *unit ? " " : "";
         if (v >= least && v <= u->most)
             continue;
@@ -103,5 +146,5 @@ int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
                  blank, unit, least / scale, u->most / scale, blank, unit, remedy(c, &f));
         return k;
     }
-    return -1;
+    return doubtful_table(c, n, k > n ? k : n, text, size);
 }

@@ -1,5 +1,6 @@
 /* The ceiling of an operation's rate, from what each device and each node must receive. */
 #include "shared/cluster/link_peak.h"
+#include "shared/cluster/measured.h"
 #include "shared/plan/op.h"
 
 static double n_links(const struct lw_link *l)
@@ -116,4 +117,25 @@ double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ra
     if (n_ranks == n_nodes)
         return node;
     return device < node ? device : node;
+}
+
+double lw_table_fastest(const struct lw_cost_table *t)
+{
+    double most = 0;
+
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        double rate = t->time_ps[i] > 0
+                          ? (double)t->bytes[i] / (double)t->time_ps[i] * (double)LW_PS_PER_S
+                          : 0;
+        most = rate > most ? rate : most;
+    }
+    return most;
+}
+
+bool lw_table_exceeds_links(const struct lw_cluster *c, const struct lw_cost_table *t,
+                            double times, double *reaches, double *links)
+{
+    *reaches = lw_table_fastest(t);
+    *links = lw_link_peak(c, t->op, t->n_ranks, t->n_nodes, true);
+    return *links > 0 && *reaches > times * *links;
 }

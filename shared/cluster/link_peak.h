@@ -34,3 +34,12 @@ int32_t lw_adapters_of(const struct lw_cluster *cluster, double members);
 /* What of a node's adapters such a group gets as if every device had one. Alone, or with fair_links
  * (the engine shares them among those that move at the time), all of those that it is next to. */
 double lw_share_of_node(const struct lw_cluster *cluster, double members, bool alone);
+
+/* A measured table whose fastest row is more than `times` what the links carry (which are stated at
+ * the rate that collectives reach); both in bytes per second. false too where the cluster lacks a
+ * figure. */
+struct lw_cost_table;
+bool lw_table_exceeds_links(const struct lw_cluster *c, const struct lw_cost_table *t,
+                            double times, double *reaches, double *links);
+/* Bytes per second of the table's fastest row. */
+double lw_table_fastest(const struct lw_cost_table *t);

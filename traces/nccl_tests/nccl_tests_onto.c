@@ -16,7 +16,7 @@
 #include "shared/device/device_kind.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
-#define MORE_THAN_LINKS 1.1 /* links are stated at the rate that collectives reach */
+#define MORE_THAN_LINKS 1.1
 
 /* What a log's network and an inter-node link's name have in common. */
 static const struct {
@@ -47,20 +47,6 @@ bool traces_same_network(const struct lw_cluster *base, const char *network)
     return !known;
 }
 
-/* Bytes per second of the table's fastest row. */
-static double fastest(const struct lw_cost_table *t)
-{
-    double most = 0;
-
-    for (int32_t i = 0; i < t->n_rows; i++) {
-        double rate = t->time_ps[i] > 0
-                          ? (double)t->bytes[i] / (double)t->time_ps[i] * (double)LW_PS_PER_S
-                          : 0;
-        most = rate > most ? rate : most;
-    }
-    return most;
-}
-
 int32_t traces_domains(const struct lw_cluster *base, enum lw_op_kind op, int32_t n_ranks,
                        int32_t n_nodes, double bytes_per_s)
 {
@@ -76,7 +62,7 @@ int32_t traces_domains(const struct lw_cluster *base, enum lw_op_kind op, int32_
 static enum lw_status check_table(const struct lw_cluster *base, const struct lw_cost_table *t,
                                   const char *kind, struct lw_err *err)
 {
-    double peak = lw_link_peak(base, t->op, t->n_ranks, t->n_nodes, true), rate = fastest(t);
+    double peak, rate;
     int32_t on_node = (t->n_ranks + t->n_nodes - 1) / t->n_nodes;
 
     if (on_node > base->devices_per_node)
@@ -91,7 +77,7 @@ static enum lw_status check_table(const struct lw_cluster *base, const struct lw
         return lw_fail(err, LW_EINVAL,
                        "--onto %s: the tables were measured on '%s', the cluster has '%s'",
                        base->name, kind, base->device.kind);
-    if (peak > 0 && rate > MORE_THAN_LINKS * peak)
+    if (lw_table_exceeds_links(base, t, MORE_THAN_LINKS, &rate, &peak))
         return lw_fail(err, LW_EINVAL,
                        "--onto %s: %s on %d rank%s of %d node%s reaches %.4g GB/s, the cluster's "
                        "links carry %.4g: the table is of another fabric, or its nodes share one "
@@ -129,7 +115,7 @@ enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_clus
     for (int32_t i = 0; i < tables->n_tables; i++) { /* first: of equals the first is found */
         LW_TRY(copy_table(&base->arena, &tables->tables[i], &all[i], err));
         all[i].n_nodes = traces_domains(base, all[i].op, all[i].n_ranks, all[i].n_nodes,
-                                        fastest(&all[i]));
+                                        lw_table_fastest(&all[i]));
         LW_TRY(check_table(base, &all[i], tables->device.kind, err));
     }
     for (int32_t i = 0; i < base->n_tables; i++)
