@@ -55,6 +55,22 @@ static enum lw_status take_sources(const struct traces_file *f, int n, struct tr
     return LW_OK;
 }
 
+/* A step whose range has a negative duration ends nowhere. */
+static enum lw_status check_steps(const struct traces_source *v, int n, struct lw_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        const struct lw_trace *t = &v[i].trace;
+        for (int64_t k = 0; t->n_negative > 0 && k < t->n; k++)
+            if (t->dur_ns[k] == 0 && lw_trace_on_host(t, k) &&
+                lw_trace_name_begins(t, k, "ProfilerStep#"))
+                return lw_fail_at(err, LW_EINVAL, v[i].file, 0,
+                                  "'%.60s' lasts no time (negative durations count as 0): a replay "
+                                  "needs the end of each step; record it again, or take that range "
+                                  "out of the file", lw_trace_name(t, k));
+    }
+    return LW_OK;
+}
+
 /* What the what-ifs need to know about the recording. */
 static void describe(struct sim_whatif *w, const struct traces_source *v, int n)
 {
@@ -453,6 +469,8 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
                              "%s: --loggops concerns GOAL schedules; this is a "
                              "recorded trace",
                              f[0].file);
+        if (status == LW_OK && !r->graph)
+            status = check_steps(v, n, err);
         if (status == LW_OK && !r->graph)
             status = build(r, v, n, err);
         traces_files_free(f, n);

@@ -1,6 +1,8 @@
 /* What cannot be answered is refused with its own reason and what to do instead, and no run says
  * that it took recorded times where it took others. */
 #include "tests/lib/unit.h"
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/commands/command_fixture.h"
@@ -72,6 +74,29 @@ TEST_WITH(options_of_a_plan_alone_are_refused, fixture_open, fixture_close)
            {"--node-gbps 10", 2, "--node-gbps is for a plan", {"lapwing cluster NAME -o FILE"}},
            {"--max-ops 1", 2, "--max-ops limits a plan that is made"},
            {"--price 2", 2, "--price is for a plan: a replay does not know the tokens"});
+}
+
+TEST_WITH(a_step_of_negative_duration_is_refused, fixture_open, fixture_close)
+{
+    static const char event[] = "{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,"
+                                "\"tid\":1,\"ts\":%d,\"dur\":%d}%s";
+    static const struct {
+        const char *cat, *name;
+        int ts, dur;
+    } of[] = {{"user_annotation", "ProfilerStep#0", 0, 50}, {"cpu_op", "aten::mm", 10, 5},
+              {"user_annotation", "ProfilerStep#1", 60, -50}, {"cpu_op", "aten::mm", 70, 5},
+              {"user_annotation", "ProfilerStep#2", 120, 50}, {"cpu_op", "aten::mm", 130, 5}};
+    char text[2000] = "{\"traceEvents\": [";
+
+    for (int i = 0; i < 6; i++) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, event, of[i].cat, of[i].name, of[i].ts, of[i].dur,
+                 i < 5 ? "," : "]}");
+    }
+    fixture_put(fixture_path("t.json"), text);
+    expect("sim --no-db --replay t.json", 1,
+           "t.json: 'ProfilerStep#1' lasts no time (negative durations count as 0)");
+    expect("inspect t.json", 0, "1 negative durations taken as 0");
 }
 
 TEST_WITH(a_trace_without_a_host_is_for_inspect_alone, fixture_open, fixture_close)
