@@ -111,8 +111,8 @@ int lw_prediction_begin(struct lw_prediction *s, const struct lw_usage *usage, i
         {"published-interference", 0, LW_OPT_FLAG, &s->published, NULL,
          "turn on the cluster's interference terms from publications"},
         {"must-fit", 0, LW_OPT_FLAG, &s->must_fit, NULL,
-         "exit status 3 where the memory of a rank is more than its device has; of lists of values, "
-         "where that is so of any row"},
+         "exit status 3 where the memory of a rank is more than its device has; of lists of "
+         "values, where that is so of any row"},
         {"spans", 0, LW_OPT_FLAG, &s->spans, NULL,
          "store the spans of every rank (default: all up to 50,000, beyond that one of each set of "
          "equal ranks)"},

@@ -57,7 +57,8 @@ enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], str
 
 /* Sets the framework's usual options that the user has not chosen (lw_strategy_given) and that
  * apply: those of tensor groups with tp > 1, of context groups with cp > 1; on CPUs also those of
- * CPUs. What the user has chosen keeps out what no plan has with it. A second call changes no option that the first has set. */
+ * CPUs. What the user has chosen keeps out what no plan has with it. A second call changes no
+ * option that the first has set. */
 enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
                                      struct lw_strategy *s, struct lw_err *err);
 

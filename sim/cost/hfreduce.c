@@ -10,10 +10,10 @@
  *   NIC          in two trees a host sends twice and receives twice: bandwidth / 2
  *
  * The steady rate is the least of the four; filling and draining the pipeline is
- * sim/cost/collective_messages.c's. Copies are issued ahead, so the latency of the device's own link
- * (of the host link, else of the path inside the node) shows twice: as the first copy arrives at the
- * host, and as the last arrives at the device. Not modelled: pairs of devices that reduce over NVLink
- * first, the CPU's own speed. */
+ * sim/cost/collective_messages.c's. Copies are issued ahead, so the latency of the device's own
+ * link (of the host link, else of the path inside the node) shows twice: as the first copy arrives
+ * at the host, and as the last arrives at the device. Not modelled: pairs of devices that reduce
+ * over NVLink first, the CPU's own speed. */
 #include "sim/cost/hfreduce.h"
 #include "shared/cluster/link_peak.h"
 #include "shared/numbers/checked.h"
