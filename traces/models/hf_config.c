@@ -254,8 +254,8 @@ static enum lw_status take_quantized(const struct lw_input *in, const struct lw_
     if (shape->stored_as)
         return LW_OK;
     return lw_fail(err, LW_ENOTSUP,
-                   "%s: quantization_config: found %s%s, allowed: fp8, mxfp4 (weights of fewer bits "
-                   "are not modelled: --dtype TYPE takes whole ones)", in->name,
+                   "%s: quantization_config: found %s%s, allowed: fp8, mxfp4 (weights of fewer "
+                   "bits are not modelled: --dtype TYPE takes whole ones)", in->name,
                    method ? "quant_method " : "no quant_method",
                    method ? written(method, found, sizeof found) : "");
 }
