@@ -237,8 +237,11 @@ struct group {
     bool cut; /* not all ranks are listed */
 };
 
+/* A group that lists no ranks is of all; its size tells how many they are. */
 static void read_group(struct lw_json *j, struct group *x)
 {
+    int64_t size = 0;
+
     while (lw_json_next(j)) {
         size_t len;
         if (lw_json_key_is(j, "pg_name")) {
@@ -252,8 +255,12 @@ static void read_group(struct lw_json *j, struct group *x)
                 if (!x->cut)
                     x->ranks[x->n++] = (int32_t)rank;
             }
+        } else if (lw_json_key_is(j, "group_size") && lw_json_type(j) == LW_JSON_NUMBER) {
+            size = lw_json_int64(j);
         }
     }
+    for (bool all = x->n == 0 && !x->cut && size <= 1024; all && x->n < size; x->n++)
+        x->ranks[x->n] = x->n;
 }
 
 static enum lw_status read_groups(struct traces_graph *g, struct lw_json *j, struct group *x,

@@ -704,7 +704,61 @@ static enum lw_status emit_rank(struct maker *m, int32_t r)
     return LW_OK;
 }
 
-static void add_notes(struct maker *m)
+static bool is_in(const int32_t *v, int32_t n, int32_t x)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (v[i] == x)
+            return true;
+    return false;
+}
+
+/* The ranks of the process groups of a rank alone, without it; *n of them. A group that lists none
+ * is of all ranks: of those that the file counts, if it does. */
+static enum lw_status find_absent(struct maker *m, int32_t **absent, int32_t *n)
+{
+    int32_t room = 1, *v;
+
+    for (int32_t i = 0; i < m->n_classes; i++) {
+        const struct traces_group *l = listed(m, m->classes[i].name);
+        room += l && l->n_ranks > 0 ? l->n_ranks : m->g[0].world > 0 ? m->g[0].world : 0;
+    }
+    LW_TAKE(m->arena, v, room, m->err);
+    *n = 0;
+    for (int32_t i = 0; i < m->n_classes; i++) {
+        const struct traces_group *l = listed(m, m->classes[i].name);
+        const int32_t *ranks = l && l->n_ranks > 0 ? listed_ranks(m, m->classes[i].name) : NULL;
+        int32_t size = ranks ? l->n_ranks : m->g[0].world;
+        for (int32_t k = 0; k < size; k++) {
+            int32_t number = ranks ? ranks[k] : k;
+            if (number != m->number[0] && !is_in(v, *n, number))
+                v[(*n)++] = number;
+        }
+    }
+    *absent = v;
+    return LW_OK;
+}
+
+/* Of one file: whose are not given, and what its collectives take. */
+static enum lw_status note_alone(struct maker *m)
+{
+    char list[100] = "", word[16];
+    int32_t *absent, n;
+
+    LW_TRY(find_absent(m, &absent, &n));
+    for (int32_t i = 0; i < n; i++) {
+        snprintf(word, sizeof word, "%d", absent[i]);
+        lw_err_word(list, sizeof list, word);
+    }
+    if (n > 0)
+        lw_builder_note(m->b, "rank%s %s of its process groups %s no file here", lw_plural(n), list,
+                        n == 1 ? "has" : "have");
+    if (m->n_alone > 0 && !(m->rule && m->rule->network))
+        lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
+                              "inside: give the files of all ranks to simulate it");
+    return LW_OK;
+}
+
+static enum lw_status add_notes(struct maker *m)
 {
     for (int32_t r = 0; r < m->n; r++)
         m->n_dangling += graph_of(m, r)->n_dangling;
@@ -714,9 +768,8 @@ static void add_notes(struct maker *m)
     if (m->n_dangling > 0)
         lw_builder_note(m->b, "%lld dependencies name nodes that the files do not hold",
                         (long long)m->n_dangling);
-    if (m->n_alone > 0 && !(m->rule && m->rule->network))
-        lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
-                              "inside: give the files of all ranks to simulate it");
+    if (m->n == 1)
+        LW_TRY(note_alone(m));
     if (m->n_untimed > 0)
         lw_builder_note(m->b,
                         "%lld collectives and messages have no recorded time: the cluster "
@@ -724,6 +777,7 @@ static void add_notes(struct maker *m)
                         (long long)m->n_untimed);
     for (int k = 0; m->rule && m->rule->note && m->rule->note(m->rule->ctx, k); k++)
         lw_builder_note(m->b, "%s", m->rule->note(m->rule->ctx, k));
+    return LW_OK;
 }
 
 static enum lw_status make(struct maker *m)
@@ -755,8 +809,7 @@ static enum lw_status make(struct maker *m)
     for (int32_t r = 0; r < m->n; r++)
         LW_TRY(emit_rank(m, r));
     lw_builder_pass(m->b, 0);
-    add_notes(m);
-    return LW_OK;
+    return add_notes(m);
 }
 
 enum lw_status traces_graphs_plan(const struct traces_graph *g, int n,

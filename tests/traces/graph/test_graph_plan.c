@@ -8,6 +8,7 @@
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/says.h"
 #include "tests/lib/traces/chakra_bytes.h"
+#include "traces/chakra/chakra_node.h"
 #include "traces/chakra/read_chakra.h"
 #include "traces/graph/graph_plan.h"
 
@@ -97,6 +98,52 @@ TEST(a_collective_takes_the_shortest_of_its_ranks)
     lw_plan_free(&p);
     free_all(g, 2);
     assert_int_equal(lw_alloc_live(), 0);
+}
+
+/* Of group "tp" ranks 0, 1 and 5; "dp" lists none and counts 2, so that it is of 0 and 1. */
+TEST(a_file_alone_names_the_ranks_that_have_none)
+{
+    const int32_t tp[] = {0, 1, 5};
+    struct traces_graph g;
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    rank(&g, "run.0.et", 40, 160, 8, "tp");
+    assert_ok(traces_graph_group(&g, "tp", tp, 3, &err), err);
+    assert_ok(traces_graph_group(&g, "unused", (const int32_t[]){0, 9}, 2, &err), err);
+    assert_ok(traces_graphs_plan(&g, 1, NULL, &p, &err), err);
+    assert_true(notes_say(p.notes, p.n_notes, "ranks 1, 5 of its process groups have no file"));
+    lw_plan_free(&p);
+    traces_graph_free(&g);
+
+    rank(&g, "run.1.et", 40, 160, 8, "dp");
+    static const char groups[] = "['[{\"pg_name\": \"dp\", \"ranks\": [], \"group_size\": 2}]']";
+    assert_ok(chakra_groups(&g, groups, sizeof groups - 1, &err), err);
+    assert_ok(traces_graphs_plan(&g, 1, NULL, &p, &err), err);
+    assert_true(notes_say(p.notes, p.n_notes, "rank 0 of its process groups has no file"));
+    lw_plan_free(&p);
+    traces_graph_free(&g);
+
+    rank(&g, "run.0.et", 40, 160, 8, "solo"); /* of this rank alone */
+    assert_ok(traces_graph_group(&g, "solo", (const int32_t[]){0}, 1, &err), err);
+    assert_ok(traces_graphs_plan(&g, 1, NULL, &p, &err), err);
+    assert_false(notes_say(p.notes, p.n_notes, "no file"));
+    lw_plan_free(&p);
+    traces_graph_free(&g);
+}
+
+/* Two files of a run of three ranks, whose group lists none and counts three. */
+TEST(a_group_of_all_ranks_needs_as_many_as_it_counts)
+{
+    static const char groups[] = "['[{\"pg_name\": \"13\", \"ranks\": [], \"group_size\": 3}]']";
+    struct traces_graph g[2];
+    struct lw_err err = {0};
+
+    for (int i = 0; i < 2; i++) {
+        rank(&g[i], i ? "run.1.et" : "run.0.et", 40, 160, 8, "13");
+        assert_ok(chakra_groups(&g[i], groups, sizeof groups - 1, &err), err);
+    }
+    refused(g, 2, "process group 13 needs 3 ranks, and the file of rank 2 is missing");
 }
 
 TEST(files_are_ordered_by_the_ranks_in_their_names)
