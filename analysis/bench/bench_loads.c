@@ -14,6 +14,7 @@
 #include "analysis/store/store.h"
 #include "shared/base/clock.h"
 #include "shared/files/files.h"
+#include "shared/io/temp_names.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "sim/bench/bench_plan.h"
@@ -371,19 +372,24 @@ static enum lw_status store_apart(const struct lw_plan *plan, const struct lw_ti
                                   double *wall_s, struct lw_err *err)
 {
     const char *tmp = getenv("TMPDIR");
-    char folder[512], file[544];
+    static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
+    char folder[512], files[4][544];
 
     snprintf(folder, sizeof folder, "%s/lapwing-bench-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(folder))
         return lw_fail(err, LW_EIO, "%s: %s", folder, strerror(errno));
-    snprintf(file, sizeof file, "%s/bench.db", folder);
-    enum lw_status status = store_rows(file, plan, t, wall_s, err);
-    unlink(file);
-    for (int i = 0; i < 2; i++) {
-        snprintf(file, sizeof file, "%s/bench.db-%s", folder, i ? "wal" : "shm");
-        unlink(file);
+    lw_temp_note(folder);
+    for (int i = 0; i < 4; i++) {
+        snprintf(files[i], sizeof files[i], "%s/bench.db%s", folder, ends[i]);
+        lw_temp_note(files[i]);
+    }
+    enum lw_status status = store_rows(files[0], plan, t, wall_s, err);
+    for (int i = 0; i < 4; i++) {
+        unlink(files[i]);
+        lw_temp_forget(files[i]);
     }
     rmdir(folder);
+    lw_temp_forget(folder);
     return status;
 }
 

@@ -1,14 +1,13 @@
 /* Output files are written completely or not at all. The temporary file lies in the folder of its
  * target, so that the rename stays within one file system. It has no name (O_TMPFILE) until it is
  * complete, so that even SIGKILL leaves nothing; a name it has is removed by the handler of the
- * other signals. */
+ * other signals (shared/io/temp_names.h). */
 #include "shared/io/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,55 +16,15 @@
 
 #include "shared/base/arena.h"
 #include "shared/io/own_output.h"
+#include "shared/io/temp_names.h"
 #include "shared/io/used_files.h"
-
-/* --- names that a signal's handler removes ---------------------------------------------------- */
-
-enum { MOST_NAMES = 8 };
-static char *volatile names[MOST_NAMES];
-
-static void remove_names(int signal)
-{
-    for (int i = 0; i < MOST_NAMES; i++)
-        if (names[i])
-            unlink(names[i]);
-    raise(signal); /* the handler was reset: this ends the process */
-}
-
-/* A command's own handler stays. */
-static void catch_signals(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    struct sigaction now, mine = {.sa_handler = remove_names, .sa_flags = (int)SA_RESETHAND};
-
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-            sigaction(signals[i], &mine, NULL);
-}
-
-static void note_name(char *name)
-{
-    catch_signals();
-    for (int i = 0; i < MOST_NAMES; i++)
-        if (!names[i]) {
-            names[i] = name;
-            return;
-        }
-}
-
-static void forget_name(const char *name)
-{
-    for (int i = 0; i < MOST_NAMES; i++)
-        if (names[i] == name)
-            names[i] = NULL;
-}
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static void forget(struct lw_output *out)
 {
     if (out->temp)
-        forget_name(out->temp);
+        lw_temp_forget(out->temp);
     lw_free(out->path);
     lw_free(out->temp);
     *out = (struct lw_output){0};
@@ -147,7 +106,7 @@ static int open_named(struct lw_output *out)
     int fd = mkstemp(out->temp);
     if (fd < 0)
         return -1;
-    note_name(out->temp);
+    lw_temp_note(out->temp);
     mode_t mask = umask(0);
     umask(mask);
     fchmod(fd, 0666 & ~mask);
@@ -261,10 +220,10 @@ static int give_name(struct lw_output *out, int fd)
             name[strlen(out->path) + 1 + k] = letters[drawn[k] % 64];
         lw_free(out->temp);
         out->temp = name;
-        note_name(name);
+        lw_temp_note(name);
         if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0)
             return 0;
-        forget_name(name);
+        lw_temp_forget(name);
         if (errno != EEXIST)
             break;
         name[0] = '\0'; /* another file's */

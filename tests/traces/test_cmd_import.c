@@ -291,6 +291,21 @@ TEST(bench_nsys_reads_a_generated_report)
     assert_int_equal(run("bench nsys --kernels 0"), 2);
 }
 
+/* SIGTERM, as a shell's background commands ignore SIGINT; the handler is the same. */
+TEST(a_bench_that_is_ended_leaves_no_file)
+{
+    static const char *const benches[] = {"nsys --kernels 3000000", "store"};
+
+    for (size_t i = 0; i < sizeof benches / sizeof *benches; i++) {
+        const char *said =
+            shellf("rm -rf scratch; mkdir scratch; TMPDIR=scratch $L bench %s > /dev/null & p=$!; "
+                   "until [ -n \"$(find scratch -type f -size +0)\" ] || ! kill -0 $p; "
+                   "do sleep 0.01; done; kill -TERM $p; wait $p; echo $? with $(ls scratch | wc -l)",
+                   benches[i]);
+        has(said, "143 with 0\n");
+    }
+}
+
 static void copy_damaged(const char *from, const char *to, long cut, long flip)
 {
     static char bytes[1 << 20];

@@ -14,6 +14,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/sort.h"
+#include "shared/io/temp_names.h"
 #include "shared/numbers/order.h"
 #include "shared/text/table.h"
 #include "traces/nsys/nsys_example.h"
@@ -136,9 +137,11 @@ enum lw_status traces_bench_nsys_print(int64_t n_kernels, enum lw_format format,
     if (fd < 0)
         return lw_fail(err, LW_EIO, "%s: %s", file, strerror(errno));
     close(fd);
+    lw_temp_note(file);
     enum lw_status status = lw_nsys_example(file, n_kernels, err);
     if (status == LW_OK)
         status = bench("nsys", file, n_kernels, format, err);
     unlink(file);
+    lw_temp_forget(file);
     return status;
 }
