@@ -522,7 +522,7 @@ static enum lw_status read_table(struct reader *r, const struct table *x, int64_
     }
     r->table++;
     if (n_rows) {
-        *n_rows = rows.statement ? rows.n : -1;
+        *n_rows = rows.present ? rows.n : -1;
         r->t->n_events += rows.n;
     }
     nsys_rows_close(&rows);

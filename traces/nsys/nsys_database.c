@@ -6,12 +6,17 @@
  * anything. One thread has one connection, so SQLite locks nothing. A file in write-ahead mode is
  * read as its last checkpoint left it, and is refused while the log beside it holds more. Tables
  * are created by the exporter only when it has rows for them,
- * and columns come and go between schemas: each query asks for the columns that the file has. */
+ * and columns come and go between schemas: each query asks for the columns that the file has.
+ *
+ * SQLite tells what tables and columns there are; plain rows are read from the pages themselves
+ * (nsys_pages.h), and SQLite reads on from the first row that is not plain. */
 #include "traces/nsys/nsys_database.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "shared/base/arena.h"
 #include "shared/io/input.h"
@@ -98,7 +103,19 @@ enum lw_status nsys_database_open(struct lw_input *in, struct nsys_database *out
         status = fail(&d, err);
     if (status == LW_OK)
         status = setup(&d, err);
+    d.image = (struct nsys_image){.image = in->text, .len = in->len};
     LW_GIVE(status, out, d, nsys_database_close(&d));
+}
+
+static void open_pages(const char *file, struct nsys_image *image)
+{
+    struct stat s;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0)
+        *image = (struct nsys_image){.fd = fd, .len = (uint64_t)s.st_size};
+    else if (fd >= 0)
+        close(fd);
 }
 
 enum lw_status nsys_database_open_file(const char *file, struct nsys_database *out,
@@ -125,12 +142,16 @@ enum lw_status nsys_database_open_file(const char *file, struct nsys_database *o
     sqlite3_free(whole);
     if (status == LW_OK)
         status = setup(&d, err);
+    if (status == LW_OK)
+        open_pages(file, &d.image);
     LW_GIVE(status, out, d, nsys_database_close(&d));
 }
 
 void nsys_database_close(struct nsys_database *d)
 {
     sqlite3_close(d->db);
+    if (d->image.len > 0 && !d->image.image)
+        close(d->image.fd);
     *d = (struct nsys_database){0};
 }
 
@@ -224,34 +245,115 @@ static bool has_column(const struct nsys_database *d, const char *table, const c
                                          NULL) == SQLITE_OK;
 }
 
+/* The query for the columns, of rows after `rowid`; INT64_MIN: of all. */
+static enum lw_status prepare(struct nsys_rows *r, int64_t rowid, const char *order,
+                              struct lw_err *err)
+{
+    char query[1024] = "SELECT ", after[48] = "";
+
+    for (int i = 0; i < r->n_columns; i++) {
+        const char *name = r->columns[i] + (*r->columns[i] == '?');
+        size_t at = strlen(query);
+        bool has = has_column(r->d, r->table, name);
+        snprintf(query + at, sizeof query - at, has ? "%s\"%s\"" : "%sNULL", i ? ", " : "", name);
+    }
+    if (rowid != INT64_MIN)
+        snprintf(after, sizeof after, " WHERE rowid > %lld", (long long)rowid);
+    size_t at = strlen(query);
+    snprintf(query + at, sizeof query - at, " FROM %s%s%s", r->table, after, order);
+    if (sqlite3_prepare_v2(r->d->db, query, -1, &r->statement, NULL) != SQLITE_OK)
+        return fail(r->d, err);
+    return LW_OK;
+}
+
+/* Of a value in a column of this type what SQLite hands out may not be what the file holds. */
+static bool is_converted(const char *type)
+{
+    static const char *const parts[] = {"%REAL%", "%FLOA%", "%DOUB%"};
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (sqlite3_strlike(parts[i], type ? type : "", 0) == 0)
+            return true;
+    return false;
+}
+
+/* The wanted column that a row of table_xinfo describes; -1. */
+static int wanted(const struct nsys_rows *r, const char *name)
+{
+    for (int i = 0; i < r->n_columns && name; i++)
+        if (sqlite3_stricmp(r->columns[i] + (*r->columns[i] == '?'), name) == 0)
+            return i;
+    return -1;
+}
+
+/* Where the wanted columns are in a row; false: they are not stored as they are handed out. */
+static bool find_places(const struct nsys_rows *r, int *place)
+{
+    enum { CID, NAME, TYPE, KEY = 5, HIDDEN };
+    char query[128];
+    sqlite3_stmt *s;
+    bool plain = true;
+
+    for (int i = 0; i < NSYS_MOST_COLUMNS; i++)
+        place[i] = -1;
+    snprintf(query, sizeof query, "PRAGMA table_xinfo(\"%s\")", r->table);
+    if (sqlite3_prepare_v2(r->d->db, query, -1, &s, NULL) != SQLITE_OK)
+        return false;
+    int rc;
+    while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(s, NAME);
+        int i = wanted(r, name);
+        bool key = sqlite3_column_int(s, KEY) != 0; /* the rowid itself, perhaps */
+        plain = plain && name && sqlite3_column_int(s, HIDDEN) == 0 &&
+                sqlite3_stricmp(name, "rowid") != 0;
+        if (i >= 0) {
+            place[i] = sqlite3_column_int(s, CID);
+            plain = plain && !key && !is_converted((const char *)sqlite3_column_text(s, TYPE));
+        }
+    }
+    sqlite3_finalize(s);
+    return plain && rc == SQLITE_DONE;
+}
+
+static int64_t root_of(const struct nsys_database *d, const char *table)
+{
+    sqlite3_stmt *s;
+    int64_t root = 0;
+
+    if (sqlite3_prepare_v2(d->db,
+                           "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?1",
+                           -1, &s, NULL) != SQLITE_OK)
+        return 0;
+    sqlite3_bind_text(s, 1, table, -1, SQLITE_STATIC);
+    if (sqlite3_step(s) == SQLITE_ROW)
+        root = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    return root;
+}
+
 enum lw_status nsys_rows_open(const struct nsys_database *d, const char *table,
                               const char *const *columns, const char *order,
                               struct nsys_rows *out, struct lw_err *err)
 {
     struct nsys_rows r = {.d = d, .table = table, .columns = columns};
-    char query[1024] = "SELECT ";
+    int place[NSYS_MOST_COLUMNS];
 
     *out = r;
     if (!nsys_database_has(d, table))
         return LW_OK;
+    r.present = true;
     for (; columns[r.n_columns]; r.n_columns++) {
         const char *name = columns[r.n_columns];
-        bool optional = *name == '?';
-        size_t at = strlen(query);
-        name += optional;
-        bool has = has_column(d, table, name);
-        if (!has && !optional)
+        if (*name != '?' && !has_column(d, table, name))
             return lw_fail_at(err, LW_EFORMAT, d->name, 0,
                               "table %s has no column '%s': not a schema of Nsight Systems that is "
                               "known; export the report again with a newer nsys",
                               table, name);
-        snprintf(query + at, sizeof query - at, has ? "%s\"%s\"" : "%sNULL",
-                 r.n_columns ? ", " : "", name);
     }
-    size_t at = strlen(query);
-    snprintf(query + at, sizeof query - at, " FROM %s%s", table, order);
-    if (sqlite3_prepare_v2(d->db, query, -1, &r.statement, NULL) != SQLITE_OK)
-        return fail(d, err);
+    if (!*order && d->image.len > 0 && find_places(&r, place))
+        LW_TRY(nsys_pages_open(&d->image, root_of(d, table), place, r.n_columns, &r.pages, err));
+    if (!r.pages)
+        LW_TRY(prepare(&r, INT64_MIN, order, err));
     *out = r;
     return LW_OK;
 }
@@ -259,6 +361,17 @@ enum lw_status nsys_rows_open(const struct nsys_database *d, const char *table,
 enum lw_status nsys_rows_next(struct nsys_rows *r, bool *more, struct lw_err *err)
 {
     *more = false;
+    if (r->pages) {
+        enum nsys_pages_state state = nsys_pages_next(r->pages);
+        *more = state == NSYS_PAGES_ROW;
+        r->n += *more;
+        if (state != NSYS_PAGES_UNTOLD)
+            return LW_OK;
+        int64_t rowid = nsys_pages_rowid(r->pages);
+        nsys_pages_free(r->pages);
+        r->pages = NULL;
+        LW_TRY(prepare(r, rowid, "", err));
+    }
     if (!r->statement)
         return LW_OK;
     int rc = sqlite3_step(r->statement);
@@ -267,6 +380,18 @@ enum lw_status nsys_rows_next(struct nsys_rows *r, bool *more, struct lw_err *er
     *more = rc == SQLITE_ROW;
     r->n += *more;
     return LW_OK;
+}
+
+static void bind(const struct nsys_rows *r, int column, sqlite3_stmt *s)
+{
+    const struct nsys_cell *c = r->pages ? nsys_pages_cell(r->pages, column) : NULL;
+
+    if (!c)
+        sqlite3_bind_value(s, column + 1, sqlite3_column_value(r->statement, column));
+    else if (c->kind == NSYS_INT)
+        sqlite3_bind_int64(s, column + 1, c->number);
+    else if (c->kind == NSYS_TEXT)
+        sqlite3_bind_text(s, column + 1, c->text, c->len, SQLITE_TRANSIENT);
 }
 
 /* The database compares by itself: most reports are of one rank, and a row that is handed out costs
@@ -291,7 +416,7 @@ enum lw_status nsys_rows_others(const struct nsys_rows *r, bool *others, struct 
     if (sqlite3_prepare_v2(r->d->db, query, -1, &s, NULL) != SQLITE_OK)
         return fail(r->d, err);
     for (int i = 0; i < n; i++)
-        sqlite3_bind_value(s, i + 1, sqlite3_column_value(r->statement, i));
+        bind(r, i, s);
     int rc = sqlite3_step(s);
     *others = rc == SQLITE_ROW;
     enum lw_status status = rc == SQLITE_ROW || rc == SQLITE_DONE ? LW_OK : fail(r->d, err);
@@ -301,6 +426,8 @@ enum lw_status nsys_rows_others(const struct nsys_rows *r, bool *others, struct 
 
 void nsys_rows_close(struct nsys_rows *r)
 {
+    nsys_pages_free(r->pages);
+    r->pages = NULL;
     sqlite3_finalize(r->statement);
     r->statement = NULL;
 }
@@ -312,36 +439,44 @@ static enum lw_status no_number(const struct nsys_rows *r, const char *column, s
                       column);
 }
 
+/* What the column holds, a number and its value; NSYS_TEXT: anything else. */
+static inline int cell_of(const struct nsys_rows *r, int column, int64_t *value)
+{
+    if (r->pages) {
+        const struct nsys_cell *c = nsys_pages_cell(r->pages, column);
+        if (c->kind == NSYS_INT)
+            *value = c->number;
+        return (int)c->kind;
+    }
+    sqlite3_value *v = sqlite3_column_value(r->statement, column);
+    int type = sqlite3_value_type(v);
+    if (type == SQLITE_INTEGER)
+        *value = sqlite3_value_int64(v);
+    return type == SQLITE_INTEGER ? NSYS_INT : type == SQLITE_NULL ? NSYS_NULL : NSYS_TEXT;
+}
+
 enum lw_status nsys_rows_int(const struct nsys_rows *r, int column, int64_t *value,
                              struct lw_err *err)
 {
-    sqlite3_value *v = sqlite3_column_value(r->statement, column);
-
-    if (sqlite3_value_type(v) != SQLITE_INTEGER)
+    if (cell_of(r, column, value) != NSYS_INT)
         return no_number(r, r->columns[column], err);
-    *value = sqlite3_value_int64(v);
     return LW_OK;
 }
 
 enum lw_status nsys_rows_maybe(const struct nsys_rows *r, int column, int64_t absent,
                                int64_t *value, struct lw_err *err)
 {
-    sqlite3_value *v = sqlite3_column_value(r->statement, column);
-    int type = sqlite3_value_type(v);
-
     *value = absent;
-    if (type == SQLITE_NULL)
-        return LW_OK;
-    if (type != SQLITE_INTEGER)
-        return no_number(r, r->columns[column] + 1, err);
-    *value = sqlite3_value_int64(v);
-    return LW_OK;
+    int kind = cell_of(r, column, value);
+    return kind == NSYS_NULL || kind == NSYS_INT ? LW_OK
+                                                 : no_number(r, r->columns[column] + 1, err);
 }
 
 const char *nsys_rows_text(const struct nsys_rows *r, int column, int *len)
 {
+    if (r->pages)
+        return nsys_pages_text(r->pages, column, len);
     const char *text = (const char *)sqlite3_column_text(r->statement, column);
-
     *len = text ? sqlite3_column_bytes(r->statement, column) : 0;
     return text ? text : "";
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
+#include "traces/nsys/nsys_pages.h"
 
 struct lw_input;
 
@@ -13,6 +14,7 @@ struct lw_input;
 struct nsys_database {
     const char *name; /* of the file, in messages */
     sqlite3 *db;
+    struct nsys_image image; /* len 0: rows are asked of SQLite alone */
 };
 
 /* The bytes must outlive it; those of a plain file are given back, as it is read by its name.
@@ -32,7 +34,7 @@ bool nsys_database_has(const struct nsys_database *d, const char *table);
 enum lw_status nsys_database_number(const struct nsys_database *d, const char *query,
                                     int64_t *value, struct lw_err *err);
 
-enum { NSYS_MOST_COLUMNS = 12 };
+enum { NSYS_MOST_COLUMNS = NSYS_PAGES_MOST_COLUMNS };
 
 /* The rows of one table in the order of the file. Columns are asked for by name, '?' before those
  * that may be absent: their value is then NULL. */
@@ -42,7 +44,9 @@ struct nsys_rows {
     const char *const *columns;
     int n_columns;
     int64_t n; /* rows so far */
-    sqlite3_stmt *statement; /* NULL: the table is absent */
+    bool present;             /* false: the table is absent */
+    struct nsys_pages *pages; /* plain rows are read from the file's pages (nsys_pages.h); */
+    sqlite3_stmt *statement;  /* where pages are NULL, rows are asked of SQLite */
 };
 
 /* order: "" or " ORDER BY ...". */
