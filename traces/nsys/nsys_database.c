@@ -382,48 +382,6 @@ enum lw_status nsys_rows_next(struct nsys_rows *r, bool *more, struct lw_err *er
     return LW_OK;
 }
 
-static void bind(const struct nsys_rows *r, int column, sqlite3_stmt *s)
-{
-    const struct nsys_cell *c = r->pages ? nsys_pages_cell(r->pages, column) : NULL;
-
-    if (!c)
-        sqlite3_bind_value(s, column + 1, sqlite3_column_value(r->statement, column));
-    else if (c->kind == NSYS_INT)
-        sqlite3_bind_int64(s, column + 1, c->number);
-    else if (c->kind == NSYS_TEXT)
-        sqlite3_bind_text(s, column + 1, c->text, c->len, SQLITE_TRANSIENT);
-}
-
-/* The database compares by itself: most reports are of one rank, and a row that is handed out costs
- * several times as much. */
-enum lw_status nsys_rows_others(const struct nsys_rows *r, bool *others, struct lw_err *err)
-{
-    char query[1024];
-    sqlite3_stmt *s;
-    int n = 0;
-
-    snprintf(query, sizeof query, "SELECT 1 FROM %s WHERE 0", r->table);
-    for (int i = 0; i < r->n_columns; i++) {
-        const char *name = r->columns[i] + (*r->columns[i] == '?');
-        size_t at = strlen(query);
-        if (has_column(r->d, r->table, name)) {
-            snprintf(query + at, sizeof query - at, " OR \"%s\" IS NOT ?%d", name, i + 1);
-            n = i + 1;
-        }
-    }
-    size_t at = strlen(query);
-    snprintf(query + at, sizeof query - at, " LIMIT 1");
-    if (sqlite3_prepare_v2(r->d->db, query, -1, &s, NULL) != SQLITE_OK)
-        return fail(r->d, err);
-    for (int i = 0; i < n; i++)
-        bind(r, i, s);
-    int rc = sqlite3_step(s);
-    *others = rc == SQLITE_ROW;
-    enum lw_status status = rc == SQLITE_ROW || rc == SQLITE_DONE ? LW_OK : fail(r->d, err);
-    sqlite3_finalize(s);
-    return status;
-}
-
 void nsys_rows_close(struct nsys_rows *r)
 {
     nsys_pages_free(r->pages);

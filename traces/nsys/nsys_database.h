@@ -55,8 +55,6 @@ enum lw_status nsys_rows_open(const struct nsys_database *d, const char *table,
                               struct nsys_rows *out, struct lw_err *err);
 /* *more false: no further row. */
 enum lw_status nsys_rows_next(struct nsys_rows *r, bool *more, struct lw_err *err);
-/* *others: some row of the table differs from the one at hand in these columns. */
-enum lw_status nsys_rows_others(const struct nsys_rows *r, bool *others, struct lw_err *err);
 void nsys_rows_close(struct nsys_rows *r);
 /* LW_EFORMAT: the column holds something else than a whole number. */
 enum lw_status nsys_rows_int(const struct nsys_rows *r, int column, int64_t *value,

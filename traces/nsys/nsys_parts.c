@@ -60,18 +60,10 @@ static enum lw_status add_table(struct finder *f, const struct nsys_database *d,
                                 struct lw_err *err)
 {
     struct nsys_rows r;
-    bool more, others;
+    bool more;
 
     LW_TRY(nsys_rows_open(d, table, pair_columns, "", &r, err));
     enum lw_status status = nsys_rows_next(&r, &more, err);
-    if (status == LW_OK && more) {
-        status = add_pair(f, &r, err);
-        if (status == LW_OK)
-            status = nsys_rows_others(&r, &others, err);
-        more = status == LW_OK && others;
-        if (more)
-            status = nsys_rows_next(&r, &more, err);
-    }
     while (status == LW_OK && more) {
         status = add_pair(f, &r, err);
         if (status == LW_OK)
