@@ -106,30 +106,25 @@ enum lw_status lw_trace_check_span(const char *name, const struct lw_trace *t, s
     return LW_OK;
 }
 
-struct sort_key {
-    int64_t start, row;
-};
-
 /* By start, then the longer row, then the order of the file. */
-static bool is_after(const struct lw_trace *t, const struct sort_key *a, const struct sort_key *b)
+static inline bool is_after(const struct lw_trace *t, uint32_t a, uint32_t b)
 {
-    if (a->start != b->start)
-        return a->start > b->start;
-    int64_t before = t->dur_ns[a->row], after = t->dur_ns[b->row];
-    return before != after ? before < after : a->row > b->row;
+    if (t->start_ns[a] != t->start_ns[b])
+        return t->start_ns[a] > t->start_ns[b];
+    return t->dur_ns[a] != t->dur_ns[b] ? t->dur_ns[a] < t->dur_ns[b] : a > b;
 }
 
-/* The first key from `i` on that is not in order with the one before it, or n. */
-static int64_t end_of_run(const struct lw_trace *t, const struct sort_key *key, int64_t i)
+/* The first row from `i` on that is not in order with the one before it, or n. */
+static int64_t end_of_run(const struct lw_trace *t, int64_t i)
 {
-    for (i++; i < t->n && !is_after(t, &key[i - 1], &key[i]); i++)
+    for (i++; i < t->n && !is_after(t, (uint32_t)(i - 1), (uint32_t)i); i++)
         ;
     return i < t->n ? i : t->n;
 }
 
 /* Each two neighbouring runs of `from` become one of `to`. Run r begins at begin[r]; begin[*n] is
  * t->n. */
-static void merge_runs(const struct lw_trace *t, const struct sort_key *from, struct sort_key *to,
+static void merge_runs(const struct lw_trace *t, const uint32_t *from, uint32_t *to,
                        int64_t *begin, int64_t *n)
 {
     int64_t runs = 0;
@@ -139,7 +134,7 @@ static void merge_runs(const struct lw_trace *t, const struct sort_key *from, st
         int64_t end = r + 1 < *n ? begin[r + 2] : middle;
         begin[runs] = a;
         while (a < middle && b < end)
-            *to++ = is_after(t, &from[a], &from[b]) ? from[b++] : from[a++];
+            *to++ = is_after(t, from[a], from[b]) ? from[b++] : from[a++];
         memcpy(to, from + a, (size_t)(middle - a) * sizeof *to);
         to += middle - a;
         memcpy(to, from + b, (size_t)(end - b) * sizeof *to);
@@ -149,13 +144,13 @@ static void merge_runs(const struct lw_trace *t, const struct sort_key *from, st
     *n = runs;
 }
 
-/* Where the runs of `key` begin, and t->n; NULL without memory. */
-static int64_t *find_runs(const struct lw_trace *t, const struct sort_key *key, int64_t *n)
+/* Where the runs of the rows begin, and t->n; NULL without memory. */
+static int64_t *find_runs(const struct lw_trace *t, int64_t *n)
 {
     int64_t *begin = NULL, cap = 0;
 
     *n = 0;
-    for (int64_t i = 0;; i = end_of_run(t, key, i)) {
+    for (int64_t i = 0;; i = end_of_run(t, i)) {
         if (lw_reserve(&begin, &cap, *n + 1, sizeof *begin) < 0) {
             lw_free(begin);
             return NULL;
@@ -167,70 +162,70 @@ static int64_t *find_runs(const struct lw_trace *t, const struct sort_key *key, 
     }
 }
 
-/* Recorders write rows in order by table, by thread or by stream: runs are merged until one is
- * left. The sorted keys are in *key, the other in *other. False without memory. */
-static bool sort_keys(const struct lw_trace *t, struct sort_key **key, struct sort_key **other)
+/* The rows in order; NULL without memory. Recorders write rows in order by table, by thread or by
+ * stream: runs are merged until one is left. */
+static uint32_t *sorted_rows(const struct lw_trace *t)
 {
-    int64_t n, *begin = find_runs(t, *key, &n);
+    size_t bytes = (size_t)t->n * sizeof(uint32_t);
+    int64_t n, *begin = find_runs(t, &n);
+    uint32_t *row = begin ? lw_alloc(bytes) : NULL, *other = row ? lw_alloc(bytes) : NULL;
 
-    if (!begin)
-        return false;
-    while (n > 1) {
-        merge_runs(t, *key, *other, begin, &n);
-        struct sort_key *sorted = *other;
-        *other = *key;
-        *key = sorted;
+    for (int64_t i = 0; other && i < t->n; i++)
+        row[i] = (uint32_t)i;
+    while (other && n > 1) {
+        merge_runs(t, row, other, begin, &n);
+        uint32_t *sorted = other;
+        other = row;
+        row = sorted;
     }
+    if (!other) {
+        lw_free(row);
+        row = NULL;
+    }
+    lw_free(other);
     lw_free(begin);
-    return true;
+    return row;
 }
 
-static void permute(void *column, size_t size, const struct sort_key *key, int64_t n, void *scratch)
-{
-    char *to = scratch, *from = column;
+/* Rows before `from` stay. */
+#define PERMUTE(column, t, row, from, scratch)                                                 \
+    do {                                                                                       \
+        __typeof__(column) to_ = (scratch);                                                    \
+        for (int64_t i_ = from; i_ < (t)->n; i_++)                                             \
+            to_[i_] = (column)[(row)[i_]];                                                     \
+        memcpy((column) + (from), to_ + (from), (size_t)((t)->n - (from)) * sizeof *(column)); \
+    } while (0)
 
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + (size_t)i * size, from + (size_t)key[i].row * size, size);
-    memcpy(from, to, (size_t)n * size);
-}
-
-static void permute_columns(struct lw_trace *t, const struct sort_key *key, void *scratch)
+static void permute_columns(struct lw_trace *t, const uint32_t *row, void *scratch)
 {
-    permute(t->start_ns, sizeof *t->start_ns, key, t->n, scratch);
-    permute(t->dur_ns, sizeof *t->dur_ns, key, t->n, scratch);
-    permute(t->link, sizeof *t->link, key, t->n, scratch);
-    permute(t->name, sizeof *t->name, key, t->n, scratch);
-    permute(t->track, sizeof *t->track, key, t->n, scratch);
-    permute(t->detail, sizeof *t->detail, key, t->n, scratch);
-    permute(t->class, sizeof *t->class, key, t->n, scratch);
-    permute(t->record, sizeof *t->record, key, t->n, scratch);
+    int64_t from = 0;
+
+    while (from < t->n && row[from] == from)
+        from++;
+    PERMUTE(t->start_ns, t, row, from, scratch);
+    PERMUTE(t->dur_ns, t, row, from, scratch);
+    PERMUTE(t->link, t, row, from, scratch);
+    PERMUTE(t->name, t, row, from, scratch);
+    PERMUTE(t->track, t, row, from, scratch);
+    PERMUTE(t->detail, t, row, from, scratch);
+    PERMUTE(t->class, t, row, from, scratch);
+    PERMUTE(t->record, t, row, from, scratch);
 }
 
 enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)
 {
-    struct sort_key *key, *other;
-    enum lw_status status = LW_OK;
-
-    if (t->n == 0)
+    if (t->n == 0 || end_of_run(t, 0) == t->n)
         return LW_OK;
-    key = lw_alloc((size_t)t->n * sizeof *key);
-    other = lw_alloc((size_t)t->n * sizeof *other);
-    if (!key || !other) {
-        lw_free(key);
-        lw_free(other);
-        return lw_fail_nomem(err);
-    }
-    for (int64_t i = 0; i < t->n; i++)
-        key[i] = (struct sort_key){t->start_ns[i], i};
-    if (end_of_run(t, key, 0) < t->n) {
-        if (sort_keys(t, &key, &other))
-            permute_columns(t, key, other);
-        else
-            status = lw_fail_nomem(err);
-    }
-    lw_free(key);
-    lw_free(other);
-    return status;
+    if (t->n > UINT32_MAX)
+        return lw_fail(err, LW_EFORMAT, "%lld rows; at most %u can be sorted", (long long)t->n,
+                       UINT32_MAX);
+    uint32_t *row = sorted_rows(t);
+    void *scratch = row ? lw_alloc((size_t)t->n * sizeof *t->start_ns) : NULL;
+    if (scratch)
+        permute_columns(t, row, scratch);
+    lw_free(row);
+    lw_free(scratch);
+    return scratch ? LW_OK : lw_fail_nomem(err);
 }
 
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype)
