@@ -300,7 +300,8 @@ TEST(a_bench_that_is_ended_leaves_no_file)
         const char *said =
             shellf("rm -rf scratch; mkdir scratch; TMPDIR=scratch $L bench %s > /dev/null & p=$!; "
                    "until [ -n \"$(find scratch -type f -size +0)\" ] || ! kill -0 $p; "
-                   "do sleep 0.01; done; kill -TERM $p; wait $p; echo $? with $(ls scratch | wc -l)",
+                   "do sleep 0.01; done; kill -TERM $p; wait $p; "
+                   "echo $? with $(ls scratch | wc -l)",
                    benches[i]);
         has(said, "143 with 0\n");
     }

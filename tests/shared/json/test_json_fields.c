@@ -140,7 +140,7 @@ TEST(a_table_finds_the_fields_and_faults_that_a_comparison_finds)
     }
 }
 
-/* ,"b":[[[...]]] up to 20 deep, with line breaks, at which a piece may end, between its brackets. */
+/* ,"b":[[[...]]] up to 20 deep, with line breaks, at which a piece may end. */
 static void add_deep(char *text, size_t *n, struct prng *r)
 {
     int depth = 1 + prng_below(r, 20), breaks = prng_below(r, 2) ? 4 : 40;
