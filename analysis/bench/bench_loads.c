@@ -13,8 +13,8 @@
 
 #include "analysis/store/store.h"
 #include "shared/base/clock.h"
+#include "shared/base/temp_names.h"
 #include "shared/files/files.h"
-#include "shared/io/temp_names.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "sim/bench/bench_plan.h"

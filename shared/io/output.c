@@ -1,7 +1,7 @@
 /* Output files are written completely or not at all. The temporary file lies in the folder of its
  * target, so that the rename stays within one file system. It has no name (O_TMPFILE) until it is
  * complete, so that even SIGKILL leaves nothing; a name it has is removed by the handler of the
- * other signals (shared/io/temp_names.h). */
+ * other signals (shared/base/temp_names.h). */
 #include "shared/io/output.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/temp_names.h"
 #include "shared/io/own_output.h"
-#include "shared/io/temp_names.h"
 #include "shared/io/used_files.h"
 
 /* --- opening ---------------------------------------------------------------------------------- */

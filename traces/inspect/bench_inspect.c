@@ -14,7 +14,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/sort.h"
-#include "shared/io/temp_names.h"
+#include "shared/base/temp_names.h"
 #include "shared/numbers/order.h"
 #include "shared/text/table.h"
 #include "traces/nsys/nsys_example.h"

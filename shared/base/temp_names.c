@@ -1,5 +1,5 @@
 /* Names that a signal's handler removes: it may only call what is safe there (unlink, rmdir). */
-#include "shared/io/temp_names.h"
+#include "shared/base/temp_names.h"
 
 #include <signal.h>
 #include <stddef.h>
