@@ -240,6 +240,11 @@ TEST(bench_import_repeats_a_trace_to_the_size_asked_for)
     assert_int_equal(events % one, 0);
     assert_non_null(strstr(out, "\"gzip\": {"));
     assert_non_null(strstr(out, "\"memory_multiple\": "));
+    double wall_s = 0;
+    int n_cores = 0;
+    assert_int_equal(sscanf(strstr(out, "\"wall_s\":"), "\"wall_s\": %lf, \"n_cores\": %d", &wall_s,
+                            &n_cores), 2);
+    assert_true(wall_s > 0 && n_cores >= 1);
     assert_non_null(strstr(out, "\"cpu_s\": "));
     assert_int_equal(run("bench import"), 2);
     assert_int_equal(run("bench import $P/tests/fuzz/corpus/bench/today.txt"), 1);

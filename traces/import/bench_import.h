@@ -12,6 +12,8 @@ struct traces_import_speed {
     int64_t peak_rss_bytes;         /* of a process that does nothing else */
     /* processor time, whatever else the machine does; unpacking is in read_s, sorting in parse_s */
     double read_s, parse_s;
+    double wall_s; /* of the same on all cores, a part of the text on each, as a command reads it */
+    int n_cores;
 };
 
 /* The events of `file` repeated until its JSON has `bytes` bytes or more, stored in memory (packed:

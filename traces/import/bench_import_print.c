@@ -26,18 +26,20 @@ static void put_form(struct lw_jsonout *o, const struct traces_import_speed *s)
             "n_rows", s->n_rows, "read_s", lw_decimals(s->read_s, 6),
             "parse_s", lw_decimals(s->parse_s, 6), "cpu_s", lw_decimals(s->read_s + s->parse_s, 6),
             "json_mb_per_s", lw_decimals(per_s(s), 1), "peak_rss_bytes", s->peak_rss_bytes,
-            "memory_multiple", lw_decimals(multiple(s), 3));
+            "memory_multiple", lw_decimals(multiple(s), 3), "wall_s", lw_decimals(s->wall_s, 6),
+            "n_cores", s->n_cores);
 }
 
 static enum lw_status print_table(const struct traces_import_speed *s, bool csv,
                                   struct lw_err *err)
 {
     static const char *const text[] = {"form", ">file", ">JSON", ">events", ">rows", ">read s",
-                                       ">parse s", ">JSON MB/s", ">peak memory", ">of JSON"};
+                                       ">parse s", ">JSON MB/s", ">peak memory", ">of JSON",
+                                       ">all cores s"};
     static const char *const machine[] = {"form", "file_bytes", "json_bytes", "n_events", "n_rows",
                                           "read_s", "parse_s", "json_mb_per_s", "peak_rss_bytes",
-                                          "memory_multiple"};
-    struct lw_table *t = lw_table_new(10, csv ? machine : text);
+                                          "memory_multiple", "wall_s"};
+    struct lw_table *t = lw_table_new(11, csv ? machine : text);
 
     for (int i = 0; i < N_FORMS; i++) {
         LW_CELLS(t, forms[i], LW_BYTES_OR_COUNT(s[i].file_bytes, csv),
@@ -45,6 +47,7 @@ static enum lw_status print_table(const struct traces_import_speed *s, bool csv,
                  lw_decimals(s[i].read_s, 3), lw_decimals(s[i].parse_s, 3),
                  lw_decimals(per_s(&s[i]), 1), LW_BYTES_OR_COUNT(s[i].peak_rss_bytes, csv));
         lw_table_cell(t, csv ? "%.3f" : "%.3f x", multiple(&s[i]));
+        LW_CELLS(t, lw_decimals(s[i].wall_s, 3));
     }
     return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 0, err);
 }
