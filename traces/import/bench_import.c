@@ -254,7 +254,7 @@ enum lw_status traces_bench_import(const char *file, int64_t bytes, bool packed,
     if (status == LW_OK) {
         lw_sort(runs, N_RUNS, by_time);
         *out = runs[N_RUNS / 2];
-        for (int i = 0; i < N_RUNS; i++) /* what other programs take of the cores is no part of it */
+        for (int i = 0; i < N_RUNS; i++) /* the one that other programs disturbed least */
             out->wall_s = runs[i].wall_s < out->wall_s ? runs[i].wall_s : out->wall_s;
     }
     close(w.fd);
