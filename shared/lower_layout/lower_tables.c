@@ -1,6 +1,9 @@
 /* The plan's tables of a lowering: the model with the stage of each module and parameter, buckets,
  * shards, works; and the memory of a part. A parameter's `tied` is the first at its own stage with
  * the same storage, or, of a copy at another stage, the first of all. */
+#include <string.h>
+
+#include "shared/base/arena.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
@@ -47,36 +50,82 @@ static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
     return bytes;
 }
 
-/* What the shards add to the member that has most of them. */
-static enum lw_status add_owned(const struct lw_part *d, struct lw_memory_rule *rule,
-                                int64_t bytes[LW_N_MEM], struct lw_err *err)
+/* Parameters whose shards take equally many bytes for each element. */
+struct shard_kind {
+    enum lw_dtype dtype;
+    bool trainable, matrix;
+};
+
+static struct shard_kind kind_of(const struct lw_part *d, const struct lw_shard_run *x)
 {
-    int64_t(*of_member)[LW_N_MEM] =
-        lw_calloc((size_t)lw_part_most_members(d), sizeof *of_member), most = 0;
+    const struct lw_param *p = &d->w->params[x->first.param];
+
+    return (struct shard_kind){p->dtype, p->trainable, p->trainable && lw_param_is_matrix(p)};
+}
+
+static bool same_kind(struct shard_kind a, struct shard_kind b)
+{
+    return a.dtype == b.dtype && a.trainable == b.trainable && a.matrix == b.matrix;
+}
+
+/* What the shards of one kind add to each member, of the runs from the i-th on that are not done.
+ * owned: [members + 1]. */
+static void add_kind(const struct lw_part *d, struct lw_memory_rule *rule, int32_t i, bool *done,
+                     int64_t *owned, int64_t (*of_member)[LW_N_MEM])
+{
+    const struct shard_kind kind = kind_of(d, &d->shards.runs[i]);
+    int32_t n = lw_part_most_members(d);
+
+    memset(owned, 0, ((size_t)n + 1) * sizeof *owned);
+    for (int32_t k = i; k < d->shards.n_runs; k++) {
+        if (done[k] || !same_kind(kind, kind_of(d, &d->shards.runs[k])))
+            continue;
+        lw_shard_run_count(&d->shards.runs[k], owned);
+        done[k] = true;
+    }
+    lw_shard_runs_sum(owned, n);
+    rule->matrix = kind.matrix;
+    for (int32_t m = 0; m < n; m++)
+        if (kind.trainable)
+            lw_memory_add(rule, kind.dtype, 0, owned[m], of_member[m]);
+        else
+            of_member[m][LW_MEM_PARAMS] += owned[m] * lw_dtype_size(kind.dtype);
+}
+
+static int32_t fullest(int64_t (*of_member)[LW_N_MEM], int32_t n)
+{
+    int64_t most = 0;
     int32_t which = 0;
 
-    if (!of_member)
-        return lw_fail_nomem(err);
-    for (int32_t i = 0; i < d->shards.n_shards; i++) {
-        const struct lw_shard *h = &d->shards.shards[i];
-        const struct lw_param *p = &d->w->params[h->param];
-        rule->matrix = lw_param_is_matrix(p);
-        if (!p->trainable)
-            of_member[h->owner][LW_MEM_PARAMS] += h->numel * lw_dtype_size(p->dtype);
-        else if (h->owner >= 0)
-            lw_memory_add(rule, p->dtype, 0, h->numel, of_member[h->owner]);
-    }
-    for (int32_t m = 0; m < lw_part_most_members(d); m++) {
+    for (int32_t m = 0; m < n; m++) {
         int64_t sum = 0;
         for (int k = 0; k < LW_N_MEM; k++)
             sum += of_member[m][k];
         which = sum > most ? m : which;
         most = sum > most ? sum : most;
     }
-    for (int k = 0; k < LW_N_MEM; k++)
+    return which;
+}
+
+/* What the shards add to the member that has most of them. */
+static enum lw_status add_owned(const struct lw_part *d, struct lw_memory_rule *rule,
+                                int64_t bytes[LW_N_MEM], struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    int32_t n = lw_part_most_members(d);
+    int64_t(*of_member)[LW_N_MEM] = lw_arena_alloc(&room, n, sizeof *of_member);
+    int64_t *owned = lw_arena_alloc(&room, n + 1L, sizeof *owned);
+    bool *done = lw_arena_alloc(&room, d->shards.n_runs + 1L, sizeof *done);
+    bool there = of_member && owned && done;
+
+    for (int32_t i = 0; there && i < d->shards.n_runs; i++)
+        if (!done[i])
+            add_kind(d, rule, i, done, owned, of_member);
+    int32_t which = there ? fullest(of_member, n) : 0;
+    for (int k = 0; there && k < LW_N_MEM; k++)
         bytes[k] += of_member[which][k];
-    lw_free(of_member);
-    return LW_OK;
+    lw_arena_free(&room);
+    return there ? LW_OK : lw_fail_nomem(err);
 }
 
 /* Rows of sparse gradients, of all members once they are summed, in place of whole ones. */

@@ -245,31 +245,33 @@ static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t 
         owner = owner < n_members ? owner : n_members - 1;
         int64_t end = (owner + 1) * share - at;
         end = end < numel ? end : numel;
-        if (h->n_shards == h->shards_room)
+        int64_t whole = share > 0 && end - done == share ? (numel - done) / share : 1;
+        int32_t n = whole < n_members - owner ? (int32_t)whole : n_members - owner;
+        if (h->n_runs == h->runs_room)
             return lw_fail(err, LW_EPLAN, "parameter %d is cut into more shards than there are "
                                           "members and units", lw_part_param(d, param));
-        h->shards[h->n_shards++] = (struct lw_shard){param, owner, done, end - done};
-        done = end;
+        h->runs[h->n_runs++] = (struct lw_shard_run){{param, owner, done, end - done}, n};
+        done += n * (end - done);
     } while (done < numel);
     return LW_OK;
 }
 
 /* By parameter. Those of one were cut in their order. */
-static enum lw_status sort_shards(struct lw_part *d, struct lw_err *err)
+static enum lw_status sort_runs(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    struct lw_shard *sorted;
-    int32_t *next; /* place of the next shard of each parameter */
+    struct lw_shard_run *sorted;
+    int32_t *next; /* place of the next run of each parameter */
 
-    LW_TAKE(&h->room, sorted, h->n_shards, err);
+    LW_TAKE(&h->room, sorted, h->n_runs, err);
     LW_TAKE(&d->scratch, next, d->w->n_params + 1, err);
-    for (int32_t i = 0; i < h->n_shards; i++)
-        next[h->shards[i].param + 1]++;
+    for (int32_t i = 0; i < h->n_runs; i++)
+        next[h->runs[i].first.param + 1]++;
     for (int32_t p = 0; p < d->w->n_params; p++)
         next[p + 1] += next[p];
-    for (int32_t i = 0; i < h->n_shards; i++)
-        sorted[next[h->shards[i].param]++] = h->shards[i];
-    h->shards = sorted;
+    for (int32_t i = 0; i < h->n_runs; i++)
+        sorted[next[h->runs[i].first.param]++] = h->runs[i];
+    h->runs = sorted;
     return LW_OK;
 }
 
@@ -485,8 +487,8 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     int32_t n_frozen = list_frozen(d, frozen);
     if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)
         return LW_OK;
-    h->shards_room = d->n_grads + n_frozen + (n_units + n_frozen) * lw_part_most_members(d);
-    LW_TAKE(&d->scratch, h->shards, h->shards_room, err); /* until they are sorted */
+    h->runs_room = 3 * (d->n_grads + n_frozen); /* whole shares, and one before and after them */
+    LW_TAKE(&d->scratch, h->runs, h->runs_room, err); /* until they are sorted */
     LW_TAKE(&d->arena, h->buffers, n_units + n_frozen, err);
     for (int32_t u = 0; u < n_units; u++) {
         LW_TRY(make_unit(d, k->items + k->first[u], k->first[u + 1] - k->first[u],
@@ -494,7 +496,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
         d->initial.elements[u] = h->buffers[u].elements;
     }
     LW_TRY(make_frozen_units(d, frozen, n_frozen, err));
-    LW_TRY(sort_shards(d, err));
+    LW_TRY(sort_runs(d, err));
     d->storage = LW_STORED_UNITS;
     LW_TRY(find_units(d, err));
     LW_TRY(d->s->overlap_param_gather ? lw_part_order_gathers(d, err) : index_units(d, err));

@@ -50,13 +50,26 @@ struct lw_part_buffer {
     bool root;                   /* of all modules outside the blocks: gathered around theirs too */
 };
 
+/* n shards of a parameter, each as long as the first one: of the owners from first.owner on, each
+ * beginning where the one before it ends. */
+struct lw_shard_run {
+    struct lw_shard first;
+    int32_t n;
+};
+
+/* Elements that members own: owned, [members + 1] of zeros, takes the differences between
+ * neighbours of each run; the sum turns [0, n) into elements of each member, and returns the
+ * most. */
+void lw_shard_run_count(const struct lw_shard_run *x, int64_t *owned);
+int64_t lw_shard_runs_sum(int64_t *owned, int32_t n);
+
 struct lw_part_shards {
-    int32_t n, n_shards, n_buffers, n_items, shards_room;
+    int32_t n, n_runs, n_buffers, n_items, runs_room;
     int32_t *param_of; /* [n] what a sharded optimizer is given: all but later tied ones */
     struct lw_shard_param *as_given; /* [n] */
-    struct lw_arena room;        /* owns shards */
-    struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter; until they
-                                  * are in the plan */
+    struct lw_arena room;        /* owns runs */
+    struct lw_shard_run *runs;   /* [n_runs] of the part's parameters, by parameter; until they are
+                                  * in the plan */
     struct lw_part_buffer *buffers;
     int32_t *items;              /* [n_items] parameters by buffer */
     int64_t *offset;             /* [n_items] in elements of the buffer */

@@ -50,13 +50,13 @@ static enum lw_status take_shards(struct lw_part *d, const struct lw_sharding *s
 {
     struct lw_part_shards *h = &d->shards;
 
-    LW_TAKE(&h->room, h->shards, s->n_shards, err);
+    LW_TAKE(&h->room, h->runs, s->n_shards, err);
     for (int32_t i = 0; i < s->n_shards; i++) {
         struct lw_shard x = s->shards[i];
         if (!h->as_given[x.param].trainable)
             continue;
         x.param = h->param_of[x.param];
-        h->shards[h->n_shards++] = x;
+        h->runs[h->n_runs++] = (struct lw_shard_run){x, 1};
     }
     return LW_OK;
 }
@@ -93,11 +93,11 @@ static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
     bool compat = d->s->compat == LW_COMPAT_FAIRSCALE;
 
     LW_TRY(lw_oss_new(h->as_given, h->n, NULL, NULL, 0, d->n_members, compat, &h->oss, err));
-    LW_TAKE(&h->room, h->shards, h->n, err);
+    LW_TAKE(&h->room, h->runs, h->n, err);
     for (int32_t i = 0; i < h->n; i++)
         if (h->as_given[i].trainable)
-            h->shards[h->n_shards++] = (struct lw_shard){h->param_of[i], lw_oss_owner(h->oss, i), 0,
-                                                         h->as_given[i].numel};
+            h->runs[h->n_runs++] = (struct lw_shard_run){
+                {h->param_of[i], lw_oss_owner(h->oss, i), 0, h->as_given[i].numel}, 1};
     LW_TRY(room_for_buffers(d, lw_oss_n_buffers(h->oss), err));
     for (int32_t b = 0; b < lw_oss_n_buffers(h->oss); b++) {
         const struct lw_oss_buffer *from = lw_oss_buffer(h->oss, b);
@@ -268,19 +268,35 @@ enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype w
 
 /* --- all ------------------------------------------------------------------------------------- */
 
+void lw_shard_run_count(const struct lw_shard_run *x, int64_t *owned)
+{
+    owned[x->first.owner] += x->first.numel;
+    owned[x->first.owner + x->n] -= x->first.numel;
+}
+
+int64_t lw_shard_runs_sum(int64_t *owned, int32_t n)
+{
+    int64_t most = 0;
+
+    for (int32_t m = 0; m < n; m++) {
+        owned[m] += m > 0 ? owned[m - 1] : 0;
+        most = owned[m] > most ? owned[m] : most;
+    }
+    return most;
+}
+
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
 
-    LW_TAKE(&d->arena, h->owned, lw_part_most_members(d), err);
-    for (int32_t i = 0; i < h->n_shards; i++) {
-        int64_t *mine = &h->owned[h->shards[i].owner];
-        if (!d->w->params[h->shards[i].param].trainable)
+    LW_TAKE(&d->arena, h->owned, lw_part_most_members(d) + 1L, err);
+    for (int32_t i = 0; i < h->n_runs; i++) {
+        if (!d->w->params[h->runs[i].first.param].trainable)
             continue;
-        *mine += h->shards[i].numel;
-        h->n_elements += h->shards[i].numel;
-        h->most_owned = *mine > h->most_owned ? *mine : h->most_owned;
+        lw_shard_run_count(&h->runs[i], h->owned);
+        h->n_elements += h->runs[i].n * h->runs[i].first.numel;
     }
+    h->most_owned = lw_shard_runs_sum(h->owned, lw_part_most_members(d));
     return LW_OK;
 }
 
@@ -310,13 +326,13 @@ void lw_part_add_shards(struct lw_part *d, struct lw_builder *b)
 
     if (h->n == 0)
         return;
-    for (int32_t i = 0; i < h->n_shards; i++) {
-        struct lw_shard x = h->shards[i];
+    for (int32_t i = 0; i < h->n_runs; i++) {
+        struct lw_shard x = h->runs[i].first;
         x.param = lw_part_param(d, x.param);
-        lw_builder_shard(b, &x);
+        lw_builder_shards(b, &x, h->runs[i].n);
     }
     lw_arena_free(&h->room);
-    h->shards = NULL;
+    h->runs = NULL;
     lw_builder_set(b, LW_BUCKET_WEIGHTS, NULL, d->stage);
     for (int32_t k = 0; k < h->n_buffers; k++) {
         const struct lw_part_buffer *f = &h->buffers[k];

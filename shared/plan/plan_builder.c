@@ -373,11 +373,25 @@ void lw_builder_draft(struct lw_builder *b)
     b->draft = true;
 }
 
+bool lw_builder_is_draft(const struct lw_builder *b)
+{
+    return b->draft;
+}
+
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 {
     if (b->draft && s->owner > 0 && b->plan.n_shards > 0)
         return; /* one at least: that there are shards is known by their number */
     push(b, LW_TABLE_shards, s);
+}
+
+void lw_builder_shards(struct lw_builder *b, const struct lw_shard *first, int32_t n)
+{
+    int32_t most = b->draft && n > 1 ? 1 : n; /* of a draft those of other owners are left out */
+
+    for (int32_t k = 0; k < most; k++)
+        lw_builder_shard(b, &(struct lw_shard){first->param, first->owner + k,
+                                               first->first + k * first->numel, first->numel});
 }
 
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w)

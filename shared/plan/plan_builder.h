@@ -1,5 +1,8 @@
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/reducer_kind.h"
@@ -11,8 +14,10 @@ struct lw_builder;
 
 struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks);
 void lw_builder_free(struct lw_builder *b);
-/* The plan is only simulated: it has no hash, and of the shards those of the first owner alone. */
+/* The plan is only simulated: it has no hash, of the shards those of the first owner alone, and of
+ * parts of modules neither bounds nor products. */
 void lw_builder_draft(struct lw_builder *b);
+bool lw_builder_is_draft(const struct lw_builder *b);
 
 void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s);
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role); /* n_ranks is counted */
@@ -38,6 +43,8 @@ int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
                           const struct lw_slot *slots, int32_t n); /* of the set added last */
 void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s); /* of the bucket added last */
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s);
+/* n of equal length: each has the next owner, and begins where the one before it ends. */
+void lw_builder_shards(struct lw_builder *b, const struct lw_shard *first, int32_t n);
 /* A work without products: those of the work added last follow it. */
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w);
 void lw_builder_product(struct lw_builder *b, const struct lw_product *p); /* the next one */
