@@ -297,6 +297,52 @@ static enum lw_status add_messages(struct changes *c, int64_t row, struct lw_err
 LW_COMPARATOR(compare_changes, struct lw_memory_change, a->rank, b->rank, a->at, b->at, a->turn,
               b->turn, a->row, b->row)
 
+/* Of one rank, which are in order but for a few: each moves down to its place. Beyond as many moves
+ * as sorting takes they are sorted. */
+static void sort_nearly(struct lw_memory_change *v, int64_t n)
+{
+    enum { MOVES = 24 }; /* for each */
+    int64_t left = n * MOVES;
+
+    for (int64_t i = 1; i < n; i++) {
+        struct lw_memory_change x = v[i];
+        int64_t at = i;
+        for (; at > 0 && compare_changes(&v[at - 1], &x) > 0 && left > 0; at--, left--)
+            v[at] = v[at - 1];
+        v[at] = x;
+        if (left == 0) {
+            lw_sort(v, n, compare_changes);
+            return;
+        }
+    }
+}
+
+/* By rank, those of one in the order in which they were found; then those of each. */
+static enum lw_status sort_changes(struct changes *c, struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    struct lw_memory_change *by_rank = lw_alloc((size_t)c->n * sizeof *by_rank);
+    int64_t *end = lw_arena_alloc(&room, c->plan->n_ranks + 1L, sizeof *end); /* of each rank */
+
+    if (!by_rank || !end) {
+        lw_free(by_rank);
+        lw_arena_free(&room);
+        return lw_fail_nomem(err);
+    }
+    for (int64_t i = 0; i < c->n; i++)
+        end[c->v[i].rank + 1]++;
+    for (int32_t r = 0; r < c->plan->n_ranks; r++)
+        end[r + 1] += end[r];
+    for (int64_t i = 0; i < c->n; i++)
+        by_rank[end[c->v[i].rank]++] = c->v[i];
+    for (int32_t r = 0; r < c->plan->n_ranks; r++)
+        sort_nearly(by_rank + (r > 0 ? end[r - 1] : 0), end[r] - (r > 0 ? end[r - 1] : 0));
+    lw_free(c->v);
+    lw_arena_free(&room);
+    c->v = by_rank;
+    return LW_OK;
+}
+
 enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,
                                  struct lw_memory_change **out, int64_t *n, struct lw_err *err)
 {
@@ -314,11 +360,12 @@ enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_pl
     }
     lw_arena_free(&c.room);
     lw_free(c.turns);
+    if (s == LW_OK && c.n > 0)
+        s = sort_changes(&c, err);
     if (s != LW_OK) {
         lw_free(c.v);
         return s;
     }
-    lw_sort(c.v, c.n, compare_changes);
     *out = c.v;
     *n = c.n;
     return LW_OK;
