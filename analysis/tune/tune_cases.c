@@ -69,6 +69,7 @@ static enum lw_status keep(struct shelf *s, struct lw_arena *a, const void *key,
 struct model { /* of a rank's groups */
     struct lw_plan_source source; /* owns the framework */
     struct lw_workload w;
+    bool plain; /* lw_params_are_plain */
 };
 
 struct shape {
@@ -99,7 +100,7 @@ struct lw_tune_context {
     pthread_mutex_t lock; /* of the shared parts and their arena; what is there does not change */
     struct lw_arena arena;
     struct shelf models; /* as strategies were given; those of `made` */
-    struct shelf made, shapes, orders, reaches;
+    struct shelf made, shapes, orders, reaches, divisions;
     const struct lw_framework *framework; /* of all that is made; NULL = not known yet, or none */
     struct lw_cost cost;
     struct lw_cluster cluster; /* placed: a shallow copy */
@@ -260,6 +261,7 @@ static enum lw_status new_model(struct lw_tune_context *c, const struct lw_strat
     if (!m)
         return lw_fail_nomem(err);
     enum lw_status st = make_model(c, given, m, err);
+    m->plain = st == LW_OK && lw_params_are_plain(&m->w);
     if (st == LW_OK && !c->framework && m->source.framework_name &&
         lw_model_is_set(&m->w.from.model))
         c->framework = &m->source.framework;
@@ -504,6 +506,65 @@ static enum lw_status shape_of(struct lw_tune_context *c, const struct lw_worklo
     return st;
 }
 
+/* --- a partition --- */
+
+struct division { /* of a shape's modules over an order's stages */
+    int32_t *first; /* [stages + 1] modules */
+    struct lw_err why; /* there is none */
+};
+
+struct division_key {
+    const struct shape *shape;
+    int64_t layout, stages, pp, partition, pin_first, pin_last, first_layers, last_layers,
+        count_embedding, count_loss;
+};
+
+/* Not of the strategies whose other options or lists decide too. */
+static bool shares_division(const struct lw_strategy *s)
+{
+    return s->partition != LW_PARTITION_EXPLICIT && !s->weigh_transfers && s->stage_bytes < 0;
+}
+
+static struct division_key key_of_division(const struct lw_strategy *s, const struct shape *x,
+                                           const struct order *o)
+{
+    struct division_key k;
+
+    memset(&k, 0, sizeof k);
+    k.shape = x;
+    k.layout = (int64_t)o->grid.layout;
+    k.stages = o->grid.n_stages;
+    k.pp = s->pp;
+    k.partition = (int64_t)s->partition;
+    k.pin_first = s->pin_first;
+    k.pin_last = s->pin_last;
+    k.first_layers = s->first_layers;
+    k.last_layers = s->last_layers;
+    k.count_embedding = s->count_embedding;
+    k.count_loss = s->count_loss;
+    return k;
+}
+
+/* NULL: the strategy's own. */
+static enum lw_status division_of(struct lw_tune_context *c, const struct lw_strategy *s,
+                                  const struct shape *x, const struct order *o,
+                                  const struct division **out, struct lw_err *err)
+{
+    const struct division_key k = key_of_division(s, x, o);
+    struct division *d = take(&c->divisions, &k, sizeof k);
+
+    *out = shares_division(s) ? d : NULL;
+    if (d || !shares_division(s))
+        return LW_OK;
+    if (!(d = lw_arena_alloc(&c->arena, 1, sizeof *d)))
+        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, d->first, o->grid.n_stages + 1, err);
+    if (lw_outline_cut(&x->outline, s, &o->grid, &c->cost, d->first, &d->why) == LW_ENOMEM)
+        return lw_fail_nomem(err);
+    *out = d;
+    return keep(&c->divisions, &c->arena, &k, sizeof k, d, err);
+}
+
 /* --- a data group --- */
 
 struct reach_key {
@@ -712,19 +773,45 @@ static enum lw_status put_data(const struct order *o, const struct lw_strategy *
 /* The last module that is repeated: those after it have given back what they keep. */
 static int64_t repeated_first(const struct lw_outline *o, int32_t from, int32_t to)
 {
+    const struct lw_outline_sum *before = o->sum; /* of each module */
+
     for (int32_t m = to - 1; m >= from; m--) {
-        const struct lw_outline_sum x = lw_outline_of(o, m, m + 1);
-        if (x.regained > 0)
-            return x.regained - lw_outline_of(o, m + 1, to).kept;
+        int64_t regained = before[m + 1].regained - before[m].regained;
+        if (regained > 0)
+            return regained - (before[to].kept - before[m + 1].kept);
     }
     return 0;
 }
 
-static enum lw_status cut_parts(const struct lw_tune_context *c, const struct shape *x,
-                                const struct order *o, const struct lw_tune_group *reach,
+/* What a strategy shares with others. */
+struct shared {
+    struct order *order;
+    struct shape *shape;
+    const struct lw_tune_group *reach; /* NULL: its collectives count as nothing */
+    const struct division *division;   /* NULL: its own */
+};
+
+static enum lw_status divide(const struct lw_tune_context *c, const struct shared *of,
+                             const struct lw_strategy *s, int32_t *first, struct lw_err *err)
+{
+    const struct division *d = of->division;
+
+    if (!d)
+        return lw_outline_cut(&of->shape->outline, s, &of->order->grid, &c->cost, first, err);
+    if (d->why.code != LW_OK)
+        *err = d->why;
+    else
+        memcpy(first, d->first, ((size_t)of->order->grid.n_stages + 1) * sizeof *first);
+    return d->why.code;
+}
+
+static enum lw_status cut_parts(const struct lw_tune_context *c, const struct shared *of,
                                 const struct lw_strategy *s, bool fine, struct cut *out,
                                 struct lw_err *err)
 {
+    const struct shape *x = of->shape;
+    const struct order *o = of->order;
+    const struct lw_tune_group *reach = of->reach;
     struct lw_tune_pieces *pieces = NULL;
     struct lw_outline_sum *part;
     int64_t *again;
@@ -735,11 +822,12 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
     LW_TAKE(&out->arena, out->first, o->grid.n_stages + 1, err);
     LW_TAKE(&out->arena, part, o->grid.n_stages, err);
     LW_TAKE(&out->arena, optimizer, o->grid.n_ranks, err);
-    LW_TRY(lw_outline_cut(&x->outline, s, &o->grid, &c->cost, out->first, err));
+    LW_TRY(divide(c, of, s, out->first, err));
     for (int32_t q = 0; q < o->grid.n_stages; q++) {
         part[q] = lw_outline_of(&x->outline, out->first[q], out->first[q + 1]);
         again[q] = repeated_first(&x->outline, out->first[q], out->first[q + 1]);
-        ahead[q] = lw_outline_of(&x->outline, out->first[q + 1] - 1, out->first[q + 1]).again;
+        const struct lw_outline_sum *end = &x->outline.sum[out->first[q + 1]];
+        ahead[q] = end->again - end[-1].again;
     }
     bool mirrored = o->grid.layout == LW_LAYOUT_BIDIR;
     for (int32_t r = 0; r < o->grid.n_ranks; r++) {
@@ -814,15 +902,16 @@ static bool has_chain(const struct order *o, const struct lw_strategy *s)
 
 /* Bounds of a strategy whose shared parts are there. */
 static enum lw_status bounds(const struct lw_tune_context *c, const struct model *m,
-                             const struct shape *x, const struct order *o,
-                             const struct lw_tune_group *reach, const struct lw_strategy *s,
-                             bool memory, struct lw_tune_case *out, struct lw_err *err)
+                             const struct shared *of, const struct lw_strategy *s, bool memory,
+                             struct lw_tune_case *out, struct lw_err *err)
 {
+    const struct shape *x = of->shape;
+    const struct order *o = of->order;
     struct cut k = {{0}};
     int32_t *stage_of;
     int64_t needed = -1;
     lw_ps bound = 0;
-    enum lw_status st = cut_parts(c, x, o, reach, s, memory, &k, err);
+    enum lw_status st = cut_parts(c, of, s, memory, &k, err);
 
     if (st == LW_OK && memory && has_chain(o, s)) {
         lw_ps *message;
@@ -868,19 +957,13 @@ static enum lw_status find_model(struct lw_tune_context *c, const struct lw_stra
     return st;
 }
 
-/* What a strategy shares with others. */
-struct shared {
-    struct order *order;
-    struct shape *shape;
-    const struct lw_tune_group *reach; /* NULL: its collectives count as nothing */
-};
-
 static enum lw_status find_parts(struct lw_tune_context *c, const struct model *m,
                                  const struct lw_strategy *s, struct shared *x, struct lw_err *err)
 {
     LW_TRY(lw_outline_check(&m->w, s, err));
     LW_TRY(order_of(c, s, &x->order, err));
     LW_TRY(shape_of(c, &m->w, s, x->order, &x->shape, err));
+    LW_TRY(division_of(c, s, x->shape, x->order, &x->division, err));
     return is_plain(c, s) ? reach_of(c, s, &x->reach, err) : LW_OK;
 }
 
@@ -904,7 +987,7 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
 
     LW_TRY(find_model(c, given, &m, err));
     LW_TRY(complete(c, m, given, &s, list, sizeof list, err));
-    LW_TRY(lw_plan_resolve(&m->w, &s, &resolved, err));
+    LW_TRY(lw_plan_resolve(&m->w, m->plain, &s, &resolved, err));
     without_sizes(&resolved, list, &sizeless);
     if (last && last->context == c && memcmp(&last->of, &sizeless, sizeof sizeless) == 0) {
         *out = last->found;
@@ -914,7 +997,7 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
     enum lw_status st = find_parts(c, m, &resolved, &x, err);
     pthread_mutex_unlock(&c->lock);
     LW_TRY(st);
-    LW_TRY(bounds(c, m, x.shape, x.order, x.reach, &resolved, memory, out, err));
+    LW_TRY(bounds(c, m, &x, &resolved, memory, out, err));
     out->selects_nothing = s.recompute == LW_RECOMPUTE_SELECTIVE &&
                            lw_workload_selects_nothing(&m->w);
     if (last) {

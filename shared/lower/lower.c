@@ -540,9 +540,17 @@ static enum lw_status check_heads(const struct lw_workload *w, const struct lw_s
                    (long long)s->tp, (long long)n);
 }
 
+bool lw_params_are_plain(const struct lw_workload *w)
+{
+    for (int32_t i = 0; i < w->n_params; i++)
+        if (w->params[i].trainable && (w->params[i].sparse || !w->params[i].used))
+            return false;
+    return true;
+}
+
 /* The strategy with all that it leaves open, when it fits the workload. checked: w has passed
- * lw_workload_check. */
-static enum lw_status resolve(const struct lw_workload *w, bool checked,
+ * lw_workload_check; plain: lw_params_are_plain. */
+static enum lw_status resolve(const struct lw_workload *w, bool checked, bool plain,
                               const struct lw_strategy *given, struct lw_strategy *s,
                               struct lw_err *err)
 {
@@ -566,15 +574,16 @@ static enum lw_status resolve(const struct lw_workload *w, bool checked,
     LW_TRY(check_sequences(w, s, err));
     LW_TRY(check_heads(w, s, err));
     LW_TRY(lw_plan_size_check(w, s, err));
-    if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
+    if (!plain && (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE)))
         LW_TRY(check_params(w, s, err));
     return LW_OK;
 }
 
-enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_strategy *given,
-                               struct lw_strategy *resolved, struct lw_err *err)
+enum lw_status lw_plan_resolve(const struct lw_workload *w, bool plain,
+                               const struct lw_strategy *given, struct lw_strategy *resolved,
+                               struct lw_err *err)
 {
-    return resolve(w, true, given, resolved, err);
+    return resolve(w, true, plain, given, resolved, err);
 }
 
 enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
@@ -583,7 +592,7 @@ enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct
 {
     struct lw_strategy resolved;
 
-    LW_TRY(resolve(w, false, s, &resolved, err));
+    LW_TRY(resolve(w, false, false, s, &resolved, err));
     return lw_lower_settled_buckets(w, &resolved, cost, out, err);
 }
 
@@ -592,7 +601,7 @@ static enum lw_status lower(const struct lw_workload *w, const struct lw_strateg
 {
     struct lw_strategy resolved;
 
-    LW_TRY(resolve(w, false, s, &resolved, err));
+    LW_TRY(resolve(w, false, false, s, &resolved, err));
     return lw_lower(w, &resolved, draft, cost, plan, err);
 }
 

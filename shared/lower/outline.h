@@ -44,10 +44,13 @@ struct lw_outline {
     void *held;                 /* what the cuts need of the lowering */
 };
 
+/* No parameter that is trained is sparse or unused: no strategy is refused for one. */
+bool lw_params_are_plain(const struct lw_workload *w);
 /* The strategy with all that it leaves open, checked as lw_plan_build does before any work; w has
- * passed lw_workload_check. */
-enum lw_status lw_plan_resolve(const struct lw_workload *w, const struct lw_strategy *given,
-                               struct lw_strategy *resolved, struct lw_err *err);
+ * passed lw_workload_check. plain: lw_params_are_plain(w), which a caller finds once. */
+enum lw_status lw_plan_resolve(const struct lw_workload *w, bool plain,
+                               const struct lw_strategy *given, struct lw_strategy *resolved,
+                               struct lw_err *err);
 
 /* s: resolved, and kept by pointer while the outline is used by lw_outline_cut, as is w. cost: of
  * collectives; NULL = they count as nothing. tokens: nothing runs beside the all-to-alls of

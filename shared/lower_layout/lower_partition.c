@@ -158,7 +158,8 @@ static enum lw_status partition(struct lw_lowering *l, const struct lw_cost *cos
 
     LW_TAKE(room, t.elements, t.n, err);
     LW_TAKE(room, t.work, t.n, err);
-    weigh(l->s, l->w, t.elements, t.work);
+    if (l->s->partition != LW_PARTITION_EXPLICIT) /* which reads none of it */
+        weigh(l->s, l->w, t.elements, t.work);
     return partitioners[l->s->partition](&t, out, err);
 }
 
