@@ -88,6 +88,51 @@ TEST(one_bucket_is_padded_to_equal_shares)
     lw_plan_free(&p);
 }
 
+/* 608 elements with padding, 76 for each of eight members: c.weight is in shares 0 to 3, b.bias and
+ * the first of b.weight in share 3, the last of b.weight and the first of a.weight in share 6. */
+TEST(a_parameter_has_whole_shares_between_its_first_and_its_last)
+{
+    static const char *const expected =
+        "0:0+30@6 0:30+70@7 1:0+2@3 1:2+76@4 1:78+76@5 1:154+46@6 2:0+2@3 "
+        "3:0+76@0 3:76+76@1 3:152+76@2 3:228+72@3";
+    struct tiny t;
+    struct lw_strategy s = strategy("dp 8 zero 2");
+    char line[ROOM];
+    size_t at = 0;
+
+    tiny_init(&t);
+    struct lw_plan p = build(&t, &s);
+    for (int32_t i = 0; i < p.n_shards; i++)
+        at += (size_t)snprintf(line + at, sizeof line - at, "%s%d:%lld+%lld@%d", i > 0 ? " " : "",
+                               p.shards[i].param, (long long)p.shards[i].first,
+                               (long long)p.shards[i].numel, p.shards[i].owner);
+    assert_string_equal(line, expected);
+    lw_plan_free(&p);
+}
+
+/* A search simulates drafts: they say of memory and times what the plan says. */
+TEST(a_draft_has_the_bytes_and_the_works_of_the_plan)
+{
+    struct tiny t;
+    struct lw_err err = {0};
+
+    tiny_init(&t);
+    for (int64_t stage = 2; stage <= 3; stage++) {
+        struct lw_strategy s = zero(stage);
+        s.dp = 8;
+        struct lw_plan p = build(&t, &s), draft = {0};
+        assert_ok(lw_plan_draft(&t.w, &s, NULL, &draft, &err), err);
+        assert_true(draft.n_shards < p.n_shards);
+        assert_memory_equal(draft.roles[0].static_bytes, p.roles[0].static_bytes,
+                            sizeof p.roles[0].static_bytes);
+        assert_int_equal(draft.n_works, p.n_works);
+        for (int32_t i = 0; i < p.n_works; i++)
+            assert_int_equal(draft.works[i].ps, p.works[i].ps);
+        lw_plan_free(&draft);
+        lw_plan_free(&p);
+    }
+}
+
 /* --- ZeRO-3 ----------------------------------------------------------------------------------- */
 
 /* Units c, b, a as they complete, their weights buffers 3, 4, 5. One ahead: a and b are gathered at
