@@ -3,7 +3,6 @@
  * the same storage, or, of a copy at another stage, the first of all. */
 #include <string.h>
 
-#include "shared/base/arena.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"

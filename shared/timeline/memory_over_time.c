@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/sort.h"
+#include "shared/base/sort_nearly.h"
 #include "shared/numbers/dtype.h"
 #include "shared/plan/message_ends.h"
 #include "shared/plan/op.h"
@@ -297,26 +297,6 @@ static enum lw_status add_messages(struct changes *c, int64_t row, struct lw_err
 LW_COMPARATOR(compare_changes, struct lw_memory_change, a->rank, b->rank, a->at, b->at, a->turn,
               b->turn, a->row, b->row)
 
-/* Of one rank, which are in order but for a few: each moves down to its place. Beyond as many moves
- * as sorting takes they are sorted. */
-static void sort_nearly(struct lw_memory_change *v, int64_t n)
-{
-    enum { MOVES = 24 }; /* for each */
-    int64_t left = n * MOVES;
-
-    for (int64_t i = 1; i < n; i++) {
-        struct lw_memory_change x = v[i];
-        int64_t at = i;
-        for (; at > 0 && compare_changes(&v[at - 1], &x) > 0 && left > 0; at--, left--)
-            v[at] = v[at - 1];
-        v[at] = x;
-        if (left == 0) {
-            lw_sort(v, n, compare_changes);
-            return;
-        }
-    }
-}
-
 /* By rank, those of one in the order in which they were found; then those of each. */
 static enum lw_status sort_changes(struct changes *c, struct lw_err *err)
 {
@@ -336,7 +316,8 @@ static enum lw_status sort_changes(struct changes *c, struct lw_err *err)
     for (int64_t i = 0; i < c->n; i++)
         by_rank[end[c->v[i].rank]++] = c->v[i];
     for (int32_t r = 0; r < c->plan->n_ranks; r++)
-        sort_nearly(by_rank + (r > 0 ? end[r - 1] : 0), end[r] - (r > 0 ? end[r - 1] : 0));
+        lw_sort_nearly(by_rank + (r > 0 ? end[r - 1] : 0), end[r] - (r > 0 ? end[r - 1] : 0),
+                       compare_changes);
     lw_free(c->v);
     lw_arena_free(&room);
     c->v = by_rank;

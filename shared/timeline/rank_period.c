@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "shared/base/sort.h"
+#include "shared/base/sort_nearly.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 
@@ -107,7 +107,7 @@ void lw_period_cut(const struct lw_timeline *t, const struct lw_plan *plan, cons
 
     for (int64_t i = 0; i < n_rows; i++)
         n = add_row(t, plan, rows[i], m, edges, n);
-    lw_sort(edges, n, by_time);
+    lw_sort_nearly(edges, n, by_time);
     for (int64_t i = 0; i < n; i++) {
         if (edges[i].at > at) {
             s = stretch(active, at, edges[i].at);
