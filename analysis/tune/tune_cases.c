@@ -442,7 +442,8 @@ static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strate
 
 struct shape_key {
     int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, cp_comm, recompute, recompute_layers,
-        recompute_method, by_halves, alone, rank_order, reducer, pp, dp, tokens, expert_alone, once;
+        recompute_method, again_parts, offload, offload_layers, by_halves, alone, rank_order,
+        reducer, pp, dp, tokens, expert_alone, once;
     const struct lw_workload *w;
 };
 
@@ -470,6 +471,9 @@ static struct shape_key key_of_shape(const struct lw_strategy *s, const struct l
     k.recompute = s->recompute;
     k.recompute_layers = s->recompute_layers;
     k.recompute_method = s->recompute_method;
+    k.again_parts = s->again_parts;
+    k.offload = s->offload;
+    k.offload_layers = s->offload_layers;
     k.by_halves = o->by_halves;
     k.tokens = tokens_block(s, o);
     k.expert_alone = lw_strategy_ranks(s) == s->ep;
