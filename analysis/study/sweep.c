@@ -186,7 +186,7 @@ static bool any(const struct sweep *w, size_t at)
 }
 
 struct shown {
-    bool tokens, mfu, days, cost, each, run;
+    bool tokens, mfu, days, cost, each, run, frameworks;
 };
 
 static void put_row(struct lw_table *t, const struct sweep *w, const struct row *r,
@@ -198,6 +198,8 @@ static void put_row(struct lw_table *t, const struct sweep *w, const struct row 
         lw_table_cell(t, x->run < 0 ? "-" : "%lld", (long long)x->run);
     for (int i = 0; i < w->lists->n; i++)
         lw_table_cell(t, "%s", r->value[i]);
+    if (has->frameworks)
+        lw_table_cell(t, "%s", x->framework ? x->framework : "-");
     put_step(t, x->step);
     put_interval(t, x);
     put_amount(t, has->tokens ? x->tokens_per_s_per_device : x->samples_per_s / x->n_ranks);
@@ -217,13 +219,15 @@ static void put_row(struct lw_table *t, const struct sweep *w, const struct row 
 static enum lw_status text_table(const struct sweep *w, const struct shown *has, FILE *f,
                                  struct lw_err *err)
 {
-    const char *titles[LW_OPTION_LISTS + 12];
+    const char *titles[LW_OPTION_LISTS + 13];
     int n = 0;
 
     if (has->run)
         titles[n++] = ">run";
     for (int i = 0; i < w->lists->n; i++)
         titles[n++] = w->lists->list[i].name;
+    if (has->frameworks)
+        titles[n++] = "framework";
     titles[n++] = ">step";
     titles[n++] = ">p10/p90 %";
     titles[n++] = has->tokens ? ">tokens/s a device" : ">samples/s a device";
@@ -321,16 +325,46 @@ static enum lw_status put_failures(const struct sweep *w, FILE *out, struct lw_e
     return LW_OK;
 }
 
+/* Rows of which each has the usual framework of its strategy, and these are not the same. */
+static bool mixes_frameworks(const struct sweep *w)
+{
+    const char *first = NULL;
+
+    for (int i = 0; i < w->lists->n; i++)
+        if (strcmp(w->lists->list[i].name, "framework") == 0)
+            return false;
+    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+        const char *x = w->rows[k].made ? w->rows[k].result.framework : NULL;
+        if (first && x && strcmp(first, x) != 0)
+            return true;
+        first = x ? x : first;
+    }
+    return false;
+}
+
+static enum lw_status put_mixture(FILE *out, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+
+    fprintf(f, "rows differ in their framework too: each has the usual one of its strategy; "
+               "--framework NAME compares strategies alone");
+    return lw_paragraph_close(&line, err);
+}
+
 static enum lw_status print_text(const struct sweep *w, FILE *f, struct lw_err *err)
 {
     struct shown has = {.tokens = any(w, AT(tokens_per_s)), .mfu = any(w, AT(mfu_pct)),
                         .days = w->has_budget, .cost = any(w, AT(cost)),
-                        .each = any(w, AT(cost_per_trillion_tokens))};
+                        .each = any(w, AT(cost_per_trillion_tokens)),
+                        .frameworks = mixes_frameworks(w)};
 
     for (int64_t k = 0; k < w->lists->n_combinations; k++)
         has.run |= w->rows[k].result.run >= 0;
     LW_TRY(text_table(w, &has, f, err));
     LW_TRY(put_best(w, &has, f, err));
+    if (has.frameworks)
+        LW_TRY(put_mixture(f, err));
     return put_failures(w, f, err);
 }
 

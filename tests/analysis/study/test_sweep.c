@@ -140,6 +140,19 @@ TEST_WITH(dp_follows_from_ranks, fixture_open, fixture_close)
            {"--ranks 16 --tp 2 --dp 2", 1, "--ranks 16, but --dp 2"});
 }
 
+/* The usual framework of a strategy may be another in each row: then it is told. */
+TEST_WITH(frameworks_that_differ_are_a_column, fixture_open, fixture_close)
+{
+#define MODEL "sim -w llama-2-7b --batch 1 -c dgx-h100 --dp 8 --no-db "
+    EXPECT(MODEL, {"--tp 1,2 --zero 1", 0, "tp  framework", {"1   deepspeed", "2   megatron-lm",
+                   "rows differ in their framework too"}},
+           {"--tp 2,4 --zero 1", 0, "tp ", .lacks = "megatron-lm"},
+           {"--tp 1,2 --zero 1 --framework megatron-lm", 0, "tp ", .lacks = "framework"},
+           {"--tp 1,2 --zero 1 --framework ideal,megatron-lm", 0, "tp  framework",
+            .lacks = "rows differ"});
+#undef MODEL
+}
+
 /* A figure of a list is what the command of the row alone says. */
 TEST_WITH(a_row_has_the_figures_of_one_run, fixture_open, fixture_close)
 {
