@@ -251,8 +251,8 @@ TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
 /* Memory follows --offload: what does not fit without it is no bound of what does. */
 TEST_WITH(the_order_of_values_changes_nothing, fixture_open, fixture_close)
 {
-#define SPACE "$L tune --framework megatron-lm --seq 4096 -w llama-2-13b -c dgx-a100 --ranks 8 "      \
-              "--global-batch 16 --pp 1 --tp 1 --zero 2 --batch 1 --recompute none "                  \
+#define SPACE "$L tune --framework megatron-lm --seq 4096 -w llama-2-13b -c dgx-a100 --ranks 8 " \
+              "--global-batch 16 --pp 1 --tp 1 --zero 2 --batch 1 --recompute none "             \
               "--overlap-param-gather off --no-db --format csv "
     int rc;
     const char *differ = shell(SPACE "--offload none,activations,optimizer >a.csv 2>/dev/null; "
