@@ -224,7 +224,7 @@ TEST_WITH(json_has_the_digits_of_one_run, fixture_open, fixture_close)
     for (int i = 0; i < 3; i++)
         one[i] = number_after(lapwing(SIM "--dp 8 --no-db --format json", NULL), keys[i]);
     for (int i = 0; i < 3; i++)
-        assert_true(number_after(lapwing(SIM "--dp 8,8 --no-db --format json", NULL), keys[i]) ==
+        assert_true(number_after(lapwing(SIM "--dp 8,16 --no-db --format json", NULL), keys[i]) ==
                     one[i]);
 }
 
