@@ -10,7 +10,7 @@
 #include "tests/lib/files/file_fixture.h"
 
 /* 16 ranks, whose ops are more than are stored without being asked for. */
-#define PLAN "-w llama-3-8b -c dgx-h100 --dp 2 --tp 4 --pp 2 --micro-batches 4 "
+#define PLAN "-w llama-3-8b -c dgx-h100 --dp 2 --tp 4 --pp 2 --micro-batches 8 "
 
 static int make_runs(void **state)
 {
