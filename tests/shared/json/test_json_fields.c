@@ -41,12 +41,18 @@ static int next_by_comparing(struct lw_json *j)
     return -1;
 }
 
+/* What a reader is at; after a fault, which the message tells, it is nowhere. */
+static void note_value(struct log *l, struct lw_json *j)
+{
+    note(l, (int64_t)lw_json_type(j), lw_json_failed(j) ? -1 : lw_json_offset(j));
+}
+
 static void walk(struct lw_json *j, const struct lw_json_keys *table, struct log *l)
 {
     enum lw_json_type type = lw_json_type(j);
     int64_t value = 0;
 
-    note(l, (int64_t)type, lw_json_offset(j));
+    note_value(l, j);
     if (l->n % 7 == 0) /* passed over */
         return;
     if (type == LW_JSON_NUMBER) {
@@ -61,7 +67,7 @@ static void walk(struct lw_json *j, const struct lw_json_keys *table, struct log
             note(l, k, lw_json_offset(j));
             walk(j, table, l);
         }
-        note(l, (int64_t)lw_json_type(j), lw_json_offset(j));
+        note_value(l, j);
     }
 }
 
