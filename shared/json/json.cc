@@ -484,7 +484,7 @@ inline bool passes_plainly(lw_json *j, size_t begin, size_t next)
         return !has_backslash(j, begin + 1, end - 1);
     if (!is_digit(*p))
         return false;
-    if (n > 8 || *p == '0')
+    if (n == 0 || n > 8 || *p == '0') /* 0: the text ends here */
         return is_number(p, j->text + end);
     return low_bytes(not_digits(load8(p)), n) == 0 || is_number(p, j->text + end);
 }
