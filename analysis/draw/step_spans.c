@@ -38,21 +38,45 @@ static int64_t find(const void *items, int64_t n, size_t size, int64_t number)
 }
 #define FIND(items, n, number) find(items, n, sizeof *(items), number)
 
+/* All rows of a query, which it ends. */
+typedef enum lw_status add_row(struct lw_sql *q, void *to, struct lw_err *err);
+
+static enum lw_status add_rows(struct lw_sql *q, add_row *add, void *to, struct lw_err *err)
+{
+    enum lw_status st = LW_OK;
+
+    while (st == LW_OK && lw_sql_next(q))
+        st = add(q, to, err);
+    return lw_sql_end(q, st, err);
+}
+
+static enum lw_status add_kind(struct lw_sql *q, void *to, struct lw_err *err)
+{
+    struct kinds *k = to;
+    enum lw_op_kind kind;
+    bool known = lw_op_parse(lw_sql_text(q, 1), &kind, NULL) == LW_OK;
+
+    LW_ROOM(k->v, k->capacity, k->n + 1, err);
+    k->v[k->n++] = (struct kind_number){lw_sql_int(q, 0), known ? (int)kind : -1};
+    return LW_OK;
+}
+
 static enum lw_status read_kinds(struct lw_store *s, struct kinds *k, struct lw_err *err)
 {
     struct lw_sql *q;
-    enum lw_op_kind kind;
-    enum lw_status st = LW_OK;
 
     LW_TRY(lw_sql_query(s, &q, err, "SELECT id, name FROM op_kind ORDER BY id", ""));
-    while (st == LW_OK && lw_sql_next(q)) {
-        bool known = lw_op_parse(lw_sql_text(q, 1), &kind, NULL) == LW_OK;
-        if (lw_reserve(&k->v, &k->capacity, k->n + 1, sizeof *k->v) != 0)
-            st = lw_fail_nomem(err);
-        else
-            k->v[k->n++] = (struct kind_number){lw_sql_int(q, 0), known ? (int)kind : -1};
-    }
-    return lw_sql_end(q, st, err);
+    return add_rows(q, add_kind, k, err);
+}
+
+static enum lw_status add_rank(struct lw_sql *q, void *to, struct lw_err *err)
+{
+    struct step_spans *x = to;
+
+    LW_ROOM(x->ranks, x->rank_capacity, x->n_ranks + 1, err);
+    x->ranks[x->n_ranks++] = (struct step_rank){.rank = (int32_t)lw_sql_int(q, 0),
+                                                .stage = (int32_t)lw_sql_int(q, 1)};
+    return LW_OK;
 }
 
 /* By place in the stage, then stage: the order of the rows of a picture. */
@@ -60,7 +84,6 @@ static enum lw_status read_ranks(struct lw_store *s, int64_t run, int64_t step,
                                  struct step_spans *x, struct lw_err *err)
 {
     struct lw_sql *q;
-    enum lw_status st = LW_OK;
 
     /* The ranks of a plan are grouped so that SQLite indexes them: it does not index what a window
      * function returns. */
@@ -74,14 +97,7 @@ static enum lw_status read_ranks(struct lw_store *s, int64_t run, int64_t step,
         "  GROUP BY rank) AS at ON at.rank = one.rank"
         " ORDER BY ifnull(at.place, one.rank), at.pp, one.rank",
         "ll", run, step));
-    while (st == LW_OK && lw_sql_next(q)) {
-        if (lw_reserve(&x->ranks, &x->rank_capacity, x->n_ranks + 1, sizeof *x->ranks) != 0)
-            st = lw_fail_nomem(err);
-        else
-            x->ranks[x->n_ranks++] = (struct step_rank){
-                .rank = (int32_t)lw_sql_int(q, 0), .stage = (int32_t)lw_sql_int(q, 1)};
-    }
-    return lw_sql_end(q, st, err);
+    return add_rows(q, add_rank, x, err);
 }
 
 static enum lw_status add_span(struct lw_store *s, struct lw_sql *q, const struct kinds *kinds,
@@ -145,30 +161,33 @@ enum lw_status step_spans_read(struct lw_store *s, int64_t run, int64_t step,
 
 /* --- their ops ------------------------------------------------------------------------------- */
 
+static enum lw_status add_stream(struct lw_sql *q, void *to, struct lw_err *err)
+{
+    struct step_spans *x = to;
+    struct step_stream v = {.number = lw_sql_int(q, 0), .comm = lw_sql_int(q, 2) != 0};
+
+    snprintf(v.name, sizeof v.name, "%.*s", (int)sizeof v.name - 1, lw_sql_text(q, 1));
+    LW_ROOM(x->streams, x->stream_capacity, x->n_streams + 1, err);
+    x->streams[x->n_streams++] = v;
+    return LW_OK;
+}
+
 static enum lw_status read_streams(struct lw_store *s, int64_t plan, struct step_spans *x,
                                    struct lw_err *err)
 {
     struct lw_sql *q;
-    enum lw_status st = LW_OK;
 
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT stream,"
                         " name || iif(class = 'comm' AND name <> 'comm', ' comm', ''),"
                         " class = 'comm' FROM stream WHERE plan = ? ORDER BY stream",
                         "l", plan));
-    while (st == LW_OK && lw_sql_next(q)) {
-        struct step_stream v = {.number = lw_sql_int(q, 0), .comm = lw_sql_int(q, 2) != 0};
-        snprintf(v.name, sizeof v.name, "%.*s", (int)sizeof v.name - 1, lw_sql_text(q, 1));
-        if (lw_reserve(&x->streams, &x->stream_capacity, x->n_streams + 1, sizeof v) != 0)
-            st = lw_fail_nomem(err);
-        else
-            x->streams[x->n_streams++] = v;
-    }
-    return lw_sql_end(q, st, err);
+    return add_rows(q, add_stream, x, err);
 }
 
-static enum lw_status add_alike(struct lw_sql *q, struct step_spans *x, struct lw_err *err)
+static enum lw_status add_alike(struct lw_sql *q, void *to, struct lw_err *err)
 {
+    struct step_spans *x = to;
     const char *name = lw_arena_strdup(&x->arena, lw_sql_text(q, 3));
 
     if (!name)
@@ -184,7 +203,6 @@ static enum lw_status read_alike(struct lw_store *s, int64_t plan, struct step_s
                                  struct lw_err *err)
 {
     struct lw_sql *q;
-    enum lw_status st = LW_OK;
 
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT alike, op.bucket, op.bytes, op.name,"
@@ -192,31 +210,31 @@ static enum lw_status read_alike(struct lw_store *s, int64_t plan, struct step_s
                         " LEFT JOIN comm ON comm.plan = op.plan AND comm.comm = op.comm"
                         " WHERE op.plan = ? ORDER BY alike",
                         "l", plan));
-    while (st == LW_OK && lw_sql_next(q))
-        st = add_alike(q, x, err);
-    return lw_sql_end(q, st, err);
+    return add_rows(q, add_alike, x, err);
+}
+
+static enum lw_status add_op(struct lw_sql *q, void *to, struct lw_err *err)
+{
+    struct step_spans *x = to;
+    struct step_op v = {.op = lw_sql_int(q, 0),
+                        .alike = FIND(x->alike, x->n_alike, lw_sql_int(q, 1)),
+                        .micro_batch = (int32_t)lw_sql_int(q, 2)};
+
+    x->several |= v.micro_batch > 0;
+    LW_ROOM(x->ops, x->op_capacity, x->n_ops + 1, err);
+    x->ops[x->n_ops++] = v;
+    return LW_OK;
 }
 
 static enum lw_status read_ops(struct lw_store *s, int64_t plan, struct step_spans *x,
                                struct lw_err *err)
 {
     struct lw_sql *q;
-    enum lw_status st = LW_OK;
 
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT op, alike, micro_batch FROM op_row WHERE plan = ? ORDER BY op", "l",
                         plan));
-    while (st == LW_OK && lw_sql_next(q)) {
-        struct step_op v = {.op = lw_sql_int(q, 0),
-                            .alike = FIND(x->alike, x->n_alike, lw_sql_int(q, 1)),
-                            .micro_batch = (int32_t)lw_sql_int(q, 2)};
-        x->several |= v.micro_batch > 0;
-        if (lw_reserve(&x->ops, &x->op_capacity, x->n_ops + 1, sizeof v) != 0)
-            st = lw_fail_nomem(err);
-        else
-            x->ops[x->n_ops++] = v;
-    }
-    return lw_sql_end(q, st, err);
+    return add_rows(q, add_op, x, err);
 }
 
 enum lw_status step_spans_read_ops(struct lw_store *s, const struct lw_run *run,
