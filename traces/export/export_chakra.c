@@ -1,6 +1,7 @@
 /* A rank's nodes as a Chakra trace: metadata, then a message per node, each after its length. What
  * Chakra's fields cannot say (picoseconds, streams, group calls) is in attributes whose names begin
  * with lw_; other readers skip them. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,12 +118,13 @@ static int32_t collective(enum lw_op_kind kind)
     }
 }
 
-/* A process group: the communicator's name, and which of its groups. */
-static void group_name(const struct lw_plan *p, int32_t comm, int32_t rank, char *text, size_t size)
+/* A process group's name is a number, as PyTorch's are, and ASTRA-sim takes nothing else. It is 1 or
+ * more: ASTRA-sim takes group 0 for all ranks (astra-sim/astra-sim, Workload.cc, 518bd513). */
+static void group_name(const struct lw_plan *p, int32_t comm, int32_t rank, char text[24])
 {
     int32_t group = p->comm_group[(int64_t)comm * p->n_ranks + rank];
 
-    snprintf(text, size, "%.60s#%d", p->comms[comm].name, group);
+    snprintf(text, 24, "%" PRId64, 1 + (int64_t)comm * p->n_groups + group);
 }
 
 /* What the op is for a reader of our own: buckets and modules stay behind, so nothing is left that
@@ -142,8 +144,8 @@ static enum lw_op_kind plain_kind(const struct lw_op *op, bool comm)
     }
 }
 
-static void add_communication(struct writer *w, const struct lw_op *op, int32_t rank, char *group,
-                              size_t size)
+static void add_communication(struct writer *w, const struct lw_op *op, int32_t rank,
+                              char group[24])
 {
     const struct lw_plan *p = w->g->plan;
     struct lw_operand o = lw_plan_operand(p, op, rank);
@@ -159,8 +161,9 @@ static void add_communication(struct writer *w, const struct lw_op *op, int32_t 
         add_int(w, "comm_type", collective(op->kind));
     }
     add_int(w, "comm_size", o.bytes);
-    group_name(p, op->comm, rank, group, size);
+    group_name(p, op->comm, rank, group);
     add_text(w, "pg_name", group);
+    add_text(w, "pg_desc", p->comms[op->comm].name);
     add_text(w, "lw_dtype", lw_dtype_name(op->dtype));
 }
 
@@ -184,7 +187,7 @@ static enum lw_status write_node(struct writer *w, int32_t rank, int64_t i)
     const struct lw_op *op = &p->ops[x->op];
     const struct lw_stream *stream = &p->streams[op->stream];
     LwEt__Node m = LW_ET__NODE__INIT;
-    char name[256], group[80], stream_name[96];
+    char name[256], group[24], stream_name[96];
     bool comm = x->meeting >= 0;
     lw_ps time = comm ? w->g->meetings[x->meeting].time : x->time;
 
@@ -203,7 +206,7 @@ static enum lw_status write_node(struct writer *w, int32_t rank, int64_t i)
     enum lw_op_class c = lw_op_class(op->kind);
     add_bool(w, "is_cpu_op", c == LW_CLASS_HOST || c == LW_CLASS_MEMORY);
     if (comm)
-        add_communication(w, op, rank, group, sizeof group);
+        add_communication(w, op, rank, group);
     if (op->work >= 0 && p->works[op->work].flops > 0)
         add_int(w, "num_ops", p->works[op->work].flops);
     if (op->work >= 0 && p->works[op->work].bytes > 0)
@@ -236,7 +239,7 @@ enum lw_status lw_export_chakra_groups(const struct lw_export_graph *g, FILE *f,
 {
     const struct lw_plan *p = g->plan;
     struct lw_jsonout o = {.file = f};
-    char name[80];
+    char name[24];
 
     (void)err;
     lw_jsonout_object(&o, NULL);
@@ -246,7 +249,7 @@ enum lw_status lw_export_chakra_groups(const struct lw_export_graph *g, FILE *f,
             int32_t first = x->n_members > 0 ? p->members[x->first_member] : 0;
             if (x->n_members == 0 || p->comm_group[(int64_t)c * p->n_ranks + first] != k)
                 continue;
-            group_name(p, c, first, name, sizeof name);
+            group_name(p, c, first, name);
             lw_jsonout_array(&o, name);
             for (int32_t i = 0; i < x->n_members; i++)
                 lw_jsonout_int(&o, NULL, p->members[x->first_member + i]);
