@@ -35,7 +35,8 @@ enum attribute {
     STREAM,
     CALL,
     DTYPE,
-    MODULE, /* of lapwing export */
+    MODULE,
+    WHOLE, /* of lapwing export */
 };
 
 static const struct {
@@ -48,6 +49,7 @@ static const struct {
     {"tid", THREAD},        {"numops", NUM_OPS},     {"tensorsize", TENSOR_SIZE},
     {"lwop", OP},           {"lwtimeps", TIME},      {"lwstream", STREAM},
     {"lwcall", CALL},       {"lwdtype", DTYPE},      {"lwmodule", MODULE},
+    {"lwbytes", WHOLE},
 };
 
 /* The schema's numbers and names of collectives. */
@@ -169,6 +171,11 @@ enum lw_status chakra_attribute(struct traces_graph *g, struct traces_node *n, c
         if (v->text || v->number < 0)
             return fail_node(g, n, err, "comm_size", v->number, "bytes");
         n->bytes = v->number;
+        return LW_OK;
+    case WHOLE:
+        if (v->text || v->number < 0)
+            return fail_node(g, n, err, "lw_bytes", v->number, "bytes");
+        n->whole = v->number;
         return LW_OK;
     case GROUP:
         return take_group(g, n, v, err);

@@ -597,7 +597,7 @@ static enum lw_status add_node(struct edges *x, const struct traces_et_call *c)
     if (collective) {
         n.comm = true;
         n.op = (uint8_t)traces_comm_kind(collective);
-        n.bytes = in > out ? in : out;
+        n.bytes = n.whole = in > out ? in : out;
         n.group = c->group;
     } else {
         n.moved = lw_add_sat(in, out);

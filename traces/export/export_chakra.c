@@ -9,7 +9,7 @@
 #include "traces/chakra/et.pb-c.h"
 #include "traces/export/export_graph.h"
 
-enum { COMP = 4, SEND, RECV, COLL, MOST_ATTRIBUTES = 14 };
+enum { COMP = 4, SEND, RECV, COLL, MOST_ATTRIBUTES = 15 };
 
 struct writer {
     const struct lw_export_graph *g;
@@ -118,13 +118,16 @@ static int32_t collective(enum lw_op_kind kind)
     }
 }
 
-/* A process group's name is a number, as PyTorch's are, and ASTRA-sim takes nothing else. It is 1 or
- * more: ASTRA-sim takes group 0 for all ranks (astra-sim/astra-sim, Workload.cc, 518bd513). */
+static int32_t group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
+{
+    return p->comm_group[(int64_t)comm * p->n_ranks + rank];
+}
+
+/* A process group's name is a number, as PyTorch's are, and ASTRA-sim takes nothing else. It is 1
+ * or more: ASTRA-sim takes group 0 for all ranks (astra-sim/astra-sim, Workload.cc, 518bd513). */
 static void group_name(const struct lw_plan *p, int32_t comm, int32_t rank, char text[24])
 {
-    int32_t group = p->comm_group[(int64_t)comm * p->n_ranks + rank];
-
-    snprintf(text, 24, "%" PRId64, 1 + (int64_t)comm * p->n_groups + group);
+    snprintf(text, 24, "%" PRId64, 1 + (int64_t)comm * p->n_groups + group_of(p, comm, rank));
 }
 
 /* What the op is for a reader of our own: buckets and modules stay behind, so nothing is left that
@@ -144,6 +147,21 @@ static enum lw_op_kind plain_kind(const struct lw_op *op, bool comm)
     }
 }
 
+/* comm_size is what a rank gives: of an all-gather its part, as Chakra's converter sums the inputs
+ * (mlcommons/chakra, src/converter/pytorch_node.py, 21585d8f). Parts that differ are told as a
+ * whole. */
+static void add_size(struct writer *w, const struct lw_op *op, int32_t rank, int64_t bytes)
+{
+    const struct lw_plan *p = w->g->plan;
+    int32_t n = 1;
+
+    if (op->kind == LW_OP_ALL_GATHER)
+        n = p->groups[group_of(p, op->comm, rank)].n_members;
+    add_int(w, "comm_size", (bytes + n - 1) / n);
+    if (bytes % n != 0)
+        add_int(w, "lw_bytes", bytes);
+}
+
 static void add_communication(struct writer *w, const struct lw_op *op, int32_t rank,
                               char group[24])
 {
@@ -160,7 +178,7 @@ static void add_communication(struct writer *w, const struct lw_op *op, int32_t 
     } else {
         add_int(w, "comm_type", collective(op->kind));
     }
-    add_int(w, "comm_size", o.bytes);
+    add_size(w, op, rank, o.bytes);
     group_name(p, op->comm, rank, group);
     add_text(w, "pg_name", group);
     add_text(w, "pg_desc", p->comms[op->comm].name);

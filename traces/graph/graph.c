@@ -32,6 +32,7 @@ struct traces_node traces_node_blank(void)
     return (struct traces_node){.time = -1,
                                 .start = -1,
                                 .bytes = -1,
+                                .whole = -1,
                                 .flops = -1,
                                 .moved = -1,
                                 .track = -1,

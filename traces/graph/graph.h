@@ -31,7 +31,9 @@ enum traces_node_type { /* the numbers of Chakra's schema */
 struct traces_node {
     uint64_t id;               /* as the file numbers it */
     lw_ps time, start;         /* duration, and when it began; -1 = the file does not say */
-    int64_t bytes;             /* of its message; -1 = none */
+    int64_t bytes;             /* of its message, of a collective what a rank gives; -1 = none */
+    int64_t whole;             /* of a collective: of the buffer that holds all; -1 = bytes, of an
+                                * all-gather as often as its group has ranks */
     int64_t flops, moved;      /* operations, bytes of tensors; -1 = the file does not say */
     int64_t track;             /* thread or stream as the file numbers it; -1 */
     int32_t name, group;       /* string numbers; group -1 = the file names none */

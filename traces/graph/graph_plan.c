@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shared/base/sort.h"
+#include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 #include "traces/graph/p2p_classes.h"
 
@@ -269,6 +270,14 @@ static enum lw_status check_members(struct maker *m, const struct class_ *c)
     return LW_OK;
 }
 
+/* Bytes of the buffer that holds all of a collective of n ranks. */
+static int64_t whole_of(const struct traces_node *x, int32_t n)
+{
+    if (x->whole >= 0)
+        return x->whole;
+    return x->op == LW_OP_ALL_GATHER && x->bytes > 0 ? lw_mul_sat(x->bytes, n) : x->bytes;
+}
+
 /* The shortest time of each collective; the first member says which one it is. */
 static enum lw_status match(struct maker *m, int32_t class)
 {
@@ -300,7 +309,8 @@ static enum lw_status match(struct maker *m, int32_t class)
             if (m->class_of[r][k] != class || !is_collective(x))
                 continue;
             int32_t at = m->k_of[r][k];
-            c->bytes[at] = x->bytes > c->bytes[at] ? x->bytes : c->bytes[at];
+            int64_t whole = whole_of(x, c->n_members);
+            c->bytes[at] = whole > c->bytes[at] ? whole : c->bytes[at];
             if (i == 0) {
                 of[at] = x;
                 c->time[at] = x->time;

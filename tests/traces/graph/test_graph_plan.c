@@ -100,6 +100,38 @@ TEST(a_collective_takes_the_shortest_of_its_ranks)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
+/* Of 1,000 bytes that each of two ranks gives an all-gather makes 2,000; the others move what they
+ * are given. */
+TEST(an_all_gather_is_given_a_part_of_what_it_makes)
+{
+    static const struct {
+        int comm;
+        enum lw_op_kind kind;
+        int64_t bytes;
+    } of[] = {{2, LW_OP_ALL_GATHER, 2000},
+              {0, LW_OP_ALL_REDUCE, 1000},
+              {7, LW_OP_REDUCE_SCATTER, 1000},
+              {6, LW_OP_ALL_TO_ALL, 1000}};
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct traces_graph g[2];
+        struct lw_plan p;
+        struct lw_err err = {0};
+        for (int r = 0; r < 2; r++) {
+            struct chakra_bytes b;
+            chakra_begin(&b);
+            chakra_node(&b, (struct chakra_hand_node){
+                                1, "c", 7, 10, .comm = of[i].comm, .bytes = 1000, .group = "1"});
+            take(&b, r ? "run.1.et" : "run.0.et", &g[r]);
+        }
+        assert_ok(traces_graphs_plan(g, 2, NULL, &p, &err), err);
+        assert_int_equal(p.ops[0].kind, of[i].kind);
+        assert_int_equal(p.ops[0].bytes, of[i].bytes);
+        lw_plan_free(&p);
+        free_all(g, 2);
+    }
+}
+
 /* Of group "tp" ranks 0, 1 and 5; "dp" lists none and counts 2, so that it is of 0 and 1. */
 TEST(a_file_alone_names_the_ranks_that_have_none)
 {
