@@ -202,6 +202,23 @@ static double x_of(const struct plot_lines *l, const struct plot_point *v)
     return strcmp(l->option, cap) == 0 ? (double)v->run->bucket_cap_bytes : number(v->value);
 }
 
+/* The usual framework depends on the strategy: runs of one command that have several are parted, and
+ * each names its own. */
+static enum lw_status part_frameworks(struct plot_lines *l, const char **rest, struct lw_err *err)
+{
+    for (int32_t i = 0; i < l->n && strcmp(l->option, "framework") != 0; i++)
+        for (int32_t j = 0; j < l->n && !l->points[i].parted; j++)
+            l->points[i].parted =
+                strcmp(rest[i], rest[j]) == 0 &&
+                strcmp(l->points[i].run->framework, l->points[j].run->framework) != 0;
+    for (int32_t i = 0; i < l->n; i++)
+        if (l->points[i].parted)
+            LW_PRINT(&l->arena, rest[i], err, "%s, framework %s", rest[i],
+                     l->points[i].run->framework);
+    return LW_OK;
+}
+
+/* A parted point is a line also where it is alone. */
 static enum lw_status join(struct plot_lines *l, const char **rest, struct lw_err *err)
 {
     const char **first;
@@ -214,11 +231,12 @@ static enum lw_status join(struct plot_lines *l, const char **rest, struct lw_er
             if (j != i && strcmp(l->points[j].value, v->value) != 0 &&
                 of_one_line(v->run, l->points[j].run, rest[i], rest[j], l->option))
                 other = other < 0 || l->points[j].line >= 0 ? j : other;
-        if (v->line < 0 && other >= 0)
-            v->line = l->points[other].line >= 0 ? l->points[other].line : l->n_lines;
+        if (v->line < 0 && (other >= 0 || v->parted))
+            v->line = other >= 0 && l->points[other].line >= 0 ? l->points[other].line : l->n_lines;
         if (v->line == l->n_lines) {
             first[l->n_lines++] = rest[i];
-            l->points[other].line = v->line;
+            if (other >= 0)
+                l->points[other].line = v->line;
         }
     }
     LW_TAKE(&l->arena, l->names, l->n_lines, err);
@@ -248,6 +266,7 @@ static enum lw_status find(const struct lw_run *runs, int32_t n, const char *opt
         rest[l->n] = d.rest;
         l->n += *v->value != '\0';
     }
+    LW_TRY(part_frameworks(l, rest, err));
     return join(l, rest, err);
 }
 

@@ -10,6 +10,7 @@ struct plot_point {
     const struct lw_run *run;
     const char *value; /* of the option */
     double x;          /* NAN: the value is no number */
+    bool parted;       /* runs that differ from it only in the option have another framework */
     int32_t line;      /* -1: no other run differs from it only in the option */
 };
 

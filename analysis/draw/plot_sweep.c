@@ -10,7 +10,7 @@
 
 struct series {
     const char *name;
-    bool sim, mixed; /* mixed: of different workloads, clusters or ranks, which no line connects */
+    bool sim, mixed; /* mixed: no line connects runs of several workloads, clusters, ... */
     int n;
     const struct lw_run *best, *usual; /* usual: with the policy's default cap */
     lw_ps low, high;                   /* of the steps, with the usual one */
@@ -41,11 +41,11 @@ static bool is_same_workload(const struct lw_run *a, const struct lw_run *b)
 static bool is_like(const struct lw_run *a, const struct lw_run *b)
 {
     return a->n_ranks == b->n_ranks && is_same_workload(a, b) &&
-           strcmp(a->cluster_hash, b->cluster_hash) == 0;
+           strcmp(a->cluster_hash, b->cluster_hash) == 0 && strcmp(a->framework, b->framework) == 0;
 }
 
 /* The run without a cap that is most like the best: the same workload on as many ranks of the same
- * cluster; of several the last. */
+ * cluster under the same framework; of several the last. */
 static void find_usual(const struct lw_plot *p, struct series *v)
 {
     for (int32_t i = 0; i < p->n_runs && v->best; i++) {

@@ -71,6 +71,40 @@ TEST(models_of_equal_plans_are_lines_of_their_own)
     plot_lines_free(&l);
 }
 
+/* Strategies have other usual frameworks: each framework is a line of its own, also of one point, and
+ * is named; over the framework itself they are one line. */
+TEST(frameworks_of_one_command_are_lines_of_their_own)
+{
+    static const char *const frameworks[] = {"torch-ddp", "deepspeed", "deepspeed", "torch-fsdp2"};
+    static char commands[4][80];
+    static struct lw_run runs[4];
+    struct plot_lines l;
+    struct lw_err err = {0};
+
+    for (int32_t i = 0; i < 4; i++) {
+        snprintf(commands[i], sizeof commands[i], "sim -w gpt2 -c dgx-h100 --dp 8 --zero %d", i);
+        runs[i] = run_of(i + 1, commands[i]);
+        runs[i].framework = frameworks[i];
+    }
+    assert_ok(plot_lines_find(runs, 4, "zero", "x.db", &l, &err), err);
+    assert_int_equal(l.n_lines, 3);
+    assert_int_equal(l.points[1].line, l.points[2].line);
+    for (int32_t i = 0; i < 4; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "framework %s", frameworks[i]);
+        assert_string_equal(l.names[l.points[i].line], name);
+    }
+    plot_lines_free(&l);
+    for (int32_t i = 0; i < 4; i++) {
+        snprintf(commands[i], sizeof commands[i], "sim -w gpt2 --dp 8 --framework %s%s",
+                 frameworks[i], i == 2 ? "-2" : "");
+        runs[i].command = commands[i];
+    }
+    assert_ok(plot_lines_find(runs, 4, "framework", "x.db", &l, &err), err);
+    assert_int_equal(l.n_lines, 1);
+    plot_lines_free(&l);
+}
+
 /* A picture neither moves the points that it is given nor keeps memory, however large it is. */
 TEST(a_picture_leaves_its_lines_as_they_are)
 {
