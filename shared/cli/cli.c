@@ -404,10 +404,19 @@ static enum lw_status name_option(const struct lw_opt *o, enum lw_status st, str
     return lw_err_context(err, st, "--%s", o->name);
 }
 
+/* A database that is neither written nor read; --run reads a plan from it. */
+static enum lw_status refuse_idle_database(bool db, bool no_db, bool run, struct lw_err *err)
+{
+    return db && no_db && !run
+               ? lw_fail(err, LW_EINVAL, "--db names a database and --no-db uses none: leave one out")
+               : LW_OK;
+}
+
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err)
 {
     struct spec spec;
+    bool db = false, no_db = false, run = false;
     int c;
 
     look_for_json(argc, argv);
@@ -432,7 +441,11 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
             return unknown_option(table, word, err);
         const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
         LW_TRY(name_option(o, lw_cli_set(o, value, err), err));
+        db = db || strcmp(o->name, "db") == 0;
+        no_db = no_db || strcmp(o->name, "no-db") == 0;
+        run = run || strcmp(o->name, "run") == 0;
     }
+    LW_TRY(refuse_idle_database(db, no_db, run, err));
     *n_operands = argc - optind;
     memmove(argv + 1, argv + optind, (size_t)*n_operands * sizeof *argv);
     return LW_OK;

@@ -146,6 +146,16 @@ TEST(wrong_usage_exits_2_and_help_exits_0)
     assert_int_equal(exit_of("help >/dev/full"), 1);
 }
 
+/* A database is named and none is used: one of both is a slip. --run reads its plan from it. */
+TEST(a_database_beside_no_db_is_refused)
+{
+    assert_int_equal(exit_of("sim -w mlp -c p4d --db x.db --no-db"), 2);
+    assert_int_equal(exit_of("sim -w mlp -c p4d --no-db --db x.db"), 2);
+    assert_int_equal(exit_of("tune -w mlp -c p4d --ranks 2 --global-batch 2 --no-db --db x.db"), 2);
+    assert_int_equal(exit_of("exec -w mlp --no-db --db x.db"), 2);
+    assert_int_equal(exit_of("sim --run 1 --no-db --db x.db"), 1); /* no such file */
+}
+
 static char *output_of(const char *arguments)
 {
     char command[512];
