@@ -1,6 +1,7 @@
 /* Lists on the command line of sim, run as a user runs them. */
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,6 +227,29 @@ TEST_WITH(json_has_the_digits_of_one_run, fixture_open, fixture_close)
     for (int i = 0; i < 3; i++)
         assert_true(number_after(lapwing(SIM "--dp 8,16 --no-db --format json", NULL), keys[i]) ==
                     one[i]);
+}
+
+/* What `runs` and `tune` say of a prediction has its digits too. */
+TEST_WITH(json_of_runs_and_searches_has_the_digits_of_one_run, fixture_open, fixture_close)
+{
+    static const char *const keys[] = {"\"tokens_per_s\": ", "\"mfu_pct\": ", "\"overlap_pct\": ",
+                                       "\"cost_per_trillion_tokens\": "};
+    double one[4];
+
+    const char *sim = lapwing(SIM "--dp 8 --bucket-cap 25MiB --price 2.5 --db x.db --format json",
+                              NULL);
+    for (int i = 0; i < 4; i++)
+        one[i] = number_after(sim, keys[i]);
+    assert_true(one[0] != round(one[0] * 10) / 10);
+    for (int i = 0; i < 4; i++)
+        assert_true(number_after(lapwing("runs 1 --db x.db --format json", NULL), keys[i]) ==
+                    one[i]);
+    const char *tune = "tune -w gpt2 --batch 1 -c dgx-a100 --framework torch-ddp --ranks 8 --tp 1 "
+                       "--pp 1 --zero 0 --recompute none --bucket-cap 25MiB --global-batch 8 "
+                       "--price 2.5 --no-db -q --format json";
+    const char *row = strstr(lapwing(tune, NULL), "{\"strategy\": ");
+    assert_true(number_after(row, keys[0]) == one[0]);
+    assert_true(number_after(row, keys[3]) == one[3]);
 }
 
 /* Exit status 3 as soon as one row does not fit. */
