@@ -7,6 +7,7 @@
 
 #include "shared/cli/source_names.h"
 #include "shared/numbers/interval_text.h"
+#include "shared/plan/strategy.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 #include "shared/timeline/budget.h"
@@ -16,6 +17,7 @@ struct row {
     struct lw_sim_result result;
     const char *status;                  /* "ok", "failed" */
     const char *error;                   /* why it was not predicted, or not stored; "" = neither */
+    const char *left_out;                /* an option of pipelines where there is none, or NULL */
     bool made;
     const char *value[LW_OPTION_LISTS];  /* of the swept options, as given */
 };
@@ -32,15 +34,68 @@ struct sweep {
     struct lw_err first_failure, unstored;
 };
 
+static const char *swept_value(const struct sweep *w, int64_t k, const char *name)
+{
+    for (int i = 0; i < w->lists->n; i++)
+        if (strcmp(w->lists->list[i].name, name) == 0)
+            return lw_option_lists_value(w->lists, k, i);
+    return "";
+}
+
+/* --- one combination --- */
+
+/* Whether a word of a command line gives an option of pipelines that is not swept itself. */
+static bool is_of_pipelines(const struct sweep *w, int64_t k, const char *word)
+{
+    char name[40];
+    size_t n = strncmp(word, "--", 2) == 0 ? strcspn(word + 2, "=") : 0;
+
+    if (n == 0 || n >= sizeof name)
+        return false;
+    for (size_t i = 0; i <= n; i++)
+        name[i] = i == n ? '\0' : word[2 + i] == '_' ? '-' : word[2 + i];
+    return (lw_strategy_is_of_pipelines(name) || strcmp(name, "chunks") == 0) &&
+           !*swept_value(w, k, name);
+}
+
+/* Of a swept --pp, 1 is no pipeline: what was given for the others does not apply, as in `tune`.
+ * *left_out: the first such option, or NULL. */
+static enum lw_status words_of(const struct sweep *w, int64_t k, struct lw_arena *a, int *argc,
+                               char ***argv, const char **left_out, struct lw_err *err)
+{
+    int n = 0;
+
+    *left_out = NULL;
+    *argc = w->lists->argc;
+    LW_TRY(lw_option_lists_argv(w->lists, k, a, argv, err));
+    if (strcmp(swept_value(w, k, "pp"), "1") != 0)
+        return LW_OK;
+    for (int i = 0; i < *argc; i++) {
+        char *word = (*argv)[i];
+        if (!is_of_pipelines(w, k, word)) {
+            (*argv)[n++] = word;
+            continue;
+        }
+        *left_out = *left_out ? *left_out : word;
+        if (!strchr(word, '=') && i + 1 < *argc && (*argv)[i + 1][0] != '-')
+            i++;
+    }
+    (*argv)[n] = NULL;
+    *argc = n;
+    return LW_OK;
+}
+
 /* Wrong usage of any combination is found before the first is predicted. */
 static enum lw_status check_all(struct sweep *w, int *usage, struct lw_err *err)
 {
     for (int64_t k = 0; k < w->lists->n_combinations; k++) {
         struct lw_arena a = {0};
         struct lw_prediction s = {.source.silent = true};
+        const char *left_out;
         char **argv;
-        enum lw_status status = lw_option_lists_argv(w->lists, k, &a, &argv, err);
-        *usage = status == LW_OK ? w->begin(&s, w->lists->argc, argv) : -1;
+        int argc;
+        enum lw_status status = words_of(w, k, &a, &argc, &argv, &left_out, err);
+        *usage = status == LW_OK ? w->begin(&s, argc, argv) : -1;
         w->format = s.format;
         w->must_fit = s.must_fit;
         w->quiet = s.quiet;
@@ -64,20 +119,15 @@ static enum lw_status check_names(const struct sweep *w, struct lw_err *err)
     return LW_OK;
 }
 
-static const char *swept(const struct sweep *w, const struct row *r, const char *name)
-{
-    for (int i = 0; i < w->lists->n; i++)
-        if (strcmp(w->lists->list[i].name, name) == 0)
-            return r->value[i];
-    return "";
-}
-
 /* Only what was asked for is known of it. */
 static void put_failed(struct sweep *w, struct row *r)
 {
+    int64_t k = r - w->rows;
+
     r->result = (struct lw_sim_result){
-        .run = -1, .plan = "", .plan_hash = "", .workload = swept(w, r, "workload"),
-        .cluster = swept(w, r, "cluster"), .framework = swept(w, r, "framework"),
+        .run = -1, .plan = "", .plan_hash = "", .workload = swept_value(w, k, "workload"),
+        .cluster = swept_value(w, k, "cluster"),
+        .framework = swept_value(w, k, "framework"),
         .interval_of = "", .step = -1, .p10 = -1, .p90 = -1, .exposed_comm = -1,
         .tokens_per_s = NAN, .tokens_per_s_per_device = NAN, .samples_per_s = NAN, .mfu_pct = NAN,
         .overlap_pct = NAN, .memory_bytes = -1, .device_memory_bytes = -1, .fits = -1,
@@ -94,11 +144,12 @@ static enum lw_status predict(struct sweep *w, int64_t k, struct lw_err *err)
     struct lw_sim_report report;
     struct lw_err why = {0};
     char **argv;
+    int argc;
 
     for (int i = 0; i < w->lists->n; i++)
         r->value[i] = lw_option_lists_value(w->lists, k, i);
-    LW_TRY(lw_option_lists_argv(w->lists, k, &w->arena, &argv, err));
-    w->begin(&s, w->lists->argc, argv);
+    LW_TRY(words_of(w, k, &w->arena, &argc, &argv, &r->left_out, err));
+    w->begin(&s, argc, argv);
     s.quiet = true;
     enum lw_status status = lw_prediction_make(&s, &report, &why);
     r->made = status == LW_OK;
@@ -352,6 +403,21 @@ static enum lw_status put_mixture(FILE *out, struct lw_err *err)
     return lw_paragraph_close(&line, err);
 }
 
+static enum lw_status put_left_out(const struct sweep *w, FILE *out, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    int64_t k = 0;
+
+    while (k < w->lists->n_combinations && !w->rows[k].left_out)
+        k++;
+    if (k == w->lists->n_combinations)
+        return LW_OK;
+    const char *word = w->rows[k].left_out;
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    fprintf(f, "pp 1 is no pipeline: its rows are without %.*s", (int)strcspn(word, "="), word);
+    return lw_paragraph_close(&line, err);
+}
+
 static enum lw_status print_text(const struct sweep *w, FILE *f, struct lw_err *err)
 {
     struct shown has = {.tokens = any(w, AT(tokens_per_s)), .mfu = any(w, AT(mfu_pct)),
@@ -365,6 +431,7 @@ static enum lw_status print_text(const struct sweep *w, FILE *f, struct lw_err *
     LW_TRY(put_best(w, &has, f, err));
     if (has.frameworks)
         LW_TRY(put_mixture(f, err));
+    LW_TRY(put_left_out(w, f, err));
     return put_failures(w, f, err);
 }
 

@@ -19,10 +19,6 @@ static bool is(const char *name, const char *const *names)
     return false;
 }
 
-static const char *const of_pipelines[] = {"schedule", "partition", "partition-list",
-                                           "stage-memory", "pin-first", "pin-last",
-                                           "weigh-transfers", "async-messages", "first-layers",
-                                           "last-layers", "count-embedding", "count-loss", NULL};
 static const char *const of_tensors[] = {"sequence-parallel", "tp-overlap", NULL};
 static const char *const of_buckets[] = {"bucket-policy", "bucket-cap", "first-bucket", NULL};
 /* Options that some bucket policies do not take. */
@@ -64,7 +60,7 @@ static enum lw_tune_when when_of(const char *name)
     for (size_t i = 0; i < sizeof of_one / sizeof *of_one; i++)
         if (strcmp(name, of_one[i].name) == 0)
             return of_one[i].when;
-    return is(name, of_pipelines) ? LW_TUNE_OF_PIPELINES
+    return lw_strategy_is_of_pipelines(name) ? LW_TUNE_OF_PIPELINES
            : is(name, of_tensors) ? LW_TUNE_OF_TENSORS
            : is(name, of_buckets) ? LW_TUNE_OF_BUCKETS
            : is(name, of_third)   ? LW_TUNE_OF_THIRD

@@ -85,17 +85,13 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
 
 static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struct lw_err *err)
 {
-    static const char *const options[] = {"schedule", "partition", "partition-list",
-                                          "stage-memory", "pin-first", "pin-last",
-                                          "weigh-transfers", "async-messages",
-                                          "first-layers", "last-layers", "count-embedding",
-                                          "count-loss"};
     static const char *const of_blocks[] = {"first-layers", "last-layers", "count-embedding",
                                             "count-loss"};
 
-    for (size_t i = 0; s->pp == 1 && i < sizeof options / sizeof *options; i++)
-        if (lw_strategy_given(s, lw_strategy_find(options[i])))
-            return lw_fail(err, LW_EINVAL, "--%s needs --pp of at least 2", options[i]);
+    const char *option;
+    for (int i = 0; s->pp == 1 && (option = lw_strategy_of_pipelines(i)); i++)
+        if (lw_strategy_given(s, lw_strategy_find(option)))
+            return lw_fail(err, LW_EINVAL, "--%s needs --pp of at least 2", option);
     for (size_t i = 0; i < sizeof of_blocks / sizeof *of_blocks; i++)
         if (s->partition != LW_PARTITION_MEGATRON &&
             lw_strategy_given(s, lw_strategy_find(of_blocks[i])))

@@ -452,6 +452,26 @@ static enum lw_status set_field(const struct option *o, void *field, const char 
     return LW_OK;
 }
 
+const char *lw_strategy_of_pipelines(int k)
+{
+    static const char *const names[] = {"schedule", "partition", "partition-list", "stage-memory",
+                                        "pin-first", "pin-last", "weigh-transfers",
+                                        "async-messages", "first-layers", "last-layers",
+                                        "count-embedding", "count-loss"};
+
+    return k < (int)(sizeof names / sizeof *names) ? names[k] : NULL;
+}
+
+bool lw_strategy_is_of_pipelines(const char *name)
+{
+    const char *of;
+
+    for (int k = 0; (of = lw_strategy_of_pipelines(k)); k++)
+        if (strcmp(name, of) == 0)
+            return true;
+    return false;
+}
+
 int lw_strategy_find(const char *name)
 {
     char key[64];

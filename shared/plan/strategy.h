@@ -161,6 +161,9 @@ struct lw_strategy_option {
     const char *was;           /* its name before, which is read too and hashed; NULL = none */
 };
 int lw_strategy_n_options(void);
+/* Options that have a meaning in pipelines alone; k = 0, 1, ... until NULL. */
+const char *lw_strategy_of_pipelines(int k);
+bool lw_strategy_is_of_pipelines(const char *name);
 int lw_strategy_find(const char *name); /* by either name; -1 = no such option */
 const struct lw_strategy_option *lw_strategy_option(int option);
 

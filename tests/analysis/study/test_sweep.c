@@ -229,6 +229,31 @@ TEST_WITH(json_has_the_digits_of_one_run, fixture_open, fixture_close)
                     one[i]);
 }
 
+/* Without a pipeline what was given for pipelines does not apply, and the row is that of a command
+ * without it; given for pp 1 alone it is refused. */
+TEST_WITH(pp_1_of_a_list_takes_no_options_of_pipelines, fixture_open, fixture_close)
+{
+    static const char *const options[] = {"--schedule 1f1b", "--schedule=gpipe",
+                                          "--partition uniform", "--count_loss --count-embedding on",
+                                          "--async-messages off"};
+    char words[200];
+
+    snprintf(words, sizeof words, "%s--pp 1 --micro-batches 4 --no-db --format json", SIM);
+    double one = number_after(lapwing(words, NULL), "\"step_ns\": ");
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        snprintf(words, sizeof words, "%s--pp 1,2 --micro-batches 4 --no-db --format json %s %s",
+                 SIM, options[i], strstr(options[i], "loss") ? "--partition megatron" : "");
+        const char *out = lapwing(words, NULL);
+        has_not(out, "\"status\": \"failed\"");
+        assert_true(number_after(out, "\"step_ns\": ") == one);
+    }
+    expect(SIM "--pp 1,2 --micro-batches 4 --schedule 1f1b --no-db", 0,
+           "pp 1 is no pipeline: its rows are without --schedule");
+    expect(SIM "--pp 1 --micro-batches 4 --schedule 1f1b --no-db", 1, "--schedule needs --pp");
+    expect(SIM "--pp 1,2 --micro-batches 4 --schedule 1f1b,gpipe --no-db", 0,
+           "pp 1, schedule 1f1b: --schedule needs --pp of at least 2");
+}
+
 /* What `runs` and `tune` say of a prediction has its digits too. */
 TEST_WITH(json_of_runs_and_searches_has_the_digits_of_one_run, fixture_open, fixture_close)
 {
