@@ -67,6 +67,7 @@ static enum lw_status take_words(const struct words *w, struct lw_execution *s, 
     LW_TRY(exec_compute_parse(w->compute, &s->options.compute, err));
     if (w->fault)
         LW_TRY(lw_exec_fault_parse(w->fault, &s->options.fault, err));
+    s->optimizer_given = w->optimizer || w->momentum >= 0;
     return exec_optimizer_choose(w->optimizer, w->momentum, &s->options.optimizer, err);
 }
 

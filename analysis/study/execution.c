@@ -251,6 +251,18 @@ static void note_calibration(const struct lw_execution *s, FILE *notes)
                             lw_calibrated_backend(&s->cluster, name), s->backend, s->backend);
 }
 
+/* What runs in the place of the plan's optimizer is the user's choice where it cannot run. */
+static enum lw_status check_optimizer(const struct lw_execution *s, struct lw_err *err)
+{
+    const char *muon = lw_optimizer_name(LW_OPTIMIZER_MUON);
+
+    return s->plan.optimizer && strcmp(s->plan.optimizer, muon) == 0 && !s->optimizer_given
+               ? lw_fail(err, LW_ENOTSUP,
+                         "plan '%s' has the optimizer %s, which is not executed: --optimizer sgd, "
+                         "momentum or adam runs another in its place", s->plan.name, muon)
+               : LW_OK;
+}
+
 enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, FILE *out,
                                 FILE *notes, struct lw_err *err)
 {
@@ -258,6 +270,7 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, F
 
     fill_options(s);
     LW_TRY(load(s, plan_file, err));
+    LW_TRY(check_optimizer(s, err));
     LW_TRY(exec_backend_find(s->backend, &s->options.backend, err));
     if (s->options.nccl_env[0] && (s->options.loop ||
                         !(s->options.backend->capabilities & EXEC_CAN_REGISTER)))

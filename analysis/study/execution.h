@@ -21,6 +21,7 @@ struct lw_execution {
     const char *run; /* --run: whose stored plan it is; NULL = none */
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, spawn, quiet;
+    bool optimizer_given; /* options.optimizer is the user's choice, and not the usual one */
     int64_t steps, warmup, link_bytes_per_s, consolidate;
     struct exec_identity id; /* this process, where ranks are processes (several) */
     bool several;

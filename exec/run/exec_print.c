@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "exec/backend/optimizer.h"
 #include "exec/run/op_text.h"
 #include "shared/base/arena.h"
 #include "shared/numbers/speed_text.h"
@@ -259,6 +260,16 @@ static void json_predicted_memory(struct lw_jsonout *o, const struct lw_exec_rep
     lw_jsonout_end(o);
 }
 
+/* The plan's times and memory are of the model's optimizer, and the run has its own. */
+static void text_optimizer(const struct lw_exec_report *r, FILE *f)
+{
+    const char *own = exec_optimizer_name(r->options->optimizer.kind);
+    const char *of_plan = r->plan->optimizer;
+
+    if (of_plan && of_plan[0] && strcmp(of_plan, own) != 0)
+        fprintf(f, "updates: %s; the plan's times and memory are of %s\n", own, of_plan);
+}
+
 static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
     const struct lw_exec_result *x = r->result;
@@ -289,6 +300,7 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
     LW_TRY(text_predicted_memory(r, f, err));
     text_measuring(r, f);
     text_speed(x, f);
+    text_optimizer(r, f);
     if (x->over > 0)
         fprintf(f, "real gradients and updates took %s a step more than the plan's times allow\n",
                 lw_format_ps(buf, x->over));

@@ -114,6 +114,8 @@ static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *p
     plan->framework = lw_arena_strdup(&plan->arena, has ? m->framework : "ideal");
     plan->framework_hash =
         lw_arena_strdup(&plan->arena, has && m->framework_hash ? m->framework_hash : "");
+    if (w->optimizer != LW_OPTIMIZER_UNKNOWN)
+        plan->optimizer = lw_optimizer_name((int)w->optimizer);
     plan->dims = w->dims;
     plan->dims.experts = lw_workload_has_experts(w);
     bool copied = plan->workload_hash && plan->device && plan->framework && plan->framework_hash;

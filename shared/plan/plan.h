@@ -297,6 +297,7 @@ struct lw_plan {
     /* Outside the hash: what the framework decides of stages is in the tables, and of times in
      * those. It adds its own memory when a plan is timed. */
     const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
+    const char *optimizer;  /* of its times (lw_optimizer_name); "" = unknown; outside the hash */
     struct lw_model_dims dims;
     struct lw_step_yield yield; /* outside the hash */
 };

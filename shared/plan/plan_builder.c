@@ -731,7 +731,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     settle_rules(b);
     count(b);
     b->plan.workload_hash = b->plan.cluster_name = b->plan.device = "";
-    b->plan.framework = b->plan.framework_hash = "";
+    b->plan.framework = b->plan.framework_hash = b->plan.optimizer = "";
     enum lw_status s = b->failed  ? lw_fail_nomem(err)
                        : b->draft ? LW_OK
                                   : lw_plan_hash(&b->plan, err);

@@ -232,6 +232,25 @@ TEST(optimizer_state_comes_together)
            {"--consolidate 0", 2, "sgd keeps no state"});
 }
 
+/* A plan's times are of the model's optimizer: another one is said, and Muon, which is not
+ * executed, is not replaced unasked. A stored plan knows it too. */
+TEST(an_optimizer_that_does_not_run_is_told)
+{
+    static const char *const tiny = "-w gpt2 --layers 2 --hidden 32 --heads 2 --vocab 64 --seq 16 "
+                                    "--batch 1 --dp 2 -c host";
+
+    for (int muon = 0; muon < 2; muon++)
+        expectf(0, "wrote", "plan %s --optimizer %s -o %s", tiny, muon ? "muon" : "adam",
+                muon ? "muon.json" : "adam.json");
+    EXPECT("exec --steps 2 --compute spin --db o.db",
+           {"muon.json", 1, "has the optimizer muon, which is not executed: --optimizer sgd, "},
+           {"muon.json --optimizer momentum", 0,
+            "updates: momentum; the plan's times and memory are of muon"},
+           {"--run last", 1, "has the optimizer muon"},
+           {"adam.json", 0, "updates: sgd; the plan's times and memory are of adam"},
+           {"adam.json --optimizer adam", 0, "verified", .lacks = "updates:"});
+}
+
 TEST(pipelines_run_as_processes)
 {
     expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
