@@ -119,6 +119,8 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
     struct traces_names all = {0};
     enum lw_status status = traces_names_find(names, n, &all, err);
 
+    if (status == LW_OK)
+        status = traces_names_once(&all, err);
     if (status == LW_OK && o->store)
         status = lw_store_usable(o->db, err);
     if (status == LW_OK && !(files = lw_calloc((size_t)all.n, sizeof *files)))

@@ -83,8 +83,9 @@ static enum lw_status read_traces(struct lw_recommend_inputs *s, char **files, i
     LW_TRY(traces_names_find(files, n, &names, err));
     n = names.n;
     struct traces_file *v = lw_calloc((size_t)n, sizeof *v);
-    enum lw_status st = v ? traces_files_read(&reading, names.names, &n, v, err)
-                          : lw_fail_nomem(err);
+    enum lw_status st = traces_names_once(&names, err);
+    if (st == LW_OK)
+        st = v ? traces_files_read(&reading, names.names, &n, v, err) : lw_fail_nomem(err);
     if (st == LW_OK) {
         st = traces_convert(v, n, &want, &c, err);
         traces_files_free(v, n);

@@ -42,6 +42,9 @@ static enum lw_status take_sources(const struct traces_file *f, int n, struct tr
                                    struct lw_err *err)
 {
     for (int i = 0; i < n; i++) {
+        if (f[i].importer->plan)
+            return lw_fail(err, LW_EINVAL, "%s is a file of format %s, %s of %s: replay them apart",
+                           f[0].file, f[0].importer->name, f[i].file, f[i].importer->name);
         if (!f[i].importer->timeline)
             return lw_fail(err, LW_ENOTSUP,
                            "%s: a file of format %s says what was called or measured, and not "
@@ -453,6 +456,7 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
     files = names.names;
     n = names.n;
     lw_arena_join(&r->arena, &names.arena);
+    LW_TRY(traces_names_once(&names, err));
     struct traces_file *f = lw_calloc((size_t)n, sizeof *f);
     struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
 

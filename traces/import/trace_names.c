@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "shared/base/sort.h"
+#include "shared/numbers/order.h"
 #include "traces/nsys/import_nsys.h"
 
 enum { MOST_NAMES = 1 << 20 };
@@ -219,3 +220,52 @@ enum lw_status traces_names_find(char **operands, int n, struct traces_names *ou
 }
 
 LW_FREE_BY_ARENA(traces_names_free, struct traces_names)
+
+/* ---- a file twice ---- */
+
+struct same {
+    int64_t device, inode, part, index;
+};
+
+LW_COMPARATOR(by_file, struct same, a->device, b->device, a->inode, b->inode, a->part, b->part,
+              a->index, b->index)
+
+/* A regular file that is there; what is wrong with others is said when they are read. */
+static bool identify(const char *name, struct same *x)
+{
+    char file[4096];
+    struct stat s;
+    int part;
+    size_t n = traces_name_part(name, &part);
+
+    if (n >= sizeof file)
+        return false;
+    memcpy(file, name, n);
+    file[n] = '\0';
+    if (stat(file, &s) != 0 || !S_ISREG(s.st_mode))
+        return false;
+    x->device = (int64_t)s.st_dev;
+    x->inode = (int64_t)s.st_ino;
+    x->part = part;
+    return true;
+}
+
+enum lw_status traces_names_once(const struct traces_names *t, struct lw_err *err)
+{
+    struct same *v = lw_calloc((size_t)t->n, sizeof *v);
+    enum lw_status status = v ? LW_OK : lw_fail_nomem(err);
+    int64_t n = 0;
+
+    for (int i = 0; v && i < t->n; i++) {
+        v[n].index = i;
+        n += identify(t->names[i], &v[n]);
+    }
+    lw_sort(v, n, by_file);
+    for (int64_t i = 1; status == LW_OK && i < n; i++)
+        if (v[i].device == v[i - 1].device && v[i].inode == v[i - 1].inode &&
+            v[i].part == v[i - 1].part)
+            status = lw_fail(err, LW_EINVAL, "%.150s and %.150s are one file: give each rank once",
+                             t->names[v[i - 1].index], t->names[v[i].index]);
+    lw_free(v);
+    return status;
+}

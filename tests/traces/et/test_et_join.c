@@ -219,6 +219,7 @@ TEST(a_recorded_pair_gives_sizes_and_parameters)
     has_not(said, "PyTorch execution trace, schema");
     said = lapwing("inspect " PAIR "rank0.json.gz", NULL);
     has_not(said, "67848");
+    shell("cp " PAIR "rank0.et.json.gz again.et.json.gz", NULL);
     EXPECT("import",
            {PAIR "rank0.json.gz " PAIR "rank0.et.json.gz -o w.json --force", 0,
             "6 parameters of 84488 elements", {"3 buckets: 271392, 66560, 64 bytes"}},
@@ -226,7 +227,7 @@ TEST(a_recorded_pair_gives_sizes_and_parameters)
             "6 parameters of 84488 elements"},
            {PAIR "rank1.et.json.gz " PAIR "rank0.json.gz -o w.json --force", 1,
             "rank1.et.json.gz: an execution trace of process"},
-           {PAIR "rank0.et.json.gz " PAIR "rank0.json.gz " PAIR "rank0.et.json.gz -o w.json "
+           {PAIR "rank0.et.json.gz " PAIR "rank0.json.gz again.et.json.gz -o w.json "
             "--force", 1, "no profiler's trace of that process among the files"});
     expect("sim --replay $R/execution/*.gz --db r.db", 0,
            "execution traces of 1 more ranks joined likewise");

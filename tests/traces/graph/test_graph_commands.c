@@ -128,7 +128,7 @@ TEST(what_a_graph_does_not_hold_is_refused_with_the_remedy)
             "a file of format chakra holds no gradients"},
            {"--replay " CHAKRA "megatron_tp2_rank0.et.gz " CHAKRA
             "megatron_tp2_rank0.et.gz --no-db",
-            1, "are both of rank 0: give each rank once"});
+            1, "are one file: give each rank once"});
     EXPECT("import", {CHAKRA "megatron_tp2_rank0.et.gz --store", 1, "holds no start times"},
            {CHAKRA "megatron_tp2_rank0.et.gz --cluster-out c.json", 1,
             "gives no cluster (--cluster-out; -o writes the plan)"});

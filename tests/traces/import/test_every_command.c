@@ -182,6 +182,24 @@ TEST(every_format_goes_through_every_command)
         print_message("%d of %d recordings are not here\n", skipped, (int)N_CASES);
 }
 
+/* One recording given as two ranks would be a run of two that never was. */
+TEST(a_file_given_twice_is_refused)
+{
+    fixture_put(fixture_path("m0.goal"), "num_ranks 1\nrank 0 {\ncalc 5\n}\n");
+    shell("cp $P/tests/fuzz/corpus/graph/first.et one.et && ln one.et other.et && "
+          "cp one.et copy.et", NULL);
+    expect("sim --replay one.et one.et --no-db", 1, "one.et and one.et are one file: give each");
+    expect("sim --replay one.et other.et --no-db", 1, "one.et and other.et are one file");
+    expect("sim --replay . one.et --no-db", 1, "are one file");
+    expect("import one.et ./one.et -o p.json", 1, "one.et and ./one.et are one file");
+    shell("test ! -e p.json", NULL);
+    expect("inspect one.et one.et", 0, "Chakra execution trace");
+    expect("sim --replay one.et m0.goal --no-db", 1, "one.et is a file of format chakra, m0.goal "
+                                                     "of goal: replay them apart");
+    expect("sim --replay $P/tests/fuzz/corpus/kineto/gpu.json one.et --no-db", 1,
+           "of chakra: replay them apart");
+}
+
 TEST(each_format_has_a_case)
 {
     for (int k = 0; k < lw_n_importers; k++) {
