@@ -134,27 +134,40 @@ static void put_exposed(struct sheet *s)
     fputs("EOD\n", s->f);
 }
 
-/* Which run, how long. */
-static void put_heading(const struct sheet *s, const struct picture_row *r)
+enum { FIGURES = 160 };
+
+/* How long, of the run; returns the characters. before: with what precedes 0. */
+static int write_figures(const struct sheet *s, int32_t k, bool before, char figures[FIGURES])
 {
-    const struct lw_run *run = &s->p->runs[r->run];
-    char figures[160], cut[640], text[800];
+    const struct picture_step *step = &s->pic->step[k];
+    const struct lw_run *run = &s->p->runs[k];
     size_t n = 0;
 
-    const struct picture_step *step = &s->pic->step[r->run];
-    n += (size_t)snprintf(figures, sizeof figures, "; this step spans %.4g %s",
+    n += (size_t)snprintf(figures, FIGURES, "; this step spans %.4g %s",
                           (double)step->span / s->unit.ps, s->unit.name);
-    if (step->span - step->length > step->span / 1000)
-        n += (size_t)snprintf(figures + n, sizeof figures - n, " (%.4g of it receives before 0)",
+    if (before && step->span - step->length > step->span / 1000)
+        n += (size_t)snprintf(figures + n, FIGURES - n, " (%.4g of it receives before 0)",
                               (double)(step->span - step->length) / s->unit.ps);
     if (run->exposed_comm >= 0)
-        n += (size_t)snprintf(figures + n, sizeof figures - n, ", exposed %.4g %s",
+        n += (size_t)snprintf(figures + n, FIGURES - n, ", exposed %.4g %s",
                               (double)run->exposed_comm / s->unit.ps, s->unit.name);
-    if (s->pic->left_out[r->run] > 0)
-        n += (size_t)snprintf(figures + n, sizeof figures - n, "; %d more ranks: --max-ranks",
-                              s->pic->left_out[r->run]);
-    plot_cut_parts(cut, sizeof cut, s->names->runs[r->run],
-                   (s->width - 2 * RIGHT) / CHAR_PX - (int)n);
+    if (s->pic->left_out[k] > 0)
+        n += (size_t)snprintf(figures + n, FIGURES - n, "; %d more ranks: --max-ranks",
+                              s->pic->left_out[k]);
+    return (int)n;
+}
+
+/* Which run, how long. In a narrow picture the run's name has room before what precedes 0. */
+static void put_heading(const struct sheet *s, const struct picture_row *r)
+{
+    int room = (s->width - 2 * RIGHT) / CHAR_PX;
+    const char *name = s->names->runs[r->run];
+    char figures[FIGURES], cut[640], text[800];
+
+    int n = write_figures(s, r->run, true, figures);
+    if ((int)strlen(name) + n > room)
+        n = write_figures(s, r->run, false, figures);
+    plot_cut_parts(cut, sizeof cut, name, room - n);
     snprintf(text, sizeof text, "%s%s", cut, figures);
     fprintf(s->f, "set label %d ", (int)r->run + 1);
     plot_text(s->f, text);

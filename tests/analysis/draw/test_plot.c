@@ -1229,4 +1229,10 @@ TEST_WITH(the_span_of_a_pipeline_is_that_of_the_prediction, runs_open, fixture_c
     assert_int_equal(sscanf(shell("grep -o '[0-9.]* of it receives' t.gp", NULL), "%lf", &before),
                      1);
     assert_true(fabs(us - before - last) < 1);
+    /* a narrow picture leaves that out, and not the run's name */
+    const char *head = shell("$L plot timeline --db p.db --width 600 -o n.gp >log && "
+                             "grep 'set label 1 ' n.gp", NULL);
+    has(head, "'run 1, predicted; this step spans ");
+    has(head, ", exposed ");
+    has_not(head, "receives");
 }
