@@ -178,7 +178,7 @@ static struct lw_kernel_groups groups_for(const struct lw_workload *w,
                                      .sequence_parallel = strategy->sequence_parallel,
                                      .whole_experts = w->from.model.expert_whole || folded,
                                      .folded_experts = folded,
-                                     .once = strategy->dispatch_once};
+                                     .once = lw_workload_routing(w, strategy->dispatch_once)};
 }
 
 enum lw_status lw_source_time_kernels(struct lw_plan_source *s, const char *name,

@@ -13,7 +13,7 @@ struct lw_kernel_groups lw_workload_groups(const struct lw_workload *w)
                                      .whole_experts = w->from.model.expert_whole ||
                                                       m->folded_experts,
                                      .folded_experts = m->folded_experts,
-                                     .once = m->dispatch_once};
+                                     .once = lw_workload_routing(w, m->dispatch_once)};
 }
 
 /* The device has what its kernels need: rates of their types, 8-bit products. LW_ENOTSUP names what

@@ -53,7 +53,7 @@ static void give(const struct share *s, struct lw_kernel_work work)
 /* A token goes once to a rank that has several of its experts. */
 static bool goes_once(const struct share *s)
 {
-    return s->g->once > 0 && expert_ranks(s) > 1;
+    return s->g->once.copies > 0 && expert_ranks(s) > 1;
 }
 
 /* Ranks that do the traffic of experts' tokens each; 0: rows of one expert need no sort. */
@@ -80,7 +80,7 @@ static int64_t bytes_moved(const struct share *s, int64_t bytes)
         return 0;
     if (s->k->split != LW_SPLIT_EXPERTS)
         return bytes;
-    double first = lw_first_copies((int32_t)expert_ranks(s), (int32_t)s->g->once);
+    double first = lw_first_copies((int32_t)expert_ranks(s), &s->g->once);
     return (int64_t)(1.7 * (double)(bytes / 2) * (1 + first));
 }
 

@@ -118,6 +118,7 @@ static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *p
         plan->optimizer = lw_optimizer_name((int)w->optimizer);
     plan->dims = w->dims;
     plan->dims.experts = lw_workload_has_experts(w);
+    plan->dims.n_experts = lw_workload_routing(w, 0).experts;
     bool copied = plan->workload_hash && plan->device && plan->framework && plan->framework_hash;
     enum lw_status st = copied ? lw_plan_count_yield(plan, w, err) : lw_fail_nomem(err);
     if (st != LW_OK)

@@ -31,7 +31,7 @@ static void add_tokens(const struct lw_lowering *l, struct exchange *x)
     x->tokens = (struct lw_cost_query){
         .op = LW_OP_ALL_TO_ALL, .dtype = x->query.dtype, .n_ranks = ep, .n_nodes = n_nodes,
         .fewest = ep / n_nodes, .alone = ep == l->n_ranks,
-        .copies = (int32_t)l->s->dispatch_once};
+        .once = lw_workload_routing(l->w, l->s->dispatch_once)};
 }
 
 /* Every tensor group is on equally many nodes where its ranks follow each other and fill nodes. */
@@ -271,6 +271,7 @@ enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_stra
         o.optimizer = w->optimizer;
         o.dims = w->dims;
         o.dims.experts = lw_workload_has_experts(w);
+        o.dims.n_experts = lw_workload_routing(w, 0).experts;
     }
     LW_GIVE(st, out, o, lw_outline_free(&o));
 }

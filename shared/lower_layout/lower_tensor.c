@@ -158,7 +158,7 @@ static bool has_kernel_times(const struct lw_workload *w, const struct lw_strate
     return w->n_kernels > 0 && w->kernel_times && w->from.device && w->from.device[0] &&
            lw_group_size(g->tp) == s->tp && lw_group_size(g->cp) == s->cp &&
            lw_group_size(g->ep) == s->ep && g->folded_experts == lw_strategy_folds_experts(s) &&
-           g->once == s->dispatch_once &&
+           g->once.copies == s->dispatch_once &&
            (s->tp == 1 || g->sequence_parallel == s->sequence_parallel);
 }
 

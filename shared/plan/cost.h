@@ -6,6 +6,7 @@
 #include "shared/numbers/dtype.h"
 #include "shared/plan/op.h"
 #include "shared/plan/reducer_kind.h"
+#include "shared/plan/routing.h"
 #include "shared/numbers/units.h"
 
 /* A cost handed into a policy or an engine: a function with its context, so that shared/ needs
@@ -15,9 +16,8 @@
  * auto = what the cluster's library or model does by itself. fewest: members on the node that has
  * the fewest; 0 = not known: spread evenly, or where nodes do not divide ranks, filling them in
  * order. alone: no other device of these nodes communicates, as in a run whose only group it is;
- * else every device of a node is in such a group (docs/design/cost.md). copies: of an all-to-all of
- * tokens, each of which goes to so many members at random, one may be chosen again, and its copies
- * to one node or member travel once; 0: every byte travels. */
+ * else every device of a node is in such a group (docs/design/cost.md). once: of an all-to-all of
+ * tokens, whose copies to one node or member travel once; without copies: every byte travels. */
 struct lw_cost_query {
     enum lw_op_kind op;
     enum lw_dtype dtype;
@@ -26,7 +26,7 @@ struct lw_cost_query {
     enum lw_reducer_kind algorithm;
     int32_t fewest;
     bool alone;
-    int32_t copies;
+    struct lw_routing once;
 };
 
 struct lw_cost {

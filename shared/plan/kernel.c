@@ -174,7 +174,3 @@ enum lw_status lw_kernel_check(const struct lw_kernel *k, int32_t i, struct lw_e
                                             : LW_OK;
 }
 
-double lw_first_copies(int32_t n, int32_t copies)
-{
-    return copies > 0 ? n * (1 - pow(1 - 1.0 / n, copies)) / copies : 1;
-}

@@ -6,6 +6,7 @@
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/product.h"
+#include "shared/plan/routing.h"
 
 /* The work of a model's modules, kernel by kernel, in the dimensions of the whole model: of one
  * micro-batch, before a tensor, context or expert group divides it. Independent of a device and of
@@ -109,8 +110,8 @@ struct lw_kernel_groups {
     bool sequence_parallel;
     bool whole_experts;    /* a tensor group shares experts, and does not split each */
     bool folded_experts;   /* whole_experts, and ep counts the ranks of tensor groups too */
-    int64_t once;          /* experts of a token, which goes once to a rank that has several of them
-                            * (--dispatch-once); 0 = every copy goes */
+    struct lw_routing once; /* of a token, which goes once to a rank that has several of its experts
+                             * (--dispatch-once); no copies: every copy goes */
 };
 
 /* Ranks of a group of struct lw_kernel_groups or lw_made_for, whose 0 is 1. */
@@ -118,10 +119,6 @@ static inline int64_t lw_group_size(int64_t n)
 {
     return n > 1 ? n : 1;
 }
-
-/* Of K copies of a token to n places at random, those that are the first to their place:
- * n (1 - (1 - 1/n)^K) / K. */
-double lw_first_copies(int32_t n, int32_t copies);
 
 /* A window (0 = none) leaves some of the keys of a sequence of so many tokens. */
 static inline bool lw_is_window(int64_t window, int64_t tokens)

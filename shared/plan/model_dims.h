@@ -10,6 +10,8 @@ struct lw_model_dims {
     bool fp8;      /* its products take 8-bit operands */
     bool fp8_transposes; /* a weight of 8 bits is held in both layouts */
     bool experts;  /* of a plan: its model has some */
+    int64_t n_experts; /* that a token chooses among; 0 = none, or not known */
+    int64_t expert_groups, topk_groups; /* of so many of so many groups; 0 = of all */
     int64_t workspace; /* bytes that libraries hold on a device for their kernels */
     int64_t score_bytes; /* that the last module's loss keeps of all scores of a micro-batch, on one
                           * rank of no group; 0 = not known */

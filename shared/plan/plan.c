@@ -47,6 +47,14 @@ enum lw_status lw_plan_ranks_by_role(const struct lw_plan *p, struct lw_arena *r
     return LW_OK;
 }
 
+struct lw_routing lw_plan_routing(const struct lw_plan *p)
+{
+    return (struct lw_routing){.copies = (int32_t)p->strategy->dispatch_once,
+                               .experts = (int32_t)p->dims.n_experts,
+                               .groups = (int32_t)p->dims.expert_groups,
+                               .topk_groups = (int32_t)p->dims.topk_groups};
+}
+
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank)
 {
     int32_t g = p->comm_group[(int64_t)comm * p->n_ranks + rank];

@@ -311,6 +311,8 @@ int32_t lw_plan_longest_program(const struct lw_plan *p); /* ops of it */
 /* ranks[n_ranks] by role and index in it; those of a role begin at first[role], of n_roles + 1. */
 enum lw_status lw_plan_ranks_by_role(const struct lw_plan *p, struct lw_arena *room,
                                      int32_t **ranks, int32_t **first, struct lw_err *err);
+/* Of the tokens that its experts exchange; without copies every copy travels. */
+struct lw_routing lw_plan_routing(const struct lw_plan *p);
 /* The group of a rank in a class; NULL when it is outside. */
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank);
 /* The slots of a bucket in order, with their offsets: begin with an empty walk; false after the

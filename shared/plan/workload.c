@@ -182,6 +182,22 @@ bool lw_workload_has_experts(const struct lw_workload *w)
     return false;
 }
 
+/* Of a layer: the first kernel of experts has them all. */
+static int64_t experts_of(const struct lw_workload *w)
+{
+    for (int32_t i = 0; w->dims.n_experts == 0 && i < w->n_kernels; i++)
+        if (w->kernels[i].experts > 0)
+            return w->kernels[i].experts;
+    return w->dims.n_experts;
+}
+
+struct lw_routing lw_workload_routing(const struct lw_workload *w, int64_t copies)
+{
+    return (struct lw_routing){.copies = (int32_t)copies, .experts = (int32_t)experts_of(w),
+                               .groups = (int32_t)w->dims.expert_groups,
+                               .topk_groups = (int32_t)w->dims.topk_groups};
+}
+
 bool lw_param_has_gradient(const struct lw_param *p)
 {
     return p->trainable && p->used && p->tied < 0;

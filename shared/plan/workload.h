@@ -217,6 +217,8 @@ enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, 
 
 /* It is reduced on its own: trainable, used, and not tied to an earlier one. */
 bool lw_workload_has_experts(const struct lw_workload *w);
+/* How a token's experts are chosen; copies: --dispatch-once. */
+struct lw_routing lw_workload_routing(const struct lw_workload *w, int64_t copies);
 bool lw_param_has_gradient(const struct lw_param *p);
 /* Muon updates it: of two dimensions, and neither an embedding of tokens nor the head's
  * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/optimizer/layer_wise_optimizer.py,

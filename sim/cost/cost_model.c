@@ -183,9 +183,9 @@ static void hold_curve(const struct lw_cluster *c, const struct lw_cost_query *q
 /* Copies that travel once: between nodes those that are the first to their node. */
 static void send_once(struct lw_cost_query *q)
 {
-    double share = lw_first_copies(q->n_nodes > 1 ? q->n_nodes : q->n_ranks, q->copies);
+    double share = lw_first_copies(q->n_nodes > 1 ? q->n_nodes : q->n_ranks, &q->once);
 
-    if (q->copies > 0)
+    if (q->once.copies > 0)
         q->bytes = (int64_t)ceil((double)q->bytes * share);
 }
 

@@ -435,9 +435,9 @@ static enum lw_status exchange_us(const struct lw_cluster *c, const struct lw_co
     LW_TRY(shape_of(c, &inside, &s, err));
     double in_gbs = s->comm.graphs.ring.n_channels * s->comm.graphs.ring.intra_gbs;
     double in_us = bytes * (on_node - 1) / p / (1000 * in_gbs);
-    if (q->copies > 0)
-        in_us = bytes * lw_first_copies(q->n_ranks, q->copies) /
-                lw_first_copies(q->n_nodes, q->copies) * (on_node - 1) / on_node / (1000 * in_gbs);
+    if (q->once.copies > 0)
+        in_us = bytes * lw_first_copies(q->n_ranks, &q->once) /
+                lw_first_copies(q->n_nodes, &q->once) * (on_node - 1) / on_node / (1000 * in_gbs);
     *us = *us > in_us ? *us : in_us;
     return LW_OK;
 }

@@ -26,12 +26,12 @@ double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to)
     return 1;
 }
 
-int32_t sim_copies_of(const struct sim_engine *e, const struct lw_op *op)
+struct lw_routing sim_routing_of(const struct sim_engine *e, const struct lw_op *op)
 {
     bool tokens = op->kind == LW_OP_ALL_TO_ALL &&
                   e->plan->comms[op->comm].purpose == LW_COMM_EXPERT;
 
-    return tokens ? (int32_t)e->plan->strategy->dispatch_once : 0;
+    return tokens ? lw_plan_routing(e->plan) : (struct lw_routing){0};
 }
 
 static uint64_t slot_of(const struct lw_cost_query *q)
@@ -41,7 +41,7 @@ static uint64_t slot_of(const struct lw_cost_query *q)
     x = x * 31 + (uint64_t)q->op * 7 + (uint64_t)q->algorithm;
     x = x * 31 + (uint64_t)q->n_ranks * 5 + (uint64_t)q->n_nodes + (uint64_t)q->dtype;
     x = x * 31 + (uint64_t)q->fewest * 2 + q->alone;
-    x = x * 31 + (uint64_t)q->copies;
+    x = x * 31 + (uint64_t)q->once.copies;
     return (x * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SIM_ASKED;
 }
 
@@ -55,7 +55,7 @@ enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
     if (x->query.op == q->op && x->query.dtype == q->dtype && x->query.bytes == q->bytes &&
         x->query.n_ranks == q->n_ranks && x->query.n_nodes == q->n_nodes &&
         x->query.algorithm == q->algorithm && x->query.fewest == q->fewest &&
-        x->query.alone == q->alone && x->query.copies == q->copies)
+        x->query.alone == q->alone && x->query.once.copies == q->once.copies)
         return LW_OK;
     if (!e->options.cost) {
         char text[200];
@@ -307,7 +307,7 @@ static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t 
     g->own_work = 0;
     g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
                                       sim_reducer_of(e, g->comm, op->kind), g->fewest, g->alone,
-                                      sim_copies_of(e, op)};
+                                      sim_routing_of(e, op)};
     if (!known && (e->slow_links || e->options.detail == LW_SIM_CHUNK))
         return sim_is_scheduled(e->cluster, &g->query, &g->scheduled, e->err);
     return LW_OK;

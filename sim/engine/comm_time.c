@@ -21,7 +21,7 @@ static struct lw_cost_query query_of(const struct sim_engine *e, const struct lw
         &e->groups[e->ring[e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank]].group];
     return (struct lw_cost_query){op->kind, op->dtype,  x.bytes,
                                   g->n,     g->n_nodes, sim_reducer_of(e, g->comm, op->kind),
-                                  g->fewest, g->alone, sim_copies_of(e, op)};
+                                  g->fewest, g->alone, sim_routing_of(e, op)};
 }
 
 static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int32_t rank)

@@ -278,8 +278,8 @@ int64_t sim_core_want(const struct sim_engine *e, const struct sim_group *g);
 enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool slow_links,
                        lw_ps *time, lw_ps *latency);
 double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to);
-/* Experts that a token of the op goes to, whose copies travel once; 0: every copy does. */
-int32_t sim_copies_of(const struct sim_engine *e, const struct lw_op *op);
+/* Of the op's tokens, whose copies travel once; without copies: every byte does. */
+struct lw_routing sim_routing_of(const struct sim_engine *e, const struct lw_op *op);
 /* What the cost function says, or why it cannot. */
 /* *known lives until the next one. */
 enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,

@@ -651,4 +651,35 @@ TEST(what_the_model_contradicts_is_refused)
             "step "});
 }
 
+/* A router that is limited to groups of experts sends to fewer nodes; a plan's file keeps them. */
+TEST(groups_of_experts_send_to_fewer_nodes)
+{
+#define STRATEGY "--dp 64 --ep 64 --dispatch-once 4"
+    double step[3];
+
+    for (int k = 0; k < 2; k++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2,"
+                 "\"hidden_size\": 1024, \"num_attention_heads\": 8,"
+                 "\"num_key_value_heads\": 8, \"q_lora_rank\": 64, \"kv_lora_rank\": 64,"
+                 "\"intermediate_size\": 2048, \"qk_rope_head_dim\": 32,"
+                 "\"qk_nope_head_dim\": 64, \"v_head_dim\": 64, \"vocab_size\": 512,"
+                 "\"max_position_embeddings\": 1024, \"first_k_dense_replace\": 1,"
+                 "\"n_routed_experts\": 64, \"num_experts_per_tok\": 4,"
+                 "\"moe_intermediate_size\": 256, \"n_group\": 8, \"topk_group\": %d}",
+                 k ? 1 : 8);
+        fixture_put(fixture_path(k ? "some.json" : "all.json"), text);
+        step[k] = number_after(lapwingf("sim -w %s.json -c dgx-h100 " STRATEGY
+                                        " --no-db --format json", k ? "some" : "all"),
+                               "\"step_ns\": ");
+    }
+    lapwing("plan -w some.json -c dgx-h100 " STRATEGY " -o some.plan.json", NULL);
+    step[2] = number_after(lapwingf("sim some.plan.json -c dgx-h100 --no-db --format json"),
+                           "\"step_ns\": ");
+    assert_true(step[1] > 0 && step[1] < 0.9 * step[0]);
+    assert_true(step[2] == step[1]);
+#undef STRATEGY
+}
+
 TEST_GROUP(write_files, fixture_close)

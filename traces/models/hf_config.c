@@ -35,6 +35,8 @@ static const struct field {
     {{"num_local_experts", "n_routed_experts"}, AT(experts), false, true},
     {{"num_experts"}, AT(experts), false, true},
     {{"num_experts_per_tok", "experts_per_token"}, AT(topk), false, true},
+    {{"n_group"}, AT(expert_groups), false, true},
+    {{"topk_group"}, AT(topk_groups), false, true},
     {{"moe_intermediate_size"}, AT(expert_ffn), false, true},
     {{"first_k_dense_replace"}, AT(dense_layers), false, true},
     {{"decoder_sparse_step", "interleave_moe_layer_step"}, AT(expert_every), false, false},
@@ -362,6 +364,8 @@ static void leave_experts(const struct traces_model_shape *given, struct traces_
     s->shared_ffn = given->shared_ffn;
     s->dense_layers = given->dense_layers;
     s->expert_every = given->expert_every;
+    s->expert_groups = given->expert_groups;
+    s->topk_groups = given->topk_groups;
 }
 
 /* Of another family than the decoder, which has as many heads of keys as of queries. */

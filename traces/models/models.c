@@ -84,6 +84,7 @@ static const struct {
     {AT(q_lora), NULL, false},
     {AT(kv_lora), NULL, false},      {AT(rope_width), NULL, false},
     {AT(v_width), NULL, false},      {AT(expert_every), NULL, false},
+    {AT(expert_groups), NULL, false}, {AT(topk_groups), NULL, false},
 };
 
 static const size_t flags[] = {

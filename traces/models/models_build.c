@@ -392,13 +392,20 @@ static void forget_times(struct traces_builder *b)
     traces_builder_note(b, "sizes alone: times are computed for the cluster that it is used with");
 }
 
+static struct lw_routing routing_of(const struct traces_model_shape *s)
+{
+    return (struct lw_routing){.copies = (int32_t)s->dispatch_once, .experts = (int32_t)s->experts,
+                               .groups = (int32_t)s->expert_groups,
+                               .topk_groups = (int32_t)s->topk_groups};
+}
+
 static struct lw_kernel_groups groups_of(const struct traces_model_shape *s)
 {
     return (struct lw_kernel_groups){.tp = s->tensor, .cp = s->context, .ep = s->expert_ranks,
                                      .sequence_parallel = s->sequence_parallel,
                                      .whole_experts = s->expert_whole,
                                      .folded_experts = s->expert_folded,
-                                     .once = s->dispatch_once};
+                                     .once = routing_of(s)};
 }
 
 /* What the tensor group exchanges of a module, as files without kernels have it. */
@@ -469,7 +476,8 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
     return (struct lw_model_dims){.layers = s->layers, .hidden = s->hidden, .ffn = s->ffn,
                                   .vocab = s->vocab, .seq = s->seq, .batch = s->batch,
                                   .fp8 = s->fp8, .fp8_transposes = s->fp8 && s->fp8_transposes,
-                                  .workspace = s->workspace,
+                                  .n_experts = s->experts, .expert_groups = s->expert_groups,
+                                  .topk_groups = s->topk_groups, .workspace = s->workspace,
                                   .score_bytes = s->score_bytes};
 }
 

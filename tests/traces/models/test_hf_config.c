@@ -135,6 +135,41 @@ TEST(published_counts_are_met)
     }
 }
 
+/* The groups that a token's experts are of reach the workload; without experts they say nothing. */
+TEST(groups_of_experts_limit_a_token)
+{
+#define SMALL                                                                                      \
+    "{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"           \
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"q_lora_rank\": 32,"                 \
+    "\"intermediate_size\": 128, \"kv_lora_rank\": 16, \"qk_rope_head_dim\": 8,"                   \
+    "\"qk_nope_head_dim\": 16, \"v_head_dim\": 16, \"vocab_size\": 64,"                            \
+    "\"max_position_embeddings\": 32, \"first_k_dense_replace\": 1"
+    static const struct {
+        const char *text;
+        int32_t experts, groups, topk_groups;
+    } cases[] = {
+        {SMALL ", \"n_routed_experts\": 16, \"num_experts_per_tok\": 4, \"n_group\": 8,"
+         "\"moe_intermediate_size\": 32, \"topk_group\": 4}", 16, 8, 4},
+        {SMALL ", \"n_routed_experts\": 16, \"num_experts_per_tok\": 4,"
+         "\"moe_intermediate_size\": 32, \"n_group\": null}", 16, 0, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape shape;
+        struct lw_err err = {0};
+        const char *name;
+        assert_ok(read(cases[i].text, &name, &shape, &err), err);
+        struct lw_workload w = model_build(name, shape);
+        const struct lw_routing r = lw_workload_routing(&w, 4);
+        assert_int_equal(r.copies, 4);
+        assert_int_equal(r.experts, cases[i].experts);
+        assert_int_equal(r.groups, cases[i].groups);
+        assert_int_equal(r.topk_groups, cases[i].topk_groups);
+        lw_workload_free(&w);
+    }
+#undef SMALL
+}
+
 #define SIZES                                                                                      \
     "\"num_hidden_layers\": 4, \"hidden_size\": 64, \"num_attention_heads\": 4,"                   \
     "\"vocab_size\": 10, \"max_position_embeddings\": 64"
