@@ -14,7 +14,7 @@ TEXTS = {
     "offload": "cpu_offload", "task": "task", "moe": "moe_variant",
     "expert_capacity": "expert_capacity", "schedule": "", "partition": "", "family": "",
     "tied": "tied_embeddings", "grad_dtype": "", "expert_overlap": "overlap_ep",
-    "dispatcher": "dispatcher", "routing": "moe_routing",
+    "dispatcher": "dispatcher", "routing": "moe_routing", "shard_policy": "",
 }
 NUMBERS = {
     "gpus": "gpus", "gpus_per_node": "gpus_per_node", "layers": "layers", "hidden": "hidden",
@@ -22,7 +22,7 @@ NUMBERS = {
     "gbs": "gbs", "mbs": "mbs", "micro_batches": "grad_accum", "tp": "tp", "pp": "pp",
     "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "etp": "etp", "experts": "experts",
     "topk": "topk", "moe_ffn": "moe_ffn", "shared_ffn": "shared_expert_ffn",
-    "dense_layers": "dense_layers", "mtp_layers": "", "zero_copies": "", "layers_per_chunk": "",
+    "dense_layers": "dense_layers", "mtp_layers": "", "zero_copies": "", "zero_ranks": "", "layers_per_chunk": "",
     "offload_layers": "",  # blocks whose activations go to the host
     "recompute_layers": "",  # blocks that are recomputed whole, where not all are
     "model_parallel": "model_parallel_size", "batch_per_dp": "batch_per_dp",

@@ -237,6 +237,8 @@ def copies_of(row):
     """Groups of ranks that each hold the whole model: of HSDP one a node (torch's
     ShardingStrategy.HYBRID_SHARD, torch/distributed/fsdp/api.py)."""
     node = row.gpus_per_node if has(row.zero, "HSDP") else 0
+    if row.zero_ranks > 0 and row.dp % row.zero_ranks == 0:
+        return row.dp // row.zero_ranks
     return row.zero_copies or (row.dp // node if 0 < node < row.dp and row.dp % node == 0 else 1)
 
 
@@ -372,6 +374,7 @@ def strategy_options(row, put):
     put("expert-overlap", "on" if overlaps_experts(row, zero) else "")
     put("zero", "" if zero is None else zero)
     put("zero-group", group if 1 < group < row.dp else "")
+    put("shard-policy", row.shard_policy if zero in (1, 2) and row.dp > 1 else "")
     put("reshard", "off" if has(row.zero, "kept") else "")
     put("overlap", "" if overlaps(row, zero) else "off")
     ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
