@@ -229,17 +229,37 @@ static bool casts_input(const struct timer *t)
            (t->k->split == LW_SPLIT_ROW ? !t->k->epilogue : t->k->experts > 0);
 }
 
-/* A cast reads 16 bits an element and writes 8, and 8 transposed for the backward. */
+/* kernel_share.c's cast of the output's gradient: moves bytes before the input's product. */
+static bool casts_gradient(const struct timer *t, const struct lw_kernel_work *work)
+{
+    return t->k->kind == LW_KERNEL_GEMM && t->k->fp8 && work->phase == LW_PRODUCTS_INPUT &&
+           work->product.batch == 0;
+}
+
+/* A cast reads 16 bits an element and writes 8, and 8 transposed for the backward. With one scale of
+ * the tensor's own values, a kernel before it reads the tensor for its largest
+ * (NVIDIA/TransformerEngine@c188b533 (v2.11), transformer_engine/pytorch/csrc/quantizer.cpp,
+ * Float8CurrentScalingQuantizer::quantize_impl: compute_amax, scale, quantize). The three are one
+ * launch here. */
+static int64_t cast_bytes(const struct timer *t)
+{
+    return t->rates->scale_passes ? 6 : 4;
+}
+
 static void add_work(void *ctx, const struct lw_kernel_work *work)
 {
     struct timer *t = ctx;
     const struct lw_product *p = &work->product;
+    struct lw_kernel_work w = *work;
 
     if (casts_input(t) && p->batch > 0 && work->phase == LW_PRODUCTS_FORWARD)
         add_one(t, &(struct lw_kernel_work){
                        .phase = LW_PRODUCTS_FORWARD,
-                       .bytes = 4 * (p->batch * p->m) * p->k * lw_group_size(t->groups->tp)});
-    add_one(t, work);
+                       .bytes = cast_bytes(t) * (p->batch * p->m) * p->k *
+                                lw_group_size(t->groups->tp)});
+    if (casts_gradient(t, work))
+        w.bytes = work->bytes / 4 * cast_bytes(t);
+    add_one(t, &w);
 }
 
 static void add_kernel(struct timer *t)

@@ -12,6 +12,7 @@ struct lw_kernel_rates {
     lw_ps host_op_ps;       /* host time per launch: a lower bound of a module */
     bool host_waits;        /* each launch waits for the previous kernel: times add up */
     bool input_casts;      /* a kernel casts what an 8-bit product reads, unless a norm writes it */
+    bool scale_passes;      /* before each such cast, gradients' too, another reads the tensor */
     bool expert_products;   /* a grouped product is a launch for each expert of the rank */
     int32_t router_forward, router_backward; /* launches of a layer with experts that its kernels
                                               * do not count */

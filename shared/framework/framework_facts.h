@@ -33,6 +33,8 @@
     row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(input_casts, "", FLAG, "a kernel casts what an 8-bit product reads, but for a norm's") \
+    row(fused_latent_rotation, "", FLAG, "latent attention's rotation also joins keys, splits values") \
+    row(scale_passes_hopper, "", FLAG, "H100, H200: a pass finds the scale before an 8-bit cast") \
     row(fused_experts, "", FLAG, "Blackwell: experts' activation is part of their 8-bit products") \
     row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \
     row(attention_speed, "", POSITIVE, "attention, against the device's best known kernel") \

@@ -13,6 +13,7 @@ struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const st
         .host_op_ps = (lw_ps)lw_fact_value(f->host_op_ps, 0),
         .host_waits = lw_fact(f->host_waits),
         .input_casts = lw_fact(f->input_casts),
+        .scale_passes = hopper && lw_fact(f->scale_passes_hopper),
         .expert_products = lw_fact(f->expert_products),
         .router_forward = (int32_t)lw_fact_value(f->router_forward, 0),
         .router_backward = (int32_t)lw_fact_value(f->router_backward, 0),

@@ -112,6 +112,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t stream_workspace; /* the same, for grouped products of experts */
     bool fp8_transposes;    /* weights of 8 bits are held in both layouts */
     bool fused_experts;     /* an expert's gate is part of its 8-bit products */
+    bool fused_latent;      /* latent attention's rotation makes keys and values, in one kernel */
     bool gather_buffer;     /* what a tensor or expert group gathers has a buffer that stays */
     bool expert_serial;     /* experts are products of their own, one after the other */
     bool expert_gathered;   /* expert ranks gather all tokens, and exchange no copies */

@@ -84,6 +84,26 @@ static void add_projections(struct transformer *t, int32_t i)
         transformer_rotation(t, q_width + k_width);
 }
 
+/* The parts that are rotated are copied beside the plain ones. Fused: queries are rotated where
+ * they are, and a second kernel reads plain keys with values and the one rotated key, and writes
+ * keys and values; the gradients go the other way (NVIDIA/Megatron-LM@d98e8a64,
+ * megatron/core/fusions/fused_mla_yarn_rope_apply.py). */
+static void rotate_latent(struct transformer *t)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t token = t->b.item * t->tokens, rotated = t->heads * s->rope_width;
+    int64_t keys = t->heads * t->qk_width, values = t->heads * t->v_width;
+    int64_t made = token * ((keys - rotated + values + s->rope_width) + keys + values);
+
+    if (!s->fused_latent) {
+        transformer_rotation(t, rotated + s->rope_width);
+        transformer_elementwise(t, 2 * keys, 1);
+        return;
+    }
+    TRACES_TRAFFIC(&t->b, 2 * token * rotated, 2 * token * rotated, 0, .split = LW_SPLIT_GROUP);
+    TRACES_TRAFFIC(&t->b, made, made, 0, .split = LW_SPLIT_GROUP);
+}
+
 /* Latent attention: queries, and keys with values, come from narrow vectors; a part of every key is
  * rotated and the same for all heads (DeepSeek-AI, arXiv 2405.04434, section 2.1). Each rank of a
  * tensor group computes the narrow vectors of its tokens. Rotated and plain parts are then copied
@@ -114,8 +134,7 @@ static void add_latent(struct transformer *t, int32_t i)
     before = transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ);
     int32_t up = transformer_linear(t, t->tokens, kv_in, kv_out, LW_TP_COLUMN);
     add_param(t, up, kv_out, kv_in, LW_TP_COLUMN, i, "self_attn.kv_b_proj");
-    transformer_rotation(t, (t->heads + 1) * s->rope_width);
-    transformer_elementwise(t, 2 * q_out, 1);
+    rotate_latent(t);
     transformer_end_part(t, before);
 }
 

@@ -314,6 +314,43 @@ TEST(operands_of_8_bits_are_cast_where_no_kernel_before_wrote_them_so)
     }
 }
 
+/* Current scaling reads what is cast once more: 2 of 16 x 4 of the input, where a kernel casts it,
+ * and of 16 x 8 of the gradient, in the same number of launches. */
+TEST(a_pass_finds_the_scale_of_what_is_cast)
+{
+    static const enum lw_kernel_split splits[] = {LW_SPLIT_COLUMN, LW_SPLIT_ROW};
+    const struct lw_kernel_groups one = {0};
+
+    for (int i = 0; i < 4; i++) {
+        const bool fp8 = i < 2;
+        const lw_ps host = 1000 * LW_PS_PER_NS;
+        lw_ps forward[2], backward[2], launches[2];
+
+        for (int with = 0; with < 2; with++) {
+            struct lw_kernel_rates rates = {.input_casts = true, .scale_passes = with};
+            struct small s;
+
+            small_init(&s);
+            s.module.n_kernels = 1;
+            s.params[1].trainable = false;
+            s.kernels[0] = (struct lw_kernel){
+                .kind = LW_KERNEL_GEMM, .split = (uint8_t)splits[i % 2], .batch = 1, .m = 16,
+                .n = 8, .k = 4, .dtype = LW_BF16, .trained = true, .fp8 = fp8};
+            s.grad_kernel[1] = 0;
+            evaluate(&s, &rates, &one);
+            forward[with] = s.module.forward_ps;
+            backward[with] = lw_module_backward(&s.module);
+            rates.host_op_ps = host;
+            evaluate(&s, &rates, &one);
+            launches[with] = (s.module.forward_ps + lw_module_backward(&s.module)) / host;
+        }
+        assert_int_equal(forward[1] - forward[0],
+                         (fp8 && splits[i % 2] == LW_SPLIT_ROW ? 2 * 16 * 4 : 0) * LW_PS_PER_NS);
+        assert_int_equal(backward[1] - backward[0], (fp8 ? 2 * 16 * 8 : 0) * LW_PS_PER_NS);
+        assert_int_equal(launches[0], launches[1]);
+    }
+}
+
 /* Both ranks of a context group together have what one rank has alone. */
 TEST(times_are_of_all_ranks_of_a_context_group)
 {

@@ -154,6 +154,30 @@ MODEL_TEST(latent_attention_has_its_products_by_hand)
     assert_int_equal(w.modules[1].forward_flops, 2 * 32 * 14208 + scores + pair);
 }
 
+/* 32 tokens of 2 bytes, 4 heads of 16 + 8, values of 12. One after the other: 4 * 8 + 8 rotated, 2 * 96
+ * copied, read and written, 3 times in backward. Fused: queries' 32 read and written, and
+ * 4 * (16 + 12) + 8 read, 4 * (24 + 12) written, as much in backward. */
+MODEL_TEST(a_fused_rotation_makes_keys_and_values)
+{
+    struct traces_model_shape s = latent_shape();
+    int64_t forward[2] = {0}, backward[2] = {0};
+
+    for (int fused = 0; fused < 2; fused++) {
+        s.fused_latent = fused;
+        struct lw_workload w = build(s);
+        const struct lw_module *m = &w.modules[1];
+        for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++) {
+            const struct lw_kernel *x = &w.kernels[k];
+            forward[fused] += x->kind == LW_KERNEL_TRAFFIC ? x->bytes[LW_PRODUCTS_FORWARD] : 0;
+            backward[fused] += x->kind == LW_KERNEL_TRAFFIC ? x->bytes[LW_PRODUCTS_INPUT] : 0;
+        }
+    }
+    assert_int_equal(forward[0] - forward[1],
+                     64 * (2 * (40 + 192) - 2 * 32 - (112 + 8) - 144));
+    assert_int_equal(backward[0] - backward[1],
+                     64 * (3 * (40 + 192) - 2 * 32 - (112 + 8) - 144));
+}
+
 /* Queries of latent attention are wider than its results: 2*32*4*24 bytes against 2*32*4*12. At
  * 10^9 B/s and hardly any FLOPs a byte is a nanosecond. Each further rank of a sequence, of 32
  * tokens a rank, adds a backward of attention, 2 * (queries + keys and values + results) + rows,
