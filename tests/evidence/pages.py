@@ -219,6 +219,28 @@ def families(found):
                        "memory", "ran: fit", "OOM: not", "rank", "choice", "fitted"], rows)
 
 
+RANK_BAR, REGRET_BAR = 0.8, 5  # of the means over families; regret in %
+
+
+def order(found):
+    """Where the means over families are against their bars, and which families are beyond."""
+    ranked = [(t["table"], float(t["rank_mean"])) for t in found.tables if t["rank_mean"]]
+    regret = [(t["table"], float(t["regret_mean"])) for t in found.tables if t.get("regret_mean")]
+    if not ranked or not regret:
+        return "No family has sweeps."
+    worst = max(regret, key=lambda x: x[1])
+    rest = [r for name, r in regret if name != worst[0]] or [0]
+    low = [f"{name} ({r:.2f})" for name, r in sorted(ranked, key=lambda x: x[1]) if r < RANK_BAR]
+    high = [f"{name} ({r:.1f} %)" for name, r in sorted(regret, key=lambda x: -x[1])
+            if r > REGRET_BAR]
+    return textwrap.fill(
+        f"Order of strategies, mean over the {len(ranked)} families with sweeps: rank correlation "
+        f"{mean([r for _, r in ranked]):.2f} (bar: {RANK_BAR} or more), regret "
+        f"{mean([r for _, r in regret]):.1f} % (bar: {REGRET_BAR} or less), without {worst[0]} "
+        f"{mean(rest):.1f} %. Rank below the bar: {', '.join(low) or 'none'}. Regret above it: "
+        f"{', '.join(high) or 'none'}.", 100, break_on_hyphens=False)
+
+
 def large_parts(found, name):
     parts = (("step", mean_error(ratios(found.steps_of([name])))),
              ("memory", mean_error(memory_ratios(found.memory_of([name])))))
@@ -317,7 +339,7 @@ def unsaid(found):
 PAGES = {
     "README.md": {"published runs": readme, "nccl": nccl},
     "docs/design/gpu_accuracy.md": {
-        "families": families, "large errors": large_errors, "rows left out": left_out_rows,
+        "families": families, "order": order, "large errors": large_errors, "rows left out": left_out_rows,
         "devices": devices, "runs alike": alike},
 }
 

@@ -154,8 +154,8 @@ MODEL_TEST(latent_attention_has_its_products_by_hand)
     assert_int_equal(w.modules[1].forward_flops, 2 * 32 * 14208 + scores + pair);
 }
 
-/* 32 tokens of 2 bytes, 4 heads of 16 + 8, values of 12. One after the other: 4 * 8 + 8 rotated, 2 * 96
- * copied, read and written, 3 times in backward. Fused: queries' 32 read and written, and
+/* 32 tokens of 2 bytes, 4 heads of 16 + 8, values of 12. One after the other: 4 * 8 + 8 rotated,
+ * 2 * 96 copied, read and written, 3 times in backward. Fused: queries' 32 read and written, and
  * 4 * (16 + 12) + 8 read, 4 * (24 + 12) written, as much in backward. */
 MODEL_TEST(a_fused_rotation_makes_keys_and_values)
 {
