@@ -295,6 +295,16 @@ static struct lw_framework_beside beside(const struct run *r, const struct rank_
     return y;
 }
 
+/* The last rank has less of the optimizer's state than its role, whose fullest rank has most. */
+static void take_spared(const struct run *r, struct rank_bytes *x)
+{
+    double share = lw_fact_value(r->f->state_bytes, MASTER_AND_ADAM) / MASTER_AND_ADAM;
+    double spared = share * (double)r->plan->last_spares;
+
+    x->bytes[LW_MEM_OPTIMIZER] -= (int64_t)spared;
+    x->fixed -= spared;
+}
+
 static double tensors(const struct run *r, const struct rank_bytes *x)
 {
     struct lw_framework_beside y = beside(r, x);
@@ -314,22 +324,41 @@ void lw_framework_beside_of(const struct lw_framework *f, const struct lw_plan *
     *out = beside(&r, &x);
 }
 
+static void bytes_of(const struct run *r, const struct lw_device *d, const struct rank_bytes *x,
+                     struct lw_framework_bytes *out)
+{
+    const struct lw_framework *f = r->f;
+    double factor = lw_fact_value(f->reserved, 1), own = (double)lw_device_framework_bytes(d);
+    double full = lw_figure_is_set(d->memory_bytes) ? d->memory_bytes.value - own : 1e300;
+    bool gathers = lw_fact(f->step_gathers); /* buffers made once, before an empty cache */
+
+    out->allocated = tensors(r, x);
+    out->needed = factor * out->allocated;
+    double bytes = (gathers ? 1 : factor) * (x->fixed + x->gradients + step_bytes(r, x->bytes)) +
+                   factor * (x->active + stage_outputs(r)) + factor * whole_inputs(r);
+    if (out->needed <= full && bytes > full)
+        bytes = gathers ? out->needed : full;
+    out->reserved = bytes;
+    out->device = bytes + own;
+}
+
 void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_plan *plan,
                            const struct lw_device *d, const struct lw_measure *m,
                            struct lw_framework_bytes *out)
 {
     const struct run r = {f, &plan->dims, plan, plan->strategy};
     const struct rank_bytes x = bytes_of_rank(&r, m);
-    double factor = lw_fact_value(f->reserved, 1), own = (double)lw_device_framework_bytes(d);
-    double full = lw_figure_is_set(d->memory_bytes) ? d->memory_bytes.value - own : 1e300;
-    bool gathers = lw_fact(f->step_gathers); /* buffers made once, before an empty cache */
 
-    out->allocated = tensors(&r, &x);
-    out->needed = factor * out->allocated;
-    double bytes = (gathers ? 1 : factor) * (x.fixed + x.gradients + step_bytes(&r, x.bytes)) +
-                   factor * (x.active + stage_outputs(&r)) + factor * whole_inputs(&r);
-    if (out->needed <= full && bytes > full)
-        bytes = gathers ? out->needed : full;
-    out->reserved = bytes;
-    out->device = bytes + own;
+    bytes_of(&r, d, &x, out);
+}
+
+void lw_framework_bytes_of_last(const struct lw_framework *f, const struct lw_plan *plan,
+                                const struct lw_device *d, const struct lw_measure *m,
+                                struct lw_framework_bytes *out)
+{
+    const struct run r = {f, &plan->dims, plan, plan->strategy};
+    struct rank_bytes x = bytes_of_rank(&r, m);
+
+    take_spared(&r, &x);
+    bytes_of(&r, d, &x, out);
 }

@@ -24,6 +24,11 @@ void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_plan *p
                            const struct lw_device *device, const struct lw_measure *m,
                            struct lw_framework_bytes *out);
 
+/* The same of the last rank, with what it has of the optimizer's state (lw_plan.last_spares). */
+void lw_framework_bytes_of_last(const struct lw_framework *f, const struct lw_plan *plan,
+                                const struct lw_device *device, const struct lw_measure *m,
+                                struct lw_framework_bytes *out);
+
 /* What a rank holds at its most beside the tensors of its plan. A backward's, or the optimizer's
  * step where that holds more: then no activations and, where a flat tensor takes their place
  * (flat), neither gradients nor buckets. With the plan's they add up to `allocated`. */

@@ -46,7 +46,7 @@ void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
         if (m.rank == 0)
             out->first = b;
         if (i == s->n_ranks - 1)
-            out->last = b;
+            lw_framework_bytes_of_last(f, p, &c->device, &m, &out->last);
     }
 }
 

@@ -238,7 +238,7 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
         return refuse_units(s, err);
     if (s->zero < 2)
         return LW_OK;
-    if (s->zero == 3 || s->shard_policy == LW_SHARD_LPT)
+    if (s->zero == 3 || s->shard_policy != LW_SHARD_OSS_GREEDY)
         return lw_fail(err, LW_EINVAL, "--zero %lld cannot keep parameters whole: --shard-policy "
                                        "flat-contiguous%s", (long long)s->zero,
                        s->zero == 2 ? ", or oss-greedy with gradients reduced to their owner" : "");
@@ -490,11 +490,12 @@ static enum lw_status check_muon(const struct lw_workload *w, const struct lw_st
     if (s->zero == 1 && lw_part_has_units(s))
         return lw_fail(err, LW_ENOTSUP,
                        "--optimizer muon with --zero 1: each matrix is updated whole; choose "
-                       "--shard-policy lpt, which gives whole parameters to ranks");
+                       "--shard-policy lpt or ping-pong, which give whole parameters to ranks");
     if (s->zero > 1)
         return lw_fail(err, LW_ENOTSUP, "--optimizer muon with --zero %lld: matrices are cut into "
                                         "shares, and each is updated whole; choose --zero 0, or "
-                                        "--zero 1 --shard-policy lpt", (long long)s->zero);
+                                        "--zero 1 --shard-policy lpt or ping-pong",
+                                        (long long)s->zero);
     if (s->accumulate_pass)
         return lw_fail(err, LW_ENOTSUP, "--optimizer muon with --accumulate-pass on: no pass over "
                                         "gradients is known of its time; choose off");

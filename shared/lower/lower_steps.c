@@ -178,6 +178,7 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
         return st;
     }
     LW_TRY(lw_builder_finish(l.b, plan, err));
+    plan->last_spares = l.last_spares;
     LW_TRY(keep_origin(w, plan, err));
     return w->timeless ? forget_times(plan, err) : LW_OK;
 }

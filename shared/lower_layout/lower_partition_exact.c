@@ -177,8 +177,8 @@ enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err)
     for (int32_t q = 0; s == LW_OK && q < l->n_parts; q++) {
         struct lw_part *d = &l->parts[q];
         struct lw_range r = {d->first_module, d->first_module + d->w->n_modules};
-        int64_t bytes[LW_N_MEM] = {0}, kept = 0;
-        s = lw_part_memory(d, bytes, err);
+        int64_t bytes[LW_N_MEM] = {0}, kept = 0, less = 0;
+        s = lw_part_memory(d, bytes, &less, err);
         for (int32_t m = r.begin; m < r.end; m++)
             kept += l->w->modules[m].kept_bytes[l->s->recompute];
         int64_t held = sum_of(bytes) + kept * in_flight[q] + regained(l, &r);

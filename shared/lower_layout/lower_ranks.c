@@ -57,12 +57,27 @@ int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, in
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
+/* The member of that number in the data group of the experts that rank (d, t) of the role holds:
+ * the holders are those whose numbers are equal modulo ep (add_expert). */
+static int32_t expert_member(const struct lw_lowering *l, int32_t role, int32_t which, int32_t d,
+                             int32_t t)
+{
+    int32_t width = lw_expert_width(l), stage = lw_stage_of_role(l, role);
+    int32_t n = which * l->ep + (int32_t)(lw_strategy_expert_number(l->s, d, t) % l->ep);
+    int32_t copy = n / width, at = width > 1 ? n % width : t;
+
+    return copy < l->dp ? lw_rank_at(l, copy, stage, at)
+                        : lw_rank_at(l, copy - l->dp, l->pp - 1 - stage, at);
+}
+
 /* Of the rank of the role at data coordinate d and tensor coordinate t. */
 static int32_t member_of(const struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
                          int32_t which, int32_t d, int32_t t)
 {
     if (kind == LW_ROW_PEER)
         return lw_rank_at(l, d, which, t);
+    if (kind == LW_ROW_EXPERT_ROOT)
+        return expert_member(l, role, which, d, t);
     if (kind == LW_ROW_RING) {
         int32_t at = d % l->cp, first = d - at;
         return lw_rank_at(l, first + (at + which + l->cp) % l->cp, role, t);
@@ -155,12 +170,13 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
         char name[32];
         snprintf(name, sizeof name, "stage %d", role);
         struct lw_role x = {.name = l->pp > 1 ? name : "data", .stage = lw_stage_of_role(l, role)};
+        l->last_spares = 0;
         for (int32_t q = 0; q < l->n_parts; q++)
             if (l->parts[q].stage == x.stage)
-                LW_TRY(lw_part_memory(&l->parts[q], x.static_bytes, err));
+                LW_TRY(lw_part_memory(&l->parts[q], x.static_bytes, &l->last_spares, err));
         if (l->offloaded) {
             l->offloaded[role] = x.static_bytes[LW_MEM_OPTIMIZER];
-            x.static_bytes[LW_MEM_OPTIMIZER] = 0;
+            x.static_bytes[LW_MEM_OPTIMIZER] = l->last_spares = 0;
         }
         lw_builder_role(l->b, &x);
     }

@@ -52,28 +52,30 @@ static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
 /* Parameters whose shards take equally many bytes for each element. */
 struct shard_kind {
     enum lw_dtype dtype;
-    bool trainable, matrix;
+    bool trainable, matrix, expert;
 };
 
 static struct shard_kind kind_of(const struct lw_part *d, const struct lw_shard_run *x)
 {
     const struct lw_param *p = &d->w->params[x->first.param];
 
-    return (struct shard_kind){p->dtype, p->trainable, p->trainable && lw_param_is_matrix(p)};
+    return (struct shard_kind){p->dtype, p->trainable, p->trainable && lw_param_is_matrix(p),
+                               p->expert};
 }
 
 static bool same_kind(struct shard_kind a, struct shard_kind b)
 {
-    return a.dtype == b.dtype && a.trainable == b.trainable && a.matrix == b.matrix;
+    return a.dtype == b.dtype && a.trainable == b.trainable && a.matrix == b.matrix &&
+           a.expert == b.expert;
 }
 
-/* What the shards of one kind add to each member, of the runs from the i-th on that are not done.
- * owned: [members + 1]. */
+/* What the shards of one kind add to each holder, of the runs from the i-th on that are not done.
+ * owned: [holders + 1]. */
 static void add_kind(const struct lw_part *d, struct lw_memory_rule *rule, int32_t i, bool *done,
-                     int64_t *owned, int64_t (*of_member)[LW_N_MEM])
+                     int64_t *owned, int64_t (*of_holder)[LW_N_MEM])
 {
     const struct shard_kind kind = kind_of(d, &d->shards.runs[i]);
-    int32_t n = lw_part_most_members(d);
+    int32_t n = lw_part_holders(d);
 
     memset(owned, 0, ((size_t)n + 1) * sizeof *owned);
     for (int32_t k = i; k < d->shards.n_runs; k++) {
@@ -82,16 +84,18 @@ static void add_kind(const struct lw_part *d, struct lw_memory_rule *rule, int32
         lw_shard_run_count(&d->shards.runs[k], owned);
         done[k] = true;
     }
-    lw_shard_runs_sum(owned, n);
+    lw_shard_runs_sum(owned, lw_part_members(d, kind.expert));
     rule->matrix = kind.matrix;
-    for (int32_t m = 0; m < n; m++)
+    for (int32_t h = 0; h < n; h++) {
+        int64_t elements = owned[lw_part_member_of(d, kind.expert, h)];
         if (kind.trainable)
-            lw_memory_add(rule, kind.dtype, 0, owned[m], of_member[m]);
+            lw_memory_add(rule, kind.dtype, 0, elements, of_holder[h]);
         else
-            of_member[m][LW_MEM_PARAMS] += owned[m] * lw_dtype_size(kind.dtype);
+            of_holder[h][LW_MEM_PARAMS] += elements * lw_dtype_size(kind.dtype);
+    }
 }
 
-static int32_t fullest(int64_t (*of_member)[LW_N_MEM], int32_t n)
+static int32_t fullest(int64_t (*of_holder)[LW_N_MEM], int32_t n)
 {
     int64_t most = 0;
     int32_t which = 0;
@@ -99,30 +103,33 @@ static int32_t fullest(int64_t (*of_member)[LW_N_MEM], int32_t n)
     for (int32_t m = 0; m < n; m++) {
         int64_t sum = 0;
         for (int k = 0; k < LW_N_MEM; k++)
-            sum += of_member[m][k];
+            sum += of_holder[m][k];
         which = sum > most ? m : which;
         most = sum > most ? sum : most;
     }
     return which;
 }
 
-/* What the shards add to the member that has most of them. */
+/* What the shards add to the holder that has most of them, and the optimizer's state that the last
+ * holder has less. */
 static enum lw_status add_owned(const struct lw_part *d, struct lw_memory_rule *rule,
-                                int64_t bytes[LW_N_MEM], struct lw_err *err)
+                                int64_t bytes[LW_N_MEM], int64_t *last_spares, struct lw_err *err)
 {
     struct lw_arena room = {0};
-    int32_t n = lw_part_most_members(d);
-    int64_t(*of_member)[LW_N_MEM] = lw_arena_alloc(&room, n, sizeof *of_member);
+    int32_t n = lw_part_holders(d);
+    int64_t(*of_holder)[LW_N_MEM] = lw_arena_alloc(&room, n, sizeof *of_holder);
     int64_t *owned = lw_arena_alloc(&room, n + 1L, sizeof *owned);
     bool *done = lw_arena_alloc(&room, d->shards.n_runs + 1L, sizeof *done);
-    bool there = of_member && owned && done;
+    bool there = of_holder && owned && done;
 
     for (int32_t i = 0; there && i < d->shards.n_runs; i++)
         if (!done[i])
-            add_kind(d, rule, i, done, owned, of_member);
-    int32_t which = there ? fullest(of_member, n) : 0;
+            add_kind(d, rule, i, done, owned, of_holder);
+    int32_t which = there ? fullest(of_holder, n) : 0;
     for (int k = 0; there && k < LW_N_MEM; k++)
-        bytes[k] += of_member[which][k];
+        bytes[k] += of_holder[which][k];
+    if (there)
+        *last_spares += of_holder[which][LW_MEM_OPTIMIZER] - of_holder[n - 1][LW_MEM_OPTIMIZER];
     lw_arena_free(&room);
     return there ? LW_OK : lw_fail_nomem(err);
 }
@@ -143,7 +150,8 @@ static int64_t sparse_bytes(const struct lw_part *d)
     return bytes;
 }
 
-enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err)
+enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_t *last_spares,
+                              struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
     bool sharded = d->shards.n > 0;
@@ -167,7 +175,7 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct
         bytes[LW_MEM_PARAMS] += w->buffers[i].numel * lw_dtype_size(w->buffers[i].dtype);
     bytes[LW_MEM_BUCKETS] += set_bytes(d, &d->initial);
     bytes[LW_MEM_GRADS] += sparse_bytes(d);
-    return sharded ? add_owned(d, &rule, bytes, err) : LW_OK;
+    return sharded ? add_owned(d, &rule, bytes, last_spares, err) : LW_OK;
 }
 
 /* What a stage updates: of the member with the most elements where they are sharded. */
@@ -181,7 +189,7 @@ static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
             if (d->w->params[i].trainable && d->w->params[i].tied < 0)
                 whole += d->w->params[i].numel;
     }
-    for (int32_t m = 0; m < lw_part_most_members(&l->parts[0]); m++) {
+    for (int32_t m = 0; m < lw_part_holders(&l->parts[0]); m++) {
         int64_t owned = 0;
         for (int32_t q = 0; q < l->n_parts; q++)
             if (l->parts[q].stage == stage && l->parts[q].shards.owned)

@@ -304,11 +304,11 @@ enum lw_status lw_lower_check_experts(const struct lw_lowering *l, struct lw_err
     if (s->clip > 0)
         return lw_fail(err, LW_ENOTSUP, "--ep %d with --clip: the norm over experts is not planned "
                                         "(--clip 0)", l->ep);
-    if (s->zero > 0 && !lw_part_has_units(s))
+    if (s->zero > 0 && !lw_part_has_units(s) && !lw_shard_policy(s->shard_policy)->experts)
         return lw_fail(err, LW_ENOTSUP,
-                       "--ep %d with --zero %lld: experts are sharded in equal shares "
-                       "alone (--shard-policy flat-contiguous, --bucket-policy "
-                       "deepspeed)",
+                       "--ep %d with --zero %lld: no rule is known that gives experts to owners by "
+                       "this policy; choose --shard-policy flat-contiguous with --bucket-policy "
+                       "deepspeed, lpt or ping-pong",
                        l->ep, (long long)s->zero);
     if (s->compat != LW_COMPAT_NONE)
         return lw_fail(err, LW_EINVAL, "--compat %s cannot be combined with --ep",

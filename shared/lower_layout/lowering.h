@@ -14,7 +14,9 @@
  * where the ranks r and p-1-r hold the same two parts. */
 
 /* Operands that a row resolves for each rank of a role. */
-enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_SHARE, LW_ROW_EXPERT_SHARE, LW_ROW_RING };
+enum lw_row_kind {
+    LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_EXPERT_ROOT, LW_ROW_SHARE, LW_ROW_EXPERT_SHARE, LW_ROW_RING
+};
 struct lw_row {
     enum lw_row_kind kind;
     int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group;
@@ -78,6 +80,7 @@ struct lw_lowering {
     struct lw_line context;             /* keys and values */
     struct lw_line expert, expert_data; /* tokens to experts; experts' gradients */
     int32_t ep;                         /* ranks that share the experts */
+    int64_t last_spares;                /* lw_plan.last_spares */
     struct lw_line model, pipeline; /* numbers that the ranks of a replica (of two directions: of
                                      * one), and of a pipeline (compat colossalai), agree on */
     int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th after it */
@@ -180,4 +183,7 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
 
 /* lower_tables.c: the model with its buckets, shards and works. */
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err);
-enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err);
+/* Adds what the fullest rank that holds the part has, and how much less of the optimizer's state
+ * the last one has. */
+enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_t *last_spares,
+                              struct lw_err *err);

@@ -36,7 +36,7 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
         }
         int32_t flat = lw_write_copy(k, LW_OP_COPY, bytes, dtype, -1, -1);
         struct lw_op op = lw_write_moved(k, LW_OP_BROADCAST, k->l->data, bytes, dtype, "buffers");
-        lw_write_root(k, &op, 0);
+        lw_write_root(k, &op, 0, false);
         flying[at] = lw_builder_op(k->l->b, &op, &flat, 1);
         bytes_of[at] = bytes;
         dtype_of[at] = dtype;

@@ -165,7 +165,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     struct lw_op op = lw_write_moved(k, kind, lw_data_line(k->l, first->expert), bytes, wire, "");
     op.bucket = number;
     if (kind == LW_OP_REDUCE)
-        lw_write_root(k, &op, x->d->root_of[b]);
+        lw_write_root(k, &op, x->d->root_of[b], false);
     int32_t reduced = lw_builder_op(k->l->b, &op, &after, 1), used = reduced, stream = op.stream;
     x->done_of[b] = add_replicas(k, x, &op, first->expert, reduced);
     if (x->done_of[b] != reduced && kind != LW_OP_REDUCE_SCATTER) { /* all of it is added */
@@ -284,7 +284,7 @@ static void reduce_empty(struct lw_writer *k, struct lw_writer_part *x)
 {
     for (int32_t i = 0; i < x->d->n_empty; i++) {
         struct lw_op op = lw_write_moved(k, LW_OP_REDUCE, k->l->data, 0, LW_F32, "empty bucket");
-        lw_write_root(k, &op, x->d->empty[i]);
+        lw_write_root(k, &op, x->d->empty[i], false);
         k->deps[k->n_deps++] = lw_builder_op(k->l->b, &op, &k->last_compute, 1);
     }
 }

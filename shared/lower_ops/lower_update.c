@@ -44,7 +44,7 @@ static int32_t send_buffer(struct lw_writer *k, const struct lw_part *d, int32_t
     struct lw_op op =
         lw_write_weights(k, d, b, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST, wire);
     if (f->owner >= 0)
-        lw_write_root(k, &op, f->owner);
+        lw_write_root(k, &op, f->owner, f->expert);
     return lw_builder_op(k->l->b, &op, &after, 1);
 }
 

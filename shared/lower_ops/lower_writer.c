@@ -207,10 +207,13 @@ int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops,
     return lw_write_compute(k, &op, ops, n);
 }
 
-void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member)
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member, bool expert)
 {
-    if (lw_is_plain(k->l))
+    bool apart = expert && k->l->ep > 1;
+
+    if (lw_is_plain(k->l) && !apart)
         op->peer = member;
     else
-        op->operand = lw_lower_row(k->l, LW_ROW_ROOT, k->role, member, op->bytes);
+        op->operand = lw_lower_row(k->l, apart ? LW_ROW_EXPERT_ROOT : LW_ROW_ROOT, k->role, member,
+                                   op->bytes);
 }

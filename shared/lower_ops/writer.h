@@ -129,7 +129,7 @@ struct lw_op lw_write_weights(const struct lw_writer *k, const struct lw_part *d
 int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n);
 
 /* An op that others than the plain data group's first rank may be the root of. */
-void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member, bool expert);
 
 /* A collective of activations over the tensor group, of keys and values (or their gradients)
  * over the context group: after the last compute and `input` (-1 = none), before the next

@@ -74,7 +74,7 @@ struct lw_part_shards {
     int32_t *items;              /* [n_items] parameters by buffer */
     int64_t *offset;             /* [n_items] in elements of the buffer */
     struct lw_oss *oss;          /* NULL but for oss-greedy */
-    int64_t *owned;              /* [members of the data group] elements that each updates */
+    int64_t *owned;              /* [lw_part_holders] elements that each updates */
     int64_t n_elements, most_owned, padding;
     int32_t first_bucket;        /* plan's number of buffer 0 */
     /* With units (lower_fsdp.c): */
@@ -154,10 +154,21 @@ static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)
     return d->param_in_model ? d->param_in_model[param] : param;
 }
 
-/* Owners of shards are below this. */
-static inline int32_t lw_part_most_members(const struct lw_part *d)
+/* Ranks that hold a member's copy: all of a tensor group that experts are folded over, else one.
+ * Holder h is data member h / width and expert member h / ep. */
+static inline int32_t lw_part_width(const struct lw_part *d)
 {
-    return d->n_members > d->n_expert_members ? d->n_members : d->n_expert_members;
+    return d->s->ep > 1 ? (int32_t)(d->n_expert_members * d->s->ep / d->n_members) : 1;
+}
+
+static inline int32_t lw_part_holders(const struct lw_part *d)
+{
+    return d->n_members * lw_part_width(d);
+}
+
+static inline int32_t lw_part_member_of(const struct lw_part *d, bool expert, int32_t holder)
+{
+    return (int32_t)(holder / (expert ? d->s->ep : lw_part_width(d)));
 }
 
 /* Experts lie in buckets and buffers of their own, as if on other devices. */
@@ -223,6 +234,7 @@ struct lw_shard_policy {
     enum lw_status (*assign)(struct lw_part *d, struct lw_err *err);
     enum lw_bucket_policy_id buckets; /* where --bucket-policy is not given */
     bool equal_shares;                /* parameters are cut, so buckets can be: lw_part_has_units */
+    bool experts;                     /* whole ones of experts go to the members that hold them */
 };
 #define LW_ROW_SHARD_POLICY(id, symbol, word, help) \
     extern const struct lw_shard_policy lw_shard_policy_##symbol;

@@ -12,6 +12,7 @@
  * lower_param_gather.c). */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shared/base/sort.h"
 #include "shared/lower_part/lower_part.h"
@@ -118,23 +119,27 @@ struct place {
 LW_COMPARATOR(by_buffer, struct place, a->device, b->device, a->owner, b->owner, a->dtype, b->dtype,
               a->given, b->given)
 
-/* One buffer per device, owner and dtype. */
-static enum lw_status buffers_by_owner(struct lw_part *d, const struct lw_sharding *s,
+/* Of what is given: an expert that not all members hold. */
+static bool is_apart(const struct lw_part *d, int32_t given)
+{
+    return d->s->ep > 1 && d->w->params[d->shards.param_of[given]].expert;
+}
+
+/* One buffer per device, owner and dtype. owners: of what is given. */
+static enum lw_status buffers_by_owner(struct lw_part *d, const int32_t *owners,
                                        struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    struct place *places = lw_arena_alloc(&d->arena, s->n_shards, sizeof *places);
+    struct place *places = lw_arena_alloc(&d->scratch, h->n, sizeof *places);
     int32_t n = 0;
 
     if (!places)
         return lw_fail_nomem(err);
-    LW_TRY(room_for_buffers(d, s->n_shards, err));
-    for (int32_t i = 0; i < s->n_shards; i++) {
-        int32_t g = s->shards[i].param;
+    LW_TRY(room_for_buffers(d, h->n, err));
+    for (int32_t g = 0; g < h->n; g++)
         if (h->as_given[g].trainable)
             places[n++] = (struct place){h->as_given[g].device, (int32_t)h->as_given[g].dtype,
-                                         s->shards[i].owner, g};
-    }
+                                         owners[g], g};
     lw_sort(places, n, by_buffer);
     for (int32_t i = 0; i < n; i++) {
         const struct place *x = &places[i], *before = &places[i > 0 ? i - 1 : 0];
@@ -142,24 +147,113 @@ static enum lw_status buffers_by_owner(struct lw_part *d, const struct lw_shardi
             x->dtype != before->dtype)
             open_buffer(h, (enum lw_dtype)x->dtype, x->device, x->owner);
         put_item(h, x->given);
+        h->buffers[h->n_buffers - 1].expert = is_apart(d, x->given);
     }
     return LW_OK;
 }
 
-static enum lw_status lpt(struct lw_part *d, struct lw_err *err)
+struct whole_rule {
+    enum lw_status (*give)(const struct lw_shard_param *params, int32_t n, int32_t world,
+                           struct lw_sharding *out, struct lw_err *err);
+    bool fused; /* queries, keys and values of a module are one parameter */
+};
+
+/* Queries, keys and values of a module, or keys and values after queries. */
+static bool in_one(const struct lw_param *a, const struct lw_param *b)
 {
+    static const char *const names[] = {"q_proj.", "k_proj.", "v_proj."};
+
+    for (int k = 0; a->module == b->module && k < 2; k++) {
+        const char *x = strstr(a->name, names[k]), *y = strstr(b->name, names[k + 1]);
+        if (x && y && strcmp(x + strlen(names[k]), y + strlen(names[k + 1])) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The one of some[i] whose owner is that of some[k]: where queries, keys and values are one
+ * parameter (fused), theirs, which counts their elements. */
+static int32_t first_of_fused(const struct lw_part *d, const int32_t *given, int32_t k,
+                              const int32_t *first)
+{
+    const int32_t *param_of = d->shards.param_of;
+
+    for (int32_t i = k - 1; i >= 0 && i >= k - 4; i--) /* a bias may lie between */
+        if (in_one(&d->w->params[param_of[given[i]]], &d->w->params[param_of[given[k]]]))
+            return first[i];
+    return k;
+}
+
+/* Of experts, or of all others: whole parameters to the members that hold them. owners: of what is
+ * given. */
+static enum lw_status give_to(struct lw_part *d, bool expert, const struct whole_rule *rule,
+                              int32_t *owners, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct lw_shard_param *some = lw_arena_alloc(&d->scratch, h->n, sizeof *some);
+    int32_t *given = lw_arena_alloc(&d->scratch, h->n, sizeof *given), n = 0;
+    int32_t *first = lw_arena_alloc(&d->scratch, h->n, sizeof *first);
     struct lw_sharding s;
 
-    LW_TRY(lw_shard_lpt(d->shards.as_given, d->shards.n, d->n_members, 0, &s, err));
-    enum lw_status st = take_shards(d, &s, err);
-    if (st == LW_OK)
-        st = buffers_by_owner(d, &s, err);
+    if (!some || !given || !first)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < h->n; i++) {
+        if (is_apart(d, i) != expert)
+            continue;
+        some[n] = h->as_given[i];
+        given[n] = i;
+        first[n] = rule->fused ? first_of_fused(d, given, n, first) : n;
+        if (first[n] != n && some[n].trainable) {
+            some[first[n]].numel += some[n].numel;
+            some[n].trainable = false;
+        }
+        n++;
+    }
+    LW_TRY(rule->give(some, n, lw_part_members(d, expert), &s, err));
+    for (int32_t i = 0; i < n; i++)
+        owners[given[i]] = s.shards[first[i]].owner;
     lw_sharding_free(&s);
-    return st;
+    return LW_OK;
+}
+
+static enum lw_status whole(struct lw_part *d, const struct whole_rule *rule, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    int32_t *owners = lw_arena_alloc(&d->scratch, h->n, sizeof *owners);
+
+    if (!owners)
+        return lw_fail_nomem(err);
+    LW_TRY(give_to(d, false, rule, owners, err));
+    LW_TRY(give_to(d, true, rule, owners, err));
+    LW_TAKE(&h->room, h->runs, h->n, err);
+    for (int32_t i = 0; i < h->n; i++)
+        if (h->as_given[i].trainable)
+            h->runs[h->n_runs++] = (struct lw_shard_run){
+                {h->param_of[i], owners[i], 0, h->as_given[i].numel}, 1};
+    return buffers_by_owner(d, owners, err);
+}
+
+static enum lw_status give_largest(const struct lw_shard_param *params, int32_t n, int32_t world,
+                                   struct lw_sharding *out, struct lw_err *err)
+{
+    return lw_shard_lpt(params, n, world, 0, out, err);
+}
+
+static enum lw_status lpt(struct lw_part *d, struct lw_err *err)
+{
+    return whole(d, &(struct whole_rule){give_largest, false}, err);
 }
 
 const struct lw_shard_policy lw_shard_policy_lpt = {
-    .assign = lpt, .buckets = LW_BUCKET_C10D_2};
+    .assign = lpt, .buckets = LW_BUCKET_C10D_2, .experts = true};
+
+static enum lw_status ping_pong(struct lw_part *d, struct lw_err *err)
+{
+    return whole(d, &(struct whole_rule){lw_shard_ping_pong, true}, err);
+}
+
+const struct lw_shard_policy lw_shard_policy_ping_pong = {
+    .assign = ping_pong, .buckets = LW_BUCKET_C10D_2, .experts = true};
 
 /* --- equal shares ---------------------------------------------------------------------------- */
 
@@ -288,15 +382,25 @@ int64_t lw_shard_runs_sum(int64_t *owned, int32_t n)
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
+    int64_t *of_member[2]; /* of experts: the second */
 
-    LW_TAKE(&d->arena, h->owned, lw_part_most_members(d) + 1L, err);
+    LW_TAKE(&d->arena, h->owned, lw_part_holders(d), err);
+    LW_TAKE(&d->scratch, of_member[0], d->n_members + 1L, err);
+    LW_TAKE(&d->scratch, of_member[1], d->n_expert_members + 1L, err);
     for (int32_t i = 0; i < h->n_runs; i++) {
-        if (!d->w->params[h->runs[i].first.param].trainable)
+        const struct lw_param *p = &d->w->params[h->runs[i].first.param];
+        if (!p->trainable)
             continue;
-        lw_shard_run_count(&h->runs[i], h->owned);
+        lw_shard_run_count(&h->runs[i], of_member[p->expert]);
         h->n_elements += h->runs[i].n * h->runs[i].first.numel;
     }
-    h->most_owned = lw_shard_runs_sum(h->owned, lw_part_most_members(d));
+    lw_shard_runs_sum(of_member[0], d->n_members);
+    lw_shard_runs_sum(of_member[1], d->n_expert_members);
+    for (int32_t m = 0; m < lw_part_holders(d); m++) {
+        h->owned[m] = of_member[0][lw_part_member_of(d, false, m)] +
+                      of_member[1][lw_part_member_of(d, true, m)];
+        h->most_owned = h->owned[m] > h->most_owned ? h->owned[m] : h->most_owned;
+    }
     return LW_OK;
 }
 

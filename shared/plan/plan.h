@@ -299,6 +299,9 @@ struct lw_plan {
     const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
     const char *optimizer;  /* of its times (lw_optimizer_name); "" = unknown; outside the hash */
     struct lw_model_dims dims;
+    /* Optimizer state that the last rank lacks of its role's, which is that of the fullest. Neither
+     * hashed nor written: 0 of a plan file. */
+    int64_t last_spares;
     struct lw_step_yield yield; /* outside the hash */
 };
 

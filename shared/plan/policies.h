@@ -48,7 +48,9 @@
     row(PER_TENSOR, per_tensor, "per-tensor", \
         "every parameter cut into equal parts") \
     row(ROWS, flat, "rows", \
-        "--zero 3: each parameter padded to equal numbers of its rows, as FSDP2 does")
+        "--zero 3: each parameter padded to equal numbers of its rows, as FSDP2 does") \
+    row(PING_PONG, ping_pong, "ping-pong", \
+        "whole parameters, the smallest first, to members in turn, there and back")
 
 #define LW_PARTITIONERS(row) \
     row(UNIFORM, uniform, "uniform", \

@@ -87,7 +87,7 @@ static enum lw_status alloc_shards(struct lw_sharding *s, int32_t world, int64_t
 }
 
 struct piece {
-    int64_t bytes;
+    int64_t bytes; /* what parameters are ordered by: bytes, or elements */
     int32_t shard;
 };
 
@@ -151,6 +151,36 @@ enum lw_status lw_shard_lpt(const struct lw_shard_param *params, int32_t n, int3
     lw_free(pieces);
     lw_free(heap);
     return status;
+}
+
+LW_COMPARATOR(smallest_first, struct piece, a->bytes, b->bytes, a->shard, b->shard)
+
+enum lw_status lw_shard_ping_pong(const struct lw_shard_param *params, int32_t n, int32_t world,
+                                  struct lw_sharding *out, struct lw_err *err)
+{
+    struct lw_sharding s;
+    int32_t n_owned = 0;
+
+    LW_TRY(lw_shard_check_params(params, n, world, err));
+    LW_TRY(alloc_shards(&s, world, n, 0, err));
+    struct piece *pieces = lw_calloc((size_t)n, sizeof *pieces);
+    if (!pieces) {
+        lw_sharding_free(&s);
+        return lw_fail_nomem(err);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        s.shards[i] = (struct lw_shard){i, -1, 0, params[i].numel};
+        if (params[i].trainable)
+            pieces[n_owned++] = (struct piece){params[i].numel, i};
+    }
+    lw_sort(pieces, n_owned, smallest_first);
+    for (int32_t i = 0; i < n_owned; i++) {
+        int32_t at = i % world;
+        s.shards[pieces[i].shard].owner = i / world % 2 ? world - 1 - at : at;
+    }
+    lw_free(pieces);
+    *out = s;
+    return LW_OK;
 }
 
 /* Each trainable parameter in exactly one unit, one dtype and device per unit. */

@@ -44,6 +44,13 @@ void lw_sharding_free(struct lw_sharding *s);
 enum lw_status lw_shard_lpt(const struct lw_shard_param *params, int32_t n, int32_t world,
                             int64_t split_bytes, struct lw_sharding *out, struct lw_err *err);
 
+/* Megatron-LM's layer-wise optimizer without a layout (_shard_params_ping_pong of
+ * NVIDIA/Megatron-LM@d98e8a64, megatron/core/optimizer/layer_wise_optimizer.py): trainable
+ * parameters by elements, the smallest first (equal ones in order), to members 0, 1, .. world - 1,
+ * world - 1, .. 0, and so on; frozen ones have no owner. */
+enum lw_status lw_shard_ping_pong(const struct lw_shard_param *params, int32_t n, int32_t world,
+                                  struct lw_sharding *out, struct lw_err *err);
+
 /* Flat buffers cut into equal shares, as DeepSpeed (param groups, ZeRO-1/2/3) and FSDP (wrapped
  * units) do: the trainable parameters of unit u, items[first[u]] .. items[first[u+1]-1], lie one
  * after the other, the end is padded to a multiple of world * align elements, member r owns the

@@ -135,6 +135,12 @@ def put_decoder(a, put):
     put("mtp-layers", a.number("mtp-num-layers") or "")
 
 
+def layer_wise(a):
+    """Whole matrices to ranks (megatron/training/training.py: Muon with a distributed optimizer)."""
+    optimizer = a.text("optimizer", "adam")
+    return optimizer == "dist_muon" or (optimizer == "muon" and a.on("use-distributed-optimizer"))
+
+
 def put_model(a, put):
     if a.text("family") == "bert":
         put("model", "megatron-bert")
@@ -157,8 +163,8 @@ def put_model(a, put):
     optimizer = a.text("optimizer", "adam")
     if optimizer not in ("adam", "muon", "dist_muon"):
         raise Cannot("the optimizer (" + optimizer + ") is not modelled")
-    if optimizer != "adam" and (a.on("use-distributed-optimizer") or optimizer != "muon"):
-        raise Cannot("the layer-wise optimizer with experts is not modelled")
+    if layer_wise(a) and a.other("no-use-layer-wise-param-layout") != "True":
+        raise Cannot("a layer-wise optimizer whose buckets are laid out by rank is not modelled")
     put("optimizer", "" if optimizer == "adam" else "muon")
 
 
@@ -275,6 +281,7 @@ def put_strategy(a, put):
     group = dp * cp // copies  # ranks that have the optimizer's state together
     zero = 1 if a.on("use-distributed-optimizer") and (group > 1 or dp * cp == 1) else 0
     put("zero", zero)
+    put("shard-policy", "ping-pong" if zero and layer_wise(a) else "")
     put("zero-group", group if zero and 1 < group < dp * cp else "")
     put("overlap", "" if a.on("overlap-grad-reduce") else "off")
     put("overlap-param-gather", "on" if zero and a.on("overlap-param-gather") else "")

@@ -195,6 +195,12 @@ TEST(all_of_it_runs_and_is_verified)
         "dp 2 tp 2 ep 2 etp 2",
         "tp 2 ep 2 etp 1",
         "dp 2 tp 4 ep 2 etp 1 zero 1 bucket-cap 1000",
+        /* whole parameters to the ranks that hold them */
+        "dp 4 ep 2 zero 1 shard-policy lpt",
+        "dp 4 ep 4 zero 1 shard-policy ping-pong",
+        "dp 4 ep 2 pp 2 micro-batches 2 zero 1 shard-policy ping-pong",
+        "dp 4 tp 2 ep 4 etp 1 zero 1 shard-policy ping-pong",
+        "dp 2 tp 2 ep 2 zero 1 shard-policy lpt",
         /* shards on groups */
         "dp 4 ep 2 zero 3 zero-group 2",
         "dp 4 ep 2 zero 1 zero-group 2",
@@ -207,6 +213,45 @@ TEST(all_of_it_runs_and_is_verified)
     lw_workload_free(&w);
 }
 
+static int32_t owner_of(const struct lw_plan *p, const char *name)
+{
+    for (int32_t i = 0; i < p->n_shards; i++)
+        if (strstr(p->params[p->shards[i].param].name, name))
+            return p->shards[i].owner;
+    fail_msg("no shard of %s", name);
+    return -1;
+}
+
+/* Experts: six of 256 elements on a rank, to its 2 members 0 1 1 0 0 1, 768 each. All others to 4
+ * members there and back: five norms of 16 to 0 1 2 3 3, two products of 256 to 2 and 1, embedding
+ * and head of 512 to 0, queries, keys and values of 768 to 1 and 2. So members have 1040, 1040,
+ * 1040 and 32 elements, ranks 768 more, and the last one 1008 elements of Adam's 8 bytes less. */
+TEST(whole_experts_go_to_the_ranks_that_hold_them)
+{
+    static const struct {
+        const char *name;
+        int32_t owner;
+    } owners[] = {{"embed_tokens", 0}, {"lm_head", 0}, {"layers.0.self_attn.q_proj", 1},
+                  {"layers.0.self_attn.v_proj", 1}, {"layers.1.self_attn.k_proj", 2},
+                  {"layers.0.self_attn.o_proj", 2}, {"layers.1.self_attn.o_proj", 1},
+                  {"layers.0.mlp.gate", 0}, {"layers.0.mlp.up", 1}, {"layers.0.mlp.down", 1},
+                  {"layers.1.mlp.gate", 0}, {"layers.1.mlp.up", 0}, {"layers.1.mlp.down", 1}};
+    struct lw_workload w = model();
+    struct lw_plan p = plan_of_words(&w, "dp 4 ep 2 zero 1 shard-policy ping-pong");
+
+    for (size_t i = 0; i < sizeof owners / sizeof *owners; i++)
+        if (owner_of(&p, owners[i].name) != owners[i].owner)
+            fail_msg("%s: owner %d", owners[i].name, owner_of(&p, owners[i].name));
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], (1040 + 768) * 8);
+    assert_int_equal(p.last_spares, 1008 * 8);
+    lw_plan_free(&p);
+    /* one rank for each expert: all of 2 x 3 of 128 elements stay with it */
+    p = plan_of_words(&w, "dp 4 ep 4 zero 1 shard-policy ping-pong");
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], (1040 + 6 * 128) * 8);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
 TEST(contradictory_options_are_refused)
 {
     struct lw_workload w = model();
@@ -214,7 +259,7 @@ TEST(contradictory_options_are_refused)
     plan_refused(&w, "dp 4 ep 3", "--ep 3 does not divide the 4 ranks");
     plan_refused(&w, "dp 2 ep 2 clip 1", "--ep 2 with --clip");
     plan_refused(&w, "dp 2 ep 2 zero 1 shard-policy oss-greedy",
-                 "experts are sharded in equal shares");
+                 "no rule is known that gives experts to owners by this policy");
     plan_refused(&w, "dp 5 ep 5", "not a multiple of 5");
     plan_refused(&w, "dp 4 tp 4 ep 8", "--ep 8 does not divide the 4 ranks of --dp and --cp that "
                                        "would share the experts, each split over --tp; --etp 1 "

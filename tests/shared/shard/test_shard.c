@@ -84,6 +84,23 @@ TEST(lpt_places_the_largest_first_in_bytes)
     lw_sharding_free(&s);
 }
 
+/* By elements 5 6 7 10 20 40 to members 0 1 2, 2 1 0: the largest shares its member with the
+ * smallest. Bytes do not count: 40 is of bf16. */
+TEST(ping_pong_goes_there_and_back)
+{
+    struct lw_shard_param p[] = {f32(20), f32(5), f32(40), f32(7), f32(99), f32(10), f32(6)};
+    struct lw_sharding s;
+    struct lw_err err;
+
+    p[2].dtype = LW_BF16;
+    p[4].trainable = false;
+    assert_int_equal(lw_shard_ping_pong(p, 7, 3, &s, &err), LW_OK);
+    assert_string_equal(shown(&s),
+                        "0:0+20@1 1:0+5@0 2:0+40@0 3:0+7@2 4:0+99@-1 5:0+10@2 6:0+6@1");
+    lw_sharding_free(&s);
+    assert_int_equal(lw_shard_ping_pong(p, 7, 0, &s, &err), LW_EINVAL);
+}
+
 TEST(flat_shards_cut_across_parameters_and_record_the_padding)
 {
     /* 3 + 4 + 3 = 10 elements for 4 members of align 1: padded by 2 to shares of 3. Parameter 1 has
@@ -205,6 +222,9 @@ TEST(every_policy_tiles_the_parameters)
         assert_int_equal(lw_shard_lpt(p, n, world, prng_in(&r, 0, 300), &s, &err), LW_OK);
         assert_int_equal(sharding_check(&s, p, n, &err), LW_OK);
         lw_sharding_free(&s);
+        assert_int_equal(lw_shard_ping_pong(p, n, world, &s, &err), LW_OK);
+        assert_int_equal(sharding_check(&s, p, n, &err), LW_OK);
+        lw_sharding_free(&s);
         for (int32_t k = 0; k < n; k++)
             p[k].numel *= world;
         assert_int_equal(lw_shard_per_tensor(p, n, world, &s, &err), LW_OK);
@@ -304,4 +324,6 @@ TEST(failing_allocations_leak_nothing)
                           lw_sharding_free(&s));
     s = (struct lw_sharding){.world = -7};
     EACH_ALLOCATION_FAILS(1, lw_shard_per_tensor(p, 3, 4, &s, &err), s, lw_sharding_free(&s));
+    s = (struct lw_sharding){.world = -7};
+    EACH_ALLOCATION_FAILS(1, lw_shard_ping_pong(p, 3, 4, &s, &err), s, lw_sharding_free(&s));
 }
