@@ -43,8 +43,7 @@ struct run {
 /* Embedding, head, norms, biases and adapters stay as they are. */
 static bool is_product(const struct run *r, const struct lw_plan_param *p)
 {
-    return p->module > 0 && p->module < r->plan->n_modules - 1 &&
-           p->numel > NARROW * r->d->hidden;
+    return lw_plan_in_block(r->plan, p, NARROW * r->d->hidden);
 }
 
 static bool sums_in_f32(const struct run *r)
@@ -201,6 +200,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         bytes[LW_MEM_WORKSPACES] = dims->workspace;
         bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
         bytes[LW_MEM_PARAMS] -= narrow ? product_elements(&r, plan->roles[i].stage) : 0;
+        plan->roles[i].narrow_above = narrow ? NARROW * dims->hidden : 0;
     }
 }
 

@@ -191,6 +191,11 @@ bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket)
     return p->sets[p->buckets[bucket].set].kind == LW_BUCKET_WEIGHTS;
 }
 
+bool lw_plan_in_block(const struct lw_plan *p, const struct lw_plan_param *x, int64_t above)
+{
+    return x->module > 0 && x->module < p->n_modules - 1 && x->numel > above;
+}
+
 bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket)
 {
     return p->sets[p->buckets[bucket].set].kind == LW_BUCKET_TIED;

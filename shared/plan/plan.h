@@ -235,6 +235,9 @@ struct lw_role {
     /* Elements of a buffer, counted in static_bytes, that gradients of no more are reduced in: they
      * take no room of their own. 0 = none; as grads_come. */
     int64_t reduce_elements;
+    /* Weights of blocks of more elements are gathered in 8 bits, as they are held. 0 = none; as
+     * grads_come. */
+    int64_t narrow_above;
 };
 
 struct lw_plan {
@@ -369,6 +372,8 @@ bool lw_op_uses_weights(const struct lw_op *op);
 bool lw_plan_op_reads(const struct lw_plan *p, int32_t op, int32_t bucket);
 enum lw_bucket_kind lw_plan_bucket_kind(const struct lw_plan *p, int32_t bucket);
 bool lw_plan_is_weights(const struct lw_plan *p, int32_t bucket);
+/* A parameter of more elements than `above` that is neither the embedding's nor the head's. */
+bool lw_plan_in_block(const struct lw_plan *p, const struct lw_plan_param *x, int64_t above);
 bool lw_plan_is_tied(const struct lw_plan *p, int32_t bucket);
 bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);
 /* The variant reduces the gradients of this set. */

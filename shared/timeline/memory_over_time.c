@@ -80,6 +80,19 @@ static int64_t room_beside_buffer(const struct lw_plan *p, int32_t bucket, int64
     return bytes + (cast ? b->bytes : 0);
 }
 
+/* Of a buffer of gathered weights: what 8 bits save of 16. */
+static int64_t saved_by_narrow(const struct lw_plan *p, int32_t bucket, int64_t above)
+{
+    const struct lw_bucket *b = &p->buckets[bucket];
+    int64_t bytes = 0;
+
+    for (int32_t i = 0; i < b->n_slots; i++) {
+        const struct lw_plan_param *x = &p->params[p->slots[b->first_slot + i]];
+        bytes += lw_plan_in_block(p, x, above) ? x->numel * (lw_dtype_size(b->dtype) - 1) : 0;
+    }
+    return bytes;
+}
+
 /* What the op takes or gives back of its own. */
 static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
 {
@@ -91,9 +104,12 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
         return LW_OK;
     bool takes = use.access == LW_TAKE, computes = class_ != LW_CLASS_MEMORY;
     enum lw_memory memory = memory_of(c->plan, t->op[i], &use);
-    int64_t elements = c->plan->roles[c->plan->role_of[t->rank[i]]].reduce_elements;
-    if (elements > 0 && memory == LW_MEMORY_BUCKETS)
-        use.n = room_beside_buffer(c->plan, c->plan->ops[t->op[i]].bucket, elements);
+    const struct lw_role *role = &c->plan->roles[c->plan->role_of[t->rank[i]]];
+    int32_t bucket = c->plan->ops[t->op[i]].bucket;
+    if (role->reduce_elements > 0 && memory == LW_MEMORY_BUCKETS)
+        use.n = room_beside_buffer(c->plan, bucket, role->reduce_elements);
+    if (role->narrow_above > 0 && memory == LW_MEMORY_GATHERED)
+        use.n -= saved_by_narrow(c->plan, bucket, role->narrow_above);
     return add(c,
                (struct lw_memory_change){
                    .rank = t->rank[i],

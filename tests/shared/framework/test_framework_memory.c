@@ -298,6 +298,7 @@ TEST(weights_of_8_bits_are_those_of_products)
     d.fp8 = true;
     hold("nemo", &d, &plan);
     assert_int_equal(roles[0].static_bytes[LW_MEM_PARAMS], 2502000);
+    assert_int_equal(roles[0].narrow_above, 64 * d.hidden);
     assert_int_equal(roles[1].static_bytes[LW_MEM_PARAMS], 2100000);
     d.fp8_transposes = true; /* a byte more of each such weight */
     hold("nemo", &d, &plan);
