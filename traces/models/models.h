@@ -110,6 +110,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t workspace;      /* bytes that libraries hold on a device for kernels */
     bool workspace_unknown; /* they hold some, but how much on this device is not known */
     int64_t stream_workspace; /* the same, for grouped products of experts */
+    bool no_dropout;        /* GPT's: of the framework's configuration */
     bool fp8_transposes;    /* weights of 8 bits are held in both layouts */
     bool fused_experts;     /* an expert's gate is part of its 8-bit products */
     bool fused_latent;      /* latent attention's rotation makes keys and values, in one kernel */

@@ -35,10 +35,10 @@ static const struct names *names_of(const struct transformer *t)
     return !t->b.shape.alibi ? &gpt : t->b.shape.no_bias ? &mpt : &bloom;
 }
 
-/* Learned positions are added, with dropout. */
+/* Learned positions are added, with dropout where there is some. */
 static void add_positions(struct transformer *t)
 {
-    int64_t x = t->b.wide * t->tokens * t->hidden, mask = t->tokens * t->hidden;
+    int64_t x = t->b.wide * t->tokens * t->hidden, mask = t->dropout ? t->tokens * t->hidden : 0;
     int32_t places = TRACES_TRAFFIC(&t->b, 3 * x + mask, 0, 2 * x + mask);
 
     traces_builder_param(&t->b, places, t->b.shape.positions, t->hidden, LW_TP_REPLICATED,
@@ -107,7 +107,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     LW_TRY(transformer_init(&t, m, shape, device, err));
     s = &t.b.shape;
     t.causal = true;
-    t.dropout = !s->alibi;
+    t.dropout = !s->alibi && !s->no_dropout;
     traces_builder_room(&t.b, s->layers + 2, PARAMS_PER_BLOCK * s->layers + 6,
                         masks ? s->layers : 0);
     add_embedding(&t);

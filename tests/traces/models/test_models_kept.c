@@ -144,6 +144,25 @@ TEST(frozen_products_keep_no_operands)
 
 /* Of both adapters' inputs, each as wide as the block: dropout's mask of a byte, and its result,
  * which of the first adapter is the operand that is kept anyway. */
+/* Of a token of a GPT block: 34 bytes of its width, 2 of them masks of dropout, and row sums; of its
+ * embedding a mask, and the number of its word. */
+TEST(gpt_without_dropout_keeps_no_masks)
+{
+    for (int none = 0; none < 2; none++) {
+        struct traces_model_shape s = {.batch = 1, .layers = 2, .hidden = HIDDEN, .heads = HEADS,
+                                       .seq = SEQ, .vocab = 4096, .dtype = "bf16",
+                                       .attention = "flash", .no_dropout = none};
+        struct lw_workload w;
+        struct lw_err err;
+        assert_ok(traces_model_build("gpt-13b", &s, &cluster.device, &w, &err), err);
+        int64_t block = w.modules[BLOCK].kept_bytes[LW_RECOMPUTE_NONE];
+        int64_t table = w.modules[0].kept_bytes[LW_RECOMPUTE_NONE];
+        lw_workload_free(&w);
+        assert_int_equal(block, SEQ * (34 * HIDDEN + SUMS - none * 2 * HIDDEN));
+        assert_int_equal(table, SEQ * (8 + (1 - none) * HIDDEN));
+    }
+}
+
 TEST(dropout_before_adapters_is_kept)
 {
     struct traces_model_shape s = {.lora = 16};
