@@ -144,8 +144,8 @@ TEST(frozen_products_keep_no_operands)
 
 /* Of both adapters' inputs, each as wide as the block: dropout's mask of a byte, and its result,
  * which of the first adapter is the operand that is kept anyway. */
-/* Of a token of a GPT block: 34 bytes of its width, 2 of them masks of dropout, and row sums; of its
- * embedding a mask, and the number of its word. */
+/* Of a token of a GPT block: 34 bytes of its width, 2 of them masks of dropout, and row sums; of
+ * its embedding a mask, and the number of its word. */
 TEST(gpt_without_dropout_keeps_no_masks)
 {
     for (int none = 0; none < 2; none++) {
