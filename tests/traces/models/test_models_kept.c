@@ -142,8 +142,6 @@ TEST(frozen_products_keep_no_operands)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (5 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + SUMS);
 }
 
-/* Of both adapters' inputs, each as wide as the block: dropout's mask of a byte, and its result,
- * which of the first adapter is the operand that is kept anyway. */
 /* Of a token of a GPT block: 34 bytes of its width, 2 of them masks of dropout, and row sums; of
  * its embedding a mask, and the number of its word. */
 TEST(gpt_without_dropout_keeps_no_masks)
@@ -163,6 +161,8 @@ TEST(gpt_without_dropout_keeps_no_masks)
     }
 }
 
+/* Of both adapters' inputs, each as wide as the block: dropout's mask of a byte, and its result,
+ * which of the first adapter is the operand that is kept anyway. */
 TEST(dropout_before_adapters_is_kept)
 {
     struct traces_model_shape s = {.lora = 16};
