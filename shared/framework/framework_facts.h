@@ -24,6 +24,7 @@
     row(kept_adapter_whole, "", FLAG, "sequence parallelism: an adapter keeps its gathered input") \
     row(kept_adapter_dropout, "", FLAG, "an adapter's input passes dropout: result and mask stay") \
     row(kept_projections, "", FLAG, "selective recomputation keeps queries, keys and values") \
+    row(kept_16bit, "", FLAG, "8-bit products keep their operands in 16 bits") \
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
     row(kept_no_cudnn, "", FLAG, "selective recomputation repeats attention by cuDNN (Blackwell)") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \

@@ -44,7 +44,8 @@ static unsigned kept_of(const struct lw_framework *f, bool adapters)
            bit(f->kept_alternate, TRACES_KEPT_ALTERNATE) |
            bit(f->kept_chunked_loss, TRACES_KEPT_CHUNKED_LOSS) |
            bit(f->kept_loss_in_place, TRACES_KEPT_LOSS_IN_PLACE) |
-           bit(f->kept_unweighted, TRACES_KEPT_UNWEIGHTED);
+           bit(f->kept_unweighted, TRACES_KEPT_UNWEIGHTED) |
+           bit(f->kept_16bit, TRACES_KEPT_16BIT);
 }
 
 /* One rank's gradients are their own mean. */

@@ -47,6 +47,7 @@ enum traces_kept {
     TRACES_KEPT_ADAPTER_WHOLE = 512, /* the first adapter's input is kept for all tokens of a
                                       * tensor group */
     TRACES_KEPT_ADAPTER_DROPOUT = 1024, /* of an adapter's input what dropout makes, and its mask */
+    TRACES_KEPT_16BIT = 4096, /* operands of 8-bit products as they were before their cast */
 };
 
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the

@@ -220,9 +220,14 @@ static void begin_again(struct transformer *t)
         t->b.again = has_kept(t, TRACES_KEPT_PROJECTIONS);
 }
 
+static bool keeps_8bit(const struct transformer *t)
+{
+    return t->b.shape.fp8 && !has_kept(t, TRACES_KEPT_16BIT);
+}
+
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
 {
-    int64_t bytes = (t->b.shape.fp8 ? 1 : t->b.item) * t->tokens * width;
+    int64_t bytes = (keeps_8bit(t) ? 1 : t->b.item) * t->tokens * width;
 
     if (t->b.shape.lora > 0 || t->wide_operand) /* each product keeps its cast */
         return;
@@ -482,7 +487,7 @@ void transformer_attention(struct transformer *t)
     transformer_end_part(t, core);
     t->b.attention = false;
     transformer_keep(t, out / narrower, false);
-    if (t->b.shape.fp8)
+    if (keeps_8bit(t))
         transformer_keep_operand(t, t->heads * t->v_width, false);
 }
 

@@ -112,6 +112,8 @@ TEST(products_of_8_bits_keep_operands_of_8_bits)
 
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE),
                      2 * (4 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + 3 * HIDDEN + FFN + SUMS);
+    s.kept = TRACES_KEPT_16BIT; /* and no copy */
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (6 * HIDDEN + 2 * KV_WIDTH + 4 * FFN) + SUMS);
 }
 
 /* torch's cross_entropy in eager mode holds three f32 tensors of scores, four over a tensor group;
