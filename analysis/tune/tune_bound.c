@@ -21,20 +21,31 @@ static lw_ps forwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
     return sum;
 }
 
+static lw_ps larger(lw_ps a, lw_ps b)
+{
+    return a > b ? a : b;
+}
+
 /* Of gradients on their way back through parts from..to - 1, which may have repeated before. */
 static lw_ps backwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
 {
     lw_ps sum = 0;
 
-    for (int32_t q = from; q < to; q++)
-        sum = lw_add_sat(sum, (p->by_halves ? p->part[q].input : p->part[q].backward) -
-                                  p->ahead[q]);
+    for (int32_t q = from; q < to; q++) {
+        const struct lw_outline_sum *x = &p->part[q];
+        bool half = p->by_halves && x->input < x->backward;
+        sum = lw_add_sat(sum, (half ? x->input : x->backward) - p->ahead[q]);
+    }
     return sum;
 }
 
-static lw_ps larger(lw_ps a, lw_ps b)
+/* All backwards of a part on a rank, without the halves of weights. */
+static lw_ps back_of(const struct lw_tune_parts *p, int32_t place, int64_t n)
 {
-    return a > b ? a : b;
+    const struct lw_outline_sum *x = &p->part[p->held[place]];
+
+    return lw_add_sat(lw_mul_sat(x->input, p->halves[place]),
+                      lw_mul_sat(x->backward, n - p->halves[place]));
 }
 
 /* What a rank does from some moment on. */
@@ -56,8 +67,8 @@ static struct work work_of(const struct lw_tune_parts *p, int32_t rank, int32_t 
             continue;
         w.least = w.least < 0 ? p->held[i] : w.least;
         w.way = lw_add_sat(w.way, lw_mul_sat(x->forward, m - (without ? p->before[i] : 0)));
-        w.way = lw_add_sat(w.way, lw_mul_sat(p->by_halves ? x->input : x->backward, m));
-        w.rest = lw_add_sat(w.rest, lw_mul_sat(p->by_halves ? x->weight : 0, m));
+        w.way = lw_add_sat(w.way, back_of(p, i, m));
+        w.rest = lw_add_sat(w.rest, lw_mul_sat(x->weight, p->halves[i]));
         w.reduce = lw_add_sat(w.reduce, p->reduce[i]);
         w.after = lw_add_sat(w.after, p->after[i]);
     }
@@ -97,7 +108,8 @@ static void sum_up(const struct lw_tune_parts *p, struct sums *s)
 }
 
 /* The rank's work on its parts from q0 on, after the forwards that lead to it; and all of its work
- * from its first backward on, which waits for a micro-batch to go to the last part and back. */
+ * from its first backward on, which waits for a micro-batch to go to the last part and back, but
+ * for what it repeats before. */
 static lw_ps through(const struct lw_tune_parts *p, const struct sums *s, int32_t rank, int32_t q0)
 {
     int32_t n = p->n_parts, back_from = p->first_back[rank] + 1;
@@ -105,7 +117,7 @@ static lw_ps through(const struct lw_tune_parts *p, const struct sums *s, int32_
     const struct work all = s->known ? s->all[rank] : work_of(p, rank, 0, true);
     lw_ps back = s->known ? lw_add_sat(s->forward[q0], s->backward[back_from])
                           : lw_add_sat(forwards(p, q0, n), backwards(p, back_from, n));
-    lw_ps end = end_of(p, rank, back, &all);
+    lw_ps end = end_of(p, rank, back - p->ahead[p->first_back[rank]], &all);
 
     if (own.least < 0)
         return end;
@@ -118,23 +130,37 @@ static lw_ps data_work(const struct lw_tune_parts *p, int32_t rank)
     return lw_add_sat(p->data[rank], p->optimizer[rank] + p->gather[rank]);
 }
 
-/* Either half of the micro-batches goes each way. */
-static lw_ps mirrored_work(const struct lw_tune_parts *p, int32_t rank)
+/* Of rank j, where `rank` ended last in the step before: half of the micro-batches goes each way,
+ * and those of one way come to j from `rank`. Of the other way j may have done the forwards, but
+ * backwards come from `rank`. */
+static lw_ps mirrored_work(const struct lw_tune_parts *p, int32_t rank, int32_t j)
 {
-    lw_ps sum = 0;
+    lw_ps sum = p->optimizer[j];
+    int64_t m = p->n_micro_batches / 2;
 
-    for (int32_t i = p->first[rank]; i < p->first[rank + 1]; i++) {
+    for (int32_t i = p->first[j]; i < p->first[j + 1]; i++) {
         const struct lw_outline_sum *x = &p->part[p->held[i]];
-        lw_ps back = p->by_halves ? x->input + x->weight : x->backward;
-        sum = lw_add_sat(sum, x->forward + back);
+        bool after = p->held[i] == j ? j >= rank : j <= rank;
+        sum = lw_add_sat(sum, lw_mul_sat(x->forward, after ? m : 0));
+        sum = lw_add_sat(sum, back_of(p, i, m));
+        sum = lw_add_sat(sum, lw_mul_sat(x->weight, p->halves[i]));
     }
-    return lw_add_sat(lw_mul_sat(sum, p->n_micro_batches / 2), p->optimizer[rank]);
+    return sum;
+}
+
+static lw_ps mirrored_since(const struct lw_tune_parts *p, int32_t rank)
+{
+    lw_ps since = 0;
+
+    for (int32_t j = 0; j < p->n_ranks; j++)
+        since = larger(since, mirrored_work(p, rank, j));
+    return since;
 }
 
 static lw_ps step_since(const struct lw_tune_parts *p, const struct sums *s, int32_t rank)
 {
     if (p->mirrored)
-        return mirrored_work(p, rank);
+        return mirrored_since(p, rank);
     lw_ps since = data_work(p, rank);
     for (int32_t j = 0; j < p->n_ranks; j++)
         since = larger(since, through(p, s, j, p->held[p->first[rank]]));
@@ -170,7 +196,8 @@ struct flight {
     const struct lw_tune_parts *p;
     const int64_t *gradients; /* [n_parts] that come with the first backward of a part, and stay
                                * until the last */
-    int64_t *left;            /* [n_parts] backwards of it, on the rank at hand */
+    int64_t *left;            /* [n_parts] backwards of it, on the rank at hand, */
+    int64_t of_part;          /* of as many of each part */
     int64_t now, most;
 };
 
@@ -183,7 +210,7 @@ static void hold(struct flight *f, int64_t bytes)
 /* The op that makes the gradients of weights. */
 static void reduce(struct flight *f, int32_t q, bool begins)
 {
-    int64_t m = f->p->n_micro_batches;
+    int64_t m = f->of_part;
 
     if (begins && --f->left[q] == 0 && m > 1)
         f->now -= f->gradients[q];
@@ -215,8 +242,8 @@ static void act(struct flight *f, const struct lw_action *a)
     }
 }
 
-/* Two actions that run as one unit, module by module in an order that is not known: of what they
- * hold at once only what is left after both. */
+/* Two actions that run module by module in an order that is not known: of what they hold at once
+ * only what is left after both. */
 static void act_both(struct flight *f, const struct lw_action *a)
 {
     int64_t most = f->most;
@@ -230,10 +257,11 @@ static void act_both(struct flight *f, const struct lw_action *a)
 static int64_t in_flight(struct flight *f, const struct lw_grid *g, int32_t rank)
 {
     f->now = f->most = 0;
+    f->of_part = f->p->n_micro_batches / (f->p->mirrored ? 2 : 1);
     for (int32_t q = 0; q < f->p->n_parts; q++)
-        f->left[q] = f->p->n_micro_batches;
+        f->left[q] = f->of_part;
     for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
-        bool unit = g->actions[i].with_next && i + 1 < g->first[rank + 1];
+        bool unit = f->p->mixed && g->actions[i].with_next && i + 1 < g->first[rank + 1];
         if (unit)
             act_both(f, &g->actions[i]);
         else
@@ -244,27 +272,28 @@ static int64_t in_flight(struct flight *f, const struct lw_grid *g, int32_t rank
 }
 
 /* Gradients of a part that are not among the fixed bytes: where they come and go; under ZeRO-2 and
- * 3 of a pipeline what a rank's share lacks of all, until they are reduced. */
+ * 3 of a pipeline what a rank's share lacks of all, until they are reduced, if no buffer of fixed
+ * size takes them. */
 static int64_t passing_gradients(const struct lw_outline_sum *x, const struct lw_strategy *s,
-                                 bool come)
+                                 bool mirrored, const struct lw_role *role)
 {
-    int64_t bytes = 0, members = s->dp * s->cp;
+    int64_t bytes = 0, members = s->dp * s->cp * (mirrored ? 2 : 1);
     bool shares = s->zero >= 2 && s->pp > 1 && s->no_sync == 0 && s->zero_group == 0 &&
-                  members > 1 && s->ep == 1;
+                  members > 1 && s->ep == 1 && role->reduce_elements == 0;
 
     for (int t = 0; t < LW_N_DTYPES; t++) {
         int64_t size = lw_dtype_size(lw_strategy_grad_dtype(s, (enum lw_dtype)t));
         if (shares)
             bytes += (x->numel[t] - x->numel[t] / members) * size;
-        else if (come && s->zero < 2)
+        else if (role->grads_come && s->zero < 2)
             bytes += x->numel[t] * size;
     }
     return bytes;
 }
 
 static enum lw_status begin_flight(const struct lw_tune_parts *p, const struct lw_strategy *s,
-                                   bool come, struct lw_arena *room, struct flight *f,
-                                   struct lw_err *err)
+                                   const struct lw_role *role, struct lw_arena *room,
+                                   struct flight *f, struct lw_err *err)
 {
     int64_t *gradients;
 
@@ -272,7 +301,7 @@ static enum lw_status begin_flight(const struct lw_tune_parts *p, const struct l
     LW_TAKE(room, f->left, p->n_parts, err);
     LW_TAKE(room, gradients, p->n_parts, err);
     for (int32_t q = 0; q < p->n_parts; q++)
-        gradients[q] = passing_gradients(&p->part[q], s, come);
+        gradients[q] = passing_gradients(&p->part[q], s, p->mirrored, role);
     f->gradients = gradients;
     return LW_OK;
 }
@@ -286,15 +315,22 @@ static struct lw_outline_sum held_by(const struct lw_tune_parts *p, int32_t rank
         sum.trained += x->trained;
         for (int t = 0; t < LW_N_DTYPES; t++) {
             sum.numel[t] += x->numel[t];
+            sum.matrices[t] += x->matrices[t];
             sum.frozen[t] += x->frozen[t];
         }
     }
     return sum;
 }
 
-int32_t lw_tune_copies(const struct lw_outline *o, const struct lw_strategy *s)
+int32_t lw_tune_copies(const struct lw_outline *o, const struct lw_strategy *s, bool mirrored)
 {
-    return (int32_t)(s->dp * s->cp * (o->dims.experts ? s->tp : 1));
+    return (int32_t)(s->dp * s->cp * (o->dims.experts ? s->tp : 1) * (mirrored ? 2 : 1));
+}
+
+/* A plan counts the stages of one direction. */
+static int32_t stage_of_rank(const struct lw_tune_parts *p, int32_t rank)
+{
+    return p->mirrored && rank >= p->n_ranks / 2 ? p->n_ranks - 1 - rank : rank;
 }
 
 /* A plan of one rank a stage, with the tables that a framework's memory is computed from. */
@@ -317,12 +353,14 @@ static enum lw_status sketch(const struct lw_tune_parts *p, const struct lw_outl
         plan->params[i] = (struct lw_plan_param){.numel = o->params[i].numel,
                                                  .dtype = o->params[i].dtype,
                                                  .module = o->params[i].module,
-                                                 .stage = stage_of[o->params[i].module]};
+                                                 .stage = stage_of_rank(
+                                                     p, stage_of[o->params[i].module])};
     for (int32_t r = 0; r < p->n_ranks; r++) {
         const struct lw_outline_sum x = held_by(p, r);
         plan->role_of[r] = r;
-        plan->roles[r].stage = r;
-        lw_outline_bytes(o, s, &x, lw_tune_copies(o, s), plan->roles[r].static_bytes);
+        plan->roles[r].stage = stage_of_rank(p, r);
+        lw_outline_bytes(o, s, &x, lw_tune_copies(o, s, p->mirrored),
+                         plan->roles[r].static_bytes);
     }
     return LW_OK;
 }
@@ -348,13 +386,11 @@ enum lw_status lw_tune_memory_bound(const struct lw_tune_parts *p, const struct 
     double most = 0;
 
     *needed = 0;
-    if (p->mirrored)
-        return LW_OK;
     enum lw_status st = sketch(p, o, s, stage_of, &room, &plan, err);
     if (st == LW_OK)
         lw_framework_hold(f, &plan);
     if (st == LW_OK)
-        st = begin_flight(p, s, plan.roles[0].grads_come, &room, &flight, err);
+        st = begin_flight(p, s, &plan.roles[0], &room, &flight, err);
     for (int32_t r = 0; st == LW_OK && r < p->n_ranks; r++) {
         const struct lw_measure m = {.rank = r, .peak_memory_bytes = fixed_bytes(&plan.roles[r]) +
                                                                      in_flight(&flight, g, r)};

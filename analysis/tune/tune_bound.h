@@ -32,9 +32,12 @@ struct lw_tune_parts {
     const lw_ps *data; /* [n_ranks]: all of them before the optimizer, one after the other */
     const int64_t *again; /* [n_parts] activations that the backward's first repeated module adds to
                            * what is still kept; of the bound of memory */
-    bool by_halves;                    /* backwards are split */
+    const int32_t *halves; /* by the places of `held`: backwards of the part that are split there */
+    bool by_halves;                    /* some backwards are split */
     bool mirrored;                     /* each part is on two ranks, half of the micro-batches on
                                         * each */
+    bool mixed;                        /* the actions of a unit run module by module, in an order
+                                        * that is not known */
     int64_t n_micro_batches;
 };
 
@@ -44,7 +47,7 @@ lw_ps lw_tune_step_since(const struct lw_tune_parts *p, int32_t rank);
 lw_ps lw_tune_step_bound(const struct lw_tune_parts *p);
 
 /* At least as many ranks as share any parameter of a rank: experts may have more copies. */
-int32_t lw_tune_copies(const struct lw_outline *o, const struct lw_strategy *s);
+int32_t lw_tune_copies(const struct lw_outline *o, const struct lw_strategy *s, bool mirrored);
 
 /* At most what the allocator of the fullest rank needs of a device, without what the framework
  * itself takes; 0 = nothing is known. s: resolved. stage_of: the pipeline rank of each module. */

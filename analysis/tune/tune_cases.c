@@ -84,7 +84,7 @@ struct order { /* of a schedule */
     bool by_halves;
     bool pairs; /* has units of a forward and a backward */
     int32_t *first, *held;
-    int32_t *before, *first_back; /* lw_tune_parts */
+    int32_t *before, *first_back, *halves; /* lw_tune_parts */
     struct counts *after; /* by the places of held: actions from the first backward on that is the
                            * last one of its part */
     int32_t *gathers; /* by the places of held: of the part's last module, which ZeRO-3 keeps from a
@@ -315,6 +315,27 @@ static int32_t first_last(const struct lw_grid *g, int32_t rank, int32_t *left)
     return g->first[rank + 1];
 }
 
+static int32_t place_of_part(const struct order *o, int32_t rank, int32_t part)
+{
+    int32_t at = o->first[rank];
+
+    while (at < o->first[rank + 1] && o->held[at] != part)
+        at++;
+    return at;
+}
+
+static enum lw_status count_halves(struct order *o, struct lw_arena *a, struct lw_err *err)
+{
+    const struct lw_grid *g = &o->grid;
+
+    LW_TAKE(a, o->halves, o->first[g->n_ranks] + 1, err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        for (int32_t i = g->first[r]; i < g->first[r + 1]; i++)
+            o->halves[place_of_part(o, r, g->actions[i].stage)] +=
+                g->actions[i].kind == LW_OP_BACKWARD_INPUT;
+    return LW_OK;
+}
+
 static enum lw_status count_after(struct order *o, struct lw_arena *a, struct lw_err *err)
 {
     const struct lw_grid *g = &o->grid;
@@ -324,9 +345,7 @@ static enum lw_status count_after(struct order *o, struct lw_arena *a, struct lw
     LW_TAKE(a, left, g->n_stages, err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         for (int32_t i = first_last(g, r, left); i < g->first[r + 1]; i++) {
-            int32_t at = o->first[r];
-            while (at < o->first[r + 1] && o->held[at] != g->actions[i].stage)
-                at++;
+            int32_t at = place_of_part(o, r, g->actions[i].stage);
             o->after[at].forward += g->actions[i].kind == LW_OP_FORWARD;
             o->after[at].backward += g->actions[i].kind == LW_OP_BACKWARD;
             o->after[at].input += g->actions[i].kind == LW_OP_BACKWARD_INPUT;
@@ -343,13 +362,10 @@ static enum lw_status count_before(struct order *o, struct lw_arena *a, struct l
     LW_TAKE(a, o->first_back, g->n_ranks, err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         for (int32_t i = g->first[r]; i < g->first[r + 1]; i++) {
-            int32_t at = o->first[r];
             o->first_back[r] = g->actions[i].stage;
             if (g->actions[i].kind != LW_OP_FORWARD)
                 break;
-            while (at < o->first[r + 1] && o->held[at] != g->actions[i].stage)
-                at++;
-            o->before[at]++;
+            o->before[place_of_part(o, r, g->actions[i].stage)]++;
         }
     return LW_OK;
 }
@@ -393,6 +409,7 @@ static enum lw_status list_parts(struct order *o, struct lw_arena *a, struct lw_
         o->by_halves |= g->actions[i].kind == LW_OP_BACKWARD_INPUT;
         o->pairs |= g->actions[i].with_next;
     }
+    LW_TRY(count_halves(o, a, err));
     LW_TRY(both ? LW_OK : count_before(o, a, err));
     LW_TRY(both ? LW_OK : count_gathers(o, a, err));
     return both ? LW_OK : count_after(o, a, err);
@@ -759,9 +776,9 @@ static enum lw_status put_data(const struct order *o, const struct lw_strategy *
     LW_TAKE(&out->arena, out->after, o->first[o->grid.n_ranks] + 1, err);
     LW_TAKE(&out->arena, out->gather, o->grid.n_ranks, err);
     LW_TAKE(&out->arena, out->data, o->grid.n_ranks, err);
-    put_after(o, part, out);
     if (!reach)
         return LW_OK;
+    put_after(o, part, out);
     put_reduce(o, s, reach, part, pieces, out);
     for (int32_t r = 0; r < o->grid.n_ranks; r++) {
         lw_ps gather = gathers ? gather_of(o, s, reach, part, pieces, r) : 0;
@@ -809,6 +826,12 @@ static enum lw_status divide(const struct lw_tune_context *c, const struct share
     return d->why.code;
 }
 
+/* Of a unit one action runs beside the all-to-alls of the other. */
+static bool mixes_units(const struct lw_strategy *s, const struct order *o)
+{
+    return o->pairs && lw_strategy_overlaps_experts(s, NULL);
+}
+
 static enum lw_status cut_parts(const struct lw_tune_context *c, const struct shared *of,
                                 const struct lw_strategy *s, bool fine, struct cut *out,
                                 struct lw_err *err)
@@ -839,21 +862,21 @@ static enum lw_status cut_parts(const struct lw_tune_context *c, const struct sh
         for (int32_t i = o->first[r]; i < o->first[r + 1]; i++)
             sum.trained += part[o->held[i]].trained;
         optimizer[r] = lw_outline_optimizer(&x->outline, s, &sum,
-                                            lw_tune_copies(&x->outline, s) * (mirrored ? 2 : 1));
+                                            lw_tune_copies(&x->outline, s, mirrored));
     }
     if (fine && reach && !mirrored) {
         LW_TAKE(&out->arena, pieces, o->grid.n_stages, err);
         LW_TRY(lw_tune_pieces_of(&x->outline, s, reach, out->first, o->grid.n_stages, pieces,
                                  err));
     }
-    if (!mirrored)
-        LW_TRY(put_data(o, s, reach, &x->outline, part, pieces, out, err));
+    LW_TRY(put_data(o, s, mirrored ? NULL : reach, &x->outline, part, pieces, out, err));
     out->parts = (struct lw_tune_parts){
         .n_parts = o->grid.n_stages, .n_ranks = o->grid.n_ranks, .part = part, .first = o->first,
         .held = o->held, .optimizer = optimizer, .ahead = ahead, .reduce = out->reduce,
         .after = out->after, .gather = out->gather, .before = o->before,
-        .first_back = o->first_back, .data = out->data, .again = again,
-        .by_halves = o->by_halves, .mirrored = mirrored, .n_micro_batches = s->micro_batches};
+        .first_back = o->first_back, .halves = o->halves, .data = out->data, .again = again,
+        .by_halves = o->by_halves, .mirrored = mirrored, .mixed = mixes_units(s, o),
+        .n_micro_batches = s->micro_batches};
     return LW_OK;
 }
 
@@ -901,7 +924,8 @@ static enum lw_status messages_of(const struct lw_tune_context *c, const struct 
 /* Of actions that run one after the other, each in the order of its schedule. */
 static bool has_chain(const struct order *o, const struct lw_strategy *s)
 {
-    return o->chain.n > 0 && !s->expert_overlap && !lw_schedule_combines_calls(s->schedule);
+    return o->chain.n > 0 && !s->expert_overlap && !mixes_units(s, o) &&
+           !lw_schedule_combines_calls(s->schedule);
 }
 
 /* Bounds of a strategy whose shared parts are there. */

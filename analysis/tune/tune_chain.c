@@ -1,7 +1,8 @@
 /* The longest chain from the rank that ended the step before last, whichever that is: its first
  * action starts at that end or later, an action starts when the one before it on its rank has
  * ended, and when the value that it uses has come. Chains from other ranks' first actions count as
- * nothing. Sources whose own bound is above the least one found are left out. */
+ * nothing. The second action of a unit starts when the first has ended. Sources whose own bound is
+ * above the least one found are left out. */
 #include "analysis/tune/tune_chain.h"
 
 #include <string.h>
@@ -39,10 +40,13 @@ static bool is_ready(const struct orderer *o, const struct lw_action *a, int32_t
     return *from >= 0;
 }
 
-static bool is_last(const struct lw_action *a, int32_t *left)
+/* left[n_stages]: backwards of a stage that are left, on each of the ranks that have it. */
+static bool is_last(const struct orderer *o, const struct lw_action *a, int32_t *left)
 {
+    bool other = o->g->layout == LW_LAYOUT_BIDIR && a->micro_batch >= o->g->n_micro_batches / 2;
+
     return (a->kind == LW_OP_BACKWARD || a->kind == LW_OP_BACKWARD_WEIGHT) &&
-           --left[a->stage] == 0;
+           --left[a->stage + other * o->g->n_stages] == 0;
 }
 
 /* The actions of a rank from *at on that are ready. */
@@ -54,7 +58,7 @@ static void advance(struct orderer *o, int32_t rank, int32_t *at, int32_t *befor
 
     for (; *at < g->first[rank + 1] && is_ready(o, &g->actions[*at], &from); (*at)++) {
         const struct lw_action *a = &g->actions[*at];
-        bool last = is_last(a, left) && !*had_last;
+        bool last = is_last(o, a, left) && !*had_last;
         o->links[o->n] = (struct lw_tune_link){*before, from, rank, a->stage, a->kind, last};
         *had_last |= last;
         if (a->kind != LW_OP_BACKWARD_WEIGHT)
@@ -63,19 +67,19 @@ static void advance(struct orderer *o, int32_t rank, int32_t *at, int32_t *befor
     }
 }
 
-/* Every stage is on one rank: `left` counts its backwards over all of them. */
 static enum lw_status put_in_order(struct orderer *o, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_grid *g = o->g;
+    int32_t ways = g->layout == LW_LAYOUT_BIDIR ? 2 : 1;
     int32_t *at, *before, *left, was = -1;
     bool *had_last;
 
     LW_TAKE(room, at, g->n_ranks, err);
     LW_TAKE(room, before, g->n_ranks, err);
-    LW_TAKE(room, left, g->n_stages, err);
+    LW_TAKE(room, left, ways * (int64_t)g->n_stages, err);
     LW_TAKE(room, had_last, g->n_ranks, err);
-    for (int32_t q = 0; q < g->n_stages; q++)
-        left[q] = g->n_micro_batches;
+    for (int32_t q = 0; q < ways * g->n_stages; q++)
+        left[q] = g->n_micro_batches / ways;
     for (int32_t r = 0; r < g->n_ranks; r++) {
         at[r] = g->first[r];
         before[r] = -1;
@@ -92,13 +96,7 @@ static bool has_chain(const struct lw_grid *g)
 {
     int64_t n = g->first[g->n_ranks];
 
-    if ((g->layout != LW_LAYOUT_LOOP && g->layout != LW_LAYOUT_V) || g->n_ranks < 2 ||
-        n > MOST_STEPS / g->n_ranks)
-        return false;
-    for (int64_t i = 0; i < n; i++)
-        if (g->actions[i].with_next)
-            return false;
-    return true;
+    return g->layout != LW_LAYOUT_FREE && g->n_ranks > 1 && n <= MOST_STEPS / g->n_ranks;
 }
 
 enum lw_status lw_tune_chain_make(const struct lw_grid *g, struct lw_arena *a,

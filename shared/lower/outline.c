@@ -226,8 +226,7 @@ static enum lw_status sum_up(struct lw_part *d, const struct exchange *x, struct
         if (tells)
             take_kept(w, d->s, m, &of[m]);
     }
-    if (!d->work.splits)
-        add_backwards(d, x, of);
+    add_backwards(d, x, of);
     take_params(w, of);
     for (int32_t m = 0; m < w->n_modules; m++)
         out->sum[m + 1] = plus(&out->sum[m], &of[m], 1);

@@ -17,7 +17,7 @@
 /* Of consecutive modules, for one micro-batch; times with what is repeated of the forward, and with
  * the collectives of the tensor group, and of tokens to experts, that nothing runs beside. */
 struct lw_outline_sum {
-    lw_ps forward, backward, input, weight; /* backward whole, or its halves */
+    lw_ps forward, backward, input, weight; /* backward whole, and its halves */
     lw_ps again; /* of the backward, or the input's half: what is repeated of the forward */
     /* Activations: kept from forward to backward; brought back by what is repeated; of both those
      * that the input's half gives back. */
@@ -32,7 +32,7 @@ struct lw_outline_sum {
 struct lw_outline {
     struct lw_arena arena;
     int32_t n_modules;
-    bool by_halves;             /* the halves are filled, else the whole backward */
+    bool by_halves;             /* the halves are filled too */
     struct lw_outline_sum *sum; /* [n_modules + 1]: of the modules before */
     int32_t n_params;
     const struct lw_param *params; /* of the rank */

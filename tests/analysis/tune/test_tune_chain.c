@@ -12,12 +12,13 @@ TEST(messages_of_two_stages)
                                             .n_micro_batches = 2, .n_chunks = 1};
     const struct lw_outline_sum part[] = {{.forward = 1, .backward = 2},
                                           {.forward = 1, .backward = 2}};
-    const int32_t first[] = {0, 1, 2}, held[] = {0, 1}, before[] = {2, 1}, first_back[] = {0, 1};
+    const int32_t first[] = {0, 1, 2}, held[] = {0, 1}, before[] = {2, 1}, first_back[] = {0, 1},
+                  halves[] = {0, 0};
     const lw_ps none[] = {0, 0}, reduce[] = {0, 7}, after[] = {2, 2}, message[] = {1, 0};
     struct lw_tune_parts p = {.n_parts = 2, .n_ranks = 2, .part = part, .first = first,
                               .held = held, .optimizer = none, .reduce = none, .after = after,
                               .data = none, .ahead = none, .gather = none, .before = before,
-                              .first_back = first_back, .n_micro_batches = 2};
+                              .first_back = first_back, .halves = halves, .n_micro_batches = 2};
     struct lw_tune_chain chain;
     struct lw_arena arena = {0};
     struct lw_grid grid;
@@ -34,6 +35,37 @@ TEST(messages_of_two_stages)
     p.reduce = reduce; /* from the last backward of rank 1 on, at 4 */
     assert_int_equal(lw_tune_chain_bound(&chain, &p, message, &bound, &err), LW_OK);
     assert_int_equal(bound, 11);
+    lw_grid_free(&grid);
+    lw_arena_free(&arena);
+}
+
+/* DualPipe on two ranks, F = 1, B = 2, four micro-batches, two each way. From either rank both work
+ * without a gap: 4 (1 + 2). */
+TEST(units_of_two_directions)
+{
+    const struct lw_schedule_shape shape = {.schedule = LW_SCHEDULE_DUALPIPE, .n_ranks = 2,
+                                            .n_micro_batches = 4, .n_chunks = 2};
+    const struct lw_outline_sum part[] = {{.forward = 1, .backward = 2, .input = 1, .weight = 1},
+                                          {.forward = 1, .backward = 2, .input = 1, .weight = 1}};
+    const int32_t first[] = {0, 2, 4}, held[] = {0, 1, 0, 1}, halves[] = {0, 0, 0, 0};
+    const lw_ps none[] = {0, 0, 0, 0}, slow[] = {10, 0};
+    const struct lw_tune_parts p = {.n_parts = 2, .n_ranks = 2, .part = part, .first = first,
+                                    .held = held, .optimizer = none, .reduce = none,
+                                    .ahead = none, .gather = none, .halves = halves,
+                                    .mirrored = true, .n_micro_batches = 4};
+    struct lw_tune_chain chain;
+    struct lw_arena arena = {0};
+    struct lw_grid grid;
+    struct lw_err err = {0};
+    lw_ps bound = 0;
+
+    assert_int_equal(lw_schedule_grid(&shape, &grid, &err), LW_OK);
+    assert_int_equal(lw_tune_chain_make(&grid, &arena, &chain, &err), LW_OK);
+    assert_int_equal(chain.n, grid.first[2]);
+    assert_int_equal(lw_tune_chain_bound(&chain, &p, none, &bound, &err), LW_OK);
+    assert_int_equal(bound, 4 * (1 + 2));
+    assert_int_equal(lw_tune_chain_bound(&chain, &p, slow, &bound, &err), LW_OK);
+    assert_true(bound >= 4 * (1 + 2) + 2 * 10); /* there and back */
     lw_grid_free(&grid);
     lw_arena_free(&arena);
 }

@@ -1,4 +1,5 @@
-/* The bounds of options that change what a device holds: none is above what it bounds. */
+/* The bounds of options that change what a device holds or when it computes: none is above what it
+ * bounds. */
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -8,22 +9,25 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/prng.h"
 
 static int64_t figure(const char *csv, int line, const char *key)
 {
     return atoll(csv_cell(csv, line, csv_column(csv, key)));
 }
 
-/* Every row is simulated and fits, so that no bound hides one. */
-static void check_bounds(const char *args, int n_rows)
+/* Every row is simulated and fits, so that no bound hides one. Their number. */
+static int check_rows(const char *args)
 {
-    char *csv = strdup(lapwingf("tune %s --no-bounds --no-db --format csv -q", args));
-    int n = 0;
+    char command[1400];
+    int n = 0, rc;
 
+    snprintf(command, sizeof command, "$L tune %s --no-bounds --no-db --format csv -q 2>/dev/null",
+             args);
+    char *csv = strdup(shell(command, &rc));
+    assert_in_range(rc, 0, 1); /* none is valid */
     for (const char *c = csv; *c; c++)
         n += *c == '\n';
-    if (n - 1 != n_rows)
-        fail_msg("%s: %d rows of %d", args, n - 1, n_rows);
     for (int line = 1; line < n; line++)
         if (figure(csv, line, "bound_ns") > figure(csv, line, "step_ns") ||
             figure(csv, line, "needed_bound_bytes") > figure(csv, line, "needed_bytes"))
@@ -33,6 +37,15 @@ static void check_bounds(const char *args, int n_rows)
                      (long long)figure(csv, line, "needed_bound_bytes"),
                      (long long)figure(csv, line, "needed_bytes"), csv_cell(csv, line, 0));
     free(csv);
+    return n > 0 ? n - 1 : 0;
+}
+
+static void check_bounds(const char *args, int n_rows)
+{
+    int n = check_rows(args);
+
+    if (n != n_rows)
+        fail_msg("%s: %d rows of %d", args, n, n_rows);
 }
 
 TEST_WITH(an_optimizer_on_the_host_takes_no_device_memory, fixture_open, fixture_close)
@@ -50,4 +63,107 @@ TEST_WITH(recomputed_groups_of_layers_keep_one_input_each, fixture_open, fixture
                  "--recompute-method uniform,block --schedule 1f1b --sequence-parallel off "
                  "--overlap-param-gather off",
                  8);
+}
+
+#define SMALL                                                                                     \
+    "-w decoder --layers 8 --hidden 512 --heads 8 --vocab 4096 --seq 512 --ranks 16 --cp 1 "      \
+    "--overlap-param-gather off "
+
+/* Two directions, and units of a forward and a backward, whole ones among halves. */
+TEST_WITH(two_directions_and_units, fixture_open, fixture_close)
+{
+    check_bounds(SMALL "-c dgx-a100 --framework megatron-lm --global-batch 64 --batch 1 --tp 2 "
+                       "--sequence-parallel on --pp 2,4 --zero 0,1,2,3 --recompute none,full "
+                       "--schedule dualpipe,dualpipev", 32);
+}
+
+/* In a V the first backward of the second rank repeats its last block while the head computes. */
+TEST_WITH(a_first_backward_repeats_before_its_gradient, fixture_open, fixture_close)
+{
+    check_bounds(SMALL "-c dgx-h100 --framework megatron-mlperf-one-layout --global-batch 32 "
+                       "--batch 2 --tp 4 --sequence-parallel on --pp 2 --zero 0 --recompute full "
+                       "--schedule zbv,zbv-auto --partition uniform", 2);
+}
+
+/* Muon has one tensor of state of a matrix. */
+TEST_WITH(the_state_of_muon, fixture_open, fixture_close)
+{
+    check_bounds(SMALL "-c dgx-a100 --framework megatron-lm --global-batch 16 --batch 1 --tp 2 "
+                       "--sequence-parallel off --pp 2 --zero 0 --recompute none,full "
+                       "--schedule 1f1b,gpipe --optimizer muon", 4);
+}
+
+/* A buffer of fixed size takes the gradients of a pipeline under ZeRO-2. */
+TEST_WITH(gradients_in_a_buffer_of_fixed_size, fixture_open, fixture_close)
+{
+    check_bounds(SMALL "-c dgx-a100 --framework internevo --global-batch 16 --batch 1 --tp 4 "
+                       "--sequence-parallel on --pp 2 --zero 1,2 --recompute none --schedule 1f1b "
+                       "--tied", 2);
+}
+
+/* One of the words, which are separated by '|'. */
+static void put_one(struct prng *r, char *args, size_t size, const char *option,
+                    const char *words)
+{
+    size_t at = strlen(args);
+    int n = 1;
+
+    for (const char *c = words; *c; c++)
+        n += *c == '|';
+    for (int skip = prng_below(r, n); skip > 0; skip--)
+        words = strchr(words, '|') + 1;
+    if (*words != '|' && *words)
+        snprintf(args + at, size - at, "%s %.*s ", option, (int)strcspn(words, "|"), words);
+}
+
+/* Most options are left out of most draws. */
+TEST_WITH(no_bound_of_random_strategies_is_above, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *option, *words;
+    } options[] = {
+        {"-w decoder --layers 8 --hidden 512 --heads 8",
+         "--vocab 4096|--vocab 32000 --tied|--vocab 4096 --experts 8 --topk 2 --expert-ffn 512 --ep "
+         "1,2"},
+        {"-c", "dgx-a100|dgx-h100|gb300|p4d"},
+        {"--framework",
+         "deepspeed|fsdp|ideal|internevo|maxtext|megatron-bridge|megatron-deepspeed|megatron-lm|"
+         "megatron-lm-2021|megatron-mlperf|nanotron|nemo|oneflow|torch-ddp|torch-fsdp2|"
+         "torch-pipelining|torchtitan"},
+        {"--ranks", "8|16"},
+        {"--global-batch", "16|32|64"},
+        {"--batch", "1|2"},
+        {"--seq", "512|1024"},
+        {"--tp", "1|2|4"},
+        {"--pp", "1|2|4"},
+        {"--cp", "1|1|1|2"},
+        {"--zero", "0,1,2,3"},
+        {"--schedule", "gpipe,zbv|1f1b,zb-h1|interleaved-1f1b,v-half|interleaved-zb,dualpipe|"
+                       "looped-bfs,dualpipev|zb-h2,zbv-auto|zb-auto-2p,v-min|colossal-1f1b"},
+        {"--chunks", "2"},
+        {"--recompute", "none|selective|full|full --recompute-layers 1|full --recompute-layers 2 "
+                        "--recompute-method block"},
+        {"--sequence-parallel", "on|off"},
+        {"--overlap-param-gather", "on|off"},
+        {"--offload", "|||optimizer|activations"},
+        {"--optimizer", "|||muon|sgd|momentum"},
+        {"--bucket-cap", "|||1MiB|64KiB|256MiB"},
+        {"--partition", "|||uniform|pipedream"},
+        {"--grad-dtype", "|||f32|bf16"},
+        {"--shard-policy", "||||lpt|per-tensor"},
+        {"--zero-group", "||||2"},
+        {"--reshard", "||||off"},
+        {"--async-messages", "|||off"},
+        {"--expert-overlap", "|||on|off"},
+    };
+    struct prng r = prng_start("no_bound_of_random_strategies_is_above");
+    int n_draws = getenv("LAPWING_MANY") ? 600 : 30, n_rows = 0;
+
+    for (int i = 0; i < n_draws; i++) {
+        char args[1200] = "";
+        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+            put_one(&r, args, sizeof args, options[k].option, options[k].words);
+        n_rows += check_rows(args);
+    }
+    assert_true(n_rows > n_draws); /* some draws have no valid strategy */
 }
