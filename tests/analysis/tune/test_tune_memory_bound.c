@@ -123,8 +123,8 @@ TEST_WITH(no_bound_of_random_strategies_is_above, fixture_open, fixture_close)
         const char *option, *words;
     } options[] = {
         {"-w decoder --layers 8 --hidden 512 --heads 8",
-         "--vocab 4096|--vocab 32000 --tied|--vocab 4096 --experts 8 --topk 2 --expert-ffn 512 --ep "
-         "1,2"},
+         "--vocab 4096|--vocab 32000 --tied|--vocab 4096 --experts 8 --topk 2 --expert-ffn 512 "
+         "--ep 1,2"},
         {"-c", "dgx-a100|dgx-h100|gb300|p4d"},
         {"--framework",
          "deepspeed|fsdp|ideal|internevo|maxtext|megatron-bridge|megatron-deepspeed|megatron-lm|"
