@@ -4,7 +4,8 @@
  * cores; it ends where the next bound is above the N-th best step. What a round does depends on
  * complete rounds alone, so threads change nothing.
  *
- * Order of strategies: by step, then by place in the space, so that the best N are one set. */
+ * Order of strategies: by step, then by what they need of a device, then by place in the space, so
+ * that the best N are one set. */
 #include "analysis/tune/tune_search.h"
 
 #include <ctype.h>
@@ -26,7 +27,7 @@ enum { ROUND = 8 };
 struct candidate {
     lw_ps bound;
     int64_t number; /* of all combinations of all parts */
-    int64_t needed; /* bound of its memory, once it is known */
+    int64_t needed; /* bound of its memory, once it is known; -1 */
 };
 
 struct search {
@@ -409,7 +410,7 @@ static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, str
         return LW_OK;
     lw_tune_strategy(&of->space, k, &strategy, &given, NULL);
     const struct lw_searched *known = lw_tune_memo_find(r->s->t->memo, j->of.number);
-    begin_row(j, part, k, j->of.bound, j->of.needed);
+    begin_row(j, part, k, j->of.bound, j->of.needed > 0 ? j->of.needed : 0);
     LW_TRY(put_texts(of, &given, j, err));
     enum lw_status st = known ? recall(known, j, &j->why) : predict(of, &given, j, &j->why);
     if (st == LW_ENOMEM)
@@ -427,6 +428,8 @@ static bool is_better(const struct search *s, const struct lw_tune_row *a,
 
     if (a->step != b->step)
         return a->step < b->step;
+    if (a->needed_bytes != b->needed_bytes)
+        return a->needed_bytes < b->needed_bytes;
     return at_a < at_b;
 }
 
@@ -507,7 +510,7 @@ static enum lw_status take_round(struct search *s, struct round *r, enum lw_stat
     return st;
 }
 
-/* It cannot be among the best N: its step is at least its bound. */
+/* It cannot be among the best N: its step is at least its bound, and so is its memory. */
 static bool is_pruned(const struct search *s, const struct candidate *c)
 {
     const struct lw_tune_row *last;
@@ -517,12 +520,16 @@ static bool is_pruned(const struct search *s, const struct candidate *c)
         return false;
     last = s->r->best[s->t->n_best - 1];
     at = s->first[last->part] + last->combination;
-    return c->bound > last->step || (c->bound == last->step && c->number > at);
+    if (c->bound != last->step)
+        return c->bound > last->step;
+    return c->needed != last->needed_bytes ? c->needed > last->needed_bytes : c->number > at;
 }
 
 static bool precedes(const struct candidate *a, const struct candidate *b)
 {
-    return a->bound != b->bound ? a->bound < b->bound : a->number < b->number;
+    if (a->bound != b->bound)
+        return a->bound < b->bound;
+    return a->needed != b->needed ? a->needed < b->needed : a->number < b->number;
 }
 
 static enum lw_status push(struct search *s, struct candidate x, struct lw_err *err)
@@ -572,7 +579,8 @@ static enum lw_status look_on(struct search *s, struct lw_err *err)
                                    .n_threads = s->t->n_threads}, err);
     for (int i = 0; i < r.n; i++) {
         struct job *j = &r.job[i];
-        const struct candidate x = {j->row.bound, j->of.number, j->row.needed_bound};
+        int64_t needed = j->row.needed_bound > 0 ? j->row.needed_bound : -1; /* 0: not known */
+        const struct candidate x = {j->row.bound, j->of.number, needed};
         if (st == LW_OK)
             st = j->what == UNFIT ? keep_row(s, j, err) : push(s, x, err);
         if (st == LW_OK)

@@ -218,6 +218,44 @@ TEST_WITH(equal_to_simulating_all_of_random_spaces, fixture_open, fixture_close)
     }
 }
 
+/* The best of a search, as JSON. */
+static char *best_of(const char *args)
+{
+    const char *json = lapwingf("tune %s --no-db --format json -q", args);
+    const char *at = strstr(json, "\"best\""), *end = at ? strstr(at, "\"pareto\"") : NULL;
+
+    assert_non_null(end);
+    return strndup(at, (size_t)(end - at));
+}
+
+/* GPipe is in the list before 1F1B, takes as long and holds more; with bounds and without. */
+TEST_WITH(of_equal_steps_the_least_memory_is_first, fixture_open, fixture_close)
+{
+#define ARGS "-w gpt2 -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 --framework ideal --tp 1 " \
+             "--pp 1,2 --zero 0,1 --schedule gpipe,1f1b --bucket-policy c10d --recompute none "    \
+             "--gradient-as-bucket-view off,on --bucket-cap 1MiB,2GiB --best "
+    for (int n = 1; n < 20; n += 3) {
+        char args[400];
+        snprintf(args, sizeof args, ARGS "%d", n);
+        char *found = best_of(args);
+        snprintf(args, sizeof args, ARGS "%d --no-bounds", n);
+        char *all = best_of(args);
+        assert_string_equal(found, all);
+        free(found);
+        free(all);
+    }
+    char *best = best_of("-w gpt2 -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 --tp 1 --pp 2 "
+                         "--framework ideal --zero 0 --schedule gpipe,1f1b --recompute none "
+                         "--best 2");
+    const char *first = strstr(best, "\"step_ns\": "), *second = strstr(first + 1, "\"step_ns\": ");
+    assert_non_null(second);
+    assert_int_equal(atoll(first + 11), atoll(second + 11));
+    assert_non_null(strstr(best, "schedule=1f1b"));
+    assert_true(strstr(best, "schedule=1f1b") < strstr(best, "schedule=gpipe"));
+    free(best);
+#undef ARGS
+}
+
 /* The printed commands of rows predict their steps, to the nanosecond. */
 static void check_commands(const char *args)
 {
