@@ -328,9 +328,13 @@ enum lw_status lw_outline_cut(const struct lw_outline *o, const struct lw_strate
 
 /* --- the optimizer, and fixed bytes --- */
 
-static int32_t members_of(const struct lw_strategy *s, int32_t n_copies)
+/* At least as many ranks as share any parameter: experts that lie elsewhere than --zero-group says
+ * may have more. */
+static int32_t members_of(const struct lw_outline *o, const struct lw_strategy *s, int32_t n_copies)
 {
-    return s->zero == 0 ? 1 : s->zero_group > 0 ? (int32_t)s->zero_group : n_copies;
+    bool groups = s->zero_group > 0 && !o->dims.experts;
+
+    return s->zero == 0 ? 1 : groups ? (int32_t)s->zero_group : n_copies;
 }
 
 static lw_ps in_proportion(lw_ps time, int64_t elements, int64_t all)
@@ -341,7 +345,7 @@ static lw_ps in_proportion(lw_ps time, int64_t elements, int64_t all)
 lw_ps lw_outline_optimizer(const struct lw_outline *o, const struct lw_strategy *s,
                            const struct lw_outline_sum *x, int32_t n_copies)
 {
-    int64_t updated = x->trained / members_of(s, n_copies);
+    int64_t updated = x->trained / members_of(o, s, n_copies);
     int64_t held = s->zero >= 2 ? updated : x->trained;
 
     return in_proportion(o->optimizer_ps, updated, o->all_elements) +
@@ -352,6 +356,7 @@ void lw_outline_bytes(const struct lw_outline *o, const struct lw_strategy *s,
                       const struct lw_outline_sum *x, int32_t n_copies, int64_t bytes[LW_N_MEM])
 {
     struct lw_memory_rule rule = {.optimizer = o->optimizer, .zero = (int)s->zero};
+    int32_t n_members = members_of(o, s, n_copies);
 
     memset(bytes, 0, LW_N_MEM * sizeof *bytes);
     for (int t = 0; t < LW_N_DTYPES; t++) {
@@ -359,7 +364,7 @@ void lw_outline_bytes(const struct lw_outline *o, const struct lw_strategy *s,
         rule.grad = lw_strategy_grad_dtype(s, (enum lw_dtype)t);
         for (int k = 0; k < 2; k++) {
             rule.matrix = k == 1;
-            lw_memory_add(&rule, (enum lw_dtype)t, of[k], of[k] / members_of(s, n_copies), bytes);
+            lw_memory_add(&rule, (enum lw_dtype)t, of[k], of[k] / n_members, bytes);
         }
         if (s->zero < 3)
             bytes[LW_MEM_PARAMS] += x->frozen[t] * lw_dtype_size((enum lw_dtype)t);

@@ -101,6 +101,15 @@ TEST_WITH(gradients_in_a_buffer_of_fixed_size, fixture_open, fixture_close)
                        "--tied", 2);
 }
 
+/* With --etp 1 four ranks have a copy of an expert's weights, two of the others. */
+TEST_WITH(experts_have_more_copies_than_a_group, fixture_open, fixture_close)
+{
+    check_bounds(SMALL "-c gb300 --framework torch-ddp --global-batch 32 --batch 1 --experts 8 "
+                       "--topk 2 --expert-ffn 512 --tp 4 --pp 2 --ep 2 --etp 1 --zero 1,3 "
+                       "--zero-group 2 --recompute none --schedule 1f1b --sequence-parallel off",
+                 2);
+}
+
 /* One of the words, which are separated by '|'. */
 static void put_one(struct prng *r, char *args, size_t size, const char *option,
                     const char *words)
