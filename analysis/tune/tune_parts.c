@@ -10,6 +10,7 @@
 
 #include "shared/cli/cli.h"
 #include "shared/framework/framework_choice.h"
+#include "shared/timeline/budget.h"
 #include "traces/models/model_workload.h"
 
 static const struct lw_usage usage = {
@@ -186,7 +187,12 @@ static enum lw_status finish_part(struct lw_tune_command *c, struct lw_tune_sour
                  (long long)s->model.batch);
     LW_PRINT(&c->arena, p->outer, err, "%s%s", outer, batch);
     LW_PRINT(&c->arena, p->workload_hash, err, "%s", w->from.hash ? w->from.hash : "");
+    if (c->tokens > 0 && w->sample_tokens <= 0)
+        return lw_fail(err, LW_EINVAL, "--tokens: '%s' does not say how many tokens a step has; "
+                                       "leave it out, or give a language model's name to -w",
+                       s->workload_file);
     p->price = c->price;
+    p->tokens = c->tokens;
     p->request = (struct lw_tune_request){s, &x->cluster};
     LW_TRY(lw_tune_space(s, &c->lists, w, x->cluster.devices_per_node, ranks_of(x), &c->arena,
                          &p->space, err));
@@ -312,6 +318,13 @@ static enum lw_status check_shard(const char *text, struct lw_err *err)
     return lw_tune_shard_parse(text, &unused, err);
 }
 
+static enum lw_status check_tokens(const char *text, struct lw_err *err)
+{
+    double tokens;
+
+    return lw_parse_tokens(text, &tokens, err);
+}
+
 /* A bound is of ops that take their own time; drawn noise makes some of them faster. */
 static enum lw_status refuse_noise(const char *text, struct lw_err *err)
 {
@@ -334,6 +347,9 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
         {"price", 0, LW_OPT_DOUBLE, &c->price, "P",
          "price of a device-hour, in any currency (the cluster's price_per_device_hour)", 0,
          1000000, .check = lw_cli_above_0},
+        {"tokens", 0, LW_OPT_STRING, &c->tokens_text, "N",
+         "tokens of the whole training, as 300B or 1T: days and, with a price, cost",
+         .check = check_tokens},
         {"resume", 0, LW_OPT_FLAG, &c->resume, NULL,
          "go on with the last search of the same space in the database, or put those of its shards "
          "together: what they simulated is not simulated again"},
@@ -438,6 +454,8 @@ static enum lw_status put_part(struct lw_tune_command *c, int argc, char **argv,
     x->source.silent = c->n_parts > 0;
     LW_TRY(check_source(&x->source, err));
     c->global_batch = x->source.global_batch;
+    if (c->tokens_text)
+        LW_TRY(lw_parse_tokens(c->tokens_text, &c->tokens, err));
     if (c->here.on)
         LW_TRY(put_machine(c, x, err));
     LW_TRY(lw_plan_source_cluster(&x->source, &x->cluster, err));

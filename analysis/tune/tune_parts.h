@@ -21,9 +21,9 @@ struct lw_tune_command {
     } *held;
     int n_parts;
     int64_t n_best, n_threads, n_runs, global_batch;
-    double price;
+    double price, tokens;
     bool no_bounds, quiet, resume, no_db;
-    const char *db, *shard_text;
+    const char *db, *shard_text, *tokens_text;
     struct lw_tune_shard shard;
     struct lw_tune_here_request here;
     int machine;           /* file of this machine's calibration, where --here made one; -1 */

@@ -61,6 +61,14 @@ static bool any_cost(const struct lw_tune_row *const *v, int64_t n)
     return false;
 }
 
+static bool any_days(const struct lw_tune_row *const *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(v[i]->days))
+            return true;
+    return false;
+}
+
 static bool many_sizes(const struct lw_tune_row *const *v, int64_t n)
 {
     for (int64_t i = 1; i < n; i++)
@@ -145,7 +153,12 @@ static enum lw_status put_same(const struct options *o, FILE *f, struct lw_err *
     return lw_paragraph_close(&line, err);
 }
 
-static int put_titles(const struct options *o, bool sizes, bool cost, const char **titles)
+/* Of what rows have. */
+struct shown {
+    bool sizes, days, cost; /* cost: of the training where `days`, else of 10^12 tokens */
+};
+
+static int put_titles(const struct options *o, const struct shown *x, const char **titles)
 {
     int k = 0;
 
@@ -154,41 +167,50 @@ static int put_titles(const struct options *o, bool sizes, bool cost, const char
     titles[k++] = ">p10/p90 %";
     titles[k++] = ">tokens/s";
     titles[k++] = ">memory GiB";
-    if (sizes)
+    if (x->sizes)
         titles[k++] = ">devices";
-    if (cost)
-        titles[k++] = ">cost per 1T tokens";
+    if (x->days)
+        titles[k++] = ">days";
+    if (x->cost)
+        titles[k++] = x->days ? ">cost" : ">cost per 1T tokens";
     for (int i = 0; i < o->n; i++)
         if (!o->same[i][0])
             titles[k++] = o->name[i];
     return k;
 }
 
+static void put_figure(struct lw_table *t, double x)
+{
+    char text[LW_BUDGET_FIGURE];
+
+    lw_table_cell(t, "%s", isnan(x) ? "-" : lw_budget_figure(text, x));
+}
+
 static enum lw_status put_table(const struct lw_tune_row *const *v, int64_t n, FILE *f,
                                 struct lw_err *err)
 {
     const struct options o = options_of(v, n);
-    bool cost = any_cost(v, n), sizes = many_sizes(v, n);
+    const struct shown shown = {many_sizes(v, n), any_days(v, n), any_cost(v, n)};
     const char *titles[SHOWN + 8];
     char text[WORD];
 
-    struct lw_table *t = lw_table_new(put_titles(&o, sizes, cost, titles), titles);
+    struct lw_table *t = lw_table_new(put_titles(&o, &shown, titles), titles);
     if (!t)
         return lw_fail_nomem(err);
     for (int64_t i = 0; i < n; i++) {
         const struct lw_tune_row *x = v[i];
-        char budget[LW_BUDGET_FIGURE], pct[LW_INTERVAL_PCT];
+        char pct[LW_INTERVAL_PCT];
         lw_table_cell(t, "%lld", (long long)i + 1);
         lw_table_cell(t, "%s", step_text(text, x->step));
         lw_table_cell(t, "%s", lw_interval_pct(pct, x->step, x->p10, x->p90));
         put_real(t, 0, x->tokens_per_s);
         put_real(t, 1, x->device_bytes < 0 ? NAN : (double)x->device_bytes / 1073741824);
-        if (sizes)
+        if (shown.sizes)
             lw_table_cell(t, "%lld", (long long)x->n_devices);
-        if (cost)
-            lw_table_cell(t, "%s", isnan(x->cost_per_trillion_tokens)
-                                       ? "-"
-                                       : lw_budget_figure(budget, x->cost_per_trillion_tokens));
+        if (shown.days)
+            put_figure(t, x->days);
+        if (shown.cost)
+            put_figure(t, shown.days ? x->cost : x->cost_per_trillion_tokens);
         for (int k = 0; k < o.n; k++)
             if (!o.same[k][0]) {
                 value_of(x, o.name[k], text);
@@ -337,6 +359,8 @@ static const struct lw_column columns[] = {
     {"fits", NULL, LW_COLUMN_FLAG, AT(fits)},
     {"cost_per_trillion_tokens", NULL, LW_COLUMN_EXACT, AT(cost_per_trillion_tokens), 2,
      .lacking = ""},
+    {"days", NULL, LW_COLUMN_REAL, AT(days), 4, .lacking = ""},
+    {"cost", NULL, LW_COLUMN_REAL, AT(cost), 2, .lacking = ""},
     {"run", NULL, LW_COLUMN_INT, AT(run), .lacking = ""},
     {"interval_of", NULL, LW_COLUMN_TEXT, AT(interval_of)},
     {"command", NULL, LW_COLUMN_TEXT, AT(command)},

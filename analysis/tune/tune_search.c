@@ -310,6 +310,14 @@ static void take_figures(const struct lw_tune_part *part, const struct lw_predic
         each * (double)x->n_devices / 3600 / t.tokens_per_s * 1e12;
 }
 
+void lw_tune_put_budget(double tokens, struct lw_tune_row *x)
+{
+    double all = tokens > 0 ? tokens : NAN;
+
+    x->days = all / x->tokens_per_s / 86400;
+    x->cost = x->cost_per_trillion_tokens * all / 1e12;
+}
+
 static enum lw_status keep_key(struct lw_arena *a, const struct lw_alike_key *from,
                                const char *framework, struct lw_tune_row *x, struct lw_err *err)
 {
@@ -415,6 +423,8 @@ static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, str
     enum lw_status st = known ? recall(known, j, &j->why) : predict(of, &given, j, &j->why);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
+    if (st == LW_OK)
+        lw_tune_put_budget(of->tokens, &j->row);
     j->what = st == LW_OK ? SIMULATED : REFUSED;
     return LW_OK;
 }

@@ -21,6 +21,7 @@ struct lw_tune_part {
     const char *outer;   /* "batch=4": what it has of lists that are not of the strategy; "" */
     const char *workload_hash; /* of the file that it is recorded in; "" */
     double price;        /* of a device-hour; 0 = the cluster's */
+    double tokens;       /* of the whole training; 0 = not given */
 };
 
 struct lw_tune_memo;
@@ -46,6 +47,7 @@ struct lw_tune_row {
     int64_t n_devices, peak_memory_bytes, device_bytes, missing_bytes;
     int64_t needed_bytes, needed_bound; /* of the fullest rank's allocator; -1 = not known */
     double tokens_per_s, samples_per_s, cost_per_trillion_tokens; /* NAN: not known */
+    double days, cost;              /* of the whole training; NAN: its tokens are not given */
     bool fits;                      /* not known to lack memory */
     bool told_apart;                /* from the best: their difference is larger than `pairs` */
     const char *interval_of;        /* "" = no interval */
@@ -86,4 +88,7 @@ static inline int64_t lw_tune_n_unreached(const struct lw_tune_result *r)
 enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
                        struct lw_err *err);
 void lw_tune_free(struct lw_tune_result *r);
+
+/* The days and the cost of a row, of so many tokens; 0 = not given. */
+void lw_tune_put_budget(double tokens, struct lw_tune_row *x);
 

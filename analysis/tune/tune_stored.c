@@ -13,6 +13,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/text/wrap.h"
+#include "shared/timeline/budget.h"
 
 /* --- the list --- */
 
@@ -93,9 +94,24 @@ enum lw_status lw_search_list_print(struct lw_store *s, enum lw_format format, F
 
 /* --- the answer of one --- */
 
-static struct lw_tune_row row_of(const struct lw_searched *v)
+/* The value of --tokens among a search's words; 0 = not given. */
+static double tokens_of(const char *command)
 {
-    return (struct lw_tune_row){
+    static const char option[] = " --tokens";
+    const char *at = strstr(command, option);
+    double tokens = 0;
+    char word[64];
+
+    if (!at || (at[strlen(option)] != ' ' && at[strlen(option)] != '='))
+        return 0;
+    at += strlen(option) + 1;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
+    return lw_parse_tokens(word, &tokens, NULL) == LW_OK ? tokens : 0;
+}
+
+static struct lw_tune_row row_of(const struct lw_searched *v, double tokens)
+{
+    struct lw_tune_row x = {
         .combination = v->combination,
         .strategy = v->strategy,
         .command = v->command,
@@ -117,13 +133,16 @@ static struct lw_tune_row row_of(const struct lw_searched *v)
         .interval_of = v->interval_of,
         .run = v->run > 0 ? v->run : -1,
     };
+
+    lw_tune_put_budget(tokens, &x);
+    return x;
 }
 
-static void put_row(struct lw_tune_result *r, const struct lw_searched *v)
+static void put_row(struct lw_tune_result *r, const struct lw_searched *v, double tokens)
 {
     struct lw_tune_row *x = &r->rows[v->nth];
 
-    *x = row_of(v);
+    *x = row_of(v, tokens);
     if (v->place > 0)
         r->best[v->place - 1] = x;
     if (v->front > 0)
@@ -176,7 +195,7 @@ static enum lw_status load(struct lw_store *s, const struct lw_search *x, struct
     LW_TAKE(&r->arena, r->front, n + 1, err);
     for (int64_t i = 0; i < n; i++)
         if (is_answer(&v[i], n))
-            put_row(r, &v[i]);
+            put_row(r, &v[i], tokens_of(x->command));
     bool whole = r->n_rows >= 0 && r->n_rows <= n;
     for (int64_t i = 0; i < n; i++)
         whole &= (i >= r->n_best || r->best[i]) && (i >= r->n_front || r->front[i]) &&

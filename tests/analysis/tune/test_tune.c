@@ -2,6 +2,7 @@
  * clusters. */
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,28 @@ TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
     check_commands(DECODER "-c gb300 --ranks 16 --seq 8192 --cp 2 --tp 2 --pp 1,2 --zero 3 "
                            "--recompute full --batch 1");
 #undef DECODER
+}
+
+/* The days and the cost of a row are those of `sim` with its options: 1e12 / tokens/s / 86,400, and
+ * 24 hours of 8 devices at 2. */
+TEST_WITH(days_and_cost_are_those_of_sim, fixture_open, fixture_close)
+{
+#define WORK                                                                                      \
+    "-w gpt2 -c dgx-a100 --global-batch 64 --batch 4 --tokens 1T --price 2 --framework torch "
+    char *found = strdup(lapwing("tune " WORK "--ranks 8 --tp 1 --pp 1 --zero 0 --recompute none "
+                                 "--best 1 --db t.db --format json -q", NULL));
+    double days = number_after(found, "\"days\": "), cost = number_after(found, "\"cost\": ");
+    const char *sim = lapwing("sim " WORK "--dp 8 --no-db --format json", NULL);
+
+    assert_true(days > 0 && fabs(days - number_after(sim, "\"days\": ")) < 1e-4);
+    assert_true(fabs(cost - days * 24 * 8 * 2) < 0.1);
+    const char *again = lapwing("runs --search last --db t.db --format json", NULL);
+    assert_true(number_after(again, "\"days\": ") == days);
+    free(found);
+    EXPECT("tune", {"-w resnet50 -c dgx-a100 --ranks 8 --global-batch 64 --tokens 1T --no-db", 1,
+                    "lapwing tune: --tokens: 'resnet50' does not say how many tokens a step has"},
+                   {WORK "--ranks 8 --tokens 0 --no-db", 2, "--tokens: found '0', expected"});
+#undef WORK
 }
 
 /* Memory follows --offload: what does not fit without it is no bound of what does. */
