@@ -124,7 +124,8 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
             "rank", lw_known(f->trace.rank), "world_size", lw_known(f->trace.world_size),
             "n_events", f->trace.n_events, "n_gpu_ops", f->device.n_device_rows,
             "n_gpu_ops_with_launch", f->device.n_resolved, "n_lost_launches", f->device.n_lost,
-            "n_repaired_bytes", f->trace.n_repaired, "n_timeless_events", f->trace.n_timeless);
+            "n_repeated_gpu_ops", f->device.n_repeated, "n_repaired_bytes",
+            f->trace.n_repaired, "n_timeless_events", f->trace.n_timeless);
     if (f->trace.joined >= 0)
         LW_JSON(o, "execution_trace", lw_trace_text(&f->trace, f->trace.joined));
     if (f->device.has_device)
@@ -207,6 +208,12 @@ static enum lw_status text_head(const struct traces_report_file *file, FILE *out
     if (t->n_timeless > 0)
         lw_printf_paragraph(out, "  note: %lld event%s with ts 0 set aside",
                             (long long)t->n_timeless, lw_plural(t->n_timeless));
+    if (file->device.n_repeated > 0)
+        lw_printf_paragraph(out,
+                            "  note: %lld device op%s there twice, with the same launch, stream, "
+                            "start and length: sums count both; write the trace again",
+                            (long long)file->device.n_repeated,
+                            file->device.n_repeated == 1 ? " is" : "s are");
     if (file->device.n_lost > 0)
         lw_printf_paragraph(out,
                             "  note: %lld launch%s without a device op: the recorder lost their "

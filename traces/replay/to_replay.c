@@ -87,7 +87,12 @@ static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct 
                           (long long)r->p.launches.n);
     if (k == 0)
         LW_TRY(traces_device_gap(r->t, &r->p.launches, m->arena, &m->gap, m->err));
-    int64_t lost;
+    int64_t repeated = traces_repeated_rows(&s->trace), lost;
+    if (repeated > 0)
+        return lw_fail_at(m->err, LW_EFORMAT, s->file, 0,
+                          "%lld device op%s there twice, with the same launch, stream, start and "
+                          "length: write the trace again", (long long)repeated,
+                          repeated == 1 ? " is" : "s are");
     LW_TRY(traces_lost_launches(&s->trace, &r->p.launches, &lost, m->err));
     m->n_lost += lost;
     m->out->n_lost += lost;

@@ -333,6 +333,7 @@ static enum lw_status inspect(struct context *c, struct lw_arena *scratch,
         return LW_OK;
     LW_TRY(prepare(c, scratch, err));
     LW_TRY(traces_lost_launches(c->t, &c->launches, &out->n_lost, err));
+    out->n_repeated = traces_repeated_rows(c->t);
     for (int64_t i = 0; i < c->launches.n; i++)
         put(c, i);
     out->n_resolved = c->n_launched;

@@ -44,6 +44,7 @@ struct lw_inspection {
     bool has_device;           /* false: no device row, nothing else is set */
     struct traces_launches launches; /* the device rows */
     int64_t n_device_rows, n_resolved; /* ... and those whose launch the trace holds */
+    int64_t n_repeated; /* device ops that the file holds once more */
     int64_t n_lost; /* launches whose device op the trace does not hold */
     struct lw_busy whole;      /* first device start to last device end */
     int64_t n_iterations;

@@ -22,6 +22,10 @@ enum lw_status traces_launches_build(const struct lw_trace *t, struct lw_arena *
 enum lw_status traces_lost_launches(const struct lw_trace *t, const struct traces_launches *l,
                                     int64_t *n, struct lw_err *err);
 
+/* Device rows that are there once more: of the same call, name, stream, start and length, which a
+ * stream cannot run beside each other. A file that was written or joined twice has them. */
+int64_t traces_repeated_rows(const struct lw_trace *t);
+
 /* Calls by the number that the recorder gave each; `at` is the caller's: a row, or a place in a
  * list. */
 struct traces_correlated {

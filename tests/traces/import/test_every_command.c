@@ -200,6 +200,32 @@ TEST(a_file_given_twice_is_refused)
            "of chakra: replay them apart");
 }
 
+/* A stream does not run one kernel twice at once: events that a file holds twice are told, and no
+ * replay of them is made. */
+TEST(events_that_are_there_twice_are_told)
+{
+#define KERNEL "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"ts\": 20, \"dur\": 5, "           \
+               "\"args\": {\"stream\": 7, \"device\": 0, \"correlation\": %d}}"
+#define LAUNCH "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"ts\": 1%d, " \
+               "\"dur\": 1, \"pid\": 1, \"tid\": 1, \"args\": {\"correlation\": %d}}"
+    char text[2048];
+
+    for (int second = 1; second <= 2; second++) {
+        snprintf(text, sizeof text,
+                 "{\"traceEvents\": [" LAUNCH "," LAUNCH "," KERNEL "," KERNEL "]}", 1, 1, 2, 2, 1,
+                 second);
+        fixture_put(fixture_path("k.json"), text);
+        bool twice = second == 1;
+        has(lapwing("inspect k.json", NULL), "2 device ops");
+        (twice ? has : has_not)(lapwing("inspect k.json", NULL),
+                                "note: 1 device op is there twice, with the same launch");
+        if (twice)
+            expect("sim --replay k.json --no-db", 1, "k.json: 1 device op is there twice");
+        else
+            expect("sim --replay k.json --no-db", 0, "step");
+    }
+}
+
 TEST(each_format_has_a_case)
 {
     for (int k = 0; k < lw_n_importers; k++) {
