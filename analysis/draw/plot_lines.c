@@ -202,8 +202,8 @@ static double x_of(const struct plot_lines *l, const struct plot_point *v)
     return strcmp(l->option, cap) == 0 ? (double)v->run->bucket_cap_bytes : number(v->value);
 }
 
-/* The usual framework depends on the strategy: runs of one command that have several are parted, and
- * each names its own. */
+/* The usual framework depends on the strategy: runs of one command that have several are parted,
+ * and each names its own. */
 static enum lw_status part_frameworks(struct plot_lines *l, const char **rest, struct lw_err *err)
 {
     for (int32_t i = 0; i < l->n && strcmp(l->option, "framework") != 0; i++)

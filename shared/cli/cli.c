@@ -408,7 +408,8 @@ static enum lw_status name_option(const struct lw_opt *o, enum lw_status st, str
 static enum lw_status refuse_idle_database(bool db, bool no_db, bool run, struct lw_err *err)
 {
     return db && no_db && !run
-               ? lw_fail(err, LW_EINVAL, "--db names a database and --no-db uses none: leave one out")
+               ? lw_fail(err, LW_EINVAL,
+                         "--db names a database and --no-db uses none: leave one out")
                : LW_OK;
 }
 

@@ -15,7 +15,7 @@ struct traces_names {
 /* LW_EIO: a folder that cannot be read; LW_EINVAL: one without files, a pattern without match. */
 enum lw_status traces_names_find(char **operands, int n, struct traces_names *out,
                                  struct lw_err *err);
-/* LW_EINVAL: two names are of one file, or of one part of it, so that a rank would be there twice. */
+/* LW_EINVAL: two names are of one file, or of one part of it: a rank would be there twice. */
 enum lw_status traces_names_once(const struct traces_names *t, struct lw_err *err);
 void traces_names_free(struct traces_names *t);
 

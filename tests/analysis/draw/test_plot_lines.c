@@ -71,8 +71,8 @@ TEST(models_of_equal_plans_are_lines_of_their_own)
     plot_lines_free(&l);
 }
 
-/* Strategies have other usual frameworks: each framework is a line of its own, also of one point, and
- * is named; over the framework itself they are one line. */
+/* Strategies have other usual frameworks: each framework is a line of its own, also of one point,
+ * and is named; over the framework itself they are one line. */
 TEST(frameworks_of_one_command_are_lines_of_their_own)
 {
     static const char *const frameworks[] = {"torch-ddp", "deepspeed", "deepspeed", "torch-fsdp2"};

@@ -234,7 +234,8 @@ TEST_WITH(json_has_the_digits_of_one_run, fixture_open, fixture_close)
 TEST_WITH(pp_1_of_a_list_takes_no_options_of_pipelines, fixture_open, fixture_close)
 {
     static const char *const options[] = {"--schedule 1f1b", "--schedule=gpipe",
-                                          "--partition uniform", "--count_loss --count-embedding on",
+                                          "--partition uniform",
+                                          "--count_loss --count-embedding on",
                                           "--async-messages off"};
     char words[200];
 

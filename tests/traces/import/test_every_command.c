@@ -204,16 +204,21 @@ TEST(a_file_given_twice_is_refused)
  * replay of them is made. */
 TEST(events_that_are_there_twice_are_told)
 {
-#define KERNEL "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"ts\": 20, \"dur\": 5, "           \
-               "\"args\": {\"stream\": 7, \"device\": 0, \"correlation\": %d}}"
-#define LAUNCH "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"ts\": 1%d, " \
-               "\"dur\": 1, \"pid\": 1, \"tid\": 1, \"args\": {\"correlation\": %d}}"
+    static const char kernel[] =
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"ts\": 20, \"dur\": 5, "
+        "\"args\": {\"stream\": 7, \"device\": 0, \"correlation\": %d}}";
+    static const char launch[] =
+        "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"ts\": 1%d, "
+        "\"dur\": 1, \"pid\": 1, \"tid\": 1, \"args\": {\"correlation\": %d}}";
+    char k[2][256], l[2][256];
     char text[2048];
 
     for (int second = 1; second <= 2; second++) {
-        snprintf(text, sizeof text,
-                 "{\"traceEvents\": [" LAUNCH "," LAUNCH "," KERNEL "," KERNEL "]}", 1, 1, 2, 2, 1,
-                 second);
+        for (int i = 0; i < 2; i++) {
+            snprintf(k[i], sizeof k[i], kernel, i == 0 ? 1 : second);
+            snprintf(l[i], sizeof l[i], launch, i + 1, i + 1);
+        }
+        snprintf(text, sizeof text, "{\"traceEvents\": [%s,%s,%s,%s]}", l[0], l[1], k[0], k[1]);
         fixture_put(fixture_path("k.json"), text);
         bool twice = second == 1;
         has(lapwing("inspect k.json", NULL), "2 device ops");
