@@ -397,15 +397,40 @@ static enum lw_status fail_send(const struct state *s, int64_t i)
                       op->peer);
 }
 
+/* The send that a receive of one source waits for, which did not begin; -1: there is none. */
+static int64_t waiting_send(const struct state *s, int64_t recv)
+{
+    const struct goal_op *r = &s->g->ops[recv];
+
+    if (r->peer < 0 || r->peer >= s->g->n_ranks)
+        return -1;
+    for (int64_t i = s->g->first[r->peer]; i < s->g->first[r->peer + 1]; i++) {
+        const struct goal_op *op = &s->g->ops[i];
+        if (op->type == GOAL_SEND && s->left[i] > 0 && op->peer == s->rank_of[recv] &&
+            (r->tag < 0 || op->tag == r->tag))
+            return i;
+    }
+    return -1;
+}
+
 static enum lw_status fail_recv(const struct state *s, int64_t i)
 {
     const struct goal_op *op = &s->g->ops[i];
-    char text[GOAL_TEXT];
+    int64_t send = waiting_send(s, i);
+    char text[GOAL_TEXT], other[GOAL_TEXT];
 
+    if (send >= 0)
+        return lw_fail_at(s->err, LW_EFORMAT, s->g->file, op->line,
+                          "rank %d receives from rank %d with tag %d (%s), whose send (%s) waits "
+                          "for other ops: ranks wait for each other",
+                          s->rank_of[i], op->peer, op->tag, shown(s, i, text),
+                          shown(s, send, other));
     return lw_fail_at(s->err, LW_EFORMAT, s->g->file, op->line,
                       "rank %d receives from rank %d with tag %d (%s), and no such send comes",
                       s->rank_of[i], op->peer, op->tag, shown(s, i, text));
 }
+
+enum { MOST_TRIES = 1000 }; /* each looks through the ops of a rank */
 
 static enum lw_status check_end(struct state *s, struct lw_arena *arena)
 {
@@ -420,9 +445,16 @@ static enum lw_status check_end(struct state *s, struct lw_arena *arena)
     for (int64_t m = 0; m < s->t->n_messages; m++)
         if (s->arrived[m] >= 0 && s->t->messages[m].recv < 0)
             return fail_send(s, s->t->messages[m].send);
-    for (int64_t i = 0; i < g->n_ops; i++)
-        if (!s->done[i] && s->left[i] == 0 && g->ops[i].type == GOAL_RECV)
+    int64_t recv = -1, tries = 0; /* one that has no send, else the first: ranks wait in a circle */
+    for (int64_t i = 0; i < g->n_ops && tries < MOST_TRIES; i++) {
+        if (s->done[i] || s->left[i] > 0 || g->ops[i].type != GOAL_RECV)
+            continue;
+        if (waiting_send(s, i) < 0)
             return fail_recv(s, i);
+        recv = tries++ == 0 ? i : recv;
+    }
+    if (recv >= 0)
+        return fail_recv(s, recv);
     for (int64_t i = 0; i < g->n_ops; i++)
         if (!s->done[i] && s->left[i] == 0)
             return fail_send(s, i);

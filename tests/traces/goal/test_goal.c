@@ -240,6 +240,13 @@ TEST(what_is_wrong_is_named_with_its_line)
     refused("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 { }", "rank 1 has no receive left");
     refused("num_ranks 2\nrank 0 { }\nrank 1 {\nrecv 8b from 0\n}",
             "t.goal:4: rank 1 receives from rank 0 with tag 0 (line 4), and no such send comes");
+    refused("num_ranks 2\nrank 0 {\na: recv 8b from 1\nb: send 8b to 1\nb requires a\n}\n"
+            "rank 1 {\na: recv 8b from 0\nb: send 8b to 0\nb requires a\n}",
+            "t.goal:3: rank 0 receives from rank 1 with tag 0 (line 3), whose send (line 9) waits "
+            "for other ops: ranks wait for each other");
+    refused("num_ranks 2\nrank 0 {\nrecv 8b from 1\n}\n"
+            "rank 1 {\na: recv 8b from 0\nb: send 8b to 0\nb requires a\n}",
+            "t.goal:6: rank 1 receives from rank 0 with tag 0 (line 6), and no such send comes");
     refused("num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\nc: calc 1\na requires c\nb requires a\n"
             "c requires b\n}",
             "ops of rank 0 form a cycle of 3, each waits for the next: line 3, line 5, line 4");
