@@ -12,6 +12,7 @@
 
 #include "analysis/study/prediction.h"
 #include "shared/base/shown_text.h"
+#include "shared/base/temp_names.h"
 #include "shared/cluster/gloo.h"
 #include "shared/files/files.h"
 #include "shared/io/used_files.h"
@@ -38,6 +39,8 @@ struct predicted {
     const char *command;
 };
 
+enum { MOST_WRITTEN = 64 };
+
 struct file {
     const struct lw_input *in;
     struct lw_validation *v;
@@ -46,6 +49,8 @@ struct file {
     char folder[PATH];    /* of the file, "" or with '/' at its end */
     char scratch[64];     /* of what is imported */
     char cluster[PATH];
+    char *written[MOST_WRITTEN]; /* in it; a signal's end removes them too */
+    int n_written;
     struct lw_arena arena;
     struct predicted *p;  /* [runs.n] */
 };
@@ -56,6 +61,16 @@ bool lw_validate_is_torch_runs(const struct lw_input *in)
 }
 
 /* --- imports ---------------------------------------------------------------------------------- */
+
+static enum lw_status note_written(struct file *f, const char *name, struct lw_err *err)
+{
+    if (f->n_written == MOST_WRITTEN)
+        return lw_fail(err, LW_EINVAL, "%s: more than %d recordings", f->in->name, MOST_WRITTEN);
+    if (!(f->written[f->n_written] = lw_arena_strdup(&f->arena, name)))
+        return lw_fail_nomem(err);
+    lw_temp_note(f->written[f->n_written++]);
+    return LW_OK;
+}
 
 /* What `lapwing import NAME -o OUT` (or --cluster-out OUT) does. */
 static enum lw_status import(char *name, const struct traces_wanted *want, const char *out,
@@ -85,11 +100,12 @@ static enum lw_status import_links(struct file *f, struct lw_err *err)
 
     snprintf(name, sizeof name, "%snet__%s.json", f->folder, f->runs.net);
     snprintf(f->cluster, sizeof f->cluster, "%s/%.200s.json", f->scratch, f->runs.net);
+    LW_TRY(note_written(f, f->cluster, err));
     return import(name, &want, f->cluster, err);
 }
 
 /* The workload of the recording, imported once. */
-static enum lw_status import_recording(const struct file *f, const struct lw_torch_recording *r,
+static enum lw_status import_recording(struct file *f, const struct lw_torch_recording *r,
                                        char *out, size_t size, struct lw_err *err)
 {
     struct traces_wanted want = {.workload = true, .choice.step = -1};
@@ -99,6 +115,7 @@ static enum lw_status import_recording(const struct file *f, const struct lw_tor
     if (access(out, R_OK) == 0)
         return LW_OK;
     snprintf(name, sizeof name, "%s%.1000s", f->folder, r->file);
+    LW_TRY(note_written(f, out, err));
     return import(name, &want, out, err);
 }
 
@@ -406,8 +423,10 @@ static enum lw_status open_scratch(struct file *f, struct lw_err *err)
     const char *tmp = getenv("TMPDIR");
 
     snprintf(f->scratch, sizeof f->scratch, "%.40s/lapwing-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (mkdtemp(f->scratch))
+    if (mkdtemp(f->scratch)) {
+        lw_temp_note(f->scratch);
         return LW_OK;
+    }
     enum lw_status status = lw_fail(err, LW_EIO, "no folder for imports can be made as %s; set "
                                                  "TMPDIR", f->scratch);
     f->scratch[0] = '\0';
@@ -416,16 +435,13 @@ static enum lw_status open_scratch(struct file *f, struct lw_err *err)
 
 static void close_scratch(struct file *f)
 {
-    char name[PATH];
-
-    if (!f->scratch[0])
-        return;
-    for (int32_t i = 0; i < f->local.n; i++) {
-        snprintf(name, sizeof name, "%s/%.200s.json", f->scratch, f->local.v[i].name);
-        unlink(name);
+    for (int i = 0; i < f->n_written; i++) {
+        unlink(f->written[i]);
+        lw_temp_forget(f->written[i]);
     }
-    unlink(f->cluster);
-    rmdir(f->scratch);
+    if (f->scratch[0])
+        rmdir(f->scratch);
+    lw_temp_forget(f->scratch);
 }
 
 static enum lw_status read_local(struct file *f, struct lw_err *err)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "shared/base/clock.h"
+#include "shared/base/temp_names.h"
 
 void lw_progress_report(const struct lw_progress *p, const char *what, double share)
 {
@@ -20,9 +21,11 @@ bool lw_progress_stopped(const struct lw_progress *p)
 /* The signal that this process got to end; a handler can only set a global. */
 static volatile sig_atomic_t asked_to_end;
 
+/* A second signal ends the process at once. */
 static void note_signal(int signal)
 {
     asked_to_end = signal;
+    lw_temp_catch(signal);
 }
 
 const volatile sig_atomic_t *lw_catch_signals(void)

@@ -20,15 +20,22 @@ static void remove_names(int signal)
     raise(signal); /* the handler was reset: this ends the process */
 }
 
+void lw_temp_catch(int signal)
+{
+    struct sigaction mine = {.sa_handler = remove_names, .sa_flags = (int)SA_RESETHAND};
+
+    sigaction(signal, &mine, NULL);
+}
+
 /* A command's own handler stays. */
 static void catch_signals(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    struct sigaction now, mine = {.sa_handler = remove_names, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction now;
 
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-            sigaction(signals[i], &mine, NULL);
+            lw_temp_catch(signals[i]);
 }
 
 void lw_temp_note(char *name)

@@ -6,3 +6,5 @@
 /* The name is kept, not copied, until it is forgotten; a name of "" removes nothing. */
 void lw_temp_note(char *name);
 void lw_temp_forget(const char *name);
+/* The next such signal removes the names and ends the process. Safe in a signal's handler. */
+void lw_temp_catch(int signal);

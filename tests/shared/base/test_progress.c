@@ -1,11 +1,15 @@
 /* Progress of long work outside a terminal: a line a minute, and none when it is quiet. */
 #include "tests/lib/unit.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "shared/base/progress.h"
+#include "shared/base/temp_names.h"
 
 /* What a job that began so many seconds ago and reports twice writes to a file, or with `terminal`
  * the bar. */
@@ -71,4 +75,27 @@ TEST(short_and_quiet_jobs_write_nothing)
     assert_string_equal(text, "");
     written(100, 0.25, true, text, sizeof text);
     assert_string_equal(text, "");
+}
+
+/* The first signal asks a command to end; a second one ends it, and its temporary files go. */
+TEST(a_second_signal_leaves_no_temporary_files)
+{
+    char name[] = "/tmp/lapwing-test-XXXXXX";
+    int status, fd = mkstemp(name);
+
+    assert_true(fd >= 0);
+    close(fd);
+    pid_t child = fork();
+    if (child == 0) {
+        const volatile sig_atomic_t *asked = lw_catch_signals();
+        lw_temp_note(name);
+        raise(SIGTERM);
+        if (*asked != SIGTERM)
+            _exit(1);
+        raise(SIGTERM);
+        _exit(2);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    assert_int_not_equal(access(name, F_OK), 0);
 }
