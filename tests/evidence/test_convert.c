@@ -285,7 +285,8 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
     static const char TITLES[] =
         "gpu,gpus,model,seq,gbs,mbs,tp,pp,vpp,dp,cp,ep,precision,framework,version,tok_s_gpu\n";
     static const struct { const char *row, *once, *overlap; } cases[] = {
-        {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.02 NeMo,1", "", ""},
+        {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.02 NeMo,1", "",
+         ""},
         {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.04 NeMo,1", "4",
          "on"},
         {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1", "4", ""},
@@ -309,11 +310,12 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
     }
 }
 
-/* InternEvo shares whole parameters out over all ranks; the groups of a node are of equal shares. */
+/* InternEvo shares whole parameters out over all ranks; groups of a node are of equal shares. */
 TEST(the_ranks_that_share_an_optimizer_are_those_of_the_cell)
 {
-    static const char TITLES[] = "model,gpu,gpus,gbs,mbs,grad_accum,tp,pp,dp,seq,vocab,zero,overlap,"
-                                 "precision,framework,tok_s_gpu,tflops_gpu,mem_gb\n";
+    static const char TITLES[] =
+        "model,gpu,gpus,gbs,mbs,grad_accum,tp,pp,dp,seq,vocab,zero,overlap,precision,framework,"
+        "tok_s_gpu,tflops_gpu,mem_gb\n";
     static const struct { const char *zero, *group, *policy; } cases[] = {
         {"\"1, sharded over all DP ranks\"", "", "lpt"},
         {"\"1, sharded over 8 ranks\"", "8", ""},
@@ -321,8 +323,9 @@ TEST(the_ranks_that_share_an_optimizer_are_those_of_the_cell)
     char table[500];
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(table, sizeof table, "%sinternlm-7b,A100-SXM4-80GB,32,256,2,4,1,1,32,2048,103168,%s,"
-                 "no,bf16,InternEvo,3752,,\n", TITLES, cases[i].zero);
+        snprintf(table, sizeof table,
+                 "%sinternlm-7b,A100-SXM4-80GB,32,256,2,4,1,1,32,2048,103168,%s,no,bf16,InternEvo,"
+                 "3752,,\n", TITLES, cases[i].zero);
         expect_cell(rows_of("internevo_zero1_scaling", table), "zero-group", cases[i].group);
         if (cases[i].policy[0]) /* else no row has the column */
             expect_cell(rows_of("internevo_zero1_scaling", table), "shard-policy", cases[i].policy);
