@@ -236,8 +236,8 @@ static bool casts_gradient(const struct timer *t, const struct lw_kernel_work *w
            work->product.batch == 0;
 }
 
-/* A cast reads 16 bits an element and writes 8, and 8 transposed for the backward. With one scale of
- * the tensor's own values, a kernel before it reads the tensor for its largest
+/* A cast reads 16 bits an element and writes 8, and 8 transposed for the backward. With one scale
+ * of the tensor's own values, a kernel before it reads the tensor for its largest
  * (NVIDIA/TransformerEngine@c188b533 (v2.11), transformer_engine/pytorch/csrc/quantizer.cpp,
  * Float8CurrentScalingQuantizer::quantize_impl: compute_amax, scale, quantize). The three are one
  * launch here. */

@@ -35,7 +35,7 @@
     row(no_dropout, "", FLAG, "GPT's blocks and embedding have no dropout") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(input_casts, "", FLAG, "a kernel casts what an 8-bit product reads, but for a norm's") \
-    row(fused_latent_rotation, "", FLAG, "latent attention's rotation also joins keys, splits values") \
+    row(fused_latent_rotation, "", FLAG, "latent attention's rotation makes keys and values") \
     row(scale_passes_hopper, "", FLAG, "H100, H200: a pass finds the scale before an 8-bit cast") \
     row(fused_experts, "", FLAG, "Blackwell: experts' activation is part of their 8-bit products") \
     row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \
