@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "shared/lower_layout/lowering.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/plan/sparse.h"
 
 /* --- coordinates ----------------------------------------------------------------------------- */
@@ -164,6 +165,21 @@ int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
 
 /* --- the plan's ranks and communicators ------------------------------------------------------ */
 
+static struct lw_digit along_dp(const struct lw_lowering *l, int32_t n)
+{
+    return (struct lw_digit){n, l->stride_dp};
+}
+
+static struct lw_digit along_pp(const struct lw_lowering *l, int32_t n)
+{
+    return (struct lw_digit){n, l->stride_pp};
+}
+
+static struct lw_digit along_tp(const struct lw_lowering *l, int32_t n)
+{
+    return (struct lw_digit){n, l->stride_tp};
+}
+
 static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
 {
     for (int32_t role = 0; role < l->pp; role++) {
@@ -180,11 +196,24 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
         }
         lw_builder_role(l->b, &x);
     }
-    for (int32_t p = 0; p < l->pp; p++)
-        for (int32_t d = 0; d < l->dp; d++)
-            for (int32_t t = 0; t < l->tp; t++)
-                lw_builder_rank(l->b, lw_rank_at(l, d, p, t), p, d, p, t);
+    const struct lw_digit axis[LW_N_AXES] = {[LW_AXIS_DP] = along_dp(l, l->dp),
+                                             [LW_AXIS_PP] = along_pp(l, l->pp),
+                                             [LW_AXIS_TP] = along_tp(l, l->tp)};
+    lw_builder_grid(l->b, axis);
     return LW_OK;
+}
+
+/* The groups of the class added last: digits[n] from the slowest, of which the first n_group number
+ * the groups and the others the members of each. */
+static void add_groups(struct lw_lowering *l, const struct lw_digit *digits, int n_group, int n)
+{
+    struct lw_comm_rule x = {.n_groups = 1, .n_members = 1, .n_group_digits = n_group};
+
+    for (int i = 0; i < n; i++) {
+        x.ranks.at[x.ranks.n++] = digits[i];
+        *(i < n_group ? &x.n_groups : &x.n_members) *= digits[i].count;
+    }
+    lw_builder_groups(l->b, &x);
 }
 
 /* A class of that name with a stream of its own. */
@@ -206,6 +235,12 @@ static void add_replicas(struct lw_lowering *l, int32_t *members)
     int32_t each = l->parts[0].n_members, n = lw_n_copies(l), *of = members + n;
 
     l->replicas = add_line(l, "replicas", LW_COMM_REPLICAS);
+    if (!l->mirrored) {
+        const struct lw_digit digits[] = {along_pp(l, l->pp), along_tp(l, l->tp),
+                                          along_dp(l, each), {n / each, each * l->stride_dp}};
+        add_groups(l, digits, 3, 4);
+        return;
+    }
     for (int32_t stage = 0; stage < lw_n_replica_stages(l); stage++)
         for (int32_t t = 0; t < l->tp; t++) {
             lw_data_group(l, stage, t, members);
@@ -228,7 +263,11 @@ static void add_data(struct lw_lowering *l, int32_t *members)
         l->copy = lw_builder_stream(l->b, "copy", LW_STREAM_COPY, 1);
     l->data.comm = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->data.stream);
     int32_t each = l->parts[0].n_members, n = lw_n_copies(l);
-    for (int32_t stage = 0; stage < lw_n_replica_stages(l); stage++)
+    const struct lw_digit digits[] = {along_pp(l, l->pp), along_tp(l, l->tp),
+                                      {n / each, each * l->stride_dp}, along_dp(l, each)};
+    if (!l->mirrored)
+        add_groups(l, digits, 3, 4);
+    for (int32_t stage = 0; l->mirrored && stage < lw_n_replica_stages(l); stage++)
         for (int32_t t = 0; t < l->tp; t++) {
             lw_data_group(l, stage, t, members);
             for (int32_t first = 0; first < n; first += each)
@@ -238,75 +277,55 @@ static void add_data(struct lw_lowering *l, int32_t *members)
         add_replicas(l, members);
 }
 
-static void add_pipeline_groups(struct lw_lowering *l, int32_t comm, int32_t *members)
+static void add_pipeline_groups(struct lw_lowering *l)
 {
-    for (int32_t d = 0; d < l->dp; d++) {
-        for (int32_t t = 0; t < l->tp; t++) {
-            for (int32_t p = 0; p < l->pp; p++)
-                members[p] = lw_rank_at(l, d, p, t);
-            lw_builder_group(l->b, comm, members, l->pp);
-        }
-    }
+    add_groups(l, (struct lw_digit[]){along_dp(l, l->dp), along_tp(l, l->tp), along_pp(l, l->pp)},
+               2, 3);
 }
 
 /* One communicator per direction. (One for both would let the two kinds of messages between the
  * same ranks, in a ring of two, meet each other.) */
-static void add_pipeline(struct lw_lowering *l, int32_t *members)
+static void add_pipeline(struct lw_lowering *l)
 {
     l->forward = add_line(l, "forward", LW_COMM_FORWARD);
-    add_pipeline_groups(l, l->forward.comm, members);
+    add_pipeline_groups(l);
     l->backward = add_line(l, "backward", LW_COMM_BACKWARD);
-    add_pipeline_groups(l, l->backward.comm, members);
+    add_pipeline_groups(l);
 }
 
 /* The model group: all ranks of a replica, consecutive in ColossalAI's order of ranks. */
-static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
+static void add_model(struct lw_lowering *l)
 {
-    int32_t stages = lw_n_replica_stages(l), n = stages * l->tp;
-    int32_t *members;
+    int32_t stages = lw_n_replica_stages(l);
+    const struct lw_digit digits[] = {along_dp(l, l->dp),
+                                      {l->pp / stages, stages * l->stride_pp},
+                                      along_pp(l, stages), along_tp(l, l->tp)};
 
-    LW_TAKE(&l->arena, members, n > l->pp ? n : l->pp, err);
     l->model = add_line(l, "model", LW_COMM_MODEL);
-    for (int32_t d = 0; d < l->dp; d++) {
-        for (int32_t first = 0; first < l->pp; first += stages) {
-            for (int32_t p = 0; p < stages; p++)
-                for (int32_t t = 0; t < l->tp; t++)
-                    members[p * l->tp + t] = lw_rank_at(l, d, first + p, t);
-            lw_builder_group(l->b, l->model.comm, members, n);
-        }
-    }
+    add_groups(l, digits, 2, 4);
     if (l->pp > 1 && l->s->compat == LW_COMPAT_COLOSSALAI) {
         l->pipeline.stream = l->model.stream;
         l->pipeline.comm =
             lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer, l->model.stream);
-        add_pipeline_groups(l, l->pipeline.comm, members);
+        add_pipeline_groups(l);
     }
-    return LW_OK;
 }
 
-static void add_tensor(struct lw_lowering *l, int32_t *members)
+static void add_tensor(struct lw_lowering *l)
 {
     l->tensor = add_line(l, "tensor", LW_COMM_TENSOR);
-    for (int32_t d = 0; d < l->dp; d++) {
-        for (int32_t p = 0; p < l->pp; p++) {
-            for (int32_t t = 0; t < l->tp; t++)
-                members[t] = lw_rank_at(l, d, p, t);
-            lw_builder_group(l->b, l->tensor.comm, members, l->tp);
-        }
-    }
+    add_groups(l, (struct lw_digit[]){along_dp(l, l->dp), along_pp(l, l->pp), along_tp(l, l->tp)},
+               2, 3);
 }
 
-/* Groups of n consecutive data coordinates: they share a sequence (Megatron's order has context
- * before data), or the experts. */
-static void add_data_parts(struct lw_lowering *l, int32_t comm, int32_t n, int32_t *members)
+/* Consecutive data coordinates share a sequence: Megatron's order has context before data. */
+static void add_context(struct lw_lowering *l)
 {
-    for (int32_t d = 0; d < l->dp; d += n)
-        for (int32_t p = 0; p < l->pp; p++)
-            for (int32_t t = 0; t < l->tp; t++) {
-                for (int32_t i = 0; i < n; i++)
-                    members[i] = lw_rank_at(l, d + i, p, t);
-                lw_builder_group(l->b, comm, members, n);
-            }
+    const struct lw_digit digits[] = {{l->dp / l->cp, l->cp * l->stride_dp}, along_pp(l, l->pp),
+                                      along_tp(l, l->tp), along_dp(l, l->cp)};
+
+    l->context = add_line(l, "context", LW_COMM_CONTEXT);
+    add_groups(l, digits, 3, 4);
 }
 
 /* Ranks of a stage that hold copies, by expert number: of tensor coordinate t, or of all. */
@@ -396,15 +415,13 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
         add_data(l, members);
     if ((l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
         lw_n_replica_stages(l) * l->tp > 1)
-        LW_TRY(add_model(l, err));
+        add_model(l);
     if (l->pp > 1)
-        add_pipeline(l, members);
+        add_pipeline(l);
     if (l->tp > 1)
-        add_tensor(l, members);
-    if (l->cp > 1) {
-        l->context = add_line(l, "context", LW_COMM_CONTEXT);
-        add_data_parts(l, l->context.comm, l->cp, members);
-    }
+        add_tensor(l);
+    if (l->cp > 1)
+        add_context(l);
     if (l->ep > 1)
         add_expert(l, members, holders);
     lw_lower_tied_comms(l, members);

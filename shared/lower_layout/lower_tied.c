@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "shared/lower_layout/lowering.h"
+#include "shared/plan/grid_rule.h"
 
 static bool is_copy(const struct lw_lowering *l, int32_t i)
 {
@@ -80,8 +81,27 @@ static bool same_stages(const struct lw_tied_set *a, const struct lw_tied_set *b
     return a->n_copies == b->n_copies;
 }
 
+/* By a rule where the stages are equally far apart: two always are. */
+static bool add_by_rule(struct lw_lowering *l, const struct lw_tied_set *x)
+{
+    int32_t first = x->copies[0].stage, apart = x->copies[1].stage - first;
+    struct lw_comm_rule rule = {.n_groups = l->dp * l->tp, .n_members = x->n_copies,
+                                .n_group_digits = 2};
+
+    for (int32_t i = 1; i < x->n_copies; i++)
+        if (l->mirrored || x->copies[i].stage != first + i * apart)
+            return false;
+    rule.ranks = (struct lw_digits){first * l->stride_pp, 3,
+                                    {{l->dp, l->stride_dp}, {l->tp, l->stride_tp},
+                                     {x->n_copies, apart * l->stride_pp}}};
+    lw_builder_groups(l->b, &rule);
+    return true;
+}
+
 static void add_groups(struct lw_lowering *l, const struct lw_tied_set *x, int32_t *members)
 {
+    if (add_by_rule(l, x))
+        return;
     for (int32_t d = 0; d < l->dp; d++) {
         for (int32_t t = 0; t < l->tp; t++) {
             for (int32_t half = 0; half < 1 + l->mirrored; half++) {

@@ -13,6 +13,7 @@
 #include "shared/plan/step_yield.h"
 
 struct lw_buffer;
+struct lw_grid_rule;
 struct lw_product;
 struct lw_sparse;
 struct lw_strategy;
@@ -262,6 +263,8 @@ struct lw_plan {
     struct lw_group *groups; /* in creation order */
     int32_t *members;
     int32_t *comm_group;    /* [n_comms * n_ranks]: group of the rank in that class; -1 = outside */
+    struct lw_grid_rule *grid; /* what these tables say, as rules; NULL: the tables alone hold. Of
+                                * what lw_builder_grid began; neither hashed nor written */
 
     struct lw_plan_param *params;
     struct lw_buffer *buffers;

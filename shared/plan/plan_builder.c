@@ -3,6 +3,7 @@
  * last, so they are contiguous. The first failure sticks; later additions do nothing. */
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/buffer.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
@@ -19,6 +20,8 @@ struct lw_builder {
     int32_t n_written;     /* operands that no rule describes */
     int64_t rules_capacity;
     bool has_rules, rules_settled; /* the plan's arena owns them */
+    struct lw_grid_rule grid; /* its first axis has no ranks: ranks are added one by one */
+    int64_t comms_capacity;
     int64_t capacity[LW_N_TABLES];
     int n_settled; /* tables that the plan's arena owns */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
@@ -181,6 +184,7 @@ void lw_builder_free(struct lw_builder *b)
     if (!b->rules_settled)
         lw_free(b->plan.operand_rules);
     lw_free(b->words);
+    lw_free(b->grid.comms);
     lw_arena_free(&b->plan.arena);
     lw_free(b);
 }
@@ -215,6 +219,15 @@ void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t d
     memcpy(b->plan.coord + rank * 3L, (int32_t[]){dp, pp, tp}, 3 * sizeof dp);
 }
 
+void lw_builder_grid(struct lw_builder *b, const struct lw_digit *axis)
+{
+    if (b->failed)
+        return;
+    assert(lw_grid_is_whole(axis, b->plan.n_ranks) && axis[LW_AXIS_PP].count == b->plan.n_roles);
+    memcpy(b->grid.axis, axis, sizeof b->grid.axis);
+    lw_grid_write(axis, b->plan.coord, b->plan.role_of, NULL);
+}
+
 int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream_class c,
                           int32_t priority)
 {
@@ -244,9 +257,12 @@ int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_pur
     if (number == 0)
         expect_classes(b);
     int32_t *groups = extend(b, LW_TABLE_comm_group, b->plan.n_ranks);
-
     if (groups)
         memset(groups, 0xff, (size_t)b->plan.n_ranks * sizeof *groups); /* -1: outside */
+    b->failed = b->failed || lw_reserve(&b->grid.comms, &b->comms_capacity, number + 1L,
+                                        sizeof *b->grid.comms) != 0;
+    if (!b->failed)
+        b->grid.comms[number] = (struct lw_comm_rule){0};
     return b->failed ? -1 : number;
 }
 
@@ -256,6 +272,7 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
 
     if (b->failed)
         return -1;
+    b->grid.comms[comm].n_groups = 0; /* more than a rule says */
     int32_t number = push(b, LW_TABLE_groups, &g);
     int32_t *of = b->plan.comm_group + (int64_t)comm * b->plan.n_ranks;
     int32_t *to = extend(b, LW_TABLE_members, n);
@@ -265,6 +282,42 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
         of[members[i]] = number;
     }
     return number;
+}
+
+/* The rule's tables: groups, members, and which group a rank is in. */
+static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x,
+                         const struct lw_group_parts *parts)
+{
+    struct lw_plan *p = &b->plan;
+    int32_t at = p->n_members, n = x->n_groups * x->n_members;
+    struct lw_group *groups = extend(b, LW_TABLE_groups, x->n_groups);
+    int32_t *members = extend(b, LW_TABLE_members, n);
+
+    if (b->failed)
+        return;
+    for (int32_t g = 0; g < x->n_groups; g++)
+        groups[g] = (struct lw_group){at + g * x->n_members, x->n_members};
+    lw_digits_write(&x->ranks, members, n);
+    lw_group_parts_write(b->grid.axis, x, parts,
+                         p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks);
+    b->grid.comms[p->n_comms - 1] = *x;
+}
+
+void lw_builder_groups(struct lw_builder *b, const struct lw_comm_rule *rule)
+{
+    struct lw_comm_rule x = *rule;
+    struct lw_group_parts parts;
+    struct lw_arena room = {0};
+    bool fits = false;
+
+    if (b->failed)
+        return;
+    x.first_group = b->plan.n_groups;
+    b->failed = !lw_group_parts_find(b->grid.axis, &x, &room, &parts, &fits);
+    assert(b->failed || fits);
+    if (fits)
+        write_groups(b, &x, &parts);
+    lw_arena_free(&room);
 }
 
 int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p)
@@ -705,6 +758,24 @@ static void settle_rules(struct lw_builder *b)
     b->rules_settled = !b->failed;
 }
 
+/* The rules of ranks added as a grid go to the plan's arena. */
+static void settle_grid(struct lw_builder *b)
+{
+    struct lw_plan *p = &b->plan;
+
+    if (b->failed || b->grid.axis[0].count == 0)
+        return;
+    p->grid = lw_arena_alloc(&p->arena, 1, sizeof *p->grid);
+    struct lw_comm_rule *comms = lw_arena_alloc(&p->arena, p->n_comms, sizeof *comms);
+    b->failed = !p->grid || !comms;
+    if (b->failed)
+        return;
+    *p->grid = b->grid;
+    p->grid->comms = comms;
+    if (p->n_comms > 0)
+        memcpy(comms, b->grid.comms, (size_t)p->n_comms * sizeof *comms);
+}
+
 static void count(struct lw_builder *b)
 {
     struct lw_plan *p = &b->plan;
@@ -729,6 +800,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     close_list(b);
     settle_tables(b);
     settle_rules(b);
+    settle_grid(b);
     count(b);
     b->plan.workload_hash = b->plan.cluster_name = b->plan.device = "";
     b->plan.framework = b->plan.framework_hash = b->plan.optimizer = "";

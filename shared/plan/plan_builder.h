@@ -11,6 +11,8 @@
  * it. Add ranks and roles first, then tables, then programs variant by variant, role by role. A
  * failed addition (memory) sticks and is reported by lw_builder_finish. Strings are copied. */
 struct lw_builder;
+struct lw_comm_rule;
+struct lw_digit;
 
 struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks);
 void lw_builder_free(struct lw_builder *b);
@@ -23,12 +25,17 @@ void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s);
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role); /* n_ranks is counted */
 void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t dp, int32_t pp,
                      int32_t tp);
+/* In place of lw_builder_rank: all ranks, on a grid of axes (enum lw_grid_axis). Roles are added
+ * before, one for each pipeline coordinate. */
+void lw_builder_grid(struct lw_builder *b, const struct lw_digit *axis);
 int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream_class c,
                           int32_t priority);
 int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_purpose purpose,
                         enum lw_reducer_kind reducer, int32_t stream);
 /* A group of class `comm`; members in group order, each in one group of the class at most. */
 int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *members, int32_t n);
+/* All groups of the class added last, by a rule whose first_group is not read. */
+void lw_builder_groups(struct lw_builder *b, const struct lw_comm_rule *rule);
 
 int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p);
 int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p);

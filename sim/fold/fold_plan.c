@@ -85,6 +85,7 @@ enum lw_status sim_fold_plan(const struct lw_plan *plan, const int64_t *signatur
 
     f->plan = *plan;
     f->plan.arena = (struct lw_arena){0};
+    f->plan.grid = NULL;
     f->plan.n_ranks = f->n_classes;
     f->plan.n_groups = f->plan.n_members = 0;
     LW_TAKE(arena, c.kept, plan->n_groups + 1, err);

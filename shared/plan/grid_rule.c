@@ -1,0 +1,315 @@
+/* Ranks on a grid by arithmetic. A rule is written out into a table by the same walks that compare
+ * it with one: over numbers in their order (members of groups), or over ranks in theirs (groups of
+ * ranks, coordinates), so that tables are written and read from front to back. */
+#include "shared/plan/grid_rule.h"
+
+#include <string.h>
+
+#include "shared/plan/plan.h"
+
+/* --- axes ------------------------------------------------------------------------------------- */
+
+/* Axes from the one with the largest stride to that with the least; those of one rank first. */
+static void order_axes(const struct lw_digit axis[LW_N_AXES], int order[LW_N_AXES])
+{
+    for (int i = 0; i < LW_N_AXES; i++) {
+        int at = i;
+        for (; at > 0; at--) {
+            const struct lw_digit *a = &axis[order[at - 1]], *b = &axis[i];
+            if (a->count == 1 || (b->count > 1 && a->stride >= b->stride))
+                break;
+            order[at] = order[at - 1];
+        }
+        order[at] = i;
+    }
+}
+
+bool lw_grid_is_whole(const struct lw_digit axis[LW_N_AXES], int32_t n_ranks)
+{
+    int order[LW_N_AXES];
+    int64_t size = 1;
+
+    order_axes(axis, order);
+    for (int i = LW_N_AXES; i-- > 0;) {
+        const struct lw_digit *x = &axis[order[i]];
+        if (x->count < 1 || (x->count > 1 && x->stride != size))
+            return false;
+        size *= x->count;
+        if (size > n_ranks)
+            return false;
+    }
+    const struct lw_digit *dp = &axis[LW_AXIS_DP], *tp = &axis[LW_AXIS_TP];
+    return size == n_ranks &&
+           (dp->count == 1 || tp->count == 1 || dp->stride > tp->stride);
+}
+
+/* One rank after the other with its coordinates. */
+struct walk {
+    const struct lw_digit *axis;
+    int order[LW_N_AXES];
+    int32_t at[LW_N_AXES]; /* coordinates by axis */
+};
+
+static struct walk begin(const struct lw_digit axis[LW_N_AXES])
+{
+    struct walk w = {.axis = axis};
+
+    order_axes(axis, w.order);
+    return w;
+}
+
+/* The first rank that differs in more than the fastest axis; false after the last. */
+static bool next_run(struct walk *w)
+{
+    for (int i = LW_N_AXES - 1; i-- > 0;) {
+        int a = w->order[i];
+        if (++w->at[a] < w->axis[a].count)
+            return true;
+        w->at[a] = 0;
+    }
+    return false;
+}
+
+void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of,
+                   int32_t *index_in_role)
+{
+    struct walk w = begin(axis);
+    int fast = w.order[LW_N_AXES - 1];
+    int64_t r = 0;
+
+    do {
+        for (w.at[fast] = 0; w.at[fast] < axis[fast].count; w.at[fast]++, r++) {
+            memcpy(coord + 3 * r, w.at, sizeof w.at);
+            if (role_of)
+                role_of[r] = w.at[LW_AXIS_PP];
+            if (index_in_role)
+                index_in_role[r] =
+                    w.at[LW_AXIS_DP] * axis[LW_AXIS_TP].count + w.at[LW_AXIS_TP];
+        }
+    } while (next_run(&w));
+}
+
+static bool coordinates_hold(const struct lw_plan *p)
+{
+    const struct lw_digit *axis = p->grid->axis;
+    struct walk w = begin(axis);
+    int fast = w.order[LW_N_AXES - 1];
+    int64_t r = 0;
+    uint32_t wrong = 0;
+
+    do {
+        for (w.at[fast] = 0; w.at[fast] < axis[fast].count; w.at[fast]++, r++) {
+            const int32_t *c = p->coord + 3 * r;
+            int32_t index = w.at[LW_AXIS_DP] * axis[LW_AXIS_TP].count + w.at[LW_AXIS_TP];
+            wrong |= (uint32_t)((c[0] ^ w.at[0]) | (c[1] ^ w.at[1]) | (c[2] ^ w.at[2]) |
+                                (p->role_of[r] ^ w.at[LW_AXIS_PP]) |
+                                (p->index_in_role[r] ^ index));
+        }
+    } while (wrong == 0 && next_run(&w));
+    for (int32_t role = 0; role < p->n_roles; role++)
+        wrong |= p->roles[role].n_ranks != p->n_ranks / axis[LW_AXIS_PP].count;
+    return wrong == 0 && p->n_roles == axis[LW_AXIS_PP].count;
+}
+
+/* --- digits ----------------------------------------------------------------------------------- */
+
+int32_t lw_digits_value(const struct lw_digits *d, int32_t number)
+{
+    int32_t value = d->base;
+
+    for (int32_t i = d->n; i-- > 0; number /= d->at[i].count)
+        value += number % d->at[i].count * d->at[i].stride;
+    return value;
+}
+
+/* Numbers in their order: the values of the fastest digit are `stride` apart from `value` on. */
+struct digit_walk {
+    const struct lw_digits *d;
+    int32_t at[LW_N_DIGITS], value;
+};
+
+static void next_value(struct digit_walk *w)
+{
+    for (int32_t i = w->d->n - 1; i-- > 0;) {
+        const struct lw_digit *x = &w->d->at[i];
+        w->value += x->stride;
+        if (++w->at[i] < x->count)
+            return;
+        w->value -= x->count * x->stride;
+        w->at[i] = 0;
+    }
+}
+
+void lw_digits_write(const struct lw_digits *d, int32_t *out, int64_t n)
+{
+    struct digit_walk w = {.d = d, .value = d->base};
+    struct lw_digit last = d->n > 0 ? d->at[d->n - 1] : (struct lw_digit){1, 0};
+
+    for (int64_t i = 0; i < n; i += last.count, next_value(&w))
+        for (int32_t k = 0; k < last.count; k++)
+            out[i + k] = w.value + k * last.stride;
+}
+
+static bool digits_hold(const struct lw_digits *d, const int32_t *table, int64_t n)
+{
+    struct digit_walk w = {.d = d, .value = d->base};
+    struct lw_digit last = d->n > 0 ? d->at[d->n - 1] : (struct lw_digit){1, 0};
+    uint32_t wrong = 0;
+
+    for (int64_t i = 0; i < n && wrong == 0; i += last.count, next_value(&w))
+        for (int32_t k = 0; k < last.count; k++)
+            wrong |= (uint32_t)(table[i + k] ^ (w.value + k * last.stride));
+    return wrong == 0;
+}
+
+/* --- groups of ranks -------------------------------------------------------------------------- */
+
+/* The axis that the digit lies within; -1 = none. */
+static int axis_of(const struct lw_digit axis[LW_N_AXES], const struct lw_digit *x)
+{
+    for (int a = 0; a < LW_N_AXES; a++)
+        if (x->stride > 0 && axis[a].count > 1 && x->stride % axis[a].stride == 0 &&
+            (x->count - INT64_C(1)) * x->stride < (int64_t)axis[a].stride * axis[a].count)
+            return a;
+    return -1;
+}
+
+/* What a step of each digit adds to the number of the group. */
+static void group_steps(const struct lw_comm_rule *x, int64_t step[LW_N_DIGITS])
+{
+    int64_t of = 1;
+
+    for (int32_t i = x->ranks.n; i-- > 0;) {
+        step[i] = i < x->n_group_digits ? of : 0;
+        if (i < x->n_group_digits)
+            of *= x->ranks.at[i].count;
+    }
+}
+
+/* All values of one axis' digits: `of` gets what they add; false where two are one coordinate. */
+static bool fill_axis(const struct lw_digit axis[LW_N_AXES], int a, const struct lw_comm_rule *x,
+                      int32_t base, int32_t *of)
+{
+    int64_t step[LW_N_DIGITS];
+    int32_t mine[LW_N_DIGITS], n = 0, at[LW_N_DIGITS] = {0}, k = 0;
+
+    group_steps(x, step);
+    memset(of, 0xff, (size_t)axis[a].count * sizeof *of);
+    for (int32_t i = 0; i < x->ranks.n; i++)
+        if (x->ranks.at[i].count > 1 && axis_of(axis, &x->ranks.at[i]) == a)
+            mine[n++] = i;
+    do {
+        int64_t coordinate = base, adds = 0;
+        for (int32_t i = 0; i < n; i++) {
+            coordinate += at[i] * (int64_t)(x->ranks.at[mine[i]].stride / axis[a].stride);
+            adds += at[i] * step[mine[i]];
+        }
+        if (coordinate >= axis[a].count || of[coordinate] >= 0)
+            return false;
+        of[coordinate] = (int32_t)adds;
+        for (k = n; k-- > 0 && ++at[k] == x->ranks.at[mine[k]].count;)
+            at[k] = 0;
+    } while (k >= 0);
+    return true;
+}
+
+/* The rule's numbers are those of its digits. */
+static bool counts_agree(const struct lw_comm_rule *x)
+{
+    int64_t groups = 1, members = 1;
+
+    if (x->ranks.n < 0 || x->ranks.n > LW_N_DIGITS || x->ranks.base < 0)
+        return false;
+    for (int32_t i = 0; i < x->ranks.n; i++) {
+        int64_t *of = i < x->n_group_digits ? &groups : &members;
+        if (x->ranks.at[i].count < 1 || *of > INT32_MAX)
+            return false;
+        *of *= x->ranks.at[i].count;
+    }
+    return groups == x->n_groups && members == x->n_members;
+}
+
+bool lw_group_parts_find(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
+                         struct lw_arena *arena, struct lw_group_parts *out, bool *fits)
+{
+    *fits = counts_agree(x);
+    for (int32_t i = 0; *fits && i < x->ranks.n; i++)
+        *fits = x->ranks.at[i].count == 1 || axis_of(axis, &x->ranks.at[i]) >= 0;
+    for (int a = 0; a < LW_N_AXES; a++) {
+        int32_t base = axis[a].count > 1 ? x->ranks.base / axis[a].stride % axis[a].count : 0;
+        out->of[a] = lw_arena_alloc(arena, axis[a].count, sizeof *out->of[a]);
+        if (!out->of[a])
+            return false;
+        *fits = *fits && fill_axis(axis, a, x, base, out->of[a]);
+    }
+    return true;
+}
+
+void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
+                          const struct lw_group_parts *parts, int32_t *out)
+{
+    struct walk w = begin(axis);
+    int slow = w.order[0], middle = w.order[1], fast = w.order[2];
+    const int32_t *add = parts->of[fast];
+
+    do {
+        int32_t a = parts->of[slow][w.at[slow]], b = parts->of[middle][w.at[middle]];
+        int32_t base = a < 0 || b < 0 ? -1 : x->first_group + a + b;
+        for (int32_t i = 0; i < axis[fast].count; i++)
+            *out++ = base < 0 || add[i] < 0 ? -1 : base + add[i];
+    } while (next_run(&w));
+}
+
+static bool group_parts_hold(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
+                             const struct lw_group_parts *parts, const int32_t *table)
+{
+    struct walk w = begin(axis);
+    int slow = w.order[0], middle = w.order[1], fast = w.order[2];
+    const int32_t *add = parts->of[fast];
+    uint32_t wrong = 0;
+
+    do {
+        int32_t a = parts->of[slow][w.at[slow]], b = parts->of[middle][w.at[middle]];
+        int32_t base = a < 0 || b < 0 ? -1 : x->first_group + a + b;
+        for (int32_t i = 0; i < axis[fast].count; i++)
+            wrong |= (uint32_t)(*table++ ^ (base < 0 || add[i] < 0 ? -1 : base + add[i]));
+    } while (wrong == 0 && next_run(&w));
+    return wrong == 0;
+}
+
+/* --- the tables of a plan --------------------------------------------------------------------- */
+
+static bool comm_holds(const struct lw_plan *p, int32_t comm)
+{
+    const struct lw_comm_rule *x = &p->grid->comms[comm];
+    int64_t n = (int64_t)x->n_groups * x->n_members;
+    struct lw_arena room = {0};
+    struct lw_group_parts parts;
+    bool holds;
+
+    if (x->first_group < 0 || x->n_groups > p->n_groups - x->first_group)
+        return false;
+    int64_t first = p->groups[x->first_group].first_member;
+    if (first < 0 || n > p->n_members - first)
+        return false;
+    for (int32_t g = 0; g < x->n_groups; g++) {
+        const struct lw_group *y = &p->groups[x->first_group + g];
+        if (y->first_member != first + (int64_t)g * x->n_members || y->n_members != x->n_members)
+            return false;
+    }
+    holds = lw_group_parts_find(p->grid->axis, x, &room, &parts, &holds) && holds &&
+            digits_hold(&x->ranks, p->members + first, n) &&
+            group_parts_hold(p->grid->axis, x, &parts,
+                             p->comm_group + (int64_t)comm * p->n_ranks);
+    lw_arena_free(&room);
+    return holds;
+}
+
+bool lw_grid_rule_holds(const struct lw_plan *p)
+{
+    bool holds = p->grid && lw_grid_is_whole(p->grid->axis, p->n_ranks) && coordinates_hold(p);
+
+    for (int32_t c = 0; holds && c < p->n_comms; c++)
+        holds = p->grid->comms[c].n_groups == 0 || comm_holds(p, c);
+    return holds;
+}

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+
+struct lw_plan;
+
+/* Ranks on a grid by arithmetic: coordinates, roles and the groups of communicators say in a few
+ * numbers what the tables of a plan say rank by rank, so that what is shown for the rule is shown
+ * for every rank (docs/design/grid_rule.md). A plan with rules has the tables as well, and
+ * lw_check_tables compares them; who changes a table sets plan->grid to NULL. */
+
+struct lw_digit {
+    int32_t count, stride; /* count values, stride apart */
+};
+
+/* Number i in mixed radix, the last digit fastest, stands for base + the sum of its digits times
+ * their strides. */
+enum { LW_N_DIGITS = 6 };
+struct lw_digits {
+    int32_t base, n;
+    struct lw_digit at[LW_N_DIGITS];
+};
+
+enum lw_grid_axis { LW_AXIS_DP, LW_AXIS_PP, LW_AXIS_TP, LW_N_AXES }; /* as plan->coord */
+
+/* The groups of a communicator: of number g * n_members + i, `ranks` gives member i of group
+ * first_group + g. The first n_group_digits of the digits are those of g. */
+struct lw_comm_rule {
+    int32_t first_group, n_groups, n_members; /* n_groups 0: no rule, the tables hold alone */
+    int32_t n_group_digits;
+    struct lw_digits ranks;
+};
+
+/* The role of a rank is its pipeline coordinate, and its index there dp * (size of tp) + tp. */
+struct lw_grid_rule {
+    struct lw_digit axis[LW_N_AXES]; /* count ranks along it, stride apart */
+    struct lw_comm_rule *comms;      /* [n_comms] */
+};
+
+/* The axes are all ranks, each once, and data ranks lie further apart than tensor ranks. */
+bool lw_grid_is_whole(const struct lw_digit axis[LW_N_AXES], int32_t n_ranks);
+/* Rank at the coordinates. */
+static inline int32_t lw_grid_rank(const struct lw_digit axis[LW_N_AXES], int32_t dp, int32_t pp,
+                                   int32_t tp)
+{
+    return dp * axis[LW_AXIS_DP].stride + pp * axis[LW_AXIS_PP].stride +
+           tp * axis[LW_AXIS_TP].stride;
+}
+
+/* Numbers from 0 on, one after the other, into out[n]. */
+void lw_digits_write(const struct lw_digits *d, int32_t *out, int64_t n);
+int32_t lw_digits_value(const struct lw_digits *d, int32_t number);
+
+/* What a coordinate adds to the number of a rank's group: of[axis][coordinate]; -1 = ranks there
+ * are in no group. Memory is the arena's. */
+struct lw_group_parts {
+    int32_t *of[LW_N_AXES];
+};
+
+/* *fits: each digit lies within one axis, and no rank is in two groups or twice in one: then the
+ * group of a rank is the sum of what its coordinates add. */
+bool lw_group_parts_find(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
+                         struct lw_arena *arena, struct lw_group_parts *out, bool *fits);
+/* Group of each rank, into out[n_ranks]; -1 = outside. */
+void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
+                          const struct lw_group_parts *parts, int32_t *out);
+/* Coordinates and roles of all ranks; role_of and index_in_role may be NULL. */
+void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of,
+                   int32_t *index_in_role);
+
+/* The tables of the plan, whose ranges are checked, say what its rules say. false also without
+ * memory. */
+bool lw_grid_rule_holds(const struct lw_plan *p);
