@@ -1,5 +1,6 @@
 /* Tables of a plan: what rows have to do with each other, after lw_plan_check_ranges has found
- * every index inside its table. Afterwards the other checks may follow indexes blindly.
+ * every index inside its table. Afterwards the other checks may follow indexes blindly. What ranks
+ * and groups have to do with each other follows from rules of a grid that hold (grid_rule.md).
  * Invariant: ranges of an owner table sum to no more than the table they cut, so that the work is
  * linear in the plan. */
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "shared/base/sort.h"
 #include "shared/check/plan_check.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/sparse.h"
@@ -488,13 +490,29 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_arena *roo
     return LW_OK;
 }
 
+/* The axes of the grid are those of the strategy. */
+static bool is_of_strategy(const struct lw_plan *p)
+{
+    const struct lw_digit *axis = p->grid->axis;
+
+    return axis[LW_AXIS_DP].count == p->strategy->dp * p->strategy->cp &&
+           axis[LW_AXIS_PP].count == p->strategy->pp && axis[LW_AXIS_TP].count == p->strategy->tp;
+}
+
 static enum lw_status check_all(const struct lw_plan *p, struct lw_arena *room, struct lw_err *err)
 {
-    LW_TRY(lw_plan_check_ranges(p, LW_EPLAN, err));
-    LW_TRY(check_ranks(p, room, err));
-    LW_TRY(check_coords(p, room, err));
-    LW_TRY(check_distinct(p, room, err));
-    LW_TRY(check_membership(p, room, err));
+    bool grid = lw_grid_rule_holds(p);
+
+    LW_TRY(grid ? lw_plan_check_other_ranges(p, LW_EPLAN, err)
+                : lw_plan_check_ranges(p, LW_EPLAN, err));
+    if (!grid)
+        LW_TRY(check_ranks(p, room, err));
+    if (!grid || !is_of_strategy(p))
+        LW_TRY(check_coords(p, room, err));
+    if (!grid || !lw_grid_rules_all(p)) {
+        LW_TRY(check_distinct(p, room, err));
+        LW_TRY(check_membership(p, room, err));
+    }
     LW_TRY(check_rows(p, err));
     LW_TRY(check_buckets(p, err));
     LW_TRY(check_programs(p, err));

@@ -307,9 +307,24 @@ static bool comm_holds(const struct lw_plan *p, int32_t comm)
 
 bool lw_grid_rule_holds(const struct lw_plan *p)
 {
-    bool holds = p->grid && lw_grid_is_whole(p->grid->axis, p->n_ranks) && coordinates_hold(p);
+    bool holds = p->grid && p->grid->n_comms == p->n_comms &&
+                 lw_grid_is_whole(p->grid->axis, p->n_ranks) && coordinates_hold(p);
 
     for (int32_t c = 0; holds && c < p->n_comms; c++)
         holds = p->grid->comms[c].n_groups == 0 || comm_holds(p, c);
     return holds;
+}
+
+bool lw_grid_rules_all(const struct lw_plan *p)
+{
+    int64_t n = 0, members = 0;
+
+    for (int32_t c = 0; c < p->n_comms; c++) {
+        const struct lw_comm_rule *x = &p->grid->comms[c];
+        if (x->n_groups == 0)
+            return false;
+        n += x->n_groups;
+        members += (int64_t)x->n_groups * x->n_members;
+    }
+    return n == p->n_groups && members == p->n_members;
 }

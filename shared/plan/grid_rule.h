@@ -37,6 +37,7 @@ struct lw_comm_rule {
 /* The role of a rank is its pipeline coordinate, and its index there dp * (size of tp) + tp. */
 struct lw_grid_rule {
     struct lw_digit axis[LW_N_AXES]; /* count ranks along it, stride apart */
+    int32_t n_comms;
     struct lw_comm_rule *comms;      /* [n_comms] */
 };
 
@@ -71,6 +72,8 @@ void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw
 void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of,
                    int32_t *index_in_role);
 
-/* The tables of the plan, whose ranges are checked, say what its rules say. false also without
- * memory. */
+/* The tables of the plan, of which nothing need be verified, say what its rules say. false also
+ * without memory. */
 bool lw_grid_rule_holds(const struct lw_plan *p);
+/* Every communicator has a rule, and every group is of one. */
+bool lw_grid_rules_all(const struct lw_plan *p);

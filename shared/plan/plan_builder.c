@@ -772,6 +772,7 @@ static void settle_grid(struct lw_builder *b)
         return;
     *p->grid = b->grid;
     p->grid->comms = comms;
+    p->grid->n_comms = p->n_comms;
     if (p->n_comms > 0)
         memcpy(comms, b->grid.comms, (size_t)p->n_comms * sizeof *comms);
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "shared/plan/grid_rule.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/sparse.h"
 
@@ -248,17 +249,36 @@ static enum lw_status check_parts(const struct ranges *k)
     return LW_OK;
 }
 
+/* Tables that rules of ranks and groups describe. */
+static bool is_of_grid(const struct lw_plan *p, int table)
+{
+    return table == LW_TABLE_role_of || table == LW_TABLE_coord ||
+           ((table == LW_TABLE_groups || table == LW_TABLE_comm_group) && lw_grid_rules_all(p));
+}
+
+static enum lw_status check_tables(const struct ranges *k, bool grid_holds)
+{
+    const struct lw_plan *p = k->p;
+
+    LW_TRY(check_counts(k));
+    for (int t = 0; t < LW_N_TABLES; t++)
+        if (!grid_holds || !is_of_grid(p, t))
+            LW_TRY(t == LW_TABLE_operands && p->operand_rules
+                       ? check_operands(k)
+                       : check_table(k, (enum lw_plan_table_id)t));
+    if (p->repeat_from < 0 || p->repeat_from >= p->n_passes)
+        return refuse(k, "repeat_from", p->repeat_from, 0, p->n_passes - 1);
+    return check_parts(k);
+}
+
 enum lw_status lw_plan_check_ranges(const struct lw_plan *p, enum lw_status status,
                                     struct lw_err *err)
 {
-    struct ranges k = {p, status, err};
+    return check_tables(&(struct ranges){p, status, err}, false);
+}
 
-    LW_TRY(check_counts(&k));
-    for (int t = 0; t < LW_N_TABLES; t++)
-        LW_TRY(t == LW_TABLE_operands && p->operand_rules
-                   ? check_operands(&k)
-                   : check_table(&k, (enum lw_plan_table_id)t));
-    if (p->repeat_from < 0 || p->repeat_from >= p->n_passes)
-        return refuse(&k, "repeat_from", p->repeat_from, 0, p->n_passes - 1);
-    return check_parts(&k);
+enum lw_status lw_plan_check_other_ranges(const struct lw_plan *p, enum lw_status status,
+                                          struct lw_err *err)
+{
+    return check_tables(&(struct ranges){p, status, err}, true);
 }

@@ -100,3 +100,6 @@ static inline int64_t lw_field_number(const struct lw_plan_field *f, const char 
  * What rows have to do with each other is for lw_plan_check. */
 enum lw_status lw_plan_check_ranges(const struct lw_plan *p, enum lw_status status,
                                     struct lw_err *err);
+/* The same of a plan whose grid rule holds: what it shows is not looked at again. */
+enum lw_status lw_plan_check_other_ranges(const struct lw_plan *p, enum lw_status status,
+                                          struct lw_err *err);
