@@ -144,8 +144,9 @@ enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err)
 {
     struct lw_arena room = {0};
     struct bounds k = {.p = p};
+    bool grid;
 
-    LW_TRY(lw_check_tables(p, err));
+    LW_TRY(lw_check_tables(p, &grid, err));
     k.laid = lw_arena_alloc(&room, p->n_buckets, sizeof *k.laid);
     bool *ends = lw_arena_alloc(&room, p->n_variants, sizeof *ends);
     enum lw_status s = k.laid && ends ? check_sizes(&k, err) : lw_fail_nomem(err);

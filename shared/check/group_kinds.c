@@ -1,7 +1,9 @@
-/* Each group is compared with the one listed before it, which most groups of a grid are like. */
+/* Groups of a grid rule are of as many kinds as its digits along the pipeline have values. Of others
+ * each group is compared with the one listed before it, which most are like. */
 #include "shared/check/group_kinds.h"
 
 #include "shared/base/arena.h"
+#include "shared/plan/grid_rule.h"
 
 struct listing {
     const struct lw_plan *p;
@@ -17,6 +19,43 @@ static bool is_as_listed(const struct listing *l, const struct lw_group *g)
     for (int32_t m = 0; same && m < g->n_members; m++)
         same = l->p->role_of[members[m]] == l->roles[m];
     return same;
+}
+
+static int32_t count_inside(const int32_t *adds, int32_t n)
+{
+    int32_t inside = 0;
+
+    for (int32_t i = 0; i < n; i++)
+        inside += adds[i] >= 0;
+    return inside;
+}
+
+/* Of a rule that holds. */
+static enum lw_status list_by_rule(struct listing *l, int32_t comm, struct lw_err *err)
+{
+    const struct lw_grid_rule *grid = l->p->grid;
+    const struct lw_comm_rule *x = &grid->comms[comm];
+    int32_t *inside = l->out->inside + (int64_t)comm * l->p->n_roles, n = l->out->first[comm];
+    struct lw_arena room = {0};
+    struct lw_group_parts parts;
+    struct lw_digits kinds;
+    bool fits;
+
+    if (!lw_group_parts_find(grid->axis, x, &room, &parts, &fits)) {
+        lw_arena_free(&room);
+        return lw_fail_nomem(err);
+    }
+    int32_t each = count_inside(parts.of[LW_AXIS_DP], grid->axis[LW_AXIS_DP].count) *
+                   count_inside(parts.of[LW_AXIS_TP], grid->axis[LW_AXIS_TP].count);
+    for (int32_t r = 0; r < l->p->n_roles; r++)
+        inside[r] = parts.of[LW_AXIS_PP][r] >= 0 ? each : 0;
+    lw_arena_free(&room);
+    int32_t n_kinds = lw_grid_group_kinds(grid, x, 1, &kinds);
+    LW_ROOM(l->out->group, l->out->capacity, n + (int64_t)n_kinds, err);
+    for (int32_t k = 0; k < n_kinds; k++)
+        l->out->group[n++] = x->first_group + lw_digits_value(&kinds, k);
+    l->out->first[comm + 1] = n;
+    return LW_OK;
 }
 
 static enum lw_status list_class(struct listing *l, int32_t comm, struct lw_err *err)
@@ -54,7 +93,8 @@ enum lw_status lw_group_kinds_find(const struct lw_plan *p, struct lw_group_kind
     LW_NEW(out->inside, (int64_t)p->n_comms * p->n_roles + 1, err);
     LW_NEW(l.roles, (int64_t)most + 1, err);
     for (int32_t c = 0; status == LW_OK && c < p->n_comms; c++)
-        status = list_class(&l, c, err);
+        status = p->grid && p->grid->comms[c].n_groups > 0 ? list_by_rule(&l, c, err)
+                                                           : list_class(&l, c, err);
     lw_free(l.roles);
     return status;
 }

@@ -21,7 +21,8 @@
  *   comm      members of a communicator issue the same collectives; sends meet receives
  *   progress  no rank waits for ever under rendezvous semantics, nor does its host, which issues
  *             the ops in the order of the list */
-enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
+/* *grid: the plan has rules of a grid, and they hold. */
+enum lw_status lw_check_tables(const struct lw_plan *p, bool *grid, struct lw_err *err);
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_norm(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);

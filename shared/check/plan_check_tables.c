@@ -499,10 +499,9 @@ static bool is_of_strategy(const struct lw_plan *p)
            axis[LW_AXIS_PP].count == p->strategy->pp && axis[LW_AXIS_TP].count == p->strategy->tp;
 }
 
-static enum lw_status check_all(const struct lw_plan *p, struct lw_arena *room, struct lw_err *err)
+static enum lw_status check_all(const struct lw_plan *p, bool grid, struct lw_arena *room,
+                                struct lw_err *err)
 {
-    bool grid = lw_grid_rule_holds(p);
-
     LW_TRY(grid ? lw_plan_check_other_ranges(p, LW_EPLAN, err)
                 : lw_plan_check_ranges(p, LW_EPLAN, err));
     if (!grid)
@@ -521,10 +520,12 @@ static enum lw_status check_all(const struct lw_plan *p, struct lw_arena *room, 
     return check_shards(p, room, err);
 }
 
-enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
+enum lw_status lw_check_tables(const struct lw_plan *p, bool *grid, struct lw_err *err)
 {
     struct lw_arena room = {0};
-    enum lw_status s = check_all(p, &room, err);
+
+    *grid = lw_grid_rule_holds(p);
+    enum lw_status s = check_all(p, *grid, &room, err);
 
     lw_arena_free(&room);
     return s;

@@ -277,6 +277,39 @@ static bool group_parts_hold(const struct lw_digit axis[LW_N_AXES], const struct
     return wrong == 0;
 }
 
+/* Digits [first, end) of the rule that count on, as numbers of what they number. */
+static int32_t keep_digits(const struct lw_grid_rule *grid, const struct lw_comm_rule *x,
+                           int32_t first, int32_t end, int32_t apart, struct lw_digits *kinds)
+{
+    struct lw_digit kept[LW_N_DIGITS];
+    int32_t n = 1, of = 1, n_kept = 0;
+
+    for (int32_t i = end; i-- > first; of *= x->ranks.at[i].count) {
+        const struct lw_digit *d = &x->ranks.at[i];
+        bool pipeline = d->count > 1 && axis_of(grid->axis, d) == LW_AXIS_PP;
+        if (d->count == 1 || (!pipeline && d->stride % apart == 0))
+            continue;
+        kept[n_kept++] = (struct lw_digit){d->count, of};
+        n *= d->count;
+    }
+    *kinds = (struct lw_digits){.n = n_kept};
+    for (int32_t i = 0; i < n_kept; i++)
+        kinds->at[i] = kept[n_kept - 1 - i];
+    return n;
+}
+
+int32_t lw_grid_group_kinds(const struct lw_grid_rule *grid, const struct lw_comm_rule *x,
+                            int32_t apart, struct lw_digits *kinds)
+{
+    return keep_digits(grid, x, 0, x->n_group_digits, apart, kinds);
+}
+
+int32_t lw_grid_member_kinds(const struct lw_grid_rule *grid, const struct lw_comm_rule *x,
+                             struct lw_digits *kinds)
+{
+    return keep_digits(grid, x, x->n_group_digits, x->ranks.n, 1, kinds);
+}
+
 /* --- the tables of a plan --------------------------------------------------------------------- */
 
 static bool comm_holds(const struct lw_plan *p, int32_t comm)

@@ -10,7 +10,7 @@ struct lw_plan;
 /* Ranks on a grid by arithmetic: coordinates, roles and the groups of communicators say in a few
  * numbers what the tables of a plan say rank by rank, so that what is shown for the rule is shown
  * for every rank (docs/design/grid_rule.md). A plan with rules has the tables as well, and
- * lw_check_tables compares them; who changes a table sets plan->grid to NULL. */
+ * lw_plan_check compares them; who changes a table sets plan->grid to NULL. */
 
 struct lw_digit {
     int32_t count, stride; /* count values, stride apart */
@@ -71,6 +71,22 @@ void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw
 /* Coordinates and roles of all ranks; role_of and index_in_role may be NULL. */
 void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of,
                    int32_t *index_in_role);
+
+/* Groups that stand for all of a communicator: those whose digits are 0 but along the pipeline and
+ * where groups lie no multiple of `apart` ranks apart (1: nowhere), so that the others hold the
+ * same roles at places that differ by such a multiple. Number k of *kinds is such a group, counted
+ * from first_group; they ascend. Returns how many there are. */
+int32_t lw_grid_group_kinds(const struct lw_grid_rule *grid, const struct lw_comm_rule *x,
+                            int32_t apart, struct lw_digits *kinds);
+/* The members of a group that differ in their pipeline coordinate, each the first of its role: in
+ * order, by number in the group. Returns how many there are. */
+int32_t lw_grid_member_kinds(const struct lw_grid_rule *grid, const struct lw_comm_rule *x,
+                             struct lw_digits *kinds);
+/* Member i of group first_group + number. */
+static inline int32_t lw_grid_member(const struct lw_comm_rule *x, int32_t number, int32_t i)
+{
+    return lw_digits_value(&x->ranks, number * x->n_members + i);
+}
 
 /* The tables of the plan, of which nothing need be verified, say what its rules say. false also
  * without memory. */

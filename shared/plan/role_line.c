@@ -1,8 +1,26 @@
 /* Roles whose ranks are equally far apart, and rows of operands that name them one by one. */
 #include "shared/plan/role_line.h"
 
+#include "shared/plan/grid_rule.h"
+
+static struct lw_role_line line_of(const struct lw_grid_rule *grid, int32_t role)
+{
+    const struct lw_digit *dp = &grid->axis[LW_AXIS_DP], *tp = &grid->axis[LW_AXIS_TP];
+    struct lw_role_line x = {lw_grid_rank(grid->axis, 0, role, 0), 0};
+
+    if (dp->count > 1 && (tp->count == 1 || dp->stride == tp->count * tp->stride))
+        x.step = tp->count == 1 ? dp->stride : tp->stride;
+    else if (dp->count == 1 && tp->count > 1)
+        x.step = tp->stride;
+    return x;
+}
+
 void lw_role_lines(const struct lw_plan *p, struct lw_role_line *lines)
 {
+    for (int32_t role = 0; p->grid && role < p->n_roles; role++)
+        lines[role] = line_of(p->grid, role);
+    if (p->grid)
+        return;
     for (int32_t role = 0; role < p->n_roles; role++)
         lines[role] = (struct lw_role_line){-1, 0};
     for (int32_t r = 0; r < p->n_ranks; r++)
