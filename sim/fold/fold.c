@@ -20,6 +20,7 @@
 
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/grid_rule.h"
 #include "sim/cost/cost_library.h"
 #include "sim/timing/device.h"
 #include "sim/timing/sim_options.h"
@@ -350,12 +351,21 @@ static enum lw_status take_columns(struct sim_folding *m, struct lw_arena *of_fo
     LW_TAKE(of_fold, m->colour, p->n_ranks, err);
     LW_TAKE(a, m->ring, p->n_comms + 1, err);
     LW_TAKE(a, m->unlike, p->n_comms + 1, err);
-    LW_TAKE(a, m->comm_of, p->n_groups + 1, err);
-    LW_TAKE(a, m->signature, p->n_groups + 1, err);
-    LW_TAKE(a, m->spread, p->n_groups + 1, err);
     LW_TAKE(a, m->set, largest, err);
     LW_TAKE(a, m->roles, p->n_roles, err);
     LW_TAKE(a, m->first_of, p->n_roles + 1, err);
+    return LW_OK;
+}
+
+static enum lw_status take_groups(struct sim_folding *m, struct lw_err *err)
+{
+    int64_t n = m->plan->n_groups + INT64_C(1);
+
+    LW_TAKE(&m->arena, m->comm_of, n, err);
+    LW_TAKE(&m->arena, m->signature, n, err);
+    LW_TAKE(&m->arena, m->spread, n, err);
+    for (int64_t g = 0; g < n; g++)
+        m->signature[g] = -1;
     return LW_OK;
 }
 
@@ -443,25 +453,63 @@ static enum lw_status find_classes(struct sim_folding *m, bool *match, struct lw
     return LW_OK;
 }
 
-static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct sim_fold *out,
-                           struct lw_err *err)
+/* A class for each role, if rules show that its ranks are alike. */
+static enum lw_status make_by_rules(struct sim_folding *m, struct lw_arena *arena, bool *made,
+                                    struct sim_fold *out, struct lw_err *err)
 {
-    LW_TRY(take_columns(m, arena, err));
-    LW_TRY(sim_fold_read_programs(m, err));
+    const struct lw_plan *p = m->plan;
+    struct sim_fold f = {p->n_ranks, p->n_roles, .class_of = m->colour};
+
+    *made = p->grid && lw_grid_rules_all(p);
+    for (int32_t role = 0; *made && role < p->n_roles; role++)
+        m->first_of[role] = lw_grid_rank(p->grid->axis, 0, role, 0);
+    if (*made)
+        LW_TRY(sim_fold_grid_groups(m, made, err));
+    if (*made)
+        LW_TRY(sim_fold_roles_are_alike(m, made, err));
+    if (!*made)
+        return LW_OK;
+    LW_TAKE(arena, f.rank_of, f.n_classes, err);
+    LW_TAKE(arena, f.n_alike, f.n_classes, err);
+    memcpy(m->colour, p->role_of, (size_t)p->n_ranks * sizeof *m->colour);
+    for (int32_t role = 0; role < p->n_roles; role++) {
+        f.rank_of[role] = m->first_of[role];
+        f.n_alike[role] = p->roles[role].n_ranks;
+    }
+    LW_TRY(sim_fold_grid_plan(p, arena, &f, err));
+    *out = f;
+    return LW_OK;
+}
+
+static enum lw_status make_by_tables(struct sim_folding *m, struct lw_arena *arena,
+                                     struct sim_fold *out, struct lw_err *err)
+{
+    bool match = false;
+
+    LW_TRY(take_groups(m, err));
     LW_TRY(take_paths(m, err));
     if (!sim_fold_read_groups(m) || rings_share(m))
         return LW_OK;
-    for (int32_t g = 0; g < m->plan->n_groups; g++)
-        m->signature[g] = -1;
     begin_with_roles(m);
     sign_groups(m, 0);
-    bool match;
-    LW_TRY(sim_fold_roles_are_alike(m, &match, err));
+    if (sim_fold_groups_are_alike(m))
+        LW_TRY(sim_fold_roles_are_alike(m, &match, err));
     if (!match)
         LW_TRY(find_classes(m, &match, err));
     if (m->trie.failed)
         return lw_fail_nomem(err);
     return match ? give(m, arena, out, err) : LW_OK;
+}
+
+static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct sim_fold *out,
+                           struct lw_err *err)
+{
+    bool made;
+
+    LW_TRY(take_columns(m, arena, err));
+    LW_TRY(sim_fold_read_programs(m, err));
+    LW_TRY(make_by_rules(m, arena, &made, out, err));
+    return made ? LW_OK : make_by_tables(m, arena, out, err);
 }
 
 /* Members of a tree, or of another algorithm than the ring, differ by their place message by

@@ -21,3 +21,11 @@ enum lw_status sim_fold_make(const struct lw_plan *plan, const struct lw_cluster
  * groups of a communicator that become one; -1 = of no communicator. */
 enum lw_status sim_fold_plan(const struct lw_plan *plan, const int64_t *signature,
                              struct lw_arena *arena, struct sim_fold *f, struct lw_err *err);
+/* Borrows all from the plan but room for so many groups and members, and the ranks, which are the
+ * classes; no groups yet. */
+enum lw_status sim_fold_begin_plan(const struct lw_plan *plan, int64_t n_groups, int64_t n_members,
+                                   struct lw_arena *arena, struct sim_fold *f, struct lw_err *err);
+
+/* fold_grid.c: the same as sim_fold_plan where a class is a role of a grid. */
+enum lw_status sim_fold_grid_plan(const struct lw_plan *plan, struct lw_arena *arena,
+                                  struct sim_fold *f, struct lw_err *err);

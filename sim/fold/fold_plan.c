@@ -13,18 +13,29 @@ struct columns {
     struct sim_trie of; /* signature -> 1 + quotient's group, as the order of its nodes */
 };
 
-static enum lw_status take(const struct lw_plan *p, struct sim_fold *f, struct lw_arena *a,
-                           struct lw_err *err)
+enum lw_status sim_fold_begin_plan(const struct lw_plan *plan, int64_t n_groups, int64_t n_members,
+                                   struct lw_arena *arena, struct sim_fold *f, struct lw_err *err)
 {
     struct lw_plan *q = &f->plan;
 
-    LW_TAKE(a, q->role_of, f->n_classes, err);
-    LW_TAKE(a, q->index_in_role, f->n_classes, err);
-    LW_TAKE(a, q->coord, 3 * (int64_t)f->n_classes, err);
-    LW_TAKE(a, q->groups, p->n_groups + 1, err);
-    LW_TAKE(a, q->members, p->n_members + 1, err);
-    LW_TAKE(a, q->comm_group, (int64_t)p->n_comms * f->n_classes + 1, err);
-    LW_TAKE(a, f->group_of, p->n_groups + 1, err);
+    f->plan = *plan;
+    q->arena = (struct lw_arena){0};
+    q->grid = NULL;
+    q->n_ranks = f->n_classes;
+    q->n_groups = q->n_members = 0;
+    LW_TAKE(arena, q->role_of, f->n_classes, err);
+    LW_TAKE(arena, q->index_in_role, f->n_classes, err);
+    LW_TAKE(arena, q->coord, 3 * (int64_t)f->n_classes, err);
+    LW_TAKE(arena, q->groups, n_groups, err);
+    LW_TAKE(arena, q->members, n_members, err);
+    LW_TAKE(arena, q->comm_group, (int64_t)plan->n_comms * f->n_classes + 1, err);
+    LW_TAKE(arena, f->group_of, n_groups, err);
+    for (int32_t k = 0; k < f->n_classes; k++) {
+        int64_t r = f->rank_of[k];
+        q->role_of[k] = plan->role_of[r];
+        q->index_in_role[k] = plan->index_in_role[r];
+        memcpy(q->coord + 3 * (int64_t)k, plan->coord + 3 * r, 3 * sizeof *q->coord);
+    }
     return LW_OK;
 }
 
@@ -67,12 +78,8 @@ static void place_classes(const struct lw_plan *p, struct sim_fold *f, const int
     struct lw_plan *q = &f->plan;
 
     for (int32_t k = 0; k < f->n_classes; k++) {
-        int32_t r = f->rank_of[k];
-        q->role_of[k] = p->role_of[r];
-        q->index_in_role[k] = p->index_in_role[r];
-        memcpy(q->coord + 3 * (int64_t)k, p->coord + 3 * (int64_t)r, 3 * sizeof *q->coord);
         for (int32_t c = 0; c < p->n_comms; c++) {
-            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + f->rank_of[k]];
             q->comm_group[(int64_t)c * f->n_classes + k] = g >= 0 ? kept[g] : -1;
         }
     }
@@ -83,14 +90,10 @@ enum lw_status sim_fold_plan(const struct lw_plan *plan, const int64_t *signatur
 {
     struct columns c = {0};
 
-    f->plan = *plan;
-    f->plan.arena = (struct lw_arena){0};
-    f->plan.grid = NULL;
-    f->plan.n_ranks = f->n_classes;
-    f->plan.n_groups = f->plan.n_members = 0;
     LW_TAKE(arena, c.kept, plan->n_groups + 1, err);
     LW_TAKE(arena, c.seen_in, f->n_classes, err);
-    LW_TRY(take(plan, f, arena, err));
+    LW_TRY(sim_fold_begin_plan(plan, plan->n_groups + INT64_C(1), plan->n_members + INT64_C(1),
+                               arena, f, err));
     enum lw_status status = keep_groups(plan, signature, f, &c, err);
     sim_trie_free(&c.of);
     LW_TRY(status);

@@ -12,10 +12,13 @@
 #include "sim/fold/fold_state.h"
 
 /* Every rank of the role of `first`, its lowest rank, has a group of the same signature. */
-static bool groups_are_alike(const struct sim_folding *m, const int32_t *first)
+bool sim_fold_groups_are_alike(const struct sim_folding *m)
 {
     const struct lw_plan *p = m->plan;
+    const int32_t *first = m->first_of;
 
+    if (m->chunk || m->cluster->n_exceptions > 0)
+        return false;
     for (int32_t c = 0; c < p->n_comms; c++) {
         const int32_t *group = p->comm_group + (int64_t)c * p->n_ranks;
         for (int32_t r = 0; r < p->n_ranks; r++) {
@@ -149,9 +152,7 @@ enum lw_status sim_fold_roles_are_alike(struct sim_folding *m, bool *are, struct
 {
     enum { FEW_RELATIONS = 32 };
     const struct lw_plan *p = m->plan;
-    int32_t *first = m->first_of;
-    bool face = false;
-    bool alike = !m->chunk && m->cluster->n_exceptions == 0 && groups_are_alike(m, first);
+    bool face = false, alike = true;
 
     for (int32_t role = 0; alike && role < p->n_roles; role++)
         alike = m->roles[role].n_relations <= FEW_RELATIONS && bytes_are_alike(m, role);

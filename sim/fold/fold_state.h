@@ -71,8 +71,14 @@ bool sim_fold_read_groups(struct sim_folding *m);
 bool sim_fold_read_peers(const struct sim_folding *m); /* false: one is not a rank */
 void sim_fold_read_slow_links(struct sim_folding *m);
 
-/* fold_roles.c: m->colour has a class for each role, and m->signature those of these classes. *are:
- * the ranks of every role are alike, so these are the classes. */
+/* fold_grid.c: in every communicator the groups of a role are alike, its ranks all inside or all
+ * outside. Of a plan whose groups all have rules. */
+enum lw_status sim_fold_grid_groups(struct sim_folding *m, bool *alike, struct lw_err *err);
+
+/* fold_roles.c: the same of m->signature, where m->colour has a class for each role. */
+bool sim_fold_groups_are_alike(const struct sim_folding *m);
+/* m->first_of has the lowest rank of each role, and groups of a role are alike. *are: so are its
+ * ranks, and the roles are the classes. */
 enum lw_status sim_fold_roles_are_alike(struct sim_folding *m, bool *are, struct lw_err *err);
 /* The first rank of the node that a rank is on. */
 static inline int32_t sim_fold_node(const struct sim_folding *m, int32_t rank)
