@@ -94,17 +94,24 @@ void lw_hash_ints(struct lw_hash *h, const int64_t *v, int64_t n)
     }
 }
 
-/* Widened in blocks: tables of ranks have millions. */
+/* Widened where they gather, eight at a time: tables of ranks have millions. */
 static void feed_wide(struct lw_hash *h, const int32_t *v, int64_t n)
 {
-    enum { BLOCK = 256 };
-    int64_t wide[BLOCK];
+    enum { LANES = 8 };
+    int64_t i = 0;
 
-    for (int64_t i = 0, k; i < n; i += k) {
-        k = n - i < BLOCK ? n - i : BLOCK;
-        for (int64_t a = 0; a < k; a++)
-            wide[a] = v[i + a];
-        lw_hash_bytes(h, wide, (size_t)k * sizeof *wide);
+    while (i < n) {
+        int64_t k = room_for(h, n - i), end = i + k;
+        unsigned char *to = h->buffer + h->used;
+        for (; end - i >= LANES; i += LANES, to += LANES * sizeof(int64_t)) {
+            int64_t wide[LANES];
+            for (int a = 0; a < LANES; a++)
+                wide[a] = v[i + a];
+            memcpy(to, wide, sizeof wide);
+        }
+        for (; i < end; i++, to += sizeof(int64_t))
+            memcpy(to, &(int64_t){v[i]}, sizeof(int64_t));
+        h->used += (size_t)k * sizeof(int64_t);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Groups of a grid rule are of as many kinds as its digits along the pipeline have values. Of others
- * each group is compared with the one listed before it, which most are like. */
+/* Groups of a grid rule are of as many kinds as its digits along the pipeline have values. Without
+ * a rule each group is compared with the one listed before it, which most are like. */
 #include "shared/check/group_kinds.h"
 
 #include "shared/base/arena.h"

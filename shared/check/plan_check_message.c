@@ -154,10 +154,7 @@ static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
     LW_TAKE(room, list, n, err);
     LW_TAKE(room, ordinal, p->n_ops, err);
     LW_TAKE(room, out->first_rank, p->n_roles, err);
-    for (int32_t r = 0; r < p->n_roles; r++)
-        out->first_rank[r] = -1;
-    for (int32_t r = p->n_ranks - 1; r >= 0; r--)
-        out->first_rank[p->role_of[r]] = r;
+    lw_first_ranks(p, out->first_rank);
     for (int32_t r = 0, at = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
@@ -210,7 +207,7 @@ struct peers_seen {
 struct folding {
     const struct lw_plan *p;
     struct lw_matches *out;
-    int32_t *ranks_of, *first_of; /* lw_plan_ranks_by_role */
+    struct lw_role_ranks ranks;
     struct lw_role_line *lines;   /* [n_roles] */
     struct peers_seen *seen;      /* [2 * n_operand_rows]: the last two looked at of each row, which
                                    * a stage has for both directions */
@@ -222,13 +219,32 @@ static int32_t peer_of(const struct folding *f, const struct lw_op *o, int32_t i
     return o->operand < 0 ? o->peer : lw_operand_at(f->p, o->operand, index).peer;
 }
 
-/* Ranks and their peers are in the same groups. */
-static bool meet_in_groups(const int32_t *group_of, const int32_t *ranks, const int32_t *peers,
-                           int32_t n)
+/* Groups of the rule do not differ along the pipeline, and hold all ranks of the roles in them. */
+static bool is_along_pipeline(const struct lw_plan *p, int32_t comm, int32_t n_ranks)
 {
-    for (int32_t i = 0; i < n; i++)
-        if (group_of[ranks[i]] < 0 || group_of[ranks[i]] != group_of[peers[i]])
+    const struct lw_comm_rule *x = p->grid ? &p->grid->comms[comm] : NULL;
+    struct lw_digits kinds;
+
+    return x && x->n_groups > 0 && lw_grid_group_kinds(p->grid, x, 1, &kinds) == 1 &&
+           (int64_t)x->n_groups * x->n_members ==
+               (int64_t)n_ranks * lw_grid_member_kinds(p->grid, x, &kinds);
+}
+
+/* Ranks of two roles with equal indexes are in the same groups: along a pipeline all are where the
+ * first ones are. */
+static bool meet_in_groups(const struct folding *f, int32_t comm, int32_t role, int32_t other)
+{
+    const struct lw_plan *p = f->p;
+    const int32_t *of = p->comm_group + (int64_t)comm * p->n_ranks;
+    int32_t n = p->roles[role].n_ranks;
+
+    if (is_along_pipeline(p, comm, n))
+        n = 1;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t mine = of[lw_role_rank(&f->ranks, role, i)];
+        if (mine < 0 || mine != of[lw_role_rank(&f->ranks, other, i)])
             return false;
+    }
     return true;
 }
 
@@ -238,7 +254,7 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
 {
     const struct lw_plan *p = f->p;
     const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
-    const int32_t *ranks = f->ranks_of + f->first_of[role], n = p->roles[role].n_ranks;
+    const int32_t n = p->roles[role].n_ranks;
     struct lw_operand first = {.peer = o->peer};
 
     if (o->operand >= 0 && n > 0)
@@ -246,11 +262,12 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
     int32_t found = n > 0 && first.peer >= 0 ? p->role_of[first.peer] : -1;
     if (found >= 0 && p->roles[found].n_ranks == n &&
         lw_rule_names_line(p, o->operand, &f->lines[found]))
-        return meet_in_groups(of, ranks, f->ranks_of + f->first_of[found], n) ? found : -1;
+        return meet_in_groups(f, o->comm, role, found) ? found : -1;
     for (int32_t i = 0; i < n; i++) {
         struct lw_operand at = o->operand < 0 ? first : lw_operand_at(p, o->operand, i);
-        if (at.peer < 0 || of[ranks[i]] < 0 || of[at.peer] != of[ranks[i]] ||
-            p->role_of[at.peer] != found || at.bytes != first.bytes)
+        int32_t mine = of[lw_role_rank(&f->ranks, role, i)];
+        if (at.peer < 0 || mine < 0 || of[at.peer] != mine || p->role_of[at.peer] != found ||
+            at.bytes != first.bytes)
             return -1;
     }
     return found;
@@ -286,7 +303,7 @@ static bool list_roles(struct folding *f, int64_t *n)
                 return false;
             f->list[(*n)++] = (struct message){
                 o->comm, received ? other : role, received ? role : other, m->list[k], received,
-                lw_plan_operand(p, o, f->ranks_of[f->first_of[role]]).bytes};
+                lw_plan_operand(p, o, lw_role_rank(&f->ranks, role, 0)).bytes};
         }
     }
     return true;
@@ -315,7 +332,7 @@ static bool peers_agree(const struct folding *f, const struct message *s, const 
     for (int32_t i = 0; i < p->roles[s->from].n_ranks; i++) {
         int32_t to = peer_of(f, &p->ops[s->op], i);
         if (peer_of(f, &p->ops[r->op], p->index_in_role[to]) !=
-            f->ranks_of[f->first_of[s->from] + i])
+            lw_role_rank(&f->ranks, s->from, i))
             return false;
     }
     return p->roles[s->from].n_ranks == p->roles[r->to].n_ranks;
@@ -355,7 +372,7 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
 
     LW_TAKE(room, f->out->mate, p->n_ops, err);
     LW_TAKE(room, f->out->mate_role, p->n_ops, err);
-    LW_TRY(lw_plan_ranks_by_role(p, scratch, &f->ranks_of, &f->first_of, err));
+    LW_TRY(lw_role_ranks_find(p, scratch, &f->ranks, err));
     LW_TAKE(scratch, f->lines, p->n_roles, err);
     lw_role_lines(p, f->lines);
     LW_TAKE(scratch, f->seen, 2L * p->n_operand_rows, err);
@@ -396,8 +413,10 @@ static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_m
                                       struct lw_err *err)
 {
     char other[LW_OP_TEXT];
+    int32_t n = p->grid ? p->n_roles : p->n_ranks; /* of a grid the first rank of each role */
 
-    for (int32_t rank = 0; rank < p->n_ranks; rank++) {
+    for (int32_t i = 0; i < n; i++) {
+        int32_t rank = p->grid ? lw_grid_rank(p->grid->axis, 0, i, 0) : i;
         int32_t role = p->role_of[rank];
         for (int32_t k = m->first[role]; p->index_in_role[rank] == 0 && k < m->first[role + 1];
              k++) {

@@ -14,6 +14,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
+#include "shared/plan/role_line.h"
 #include "shared/plan/uses.h"
 
 struct shard_check {
@@ -22,7 +23,7 @@ struct shard_check {
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
     enum lw_op_kind *reduced_as; /* [n_buckets] in the program, over a data group */
     bool *temporary;       /* [n_buckets] weights that a program frees or gathers ahead */
-    int32_t *ranks_of, *first_of; /* lw_plan_ranks_by_role */
+    struct lw_role_ranks ranks;
 };
 
 static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
@@ -250,7 +251,7 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
         /* one rank speaks for all, unless operands make them differ */
         int32_t n = o->operand < 0 ? 1 : p->roles[role].n_ranks;
         for (int32_t r = 0; r < n; r++)
-            LW_TRY(check_op(k, i, k->ranks_of[k->first_of[role] + r], err));
+            LW_TRY(check_op(k, i, lw_role_rank(&k->ranks, role, r), err));
         if (lw_plan_is_weights(p, o->bucket))
             LW_TRY(note_sent(k, i, err));
     }
@@ -289,7 +290,7 @@ static enum lw_status check_all(struct shard_check *k, struct lw_arena *room, st
     LW_TAKE(room, k->sent_by, p->n_params, err);
     LW_TAKE(room, k->temporary, p->n_buckets, err);
     LW_TAKE(room, k->reduced_as, p->n_buckets, err);
-    LW_TRY(lw_plan_ranks_by_role(p, room, &k->ranks_of, &k->first_of, err));
+    LW_TRY(lw_role_ranks_find(p, room, &k->ranks, err));
     memset(k->first, -1, (size_t)p->n_params * sizeof *k->first);
     for (int32_t i = p->n_shards - 1; i >= 0; i--) {
         k->next[i] = k->first[p->shards[i].param];

@@ -22,6 +22,7 @@ struct lw_builder {
     bool has_rules, rules_settled; /* the plan's arena owns them */
     struct lw_grid_rule grid; /* its first axis has no ranks: ranks are added one by one */
     int64_t comms_capacity;
+    bool unclear;          /* groups of ranks in the class added last are not written yet */
     int64_t capacity[LW_N_TABLES];
     int n_settled; /* tables that the plan's arena owns */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
@@ -249,16 +250,27 @@ static void expect_classes(struct lw_builder *b)
                                USUAL * (int64_t)b->plan.n_ranks, sizeof(int32_t)) != 0;
 }
 
+/* All ranks are outside the groups of the class added last, unless a rule has written them. */
+static void clear_groups(struct lw_builder *b)
+{
+    struct lw_plan *p = &b->plan;
+
+    if (b->unclear && !b->failed)
+        memset(p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks, 0xff,
+               (size_t)p->n_ranks * sizeof *p->comm_group);
+    b->unclear = false;
+}
+
 int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_purpose purpose,
                         enum lw_reducer_kind reducer, int32_t stream)
 {
     struct lw_comm c = {keep(b, name), purpose, reducer, stream};
+    clear_groups(b);
     int32_t number = push(b, LW_TABLE_comms, &c);
     if (number == 0)
         expect_classes(b);
-    int32_t *groups = extend(b, LW_TABLE_comm_group, b->plan.n_ranks);
-    if (groups)
-        memset(groups, 0xff, (size_t)b->plan.n_ranks * sizeof *groups); /* -1: outside */
+    extend(b, LW_TABLE_comm_group, b->plan.n_ranks);
+    b->unclear = true;
     b->failed = b->failed || lw_reserve(&b->grid.comms, &b->comms_capacity, number + 1L,
                                         sizeof *b->grid.comms) != 0;
     if (!b->failed)
@@ -272,6 +284,7 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
 
     if (b->failed)
         return -1;
+    clear_groups(b);
     b->grid.comms[comm].n_groups = 0; /* more than a rule says */
     int32_t number = push(b, LW_TABLE_groups, &g);
     int32_t *of = b->plan.comm_group + (int64_t)comm * b->plan.n_ranks;
@@ -301,6 +314,7 @@ static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x,
     lw_group_parts_write(b->grid.axis, x, parts,
                          p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks);
     b->grid.comms[p->n_comms - 1] = *x;
+    b->unclear = false;
 }
 
 void lw_builder_groups(struct lw_builder *b, const struct lw_comm_rule *rule)
@@ -799,6 +813,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     if (!b)
         return lw_fail_nomem(err);
     close_list(b);
+    clear_groups(b);
     settle_tables(b);
     settle_rules(b);
     settle_grid(b);

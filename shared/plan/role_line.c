@@ -1,8 +1,6 @@
 /* Roles whose ranks are equally far apart, and rows of operands that name them one by one. */
 #include "shared/plan/role_line.h"
 
-#include "shared/plan/grid_rule.h"
-
 static struct lw_role_line line_of(const struct lw_grid_rule *grid, int32_t role)
 {
     const struct lw_digit *dp = &grid->axis[LW_AXIS_DP], *tp = &grid->axis[LW_AXIS_TP];
@@ -42,4 +40,19 @@ bool lw_rule_names_line(const struct lw_plan *p, int32_t row, const struct lw_ro
 
     return x && line->step != 0 && x->n > 0 && x->width == x->n && x->first.peer == line->first &&
            x->across == line->step;
+}
+
+void lw_first_ranks(const struct lw_plan *p, int32_t *first)
+{
+    for (int32_t role = 0; role < p->n_roles; role++)
+        first[role] = p->grid ? lw_grid_rank(p->grid->axis, 0, role, 0) : -1;
+    for (int32_t r = p->grid ? 0 : p->n_ranks; r-- > 0;)
+        first[p->role_of[r]] = r;
+}
+
+enum lw_status lw_role_ranks_find(const struct lw_plan *p, struct lw_arena *room,
+                                  struct lw_role_ranks *out, struct lw_err *err)
+{
+    *out = (struct lw_role_ranks){.p = p};
+    return p->grid ? LW_OK : lw_plan_ranks_by_role(p, room, &out->ranks, &out->first, err);
 }
