@@ -36,7 +36,7 @@ static int32_t groups_of(const struct lw_plan *p, int32_t c, int32_t *group,
     for (int32_t g = 0; g < p->n_groups; g++)
         seen[g] = false;
     for (int32_t rank = 0; rank < p->n_ranks; rank++) {
-        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        int32_t g = lw_plan_group_of(p, c, rank);
         if (g < 0 || seen[g])
             continue;
         seen[g] = true;
@@ -115,7 +115,7 @@ static void mark_peers(const struct lw_plan *p, int32_t c, int32_t rank, bool *m
             if (op->comm != c)
                 continue;
             if (op->kind == LW_OP_ALL_TO_ALL)
-                mark_members(p, &p->groups[p->comm_group[(int64_t)c * p->n_ranks + rank]], rank,
+                mark_members(p, &p->groups[lw_plan_group_of(p, c, rank)], rank,
                              meets);
             if (op->kind != LW_OP_SEND && op->kind != LW_OP_RECV)
                 continue;
@@ -130,7 +130,7 @@ static enum lw_status connect_rank(struct exec_run *r, struct scratch *k, int32_
                                    struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
-    int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank], n = 0;
+    int32_t g = lw_plan_group_of(p, c, rank), n = 0;
 
     if (g < 0)
         return LW_OK;

@@ -15,7 +15,7 @@ static struct lw_exec_call call_of(const struct lw_plan *p, const struct lw_op *
     return (struct lw_exec_call){.op = op->kind,
                                  .dtype = op->dtype,
                                  .comm = op->comm,
-                                 .group = p->comm_group[(int64_t)op->comm * p->n_ranks + rank],
+                                 .group = lw_plan_group_of(p, op->comm, rank),
                                  .bytes = lw_plan_operand(p, op, rank).bytes,
                                  .estimate = -1};
 }

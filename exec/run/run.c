@@ -409,7 +409,7 @@ static struct exec_comm *data_comm(const struct exec_run *r, int32_t rank, int32
     const struct lw_plan *p = r->plan;
 
     for (int32_t c = 0; c < p->n_comms; c++) {
-        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        int32_t g = lw_plan_group_of(p, c, rank);
         *stream = p->comms[c].stream;
         if (p->comms[c].purpose == LW_COMM_DATA && g >= 0)
             return r->comms[(int64_t)c * p->n_groups + g];

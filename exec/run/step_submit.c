@@ -184,7 +184,7 @@ static enum lw_status prepare(struct exec_run *r, const struct exec_lane *l, int
 {
     const struct lw_plan *p = r->plan;
     const struct lw_op *op = &p->ops[l->program.first_op + i];
-    int32_t g = p->comm_group[(int64_t)op->comm * p->n_ranks + l->rank];
+    int32_t g = lw_plan_group_of(p, op->comm, l->rank);
     int64_t at = l->first_stamp + i;
     struct exec_task fault = {.n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),
                               .parts = r->parts.items + r->first_part[at]};

@@ -61,12 +61,11 @@ static enum lw_status list_by_rule(struct listing *l, int32_t comm, struct lw_er
 static enum lw_status list_class(struct listing *l, int32_t comm, struct lw_err *err)
 {
     const struct lw_plan *p = l->p;
-    const int32_t *group_of = p->comm_group + (int64_t)comm * p->n_ranks;
     int32_t *inside = l->out->inside + (int64_t)comm * p->n_roles, n = l->out->first[comm];
 
     l->n_roles = -1;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        const struct lw_group *g = group_of[r] < 0 ? NULL : &p->groups[group_of[r]];
+        const struct lw_group *g = lw_plan_group(p, comm, r);
         inside[p->role_of[r]] += g != NULL;
         if (!g || p->members[g->first_member] != r || is_as_listed(l, g))
             continue;
@@ -74,7 +73,7 @@ static enum lw_status list_class(struct listing *l, int32_t comm, struct lw_err 
         for (int32_t m = 0; m < g->n_members; m++)
             l->roles[m] = p->role_of[p->members[g->first_member + m]];
         LW_ROOM(l->out->group, l->out->capacity, n + 1, err);
-        l->out->group[n++] = group_of[r];
+        l->out->group[n++] = lw_plan_group_of(p, comm, r);
     }
     l->out->first[comm + 1] = n;
     return LW_OK;

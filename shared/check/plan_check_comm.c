@@ -147,7 +147,7 @@ static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32
 
     if (!is_rooted(&p->ops[op]))
         return LW_OK;
-    if (root < 0 || p->comm_group[(int64_t)comm * p->n_ranks + root] != group)
+    if (root < 0 || lw_plan_group_of(p, comm, root) != group)
         return lw_plan_op_fail(p, op, err, ": its root, rank %d, is not a member of group %d",
                                root, group);
     return LW_OK;
@@ -196,16 +196,16 @@ static enum lw_status check_group(struct comm_check *k, int32_t comm, int32_t gr
 static enum lw_status check_ranks(struct comm_check *k, int32_t comm, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const int32_t *of = p->comm_group + (int64_t)comm * p->n_ranks;
 
     memset(k->compared, 0, (size_t)p->n_roles * sizeof *k->compared);
     for (int32_t r = 0; r < p->n_ranks; r++) {
         const int32_t *cell = k->first + (int64_t)p->role_of[r] * p->n_comms + comm;
-        if (of[r] < 0 && cell[1] > cell[0])
+        int32_t group = lw_plan_group_of(p, comm, r);
+        if (group < 0 && cell[1] > cell[0])
             return lw_plan_op_fail(p, k->list[cell[0]], err, ": rank %d is in no group of "
                                    "communicator '%.40s'", r, p->comms[comm].name);
-        if (of[r] >= 0 && p->members[p->groups[of[r]].first_member] == r)
-            LW_TRY(check_group(k, comm, of[r], err));
+        if (group >= 0 && p->members[p->groups[group].first_member] == r)
+            LW_TRY(check_group(k, comm, group, err));
     }
     return LW_OK;
 }

@@ -34,8 +34,8 @@ static enum lw_status list_messages(const struct lw_plan *p, const struct lw_mat
         for (int32_t k = m->first[p->role_of[r]]; k < m->first[p->role_of[r] + 1]; k++) {
             const struct lw_op *o = &p->ops[m->list[k]];
             struct lw_operand d = lw_plan_operand(p, o, r);
-            const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
-            if (d.peer < 0 || of[r] < 0 || of[d.peer] != of[r])
+            int32_t mine = lw_plan_group_of(p, o->comm, r);
+            if (d.peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, d.peer) != mine)
                 return lw_plan_op_fail(p, m->list[k], err, " on rank %d: peer %d is not in its "
                                        "group of communicator '%.40s'", r, d.peer,
                                        p->comms[o->comm].name);
@@ -235,14 +235,13 @@ static bool is_along_pipeline(const struct lw_plan *p, int32_t comm, int32_t n_r
 static bool meet_in_groups(const struct folding *f, int32_t comm, int32_t role, int32_t other)
 {
     const struct lw_plan *p = f->p;
-    const int32_t *of = p->comm_group + (int64_t)comm * p->n_ranks;
     int32_t n = p->roles[role].n_ranks;
 
     if (is_along_pipeline(p, comm, n))
         n = 1;
     for (int32_t i = 0; i < n; i++) {
-        int32_t mine = of[lw_role_rank(&f->ranks, role, i)];
-        if (mine < 0 || mine != of[lw_role_rank(&f->ranks, other, i)])
+        int32_t mine = lw_plan_group_of(p, comm, lw_role_rank(&f->ranks, role, i));
+        if (mine < 0 || mine != lw_plan_group_of(p, comm, lw_role_rank(&f->ranks, other, i)))
             return false;
     }
     return true;
@@ -253,7 +252,6 @@ static bool meet_in_groups(const struct folding *f, int32_t comm, int32_t role, 
 static int32_t find_role_of_peers(const struct folding *f, int32_t role, const struct lw_op *o)
 {
     const struct lw_plan *p = f->p;
-    const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
     const int32_t n = p->roles[role].n_ranks;
     struct lw_operand first = {.peer = o->peer};
 
@@ -265,9 +263,9 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
         return meet_in_groups(f, o->comm, role, found) ? found : -1;
     for (int32_t i = 0; i < n; i++) {
         struct lw_operand at = o->operand < 0 ? first : lw_operand_at(p, o->operand, i);
-        int32_t mine = of[lw_role_rank(&f->ranks, role, i)];
-        if (at.peer < 0 || mine < 0 || of[at.peer] != mine || p->role_of[at.peer] != found ||
-            at.bytes != first.bytes)
+        int32_t mine = lw_plan_group_of(p, o->comm, lw_role_rank(&f->ranks, role, i));
+        if (at.peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, at.peer) != mine ||
+            p->role_of[at.peer] != found || at.bytes != first.bytes)
             return -1;
     }
     return found;

@@ -69,7 +69,7 @@ static inline int64_t state_of(const struct lw_check_run *k, int32_t actor, int3
 static inline int64_t meeting_key(const struct lw_check_run *k, int32_t actor, int32_t comm)
 {
     int32_t key = k->folded ? k->class_of[(int64_t)comm * k->p->n_roles + actor]
-                            : k->p->comm_group[(int64_t)comm * k->p->n_ranks + actor];
+                            : lw_plan_group_of(k->p, comm, actor);
 
     return key < 0 ? -1 : (int64_t)comm * k->n_keys + key;
 }

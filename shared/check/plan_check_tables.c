@@ -166,13 +166,12 @@ static enum lw_status check_distinct(const struct lw_plan *p, struct lw_arena *r
 static enum lw_status check_named(const struct lw_plan *p, int32_t comm, int32_t *named,
                                   struct lw_err *err)
 {
-    const int32_t *of = p->comm_group + (int64_t)comm * p->n_ranks;
     const char *name = p->comms[comm].name;
 
     memset(named, 0, (size_t)p->n_groups * sizeof *named);
     for (int32_t r = 0; r < p->n_ranks; r++)
-        if (of[r] >= 0)
-            named[of[r]]++;
+        if (lw_plan_group_of(p, comm, r) >= 0)
+            named[lw_plan_group_of(p, comm, r)]++;
     for (int32_t g = 0; g < p->n_groups; g++) {
         const int32_t *members = p->members + p->groups[g].first_member;
         int32_t n = named[g] > 0 ? p->groups[g].n_members : 0;
@@ -180,9 +179,10 @@ static enum lw_status check_named(const struct lw_plan *p, int32_t comm, int32_t
             return lw_fail(err, LW_EPLAN, "communicator '%s', group %d: %d members, but %d ranks "
                                           "name it", name, g, n, named[g]);
         for (int32_t i = 0; i < n; i++)
-            if (of[members[i]] != g)
+            if (lw_plan_group_of(p, comm, members[i]) != g)
                 return lw_fail(err, LW_EPLAN, "communicator '%s', group %d: member rank %d names "
-                                              "group %d", name, g, members[i], of[members[i]]);
+                                              "group %d", name, g, members[i],
+                               lw_plan_group_of(p, comm, members[i]));
     }
     return LW_OK;
 }
@@ -502,6 +502,9 @@ static bool is_of_strategy(const struct lw_plan *p)
 static enum lw_status check_all(const struct lw_plan *p, bool grid, struct lw_arena *room,
                                 struct lw_err *err)
 {
+    if (!grid && !p->comm_group)
+        return lw_fail(err, LW_EPLAN, "the tables of ranks and groups are not what the rules of "
+                                      "the plan's grid say");
     LW_TRY(grid ? lw_plan_check_other_ranges(p, LW_EPLAN, err)
                 : lw_plan_check_ranges(p, LW_EPLAN, err));
     if (!grid)

@@ -94,14 +94,14 @@ static enum lw_status unpack_comms(struct plan_file *f, struct lw_arena *a, stru
         return lw_fail_nomem(err);
     for (int32_t c = 0; c < p->n_comms; c++) {
         struct comm_row *row = &f->comms[c];
-        const int32_t *group_of = p->comm_group + (int64_t)c * p->n_ranks;
         row->comm = p->comms[c];
         memset(used, 0, (size_t)p->n_groups);
-        for (int32_t r = 0; r < p->n_ranks; r++)
-            if (group_of[r] >= 0 && !used[group_of[r]]) {
-                used[group_of[r]] = 1;
-                row->n_groups++;
-            }
+        for (int32_t r = 0; r < p->n_ranks; r++) {
+            int32_t mine = lw_plan_group_of(p, c, r);
+            row->n_groups += mine >= 0 && !used[mine];
+            if (mine >= 0)
+                used[mine] = 1;
+        }
         LW_TAKE(a, row->groups, row->n_groups, err);
         for (int32_t g = 0, n = 0; g < p->n_groups; g++)
             if (used[g])

@@ -246,8 +246,9 @@ bool lw_group_parts_find(const struct lw_digit axis[LW_N_AXES], const struct lw_
 }
 
 void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
-                          const struct lw_group_parts *parts, int32_t *out)
+                          int32_t *out)
 {
+    const struct lw_group_parts *parts = &x->parts;
     struct walk w = begin(axis);
     int slow = w.order[0], middle = w.order[1], fast = w.order[2];
     const int32_t *add = parts->of[fast];
@@ -261,8 +262,9 @@ void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw
 }
 
 static bool group_parts_hold(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
-                             const struct lw_group_parts *parts, const int32_t *table)
+                             const int32_t *table)
 {
+    const struct lw_group_parts *parts = &x->parts;
     struct walk w = begin(axis);
     int slow = w.order[0], middle = w.order[1], fast = w.order[2];
     const int32_t *add = parts->of[fast];
@@ -312,6 +314,29 @@ int32_t lw_grid_member_kinds(const struct lw_grid_rule *grid, const struct lw_co
 
 /* --- the tables of a plan --------------------------------------------------------------------- */
 
+int32_t lw_grid_group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
+{
+    const struct lw_comm_rule *x = &p->grid->comms[comm];
+    int32_t number = x->first_group;
+
+    for (int a = 0; a < LW_N_AXES; a++) {
+        int32_t adds = x->parts.of[a][p->coord[3L * rank + a]];
+        if (adds < 0)
+            return -1;
+        number += adds;
+    }
+    return number;
+}
+
+static bool parts_are(const struct lw_digit axis[LW_N_AXES], const struct lw_group_parts *a,
+                      const struct lw_group_parts *b)
+{
+    for (int i = 0; i < LW_N_AXES; i++)
+        if (memcmp(a->of[i], b->of[i], (size_t)axis[i].count * sizeof *a->of[i]) != 0)
+            return false;
+    return true;
+}
+
 static bool comm_holds(const struct lw_plan *p, int32_t comm)
 {
     const struct lw_comm_rule *x = &p->grid->comms[comm];
@@ -332,8 +357,9 @@ static bool comm_holds(const struct lw_plan *p, int32_t comm)
     }
     holds = lw_group_parts_find(p->grid->axis, x, &room, &parts, &holds) && holds &&
             digits_hold(&x->ranks, p->members + first, n) &&
-            group_parts_hold(p->grid->axis, x, &parts,
-                             p->comm_group + (int64_t)comm * p->n_ranks);
+            parts_are(p->grid->axis, &parts, &x->parts) &&
+            (!p->comm_group ||
+             group_parts_hold(p->grid->axis, x, p->comm_group + (int64_t)comm * p->n_ranks));
     lw_arena_free(&room);
     return holds;
 }

@@ -26,12 +26,19 @@ struct lw_digits {
 
 enum lw_grid_axis { LW_AXIS_DP, LW_AXIS_PP, LW_AXIS_TP, LW_N_AXES }; /* as plan->coord */
 
+/* What a coordinate adds to the number of a rank's group: of[axis][coordinate]; -1 = ranks there
+ * are in no group. Memory is the arena's. */
+struct lw_group_parts {
+    int32_t *of[LW_N_AXES];
+};
+
 /* The groups of a communicator: of number g * n_members + i, `ranks` gives member i of group
  * first_group + g. The first n_group_digits of the digits are those of g. */
 struct lw_comm_rule {
     int32_t first_group, n_groups, n_members; /* n_groups 0: no rule, the tables hold alone */
     int32_t n_group_digits;
     struct lw_digits ranks;
+    struct lw_group_parts parts; /* of lw_group_parts_find */
 };
 
 /* The role of a rank is its pipeline coordinate, and its index there dp * (size of tp) + tp. */
@@ -55,19 +62,16 @@ static inline int32_t lw_grid_rank(const struct lw_digit axis[LW_N_AXES], int32_
 void lw_digits_write(const struct lw_digits *d, int32_t *out, int64_t n);
 int32_t lw_digits_value(const struct lw_digits *d, int32_t number);
 
-/* What a coordinate adds to the number of a rank's group: of[axis][coordinate]; -1 = ranks there
- * are in no group. Memory is the arena's. */
-struct lw_group_parts {
-    int32_t *of[LW_N_AXES];
-};
-
 /* *fits: each digit lies within one axis, and no rank is in two groups or twice in one: then the
  * group of a rank is the sum of what its coordinates add. */
 bool lw_group_parts_find(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
                          struct lw_arena *arena, struct lw_group_parts *out, bool *fits);
 /* Group of each rank, into out[n_ranks]; -1 = outside. */
 void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
-                          const struct lw_group_parts *parts, int32_t *out);
+                          int32_t *out);
+/* From this many ranks on a plan has no table of groups of ranks if all communicators have
+ * rules. */
+enum { LW_GRID_LARGE = 4096 };
 /* Coordinates and roles of all ranks; role_of and index_in_role may be NULL. */
 void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of,
                    int32_t *index_in_role);

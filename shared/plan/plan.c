@@ -57,7 +57,7 @@ struct lw_routing lw_plan_routing(const struct lw_plan *p)
 
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank)
 {
-    int32_t g = p->comm_group[(int64_t)comm * p->n_ranks + rank];
+    int32_t g = lw_plan_group_of(p, comm, rank);
     return g < 0 ? NULL : &p->groups[g];
 }
 

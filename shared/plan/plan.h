@@ -262,7 +262,9 @@ struct lw_plan {
     struct lw_comm *comms;
     struct lw_group *groups; /* in creation order */
     int32_t *members;
-    int32_t *comm_group;    /* [n_comms * n_ranks]: group of the rank in that class; -1 = outside */
+    /* [n_comms * n_ranks]: group of the rank in that class; -1 = outside; NULL: `grid` says it of
+     * all (lw_plan_group_of) */
+    int32_t *comm_group;
     struct lw_grid_rule *grid; /* what these tables say, as rules; NULL: the tables alone hold. Of
                                 * what lw_builder_grid began; neither hashed nor written */
 
@@ -322,7 +324,14 @@ enum lw_status lw_plan_ranks_by_role(const struct lw_plan *p, struct lw_arena *r
                                      int32_t **ranks, int32_t **first, struct lw_err *err);
 /* Of the tokens that its experts exchange; without copies every copy travels. */
 struct lw_routing lw_plan_routing(const struct lw_plan *p);
-/* The group of a rank in a class; NULL when it is outside. */
+int32_t lw_grid_group_of(const struct lw_plan *p, int32_t comm, int32_t rank);
+/* The number of a rank's group in a class; -1 = outside. And the group; NULL when it is outside. */
+static inline int32_t lw_plan_group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
+{
+    return p->comm_group ? p->comm_group[(int64_t)comm * p->n_ranks + rank]
+                         : lw_grid_group_of(p, comm, rank);
+}
+
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank);
 /* The slots of a bucket in order, with their offsets: begin with an empty walk; false after the
  * last. Who needs no offsets reads p->slots[bucket.first_slot + i]. */

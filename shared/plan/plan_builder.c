@@ -23,6 +23,7 @@ struct lw_builder {
     struct lw_grid_rule grid; /* its first axis has no ranks: ranks are added one by one */
     int64_t comms_capacity;
     bool unclear;          /* groups of ranks in the class added last are not written yet */
+    bool by_rules;         /* comm_group is empty: rules say all of it so far */
     int64_t capacity[LW_N_TABLES];
     int n_settled; /* tables that the plan's arena owns */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
@@ -227,6 +228,7 @@ void lw_builder_grid(struct lw_builder *b, const struct lw_digit *axis)
     assert(lw_grid_is_whole(axis, b->plan.n_ranks) && axis[LW_AXIS_PP].count == b->plan.n_roles);
     memcpy(b->grid.axis, axis, sizeof b->grid.axis);
     lw_grid_write(axis, b->plan.coord, b->plan.role_of, NULL);
+    b->by_rules = b->plan.n_ranks >= LW_GRID_LARGE;
 }
 
 int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream_class c,
@@ -242,12 +244,25 @@ int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream
 static void expect_classes(struct lw_builder *b)
 {
     enum { USUAL = 8 };
-    const enum lw_plan_table_id tables[] = {LW_TABLE_comm_group, LW_TABLE_members};
+    const enum lw_plan_table_id tables[] = {LW_TABLE_members, LW_TABLE_comm_group};
 
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (b->by_rules ? 1 : 2); i++)
         b->failed = b->failed ||
                     lw_reserve(items_at(b, tables[i]), &b->capacity[tables[i]],
                                USUAL * (int64_t)b->plan.n_ranks, sizeof(int32_t)) != 0;
+}
+
+/* From now on groups of ranks are in the table, also those of rules so far. */
+static void write_rules(struct lw_builder *b)
+{
+    int32_t n_ranks = b->plan.n_ranks;
+
+    for (int32_t c = 0; b->by_rules && c < b->plan.n_comms; c++) {
+        int32_t *groups = extend(b, LW_TABLE_comm_group, n_ranks);
+        if (groups && b->grid.comms[c].n_groups > 0)
+            lw_group_parts_write(b->grid.axis, &b->grid.comms[c], groups);
+    }
+    b->by_rules = false;
 }
 
 /* All ranks are outside the groups of the class added last, unless a rule has written them. */
@@ -255,6 +270,8 @@ static void clear_groups(struct lw_builder *b)
 {
     struct lw_plan *p = &b->plan;
 
+    if (b->unclear)
+        write_rules(b);
     if (b->unclear && !b->failed)
         memset(p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks, 0xff,
                (size_t)p->n_ranks * sizeof *p->comm_group);
@@ -269,7 +286,8 @@ int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_pur
     int32_t number = push(b, LW_TABLE_comms, &c);
     if (number == 0)
         expect_classes(b);
-    extend(b, LW_TABLE_comm_group, b->plan.n_ranks);
+    if (!b->by_rules)
+        extend(b, LW_TABLE_comm_group, b->plan.n_ranks);
     b->unclear = true;
     b->failed = b->failed || lw_reserve(&b->grid.comms, &b->comms_capacity, number + 1L,
                                         sizeof *b->grid.comms) != 0;
@@ -285,6 +303,7 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
     if (b->failed)
         return -1;
     clear_groups(b);
+    write_rules(b);
     b->grid.comms[comm].n_groups = 0; /* more than a rule says */
     int32_t number = push(b, LW_TABLE_groups, &g);
     int32_t *of = b->plan.comm_group + (int64_t)comm * b->plan.n_ranks;
@@ -298,8 +317,7 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
 }
 
 /* The rule's tables: groups, members, and which group a rank is in. */
-static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x,
-                         const struct lw_group_parts *parts)
+static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x)
 {
     struct lw_plan *p = &b->plan;
     int32_t at = p->n_members, n = x->n_groups * x->n_members;
@@ -311,8 +329,9 @@ static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x,
     for (int32_t g = 0; g < x->n_groups; g++)
         groups[g] = (struct lw_group){at + g * x->n_members, x->n_members};
     lw_digits_write(&x->ranks, members, n);
-    lw_group_parts_write(b->grid.axis, x, parts,
-                         p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks);
+    if (!b->by_rules)
+        lw_group_parts_write(b->grid.axis, x,
+                             p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks);
     b->grid.comms[p->n_comms - 1] = *x;
     b->unclear = false;
 }
@@ -320,18 +339,15 @@ static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x,
 void lw_builder_groups(struct lw_builder *b, const struct lw_comm_rule *rule)
 {
     struct lw_comm_rule x = *rule;
-    struct lw_group_parts parts;
-    struct lw_arena room = {0};
     bool fits = false;
 
     if (b->failed)
         return;
     x.first_group = b->plan.n_groups;
-    b->failed = !lw_group_parts_find(b->grid.axis, &x, &room, &parts, &fits);
+    b->failed = !lw_group_parts_find(b->grid.axis, &x, &b->plan.arena, &x.parts, &fits);
     assert(b->failed || fits);
     if (fits)
-        write_groups(b, &x, &parts);
-    lw_arena_free(&room);
+        write_groups(b, &x);
 }
 
 int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p)
@@ -784,6 +800,8 @@ static void settle_grid(struct lw_builder *b)
     b->failed = !p->grid || !comms;
     if (b->failed)
         return;
+    if (b->by_rules)
+        p->comm_group = NULL;
     *p->grid = b->grid;
     p->grid->comms = comms;
     p->grid->n_comms = p->n_comms;

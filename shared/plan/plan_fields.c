@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/base/hash.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/plan_work.h"
@@ -57,6 +58,7 @@ struct canon {
     struct lw_hash *h;
     const struct lw_plan *p;
     struct lw_whole_works works;
+    int32_t *groups; /* [n_ranks] of a communicator; NULL: the plan has a table of them */
 };
 
 /* Activations: 1 an op takes some, -1 it frees them. How many bytes depends on the kernels that a
@@ -170,6 +172,17 @@ static void feed_operands(const struct canon *c)
     lw_hash_ints(c->h, block, n);
 }
 
+/* As a table of them. */
+static void feed_groups(const struct canon *c)
+{
+    const struct lw_grid_rule *grid = c->p->grid;
+
+    for (int32_t k = 0; k < c->p->n_comms; k++) {
+        lw_group_parts_write(grid->axis, &grid->comms[k], c->groups);
+        lw_hash_ints32(c->h, c->groups, c->p->n_ranks);
+    }
+}
+
 static void feed_table(const struct canon *c, const struct lw_plan_table *t)
 {
     int64_t n = lw_table_rows(t, c->p);
@@ -181,7 +194,9 @@ static void feed_table(const struct canon *c, const struct lw_plan_table *t)
         lw_hash_string(c->h, t->mark);
     if (!t->uncounted)
         lw_hash_int(c->h, n);
-    if (t->ints)
+    if (t == &lw_plan_tables[LW_TABLE_comm_group] && c->groups)
+        feed_groups(c);
+    else if (t->ints)
         lw_hash_ints32(c->h, (const int32_t *)(const void *)rows, n);
     else if (t == &lw_plan_tables[LW_TABLE_operands] && c->p->operand_rules)
         feed_operands(c);
@@ -192,13 +207,21 @@ static void feed_table(const struct canon *c, const struct lw_plan_table *t)
             feed_row(c, t->fields, rows + (size_t)i * t->size);
 }
 
+static enum lw_status begin_canon(struct canon *c, struct lw_err *err)
+{
+    LW_TRY(lw_whole_works_of(c->p, &c->works, err));
+    if (!c->p->comm_group)
+        LW_NEW(c->groups, c->p->n_ranks, err);
+    c->h = lw_hash_new();
+    return c->h ? LW_OK : lw_fail_nomem(err);
+}
+
 enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
 {
     struct canon c = {.p = p};
+    enum lw_status status = begin_canon(&c, err);
 
-    LW_TRY(lw_whole_works_of(p, &c.works, err));
-    c.h = lw_hash_new();
-    if (c.h) {
+    if (status == LW_OK) {
         lw_hash_int(c.h, LW_PLAN_FORMAT);
         feed_strategy(c.h, p->strategy);
         for (int t = 0; t < LW_N_TABLES; t++)
@@ -207,7 +230,8 @@ enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
         lw_hash_finish(c.h, p->hash);
     }
     lw_whole_works_free(&c.works);
-    return c.h ? LW_OK : lw_fail_nomem(err);
+    lw_free(c.groups);
+    return status;
 }
 
 /* --- times --- */
@@ -437,6 +461,19 @@ static bool operands_differ(struct diff *d)
     return false;
 }
 
+/* Of plans of which one has no table of the groups of ranks. */
+static bool groups_differ(struct diff *d)
+{
+    for (d->row = 0; d->row < (int64_t)d->a->n_comms * d->a->n_ranks; d->row++) {
+        int32_t comm = (int32_t)(d->row / d->a->n_ranks), rank = (int32_t)(d->row % d->a->n_ranks);
+        int32_t x = lw_plan_group_of(d->a, comm, rank), y = lw_plan_group_of(d->b, comm, rank);
+        const void *a = &x, *b = &y;
+        if (row_differs(d, a, b))
+            return true;
+    }
+    return false;
+}
+
 static bool tables_differ(struct diff *d)
 {
     const struct lw_plan_table *t = d->table;
@@ -449,6 +486,8 @@ static bool tables_differ(struct diff *d)
         return true;
     if (t == &lw_plan_tables[LW_TABLE_operands])
         return operands_differ(d);
+    if (t == &lw_plan_tables[LW_TABLE_comm_group] && (!x || !y))
+        return groups_differ(d);
     for (d->row = 0; d->row < lw_table_rows(t, d->a); d->row++, x += t->size, y += t->size)
         if (row_differs(d, x, y))
             return true;

@@ -262,7 +262,7 @@ static enum lw_status check_tables(const struct ranges *k, bool grid_holds)
 
     LW_TRY(check_counts(k));
     for (int t = 0; t < LW_N_TABLES; t++)
-        if (!grid_holds || !is_of_grid(p, t))
+        if ((!grid_holds || !is_of_grid(p, t)) && (t != LW_TABLE_comm_group || p->comm_group))
             LW_TRY(t == LW_TABLE_operands && p->operand_rules
                        ? check_operands(k)
                        : check_table(k, (enum lw_plan_table_id)t));

@@ -55,13 +55,12 @@ static enum lw_status ask_group(const struct check *k, const struct lw_cost_quer
 static enum lw_status ask_op(const struct check *k, const struct lw_op *op, struct choice *x)
 {
     const struct lw_plan *p = k->plan;
-    const int32_t *group_of = p->comm_group + (int64_t)op->comm * p->n_ranks;
     struct lw_cost_query q = {op->kind, op->dtype, 0, 0, 0, x->asked};
 
     for (int32_t i = 0; i < p->n_groups; i++) {
         const struct lw_group *g = &p->groups[i];
         const int32_t *members = p->members + g->first_member;
-        if (g->n_members < 2 || group_of[members[0]] != i)
+        if (g->n_members < 2 || lw_plan_group_of(p, op->comm, members[0]) != i)
             continue;
         struct lw_spread at = lw_spread_over(k->cluster->devices_per_node, members, g->n_members);
         if (g->n_members == q.n_ranks && at.n_nodes == q.n_nodes && at.fewest == q.fewest)

@@ -354,7 +354,7 @@ static enum lw_status prepare_groups(struct sim_engine *e)
         COLUMN(ring_scratch[i], largest);
     for (int32_t c = 0; c < p->n_comms; c++) {
         for (int32_t r = 0; r < p->n_ranks; r++) {
-            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            int32_t g = lw_plan_group_of(p, c, r);
             if (g < 0)
                 continue;
             struct sim_group *x = &e->groups[(int64_t)g * e->n_workers];

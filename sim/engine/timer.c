@@ -102,7 +102,7 @@ static void mark_groups(struct sim_engine *e, int32_t rank)
     const struct lw_plan *p = e->plan;
 
     for (int32_t c = 0; c < p->n_comms; c++) {
-        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        int32_t g = lw_plan_group_of(p, c, rank);
         for (int32_t k = 0; g >= 0 && k < e->n_workers; k++)
             if (e->groups[g * e->n_workers + k].timer.running)
                 sim_group_changed(e, g * e->n_workers + k);
@@ -148,7 +148,7 @@ static enum lw_status settle_core(struct sim_engine *e, int32_t rank)
     if (!e->terms.core_share)
         return LW_OK;
     for (int32_t c = 0; e->terms.cpu_times && c < p->n_comms; c++) {
-        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        int32_t g = lw_plan_group_of(p, c, rank);
         for (int32_t k = 0; g >= 0 && k < e->n_workers; k++)
             if (e->groups[g * e->n_workers + k].timer.running)
                 LW_TRY(want_core(e, &n, sim_core_want(e, &e->groups[g * e->n_workers + k])));
@@ -200,7 +200,7 @@ static enum lw_status settle_memory(struct sim_engine *e, int32_t rank)
         if (e->slots[sim_slot(e, rank, s)].timer.on_device)
             LW_TRY(want_memory(e, &n, e->slots[sim_slot(e, rank, s)].memory, rate));
     for (int32_t c = 0; c < p->n_comms; c++) {
-        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        int32_t g = lw_plan_group_of(p, c, rank);
         for (int32_t k = 0; g >= 0 && k < e->n_workers; k++) {
             const struct sim_group *x = &e->groups[g * e->n_workers + k];
             if (x->timer.running)

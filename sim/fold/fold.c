@@ -113,7 +113,7 @@ static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
     m->path[at++] = m->colour[rank];
     m->path[at++] = m->single[rank] ? rank : -1;
     for (int32_t c = 0; c < p->n_comms; c++) {
-        int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
+        int32_t g = lw_plan_group_of(p, c, rank);
         m->path[at++] = g >= 0 ? m->signature[g] : -1;
     }
     for (int32_t i = 0; i < l->n_relations; i++) {
@@ -246,7 +246,7 @@ static bool rings_share(const struct sim_folding *m)
     for (int32_t r = 0; r < p->n_ranks; r++) {
         int32_t n = 0;
         for (int32_t c = 0; c < p->n_comms; c++) {
-            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            int32_t g = lw_plan_group_of(p, c, r);
             n += m->ring[c] && g >= 0 && p->groups[g].n_members > 1;
         }
         if (n > 1)

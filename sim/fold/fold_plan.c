@@ -79,7 +79,7 @@ static void place_classes(const struct lw_plan *p, struct sim_fold *f, const int
 
     for (int32_t k = 0; k < f->n_classes; k++) {
         for (int32_t c = 0; c < p->n_comms; c++) {
-            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + f->rank_of[k]];
+            int32_t g = lw_plan_group_of(p, c, f->rank_of[k]);
             q->comm_group[(int64_t)c * f->n_classes + k] = g >= 0 ? kept[g] : -1;
         }
     }

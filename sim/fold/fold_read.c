@@ -101,7 +101,7 @@ bool sim_fold_read_groups(struct sim_folding *m)
     }
     for (int32_t c = 0; c < p->n_comms; c++) {
         for (int32_t r = 0; r < p->n_ranks; r++) {
-            int32_t g = p->comm_group[(int64_t)c * p->n_ranks + r];
+            int32_t g = lw_plan_group_of(p, c, r);
             if (g >= 0 && m->comm_of[g] >= 0 && m->comm_of[g] != c)
                 return false;
             if (g >= 0)

@@ -20,9 +20,9 @@ bool sim_fold_groups_are_alike(const struct sim_folding *m)
     if (m->chunk || m->cluster->n_exceptions > 0)
         return false;
     for (int32_t c = 0; c < p->n_comms; c++) {
-        const int32_t *group = p->comm_group + (int64_t)c * p->n_ranks;
         for (int32_t r = 0; r < p->n_ranks; r++) {
-            int32_t mine = group[r], other = group[first[p->role_of[r]]];
+            int32_t mine = lw_plan_group_of(p, c, r);
+            int32_t other = lw_plan_group_of(p, c, first[p->role_of[r]]);
             if (mine != other &&
                 (mine < 0 || other < 0 || m->signature[mine] != m->signature[other]))
                 return false;

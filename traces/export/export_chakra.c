@@ -118,16 +118,13 @@ static int32_t collective(enum lw_op_kind kind)
     }
 }
 
-static int32_t group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
-{
-    return p->comm_group[(int64_t)comm * p->n_ranks + rank];
-}
-
 /* A process group's name is a number, as PyTorch's are, and ASTRA-sim takes nothing else. It is 1
  * or more: ASTRA-sim takes group 0 for all ranks (astra-sim/astra-sim, Workload.cc, 518bd513). */
 static void group_name(const struct lw_plan *p, int32_t comm, int32_t rank, char text[24])
 {
-    snprintf(text, 24, "%" PRId64, 1 + (int64_t)comm * p->n_groups + group_of(p, comm, rank));
+    int64_t group = lw_plan_group_of(p, comm, rank);
+
+    snprintf(text, 24, "%" PRId64, 1 + (int64_t)comm * p->n_groups + group);
 }
 
 /* What the op is for a reader of our own: buckets and modules stay behind, so nothing is left that
@@ -156,7 +153,7 @@ static void add_size(struct writer *w, const struct lw_op *op, int32_t rank, int
     int32_t n = 1;
 
     if (op->kind == LW_OP_ALL_GATHER)
-        n = p->groups[group_of(p, op->comm, rank)].n_members;
+        n = lw_plan_group(p, op->comm, rank)->n_members;
     add_int(w, "comm_size", (bytes + n - 1) / n);
     if (bytes % n != 0)
         add_int(w, "lw_bytes", bytes);
@@ -265,7 +262,7 @@ enum lw_status lw_export_chakra_groups(const struct lw_export_graph *g, FILE *f,
         for (int32_t k = 0; k < p->n_groups; k++) {
             const struct lw_group *x = &p->groups[k];
             int32_t first = x->n_members > 0 ? p->members[x->first_member] : 0;
-            if (x->n_members == 0 || p->comm_group[(int64_t)c * p->n_ranks + first] != k)
+            if (x->n_members == 0 || lw_plan_group_of(p, c, first) != k)
                 continue;
             group_name(p, c, first, name);
             lw_jsonout_array(&o, name);

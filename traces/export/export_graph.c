@@ -75,7 +75,7 @@ static enum lw_status add_end(struct maker *m, const struct lw_op *op, int32_t r
         e.to = sent ? o.peer : rank;
         e.k = (*n)++;
     } else {
-        e.group = m->p->comm_group[(int64_t)op->comm * m->p->n_ranks + rank];
+        e.group = lw_plan_group_of(m->p, op->comm, rank);
         e.from = e.to = -1;
         e.k = m->n_on[op->comm]++;
     }

@@ -9,6 +9,7 @@
 #include "shared/check/plan_check.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/grid_rule.h"
+#include "shared/plan/plan_tables.h"
 #include "sim/predict/sim.h"
 #include "tests/lib/plans/random_strategy.h"
 #include "tests/lib/sim/sim_help.h"
@@ -60,6 +61,35 @@ static void compare_classes(const struct lw_plan *p, const struct lw_plan *q,
     lw_sim_classes_free(&b);
 }
 
+/* The plan without a table of groups of ranks is the same. */
+static void expect_the_same(const struct lw_plan *p, const char *words)
+{
+    struct lw_plan q = *p;
+    struct lw_plan_difference d;
+    struct lw_err err = {0};
+
+    if (!lw_grid_rules_all(p))
+        return;
+    q.comm_group = NULL;
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            if (lw_plan_group_of(&q, c, r) != lw_plan_group_of(p, c, r))
+                fail_msg("communicator %d, rank %d:%s", c, r, words);
+    assert_ok(lw_plan_hash(&q, &err), err);
+    assert_string_equal(q.hash, p->hash);
+    assert_ok(lw_plan_check(&q, &err), err);
+    assert_ok(lw_plan_check_ranges(&q, LW_EPLAN, &err), err);
+    assert_ok(lw_plan_diff(p, &q, &d, &err), err);
+    assert_string_equal(d.decision, "");
+    if (p->n_comms == 0)
+        return;
+    q.grid->comms[0].parts.of[LW_AXIS_DP][0]++;
+    assert_int_equal(lw_plan_check(&q, &err), LW_EPLAN);
+    assert_ok(lw_plan_diff(p, &q, &d, &err), err);
+    assert_non_null(strstr(d.decision, "communicator class 0, rank 0: group is"));
+    q.grid->comms[0].parts.of[LW_AXIS_DP][0]--;
+}
+
 /* The plan with its rules, and its tables alone. */
 static void compare(const struct lw_plan *p, struct prng *r, const char *words)
 {
@@ -73,6 +103,7 @@ static void compare(const struct lw_plan *p, struct prng *r, const char *words)
     if (!lw_grid_rule_holds(p))
         fail_msg("rules and tables differ:%s", words);
     expect_members(p, words);
+    expect_the_same(p, words);
     make_cluster(&c, p->n_ranks, 1e9, 1000);
     c.device.copy_bytes_per_s = given(1e12);
     c.devices_per_node = (int32_t)prng_in(r, 1, 9);
@@ -149,6 +180,31 @@ TEST(groups_of_a_grid_are_digits)
     assert_int_equal(lw_digits_value(&forward->ranks, 2 * 5), 5); /* dp 2, tp 1 */
     assert_int_equal(lw_digits_value(&forward->ranks, 2 * 5 + 1), 13);
     lw_plan_free(&p);
+}
+
+/* A large plan has no table of groups of ranks. */
+TEST(a_large_plan_has_rules_alone)
+{
+    struct lw_plan p = grid_of(1024, 2, 2), few = grid_of(512, 2, 2);
+    struct lw_arena room = {0};
+    struct lw_err err = {0};
+
+    assert_non_null(few.comm_group);
+    assert_null(p.comm_group);
+    assert_ok(lw_plan_check(&p, &err), err);
+    struct lw_plan q = p;
+    q.comm_group = lw_arena_alloc(&room, (int64_t)p.n_comms * p.n_ranks, sizeof *q.comm_group);
+    assert_non_null(q.comm_group);
+    for (int32_t c = 0; c < p.n_comms; c++)
+        for (int32_t r = 0; r < p.n_ranks; r++)
+            q.comm_group[(int64_t)c * p.n_ranks + r] = lw_plan_group_of(&p, c, r);
+    q.grid = NULL;
+    assert_ok(lw_plan_hash(&q, &err), err);
+    assert_string_equal(q.hash, p.hash);
+    assert_ok(lw_plan_check(&q, &err), err);
+    lw_arena_free(&room);
+    lw_plan_free(&p);
+    lw_plan_free(&few);
 }
 
 /* Each entry of each table, changed by one, is seen. */
