@@ -9,6 +9,7 @@
 #include "shared/check/plan_check.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/grid_rule.h"
+#include "shared/plan/plan_builder.h"
 #include "shared/plan/plan_tables.h"
 #include "sim/predict/sim.h"
 #include "tests/lib/plans/random_strategy.h"
@@ -205,6 +206,39 @@ TEST(a_large_plan_has_rules_alone)
     lw_arena_free(&room);
     lw_plan_free(&p);
     lw_plan_free(&few);
+}
+
+/* 4,096 ranks in pairs by a rule; then a group of three without one, and a class without groups:
+ * the table comes back, also for the pairs. */
+TEST(one_group_without_a_rule_brings_the_table_back)
+{
+    static const struct lw_digit axis[LW_N_AXES] = {{2048, 2}, {1, 4096}, {2, 1}};
+    const struct lw_comm_rule pairs = {0, 2048, 2, 1, {0, 2, {{2048, 2}, {2, 1}}}, {{NULL}}};
+    struct lw_builder *b = lw_builder_new("pairs", 4096);
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    assert_non_null(b);
+    lw_builder_role(b, &(struct lw_role){.name = "all"});
+    lw_builder_grid(b, axis);
+    int32_t stream = lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+    lw_builder_comm(b, "pairs", LW_COMM_TENSOR, LW_REDUCER_RING, stream);
+    lw_builder_groups(b, &pairs);
+    int32_t three = lw_builder_comm(b, "three", LW_COMM_DATA, LW_REDUCER_RING, stream);
+    lw_builder_group(b, three, (int32_t[]){7, 4095, 0}, 3);
+    lw_builder_comm(b, "none", LW_COMM_WORLD, LW_REDUCER_RING, stream);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_pass(b, 0);
+    assert_ok(lw_builder_finish(b, &p, &err), err);
+    assert_non_null(p.comm_group);
+    assert_true(lw_grid_rule_holds(&p));
+    assert_false(lw_grid_rules_all(&p));
+    for (int32_t r = 0; r < p.n_ranks; r++) {
+        assert_int_equal(lw_plan_group_of(&p, 0, r), r / 2);
+        assert_int_equal(lw_plan_group_of(&p, 1, r), r == 0 || r == 7 || r == 4095 ? 2048 : -1);
+        assert_int_equal(lw_plan_group_of(&p, 2, r), -1);
+    }
+    lw_plan_free(&p);
 }
 
 /* Each entry of each table, changed by one, is seen. */
