@@ -70,8 +70,7 @@ static bool next_run(struct walk *w)
     return false;
 }
 
-void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of,
-                   int32_t *index_in_role)
+void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of)
 {
     struct walk w = begin(axis);
     int fast = w.order[LW_N_AXES - 1];
@@ -80,11 +79,7 @@ void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_
     do {
         for (w.at[fast] = 0; w.at[fast] < axis[fast].count; w.at[fast]++, r++) {
             memcpy(coord + 3 * r, w.at, sizeof w.at);
-            if (role_of)
-                role_of[r] = w.at[LW_AXIS_PP];
-            if (index_in_role)
-                index_in_role[r] =
-                    w.at[LW_AXIS_DP] * axis[LW_AXIS_TP].count + w.at[LW_AXIS_TP];
+            role_of[r] = w.at[LW_AXIS_PP];
         }
     } while (next_run(&w));
 }

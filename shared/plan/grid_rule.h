@@ -72,9 +72,8 @@ void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw
 /* From this many ranks on a plan has no table of groups of ranks if all communicators have
  * rules. */
 enum { LW_GRID_LARGE = 4096 };
-/* Coordinates and roles of all ranks; role_of and index_in_role may be NULL. */
-void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of,
-                   int32_t *index_in_role);
+/* Coordinates and roles of all ranks. */
+void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of);
 
 /* Groups that stand for all of a communicator: those whose digits are 0 but along the pipeline and
  * where groups lie no multiple of `apart` ranks apart (1: nowhere), so that the others hold the

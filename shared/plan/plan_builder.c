@@ -227,7 +227,7 @@ void lw_builder_grid(struct lw_builder *b, const struct lw_digit *axis)
         return;
     assert(lw_grid_is_whole(axis, b->plan.n_ranks) && axis[LW_AXIS_PP].count == b->plan.n_roles);
     memcpy(b->grid.axis, axis, sizeof b->grid.axis);
-    lw_grid_write(axis, b->plan.coord, b->plan.role_of, NULL);
+    lw_grid_write(axis, b->plan.coord, b->plan.role_of);
     b->by_rules = b->plan.n_ranks >= LW_GRID_LARGE;
 }
 
