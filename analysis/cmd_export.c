@@ -9,6 +9,7 @@
 #include "shared/base/nearest.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"
+#include "shared/text/wrap.h"
 #include "traces/export/export_chrome.h"
 #include "sim/predict/sim.h"
 #include "traces/export/export_graph.h"
@@ -189,6 +190,15 @@ static enum lw_status write_plan(const struct request *q, const struct lw_run *r
     return LW_OK;
 }
 
+/* Neither format has sends that go ahead of their receives. */
+static void say_buffered(const struct lw_run *run)
+{
+    if (strstr(run->command, " --buffered"))
+        lw_printf_paragraph(stderr, "note: run %lld has --buffered: in what was written a send "
+                            "waits for its receive, so its step may differ from the run's",
+                            (long long)run->id);
+}
+
 static enum lw_status export_run(const struct request *q, struct lw_err *err)
 {
     struct lw_store *store = NULL;
@@ -211,6 +221,8 @@ static enum lw_status export_run(const struct request *q, struct lw_err *err)
         st = write_graph(q, &plan, &t, run.n_warmup, err);
     else if (st == LW_OK)
         st = write_file(q, &run, &t, &plan, err);
+    if (st == LW_OK && (q->format == CHAKRA || q->format == GOAL))
+        say_buffered(&run);
     lw_timeline_free(&t);
     lw_plan_free(&plan);
     lw_arena_free(&arena);

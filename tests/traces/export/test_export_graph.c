@@ -73,6 +73,17 @@ TEST(what_is_written_holds_what_the_plan_says)
     expect("sim --replay b.et c.et --no-db", 1, "are both of rank 0");
 }
 
+/* Sends of the run go ahead; readers of the files have none that do. */
+TEST(a_run_with_buffered_sends_is_told)
+{
+    shell("rm -f r.db* x.*", NULL);
+    lapwing("sim -w gpt2 -c dgx-a100 --pp 2 --micro-batches 4 --buffered --spans --db r.db", NULL);
+    expect("export --db r.db --format goal -o x.goal", 0, "note: run 1 has --buffered");
+    expect("export --db r.db --format chakra -o x", 0, "a send waits for its receive");
+    lapwing("sim -w gpt2 -c dgx-a100 --pp 2 --micro-batches 4 --spans --db r.db", NULL);
+    assert_null(strstr(lapwing("export --db r.db --format goal -o x.goal 2>&1", NULL), "note:"));
+}
+
 /* The bytes of the first pass's collectives, of all ranks, by kind. */
 static void add_bytes(const struct lw_plan *p, int64_t sum[LW_N_OP_KINDS])
 {
