@@ -89,8 +89,8 @@ endif
 # Not under the address sanitizer, unless T names them or LAPWING_MANY is set: they compare the
 # figures of thousands of commands whose code other tests run there.
 ifeq ($(SAN)$(T)$(LAPWING_MANY),1)
-NOT_UNDER_SAN := alike evidence exit_status guides same_memory two_roads validate_commands \
-    validate_torch_runs
+NOT_UNDER_SAN := alike convert evidence exit_status guides peaks same_memory tune two_roads \
+    validate_commands validate_torch_runs
 LEFT_OUT := $(filter $(addprefix %/test_,$(NOT_UNDER_SAN)),$(CHECKED_SRC:.c=))
 endif
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
