@@ -400,7 +400,9 @@ TEST(recordings_are_inspected_and_imported)
     assert_non_null(strstr(text, "shortest span of 2.0 of 2 members"));
     free(text);
     expect("import calls.rank0.csv -o w2.json", 1, "gives no workload");
-    expect("import calls.rank0.csv calls.rank0.csv --cluster-out d.json", 1, "both of rank 0");
+    expect("import calls.rank0.csv calls.rank0.csv --cluster-out d.json", 1, "are one file");
+    shell("cp calls.rank0.csv again.csv", NULL);
+    expect("import calls.rank0.csv again.csv --cluster-out d.json", 1, "both of rank 0");
 }
 
 /* The program does not fail because its recording cannot be written. */
