@@ -9,8 +9,9 @@ struct lw_plan;
 
 /* Ranks on a grid by arithmetic: coordinates, roles and the groups of communicators say in a few
  * numbers what the tables of a plan say rank by rank, so that what is shown for the rule is shown
- * for every rank (docs/design/grid_rule.md). A plan with rules has the tables as well, and
- * lw_plan_check compares them; who changes a table sets plan->grid to NULL. */
+ * for every rank (docs/design/grid_rule.md). A plan with rules has the tables as well (a large one
+ * but for comm_group), and lw_plan_check compares them; who changes a table sets plan->grid to
+ * NULL. */
 
 struct lw_digit {
     int32_t count, stride; /* count values, stride apart */
