@@ -480,8 +480,8 @@ inline bool passes_plainly(lw_json *j, size_t begin, size_t next)
     const char *p = j->text + begin;
     size_t end = before_blanks(j, next), n = end - begin;
 
-    if (*p == '"')
-        return !has_backslash(j, begin + 1, end - 1);
+    if (*p == '"') /* of fewer than two bytes: the text ends in it */
+        return n >= 2 && !has_backslash(j, begin + 1, end - 1);
     if (!is_digit(*p))
         return false;
     if (n == 0 || n > 8 || *p == '0') /* 0: the text ends here */
