@@ -75,27 +75,25 @@ enum lw_status traces_lost_launches(const struct lw_trace *t, const struct trace
     return made ? LW_OK : lw_fail_nomem(err);
 }
 
-static bool is_repeated(const struct lw_trace *t, int64_t i, int64_t k)
+/* Whether a row before i is the same op. */
+static bool is_repeated(const struct lw_trace *t, int64_t i)
 {
-    return t->link[i] == t->link[k] && t->name[i] == t->name[k] && t->track[i] == t->track[k] &&
-           t->class[i] == t->class[k];
+    enum { MOST_BACK = 64 }; /* rows that begin and end together are few */
+
+    for (int64_t k = i - 1; k >= 0 && k > i - MOST_BACK && t->start_ns[k] == t->start_ns[i] &&
+                            t->dur_ns[k] == t->dur_ns[i]; k--)
+        if (t->link[i] == t->link[k] && t->name[i] == t->name[k] && t->track[i] == t->track[k] &&
+            t->class[i] == t->class[k])
+            return true;
+    return false;
 }
 
 int64_t traces_repeated_rows(const struct lw_trace *t)
 {
-    enum { MOST_BACK = 64 }; /* rows that begin and end together are few */
     int64_t n = 0;
 
-    for (int64_t i = 1; i < t->n; i++) {
-        bool found = !lw_trace_on_device(t, i) || t->link[i] < 0 || t->dur_ns[i] == 0;
-        for (int64_t k = i - 1; !found && k >= 0 && k > i - MOST_BACK &&
-                                t->start_ns[k] == t->start_ns[i] && t->dur_ns[k] == t->dur_ns[i];
-             k--)
-            if (is_repeated(t, i, k)) {
-                found = true;
-                n++;
-            }
-    }
+    for (int64_t i = 1; i < t->n; i++)
+        n += lw_trace_on_device(t, i) && t->link[i] >= 0 && t->dur_ns[i] != 0 && is_repeated(t, i);
     return n;
 }
 
