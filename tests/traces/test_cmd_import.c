@@ -253,7 +253,6 @@ TEST(bench_import_repeats_a_trace_to_the_size_asked_for)
 /* What a system leaves of a file whose writer was stopped before its pages were written. */
 TEST(a_file_of_zero_bytes_is_told_apart)
 {
-    fixture_put("cut.json", "");
     FILE *f = fopen(fixture_path("cut.json"), "wb");
     assert_non_null(f);
     for (int i = 0; i < 5000; i++)
@@ -283,7 +282,7 @@ TEST(bench_inspect_measures_the_command_on_a_file)
     assert_int_equal(run("bench inspect"), 2);
     assert_int_equal(run("bench inspect $P/tests/fuzz/corpus/bench/today.txt " GPU), 2);
     assert_int_equal(run("bench inspect no_such_file"), 1);
-    fixture_put("bench_nul.json", "nothing");
+    fixture_put(fixture_path("bench_nul.json"), "nothing");
     assert_int_equal(run("bench inspect bench_nul.json"), 1);
 }
 
