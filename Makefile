@@ -170,11 +170,13 @@ $(BUILD)/tests/libhelp.a: $(TEST_HELP:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	@ar rcs $@ $^
 
+# Hundreds of programs: lld takes half the time of the linker that gcc asks for.
+FAST_LINK := $(if $(shell command -v ld.lld),-fuse-ld=lld)
 .SECONDARY: $(TEST_BIN:%=%.o)
 $(BUILD)/tests/%: $(BUILD)/tests/%.o \
                   $(if $(T),$(HELP_OF_T:%.c=$(BUILD)/%.o),$(BUILD)/tests/libhelp.a) \
                   $(BUILD)/liblapwing.a
-	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) $(FAST_LINK) $^ -lcmocka $(LDLIBS) -o $@
 
 # --- the NCCL plugin: built where nvcc, cuda.h, nccl.h and cublas_v2.h are found ------------------
 NVCC := $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc) \
