@@ -369,6 +369,9 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
             from.network, "honesty", from.last,
             "oversubscribed", x->oversubscribed, "compute", exec_compute_name(r->options->compute),
             "compute_with", x->compute, "placement", x->about);
+    const char *of_plan = r->plan->optimizer;
+    LW_JSON(&o, "optimizer", exec_optimizer_name(r->options->optimizer.kind),
+            "plan_optimizer", of_plan && *of_plan ? of_plan : NULL);
     lw_framework_choice_json(&o, r->framework);
     json_predicted_memory(&o, r);
     json_states(&o, x);
