@@ -40,6 +40,8 @@ const struct lw_field lw_framework_file_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_STRING("about", AT(about)),
     LW_F_STRING("version", AT(version)),
+    LW_F_STRING("base", AT(base)),
+    LW_F_ITEMS("without", STRINGS, AT(without), AT(n_without)),
     LW_F_OBJECT("kernels", 0, kernels_fields),
     LW_F_OBJECT("host", 0, host_fields),
     LW_F_OBJECT("step", 0, step_fields),
@@ -49,23 +51,6 @@ const struct lw_field lw_framework_file_fields[] = {
     {0},
 };
 #undef AT
-
-static enum lw_status finish(const char *file, enum lw_status s, struct lw_framework *read,
-                             struct lw_framework *f, struct lw_err *err)
-{
-    if (s == LW_OK)
-        s = lw_err_context(err, lw_framework_check(read, err), "%s", file);
-    LW_GIVE(s, f, *read, lw_framework_free(read));
-}
-
-enum lw_status lw_framework_read(const char *file, struct lw_framework *f, struct lw_err *err)
-{
-    struct lw_framework read = {0};
-    enum lw_status s =
-        lw_file_read(file, "framework", lw_framework_file_fields, &read.arena, &read, err);
-
-    return finish(file, s, &read, f, err);
-}
 
 enum lw_status lw_framework_write(const struct lw_framework *f, const char *file,
                                   struct lw_err *err)
@@ -129,10 +114,11 @@ static const struct lw_embedded *find_known(const char *name)
     return NULL;
 }
 
-static enum lw_status refuse_name(const char *name, struct lw_err *err)
+/* " (did you mean 'NAME'?)" or nothing. */
+static const char *nearest_known(const char *name, char hint[96])
 {
     struct lw_nearest near = lw_nearest_begin(name);
-    char known[64], best[64] = "", hint[96];
+    char known[64], best[64] = "";
 
     for (int k = 0; lw_framework_known(k, known); k++) {
         const char *before = near.best;
@@ -141,23 +127,74 @@ static enum lw_status refuse_name(const char *name, struct lw_err *err)
             snprintf(best, sizeof best, "%s", known);
         near.best = best[0] ? best : NULL;
     }
-    return lw_fail(err, LW_EINVAL,
-                   "framework '%s': no such file and no known framework%s; `lapwing framework` "
-                   "lists them", name, lw_nearest_hint(&near, "", hint, sizeof hint));
+    return lw_nearest_hint(&near, "", hint, 96);
+}
+
+static enum lw_status finish(const char *file, enum lw_status s, struct lw_framework *read,
+                             struct lw_framework *f, struct lw_err *err);
+
+static enum lw_status read_known(const struct lw_embedded *e, struct lw_framework *f,
+                                 struct lw_err *err)
+{
+    struct lw_framework read = {0};
+    enum lw_status s = lw_text_read(e->path, (const char *)e->text, e->len, "framework",
+                                    lw_framework_file_fields, &read.arena, &read, err);
+
+    return finish(e->path, s, &read, f, err);
+}
+
+/* f, as its file says it, becomes whole. */
+static enum lw_status join_base(struct lw_framework *f, struct lw_err *err)
+{
+    struct lw_framework base;
+    char hint[96];
+
+    if (!f->base[0])
+        return f->n_without ? lw_fail(err, LW_EFORMAT, "at without: there is no base") : LW_OK;
+    const struct lw_embedded *e = find_known(f->base);
+    if (!e)
+        return lw_fail(err, LW_EFORMAT, "at base: '%s' is no known framework%s; `lapwing "
+                                        "framework` lists them", f->base,
+                       nearest_known(f->base, hint));
+    LW_TRY(read_known(e, &base, err));
+    enum lw_status s = lw_framework_on_base(f, &base, err);
+    lw_arena_join(&f->arena, &base.arena); /* texts that f has now */
+    return s;
 }
 
 enum lw_status lw_framework_find(const char *name_or_file, struct lw_framework *f,
                                  struct lw_err *err)
 {
     const struct lw_embedded *e = find_known(name_or_file);
-    struct lw_framework read = {0};
+    char hint[96];
     struct stat st;
 
     if (!e && (strcmp(name_or_file, "-") == 0 || stat(name_or_file, &st) == 0))
         return lw_framework_read(name_or_file, f, err);
     if (!e)
-        return refuse_name(name_or_file, err);
-    enum lw_status s = lw_text_read(e->path, (const char *)e->text, e->len, "framework",
-                                    lw_framework_file_fields, &read.arena, &read, err);
-    return finish(e->path, s, &read, f, err);
+        return lw_fail(err, LW_EINVAL, "framework '%s': no such file and no known framework%s; "
+                                       "`lapwing framework` lists them", name_or_file,
+                       nearest_known(name_or_file, hint));
+    return read_known(e, f, err);
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+static enum lw_status finish(const char *file, enum lw_status s, struct lw_framework *read,
+                             struct lw_framework *f, struct lw_err *err)
+{
+    if (s == LW_OK)
+        s = lw_err_context(err, join_base(read, err), "%s", file);
+    if (s == LW_OK)
+        s = lw_err_context(err, lw_framework_check(read, err), "%s", file);
+    LW_GIVE(s, f, *read, lw_framework_free(read));
+}
+
+enum lw_status lw_framework_read(const char *file, struct lw_framework *f, struct lw_err *err)
+{
+    struct lw_framework read = {0};
+    enum lw_status s =
+        lw_file_read(file, "framework", lw_framework_file_fields, &read.arena, &read, err);
+
+    return finish(file, s, &read, f, err);
 }

@@ -71,6 +71,11 @@ static struct lw_figure figure_of(const struct lw_framework *f, int k)
     return *(const struct lw_figure *)((const char *)f + rows[k].at);
 }
 
+struct lw_figure *lw_framework_figure(struct lw_framework *f, int k)
+{
+    return (struct lw_figure *)((char *)f + rows[k].at);
+}
+
 bool lw_framework_fact(const struct lw_framework *f, int k, struct lw_framework_fact *out)
 {
     if (k < 0 || k >= N_ROWS)

@@ -25,6 +25,11 @@ struct lw_usual_option {
 struct lw_framework {
     const char *name, *about;
     const char *version; /* or the commit that the facts were read in */
+    /* While a file is read: the known framework that it differs from, else "", and "group.name" of
+     * the facts and usual options of that one which it lacks. */
+    const char *base;
+    int32_t n_without;
+    const char **without;
 #define LW_FRAMEWORK_ROW(member, ...) struct lw_figure member;
 #define LW_FRAMEWORK_TIME(stem, ...) struct lw_figure stem##_ps;
     LW_FRAMEWORK_FACTS(LW_FRAMEWORK_ROW, LW_FRAMEWORK_TIME)
@@ -48,6 +53,13 @@ struct lw_framework_fact {
     struct lw_figure figure;
 };
 bool lw_framework_fact(const struct lw_framework *f, int k, struct lw_framework_fact *out);
+
+struct lw_figure *lw_framework_figure(struct lw_framework *f, int k); /* of fact k */
+
+/* What f does not state is taken from base, but for what f->without names: base must state it, and
+ * f must not. Texts of base must live as long as f. LW_EFORMAT names the place in f's file. */
+enum lw_status lw_framework_on_base(struct lw_framework *f, const struct lw_framework *base,
+                                    struct lw_err *err);
 
 /* Values in range, options that exist. LW_EFORMAT names the place in the file. */
 enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *err);

@@ -33,8 +33,26 @@ def shown(fact):
     return "yes" if v == 1 else "%d" % v if v == int(v) else "%g" % v
 
 
+def whole(name):
+    """A framework with what it takes from its base (docs/formats/framework.md)."""
+    with open(os.path.join(HERE, name + ".json"), encoding="utf-8") as f:
+        doc = json.load(f)
+    if "base" not in doc:
+        return doc
+    base, without = whole(doc["base"]), set(doc.get("without", []))
+    for group in {g for g, _ in facts()}:
+        of_base = {k: v for k, v in base.get(group, {}).items() if group + "." + k not in without}
+        doc[group] = {**of_base, **doc.get(group, {})}
+    own = {(u["option"], u.get("device")) for u in doc.get("usual", [])}
+    doc["usual"] = doc.get("usual", []) + [
+        u for u in base.get("usual", [])
+        if (u["option"], u.get("device")) not in own and "usual." + u["option"] not in without]
+    return doc
+
+
 def table():
-    known = [json.load(open(p)) for p in sorted(glob.glob(os.path.join(HERE, "*.json")))]
+    files = sorted(glob.glob(os.path.join(HERE, "*.json")))
+    known = [whole(os.path.basename(path)[:-len(".json")]) for path in files]
     lines = ["| | " + " | ".join(d["name"] for d in known) + " |", "| --- |" + " --- |" * len(known)]
     for group, name in facts():
         cells = [shown(d.get(group, {}).get(name)) for d in known]

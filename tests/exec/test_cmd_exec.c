@@ -248,7 +248,8 @@ TEST(an_optimizer_that_does_not_run_is_told)
             "updates: momentum; the plan's times and memory are of muon"},
            {"--run last", 1, "has the optimizer muon"},
            {"adam.json", 0, "updates: sgd; the plan's times and memory are of adam"},
-           {"adam.json --format json", 0, "\"optimizer\": \"sgd\",\n  \"plan_optimizer\": \"adam\""},
+           {"adam.json --format json", 0,
+            "\"optimizer\": \"sgd\",\n  \"plan_optimizer\": \"adam\""},
            {"adam.json --optimizer adam", 0, "verified", .lacks = "updates:"});
 }
 
