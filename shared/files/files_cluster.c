@@ -463,10 +463,36 @@ static bool is_kind_in_short(const char *kind, const char *name)
     return n > 0 && strncasecmp(kind, name, n) == 0 && (kind[n] == '-' || kind[n] == '\0');
 }
 
+/* Whether letters and digits of `text` go on as those of `word`; other characters do not count. */
+static bool goes_on_as(const char *text, const char *word)
+{
+    for (; *word; word++) {
+        if (!isalnum((unsigned char)*word))
+            continue;
+        while (*text && !isalnum((unsigned char)*text))
+            text++;
+        if (tolower((unsigned char)*text) != tolower((unsigned char)*word))
+            return false;
+        text++;
+    }
+    return true;
+}
+
+/* "gb200-nvl72" of "NVIDIA GB200 NVL72: ...": a product's name, in its maker's spelling or not. */
+static bool is_described_as(const char *about, const char *name)
+{
+    bool is_product = strlen(name) >= 4 && strpbrk(name, "0123456789");
+
+    for (const char *at = about; is_product && *at; at++)
+        if ((at == about || !isalnum((unsigned char)at[-1])) && goes_on_as(at, name))
+            return true;
+    return false;
+}
+
 static enum lw_status refuse_name(const char *name, struct lw_err *err)
 {
     struct lw_nearest near = lw_nearest_begin(name);
-    char systems[300] = "", hint[96];
+    char systems[300] = "", described[300] = "", hint[96];
     struct lw_cluster c;
 
     for (int k = 0; lw_cluster_known(k); k++) {
@@ -474,12 +500,18 @@ static enum lw_status refuse_name(const char *name, struct lw_err *err)
         LW_TRY(lw_cluster_find(lw_cluster_known(k), &c, err));
         if (is_kind_in_short(c.device.kind, name))
             lw_err_word(systems, sizeof systems, lw_cluster_known(k));
+        if (is_described_as(c.about, name))
+            lw_err_word(described, sizeof described, lw_cluster_known(k));
         lw_cluster_free(&c);
     }
     if (systems[0])
         return lw_fail(err, LW_EINVAL,
                        "cluster '%s' is a device kind, not a system; systems with this device: %s "
                        "(-c NAME; `lapwing cluster` describes them)", name, systems);
+    if (described[0] && !near.best)
+        return lw_fail(err, LW_EINVAL,
+                       "cluster '%s': no such file and no known name; systems that are described "
+                       "so: %s (-c NAME; `lapwing cluster` describes them)", name, described);
     return lw_fail(err, LW_EINVAL,
                    "cluster '%s': no such file and no known system%s; `lapwing cluster` lists them",
                    name, lw_nearest_hint(&near, "", hint, sizeof hint));

@@ -346,6 +346,28 @@ TEST(an_unknown_name_gets_the_nearest)
                                  "mean 'dgx-h100'?); `lapwing cluster` lists them");
 }
 
+/* The names of makers and clouds, however they are spelled, where no name is near. */
+TEST(a_products_name_gets_the_systems_name)
+{
+    static const char *const names[][2] = {
+        {"gb200-nvl72", "gb200"}, {"GB300_NVL72", "gb300"}, {"p5.48xlarge", "p5"},
+        {"p5en.48xlarge", "p5en"}, {"a3-megagpu-8g", "a3-mega"},
+    };
+    struct lw_cluster c;
+    char says[96];
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct lw_err err = {0};
+        assert_int_equal(lw_cluster_find(names[i][0], &c, &err), LW_EINVAL);
+        snprintf(says, sizeof says, "systems that are described so: %s (", names[i][1]);
+        if (!strstr(err.msg, says))
+            fail_msg("%s: %s", names[i][0], err.msg);
+    }
+    struct lw_err err = {0};
+    assert_int_equal(lw_cluster_find("p5-48", &c, &err), LW_EINVAL);
+    assert_int_equal(lw_cluster_find("with", &c, &err), LW_EINVAL);
+}
+
 static enum lw_status read_and_write(const char *in, const char *out)
 {
     struct lw_err err = {0};
