@@ -9,6 +9,7 @@
 
 #include "shared/device/file_kernels.h"
 #include "shared/files/files.h"
+#include "shared/framework/framework.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -80,6 +81,19 @@ static void try_cluster(const char *in, const char *out)
     lw_cluster_free(&r);
 }
 
+static void try_framework(const char *in, const char *out)
+{
+    struct lw_framework f, r;
+    struct lw_err err = {0};
+
+    if (lw_framework_read(in, &f, &err) != LW_OK)
+        return;
+    require(lw_framework_write(&f, out, &err), &err);
+    require(lw_framework_read(out, &r, &err), &err);
+    lw_framework_free(&f);
+    lw_framework_free(&r);
+}
+
 static void try_strategy(const char *in)
 {
     struct lw_arena arena = {0};
@@ -104,6 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     try_plan(in, out);
     try_workload(in, out);
     try_cluster(in, out);
+    try_framework(in, out);
     try_strategy(in);
     unlink(out);
     close(fd);
