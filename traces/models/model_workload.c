@@ -66,12 +66,7 @@ static void take_shape(struct lw_model_request *r, const struct traces_model_sha
 
 static bool is_model(const char *name)
 {
-    const struct traces_model *m;
-
-    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
-        if (strcmp(m->name, name) == 0)
-            return true;
-    return false;
+    return traces_model_named(name) != NULL;
 }
 
 static bool is_folder(const char *name)
@@ -138,6 +133,8 @@ enum lw_status traces_model_resolve(const struct lw_model_request *request,
         traces_model_unknown(r.name, err);
         return LW_ENO;
     }
+    const struct traces_model *m = traces_model_named(r.name);
+    r.name = m ? m->name : r.name;
     *out = r;
     return LW_OK;
 }

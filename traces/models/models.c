@@ -3,6 +3,7 @@
 #include "shared/device/device_time.h"
 #include "traces/models/models_transformer.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -29,6 +30,55 @@ const struct traces_model *traces_model_at(int k)
     return NULL;
 }
 
+/* Names of models that differ from a known one in nothing that costs time or memory: weights,
+ * or constants of the rotation. */
+static const struct {
+    const char *name, *known;
+} same_sizes[] = {
+    {"llama-3.1-8b", "llama-3-8b"},     {"llama-3.1-70b", "llama-3-70b"},
+    {"llama-3.3-70b", "llama-3-70b"},   {"llama-3.1-405b", "llama-3-405b"},
+    {"deepseek-r1", "deepseek-v3"},     {"deepseek-v3.1", "deepseek-v3"},
+};
+
+static int next_of_name(const char **at)
+{
+    while (**at && !isalnum((unsigned char)**at) && **at != '.')
+        ++*at;
+    return **at ? tolower((unsigned char)*(*at)++) : '\0';
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    for (int c; (c = next_of_name(&a)) == next_of_name(&b);)
+        if (!c)
+            return true;
+    return false;
+}
+
+const struct traces_model *traces_model_named(const char *name)
+{
+    const struct traces_model *m;
+
+    if (strchr(name, '/')) /* of a file */
+        return NULL;
+    for (size_t i = 0; i < sizeof same_sizes / sizeof *same_sizes; i++)
+        if (same_name(same_sizes[i].name, name))
+            name = same_sizes[i].known;
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
+        if (same_name(m->name, name))
+            return m;
+    return NULL;
+}
+
+/* The last part of "meta-llama/Llama-3.1-8B", of which a model may have the name. */
+static const char *known_after_slash(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    const struct traces_model *m = slash ? traces_model_named(slash + 1) : NULL;
+
+    return m ? m->name : NULL;
+}
+
 enum lw_status traces_model_unknown(const char *name, struct lw_err *err)
 {
     char hint[96];
@@ -37,19 +87,19 @@ enum lw_status traces_model_unknown(const char *name, struct lw_err *err)
 
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
         lw_nearest_try(&near, m->name);
+    if (known_after_slash(name))
+        near.best = known_after_slash(name);
     return lw_fail(err, LW_EINVAL, "no model '%s'%s; `lapwing model --list` lists them", name,
                    lw_nearest_hint(&near, "", hint, sizeof hint));
 }
 
 static const struct traces_model *find_model(const char *name, struct lw_err *err)
 {
-    const struct traces_model *m;
+    const struct traces_model *m = traces_model_named(name);
 
-    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
-        if (strcmp(m->name, name) == 0)
-            return m;
-    traces_model_unknown(name, err);
-    return NULL;
+    if (!m)
+        traces_model_unknown(name, err);
+    return m;
 }
 
 struct lw_device traces_no_device(void)

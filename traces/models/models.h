@@ -143,6 +143,9 @@ struct traces_model {
 
 /* Model k of all, NULL after the last. */
 const struct traces_model *traces_model_at(int k);
+/* NULL: no such model. Letters (of either case), digits and dots decide ("Qwen2.5-7B"), and a model
+ * of the same sizes has its own name too ("llama-3.1-8b"). */
+const struct traces_model *traces_model_named(const char *name);
 
 /* LW_EINVAL: no such model, a size that it does not have or that is out of range, a device without
  * the figures of a roofline. */

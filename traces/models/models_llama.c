@@ -342,6 +342,8 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
 #define TWO "Touvron et al., arXiv 2307.09288, table 1"
 #define INTERN "InternLM/InternEvo@c628a8c, configs/_base_/models/internlm_"
 #define NEMO "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/nemotron.py"
+#define QWEN_2 "huggingface.co/Qwen, config.json of Qwen2.5-"
+#define QWEN_3 "Yang et al., arXiv 2505.09388, table 1; huggingface.co/Qwen, config.json"
 #define THREE "Grattafiori et al., arXiv 2407.21783, table 3"
 
 const struct traces_model traces_models_llama[] = {
@@ -356,14 +358,20 @@ const struct traces_model traces_models_llama[] = {
     {"llama-2-13b", "Llama 2 13B", {LLAMA(40, 5120, 40, 40, 13824, 4096, 32000)}, llama_build, TWO},
     {"llama-2-70b", "Llama 2 70B, 8 heads of keys and values",
      {LLAMA(80, 8192, 64, 8, 28672, 4096, 32000)}, llama_build, TWO},
-    {"llama-3-8b", "Llama 3 8B", {LLAMA(32, 4096, 32, 8, 14336, 8192, 128256)}, llama_build, THREE},
-    {"llama-3-70b", "Llama 3 70B",
+    {"llama-3-8b", "Llama 3 and 3.1 8B", {LLAMA(32, 4096, 32, 8, 14336, 8192, 128256)}, llama_build, THREE},
+    {"llama-3-70b", "Llama 3, 3.1 and 3.3 70B",
      {LLAMA(80, 8192, 64, 8, 28672, 8192, 128256)}, llama_build, THREE},
-    {"llama-3-405b", "Llama 3 405B",
+    {"llama-3-405b", "Llama 3.1 405B",
      {LLAMA(126, 16384, 128, 8, 53248, 8192, 128256)}, llama_build, THREE},
+    {"llama-3.2-1b", "Llama 3.2 1B, tied",
+     {LLAMA(16, 2048, 32, 8, 8192, 8192, 128256), .tied = true}, llama_build,
+     "huggingface.co/meta-llama/Llama-3.2-1B, config.json"},
     {"llama-3.2-3b", "Llama 3.2 3B, tied",
      {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, llama_build,
      "huggingface.co/meta-llama/Llama-3.2-3B, config.json"},
+    {"mistral-7b", "Mistral 7B v0.3, no window",
+     {LLAMA(32, 4096, 32, 8, 14336, 8192, 32768)}, llama_build,
+     "huggingface.co/mistralai/Mistral-7B-v0.3, config.json"},
     {"internlm-7b", "InternLM 7B",
      {LLAMA(32, 4096, 32, 32, 11008, 2048, 103168)}, llama_build, INTERN "7B.py"},
     {"internlm-20b", "InternLM 20B",
@@ -374,11 +382,25 @@ const struct traces_model traces_models_llama[] = {
      {LLAMA(32, 6144, 48, 8, 24576, 4096, 256000), .plain_ffn = true}, llama_build, NEMO},
     {"nemotron-4-340b", "Nemotron 4 340B, squared ReLU",
      {LLAMA(96, 18432, 96, 8, 73728, 4096, 256000), .plain_ffn = true}, llama_build, NEMO},
+    {"qwen-2.5-7b", "Qwen 2.5 7B",
+     {LLAMA(28, 3584, 28, 4, 18944, 4096, 152064), .qkv_bias = true}, llama_build, QWEN_2 "7B"},
+    {"qwen-2.5-14b", "Qwen 2.5 14B",
+     {LLAMA(48, 5120, 40, 8, 13824, 4096, 152064), .qkv_bias = true}, llama_build, QWEN_2 "14B"},
     {"qwen-2.5-32b", "Qwen 2.5 32B",
-     {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064), .qkv_bias = true},
-     llama_build, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
+     {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064), .qkv_bias = true}, llama_build, QWEN_2 "32B"},
+    {"qwen-2.5-72b", "Qwen 2.5 72B",
+     {LLAMA(80, 8192, 64, 8, 29568, 4096, 152064), .qkv_bias = true}, llama_build, QWEN_2 "72B"},
+    {"qwen3-4b", "Qwen3 4B, tied",
+     {LLAMA(36, 2560, 32, 8, 9728, 4096, 151936), .head_width = 128, .qk_norm = true,
+      .tied = true}, llama_build, QWEN_3},
     {"qwen3-8b", "Qwen3 8B",
      {LLAMA(36, 4096, 32, 8, 12288, 4096, 151936), .head_width = 128, .qk_norm = true},
-     llama_build, "Yang et al., arXiv 2505.09388, table 1; huggingface.co/Qwen, config.json"},
+     llama_build, QWEN_3},
+    {"qwen3-14b", "Qwen3 14B",
+     {LLAMA(40, 5120, 40, 8, 17408, 4096, 151936), .head_width = 128, .qk_norm = true},
+     llama_build, QWEN_3},
+    {"qwen3-32b", "Qwen3 32B",
+     {LLAMA(64, 5120, 64, 8, 25600, 4096, 151936), .head_width = 128, .qk_norm = true},
+     llama_build, QWEN_3},
     {0},
 };

@@ -12,7 +12,7 @@ struct published {
     int64_t count;
 };
 
-/* ResNets, ViT: torchvision's num_params; BERT: BertModel; Llama: sums over released
+/* ResNets, ViT: torchvision's num_params; BERT: BertModel; the others: sums over released
  * checkpoints. */
 static const struct published published[] = {
     {"resnet18", INT64_C(11689512)},        {"resnet34", INT64_C(21797672)},
@@ -25,7 +25,12 @@ static const struct published published[] = {
     {"llama-33b", INT64_C(32528943616)},    {"llama-65b", INT64_C(65285660672)},
     {"llama-2-70b", INT64_C(68976648192)},  {"llama-3-8b", INT64_C(8030261248)},
     {"llama-3-70b", INT64_C(70553706496)},  {"llama-3-405b", INT64_C(405853388800)},
-    {"megatron-bert", INT64_C(336226108)},
+    {"llama-3.2-1b", INT64_C(1235814400)},  {"llama-3.2-3b", INT64_C(3212749824)},
+    {"mistral-7b", INT64_C(7248023552)},    {"qwen-2.5-7b", INT64_C(7615616512)},
+    {"qwen-2.5-14b", INT64_C(14770033664)}, {"qwen-2.5-32b", INT64_C(32763876352)},
+    {"qwen-2.5-72b", INT64_C(72706203648)}, {"qwen3-4b", INT64_C(4022468096)},
+    {"qwen3-8b", INT64_C(8190735360)},      {"qwen3-14b", INT64_C(14768307200)},
+    {"qwen3-32b", INT64_C(32762123264)},    {"megatron-bert", INT64_C(336226108)},
 };
 
 MODEL_TEST(parameter_counts_are_the_published_ones)
@@ -34,6 +39,26 @@ MODEL_TEST(parameter_counts_are_the_published_ones)
         struct lw_workload w = MODEL(published[k].name, 0);
         assert_int_equal(lw_workload_numel(&w, false), published[k].count);
     }
+}
+
+/* No two models have names that differ in case and separators alone: each is found by its own. */
+TEST(names_are_found_however_they_are_spelled)
+{
+    static const char *const names[][2] = {
+        {"Qwen2.5-7B", "qwen-2.5-7b"}, {"DeepSeek-V3", "deepseek-v3"}, {"GPT-2", "gpt2"},
+        {"llama_3_70B", "llama-3-70b"}, {"Llama-3.1-8B", "llama-3-8b"},
+        {"llama3.3-70b", "llama-3-70b"}, {"DeepSeek R1", "deepseek-v3"},
+    };
+    const struct traces_model *m;
+
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
+        assert_ptr_equal(traces_model_named(m->name), m);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_string_equal(traces_model_named(names[i][0])->name, names[i][1]);
+    assert_null(traces_model_named("llama-3-8"));
+    assert_null(traces_model_named("llama-3-8bb"));
+    assert_null(traces_model_named("meta-llama/llama-3-8b"));
+    assert_null(traces_model_named(""));
 }
 
 /* Formulas that do not know how a model is put together. */
