@@ -46,7 +46,7 @@ static enum lw_status find_workload(const char *value, lw_model_maker *make_mode
     struct lw_workload w;
     struct lw_err why = {0};
 
-    if (lw_names_file(value))
+    if (lw_is_file(value))
         return access(value, F_OK) == 0 ? LW_OK
                                         : lw_fail(err, LW_EIO, "%s: no such file", value);
     enum lw_status status = lw_source_sizes(&s, &r, &w, &why);

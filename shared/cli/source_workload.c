@@ -62,7 +62,7 @@ static enum lw_status make_model(struct lw_plan_source *s, const char *name,
     LW_TRY(lw_plan_source_framework(s, &r, strategy, c, err));
     LW_TRY(lw_strategy_check(strategy, err));
     enum lw_status st = make_for(s, &r, strategy, c, w, &why);
-    if (st == LW_ENO && lw_names_file(name)) {
+    if (st == LW_ENO && lw_is_file(name)) {
         *err = why;
         return LW_ENO;
     }

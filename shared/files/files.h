@@ -65,6 +65,8 @@ enum lw_status lw_plan_write_text(const struct lw_plan *p, char **text, size_t *
 /* A name with '/', that ends in .json or .gz, "-", or of a file that is there. Others may
  * name a model or a cluster. */
 bool lw_names_file(const char *name);
+/* The same without those that have '/' alone, as names of models on Hugging Face do. */
+bool lw_is_file(const char *name);
 
 /* The "kind" of one of our files ("plan", ...) without reading the rest; "" when it is none. */
 enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err);

@@ -672,9 +672,14 @@ enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_
 
 bool lw_names_file(const char *name)
 {
+    return strchr(name, '/') || lw_is_file(name);
+}
+
+bool lw_is_file(const char *name)
+{
     const char *dot = strrchr(name, '.');
 
-    return strchr(name, '/') || strcmp(name, "-") == 0 || access(name, F_OK) == 0 ||
+    return strcmp(name, "-") == 0 || access(name, F_OK) == 0 ||
            (dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".gz") == 0));
 }
 

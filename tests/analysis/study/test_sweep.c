@@ -109,8 +109,8 @@ TEST_WITH(a_name_that_nothing_has_stops_the_sweep, fixture_open, fixture_close)
     EXPECT("sim --batch 1 --dp 2 --db n.db",
            {"-w gpt2 -c dgx-a100,dgx-a10", 1, "--cluster: cluster 'dgx-a10': no such file and no "
             "known system (did you mean 'dgx-a100'?)", .lacks = "fits"},
-           {"-w gpt2,gpt-2 -c dgx-a100", 1, "--workload: gpt-2: no such file; as a model: no model "
-            "'gpt-2' (did you mean 'gpt2'?)", .lacks = "fits"},
+           {"-w gpt2,gptt2 -c dgx-a100", 1, "--workload: gptt2: no such file; as a model: no model "
+            "'gptt2' (did you mean 'gpt2'?)", .lacks = "fits"},
            {"-w gpt2,none.json -c dgx-a100", 1, "--workload: none.json: no such file"},
            {"-w gpt2 -c dgx-a100 --framework ideal,megatron", 1, "--framework: framework "
             "'megatron': no such file and no known framework (did you mean 'megatron-lm'?)",

@@ -72,7 +72,7 @@ TEST_WITH(a_newcomers_wrong_command_is_answered_with_the_next, fixture_open, fix
         {"predict gpt2", 2, "did you mean 'sim'?"},
         {"run gpt2", 2, "did you mean 'exec'?"},
         {"sim gpt2", 1, "'gpt2' is a model, not a plan file: give it with -w"},
-        {"sim gpt-2", 1, "gpt-2: no such file; as a model: no model 'gpt-2' (did you mean 'gpt2'"},
+        {"sim gptt2", 1, "gptt2: no such file; as a model: no model 'gptt2' (did you mean 'gpt2'"},
         {"sim -w gpt2 --gpus 8", 2, "did you mean '--ranks'?"},
         {"sim -w gpt2 --fsdp", 2, "did you mean '--zero'?"},
         {"sim -w gpt2 -c h100", 1, "systems with this device: dgx-h100, p5, a3-mega, nd-h100-v5"},

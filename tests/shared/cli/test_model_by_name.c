@@ -281,9 +281,11 @@ TEST_WITH(a_file_of_that_name_wins, fixture_open, fixture_close)
 
 TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
 {
-    expect("sim -w gpt-2 -c dgx-h100", 1, "gpt-2: no such file; as a model: no model 'gpt-2' "
+    expect("sim -w gptt2 -c dgx-h100", 1, "gptt2: no such file; as a model: no model 'gptt2' "
                                           "(did you mean 'gpt2'?)");
-    expect("sim -w ./gpt2 -c dgx-h100", 1, "./gpt2: cannot open");
+    expect("sim -w ./gpt2 -c dgx-h100", 1, "./gpt2: no such file; as a model: no model './gpt2' "
+                                           "(did you mean 'gpt2'?)");
+    expect("sim -w meta-llama/Llama-3.1-8B -c dgx-h100", 1, "(did you mean 'llama-3-8b'?)");
     expect("sim -w gpt2.json -c dgx-h100", 1, "gpt2.json: cannot open");
     expect("sim -w llama-3-8b", 1, "choose another device, or --dtype f32");
     expect("sim -w llama-3-8b", 1, "; or give its cluster (-c NAME)");
