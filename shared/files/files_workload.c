@@ -215,6 +215,7 @@ static const struct lw_field model_fields[] = {
     SIZE(rope_width), SIZE(v_width),
     SIZE(lora), SIZE(experts), SIZE(topk), SIZE(expert_ffn), SIZE(shared_ffn), SIZE(dense_layers),
     SIZE(expert_every), SIZE(expert_groups), SIZE(topk_groups), SIZE(mtp_layers),
+    SIZE(mtp_stated), LW_F_STRING("stored_as", AT(stored_as)),
     FLAG(plain_ffn), FLAG(qk_norm), FLAG(qkv_bias), FLAG(expert_bias), FLAG(expert_whole),
     FLAG(tied), FLAG(alibi),
     FLAG(embedding_norm), FLAG(no_bias), SIZE(positions),

@@ -33,7 +33,8 @@ struct lw_model_request {
     bool f32_softmax, autocast;
     /* Of configurations alone, without an option; meanings: traces/models/models.h. */
     int64_t head_width, window, window_every, q_lora, kv_lora, rope_width, v_width;
-    int64_t expert_every, expert_groups, topk_groups;
+    int64_t expert_every, expert_groups, topk_groups, mtp_stated;
+    const char *stored_as; /* NULL, "": as it is trained */
     bool plain_ffn, qk_norm, qkv_bias, expert_bias, alibi, embedding_norm, no_bias;
 };
 

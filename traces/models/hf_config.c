@@ -1,6 +1,7 @@
 /* Hugging Face config.json -> sizes. Only model types whose parameters a family here registers
  * exactly are taken (huggingface/transformers, src/transformers/models/<type>/configuration_*.py).
- * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there. */
+ * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there: a note says
+ * so. */
 #include "traces/models/hf_config.h"
 
 #include <stdio.h>
@@ -58,6 +59,7 @@ enum trait {
     WINDOW_ASKED = 1024, /* of all, with use_sliding_window */
     WINDOW_LATER = 2048, /* and but of the first max_window_layers */
     PARALLEL = 4096,     /* attention and the linear pair from one input */
+    GLM = 8192, /* attention_bias and use_qk_norm say which it has; a part of a head is rotated */
 };
 
 static const struct type {
@@ -74,6 +76,7 @@ static const struct type {
     {"deepseek_v3", "decoder", LATENT},
     {"kimi_k2", "decoder", LATENT},
     {"gpt_oss", "decoder", EXPERT_WIDTH | GPT_OSS},
+    {"glm4_moe", "decoder", GLM},
     {"llama4_text", "decoder", EXPERT_WIDTH | SHARED_SAME},
     {"gpt2", "gpt2", TIED},
     {"bert", "bert-base", TIED},
@@ -311,7 +314,7 @@ static enum lw_status check_exact(const struct lw_input *in, const struct lw_val
         return lw_fail(err, LW_ENOTSUP,
                        "%s: moe_layer_freq: found %lld, allowed: 1 (experts in every block after "
                        "first_k_dense_replace)", in->name, (long long)every);
-    if ((attention && !(t->traits & (GPT_OSS | PARALLEL))) || mlp)
+    if ((attention && !(t->traits & (GPT_OSS | PARALLEL | GLM))) || mlp)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attention_bias, mlp_bias: biases of this family are not "
                        "modelled",
@@ -465,6 +468,33 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
     return LW_OK;
 }
 
+/* Elements of a head that are rotated: a number of them, or a share of the head's width. */
+static enum lw_status take_rotation(const struct lw_input *in, const struct lw_value *v,
+                                    const char *share_key, double otherwise,
+                                    struct traces_model_shape *s, struct lw_err *err)
+{
+    const struct lw_value *f = lw_value_get(v, share_key);
+    double share = f && f->type == LW_JSON_NUMBER ? strtod(f->text, NULL) : otherwise;
+    bool given = f && f->type != LW_JSON_NULL;
+
+    if (given && (f->type != LW_JSON_NUMBER || !(share > 0 && share <= 1)))
+        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a number above 0, at most 1", in->name,
+                       share_key);
+    int64_t width = s->head_width ? s->head_width : s->hidden / s->heads;
+    s->rope_width = (int64_t)((double)width * share);
+    return LW_OK;
+}
+
+/* huggingface/transformers, src/transformers/models/glm4_moe/configuration_glm4_moe.py: what a file
+ * leaves out. */
+static enum lw_status complete_glm(const struct lw_input *in, const struct lw_value *v,
+                                   struct traces_model_shape *s, struct lw_err *err)
+{
+    LW_TRY(take_flag(in, v, "attention_bias", false, &s->qkv_bias, err));
+    LW_TRY(take_flag(in, v, "use_qk_norm", false, &s->qk_norm, err));
+    return take_rotation(in, v, "partial_rotary_factor", 0.5, s, err);
+}
+
 /* Sizes that follow from others, by type. */
 static enum lw_status complete(const struct lw_input *in, const struct lw_value *v,
                                const struct type *t, const struct traces_model_shape *given,
@@ -475,6 +505,7 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
 
     LW_TRY(take(in, v, "n_shared_experts", 0, &shared, err));
     LW_TRY(take(in, v, "intermediate_size_mlp", 0, &dense, err));
+    LW_TRY(take(in, v, "num_nextn_predict_layers", 0, &s->mtp_stated, err));
     LW_TRY(take_windows(in, v, t, s, err));
     if (t->traits & LATENT)
         LW_TRY(take(in, v, "qk_nope_head_dim", 1, &s->head_width, err));
@@ -482,6 +513,8 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     s->qk_norm = t->traits & QK_NORM;
     s->qkv_bias = t->traits & QKV_BIAS;
     s->expert_bias = t->traits & GPT_OSS;
+    if (t->traits & GLM)
+        LW_TRY(complete_glm(in, v, s, err));
     if (s->experts > 0)
         LW_TRY(take_capacity(in, v, s, err));
     else
@@ -504,22 +537,6 @@ static enum lw_status need_flag(const struct lw_input *in, const struct lw_value
     return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: %s (model_type %s has no other "
                    "form here); import a recording of it (lapwing import)", in->name, key,
                    found ? "true" : "false", needed ? "true" : "false", t->type);
-}
-
-/* Elements of a head that are rotated: a number of them, or a share of the head's width. */
-static enum lw_status take_rotation(const struct lw_input *in, const struct lw_value *v,
-                                    const char *share_key, double otherwise,
-                                    struct traces_model_shape *s, struct lw_err *err)
-{
-    const struct lw_value *f = lw_value_get(v, share_key);
-    double share = f && f->type == LW_JSON_NUMBER ? strtod(f->text, NULL) : otherwise;
-    bool given = f && f->type != LW_JSON_NULL;
-
-    if (given && (f->type != LW_JSON_NUMBER || !(share > 0 && share <= 1)))
-        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a number above 0, at most 1", in->name,
-                       share_key);
-    s->rope_width = (int64_t)((double)(s->hidden / s->heads) * share);
-    return LW_OK;
 }
 
 /* Falcon's blocks: one head of keys and values and one norm, or as many as the file says and a norm

@@ -30,7 +30,7 @@ static const struct {
     SAME(window_every),
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width), SAME(experts), SAME(topk),
     SAME(expert_ffn), SAME(shared_ffn), SAME(dense_layers), SAME(expert_every), SAME(expert_groups),
-    SAME(topk_groups), SAME(mtp_layers),
+    SAME(topk_groups), SAME(mtp_layers), SAME(mtp_stated), SAME(stored_as),
     SAME(plain_ffn), SAME(qk_norm), SAME(qkv_bias), SAME(expert_bias), SAME(tied), SAME(alibi),
     SAME(embedding_norm), SAME(no_bias), SAME(lora), SAME(expert_whole), SAME(positions),
     SAME(layer_norm), SAME(biases), SAME(dropout), SAME(fused_loss), SAME(deterministic),
@@ -53,6 +53,7 @@ static struct traces_model_shape shape_of(const struct lw_model_request *r)
     s.dtype = text_or_null(s.dtype);
     s.attention = text_or_null(s.attention);
     s.optimizer = text_or_null(s.optimizer);
+    s.stored_as = text_or_null(s.stored_as);
     return s;
 }
 
@@ -174,6 +175,7 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     LW_TRY(keep(w, &m->dtype, err));
     LW_TRY(keep(w, &m->attention, err));
     LW_TRY(keep(w, &m->optimizer, err));
+    LW_TRY(keep(w, &m->stored_as, err));
     *to = lw_made_for(target->strategy);
     if (target->framework)
         LW_TRY(lw_framework_hash(target->framework, hash, err));

@@ -77,6 +77,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, expert_every;
     int64_t expert_groups, topk_groups; /* a token's experts are of so many of so many equal groups
                                          * (DeepSeek); 0 = of all */
+    int64_t mtp_stated;     /* config.json: its blocks for further tokens, which are left out */
     int64_t mtp_layers;     /* llama: blocks for further tokens, each with the head again */
     double expert_capacity; /* rows that an expert takes of its even share, padded; 0 = all */
     int64_t expert_ranks;   /* ranks that share the experts and that times are for; 0 = 1 */

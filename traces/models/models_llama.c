@@ -81,7 +81,7 @@ static void add_projections(struct transformer *t, int32_t i)
         add_param(t, norm, t->qk_width, 1, LW_TP_REPLICATED, i, "self_attn.k_norm");
     }
     if (s->positions == 0)
-        transformer_rotation(t, q_width + k_width);
+        transformer_rotate_heads(t);
 }
 
 /* The parts that are rotated are copied beside the plain ones. Fused: queries are rotated where
@@ -330,6 +330,10 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
                         "vocabulary %lld; %lld heads of keys and values; scores by weights of "
                         "their own",
                         (long long)s.vocab, (long long)t.kv_heads);
+    if (s.mtp_stated > s.mtp_layers)
+        traces_builder_note(&t.b, LW_ASSUMPTION "config.json's num_nextn_predict_layers is %lld; "
+                            "blocks for further tokens that are trained: %lld (--mtp-layers)",
+                            (long long)s.mtp_stated, (long long)s.mtp_layers);
     if (s.expert_capacity > 0 && s.expert_capacity < 1)
         traces_builder_note(&t.b, LW_ASSUMPTION
                             "--expert-capacity %g drops %.3g %% of the copies of tokens that go to "

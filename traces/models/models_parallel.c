@@ -96,19 +96,6 @@ static struct made norm(const struct transformer *t, int32_t kernel)
     return (struct made){kernel, t->hidden, 1, LW_TP_REPLICATED};
 }
 
-/* Of a head the first rope_width elements, else all. */
-static void rotate(struct transformer *t)
-{
-    int64_t heads = t->heads + t->kv_heads, part = t->b.shape.rope_width;
-
-    if (part == 0 || part >= t->qk_width) {
-        transformer_rotation(t, heads * t->qk_width);
-        return;
-    }
-    transformer_rotation(t, heads * part);
-    transformer_elementwise(t, heads * t->qk_width, 1);
-}
-
 static void make_attention(struct transformer *t, const struct family *f, struct made *made)
 {
     int64_t h = t->hidden, q = t->heads * t->qk_width, kv = t->kv_heads * t->qk_width;
@@ -121,7 +108,7 @@ static void make_attention(struct transformer *t, const struct family *f, struct
         made[KEYS] = product(t, h, kv, LW_TP_COLUMN);
         made[VALUES] = product(t, h, kv, LW_TP_COLUMN);
     }
-    rotate(t);
+    transformer_rotate_heads(t);
     transformer_attention(t);
     made[RESULT] = product(t, q, h, LW_TP_ROW);
 }

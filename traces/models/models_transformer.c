@@ -579,6 +579,18 @@ void transformer_rotation(struct transformer *t, int64_t width)
         transformer_elementwise(t, width, 1);
 }
 
+void transformer_rotate_heads(struct transformer *t)
+{
+    int64_t heads = t->heads + t->kv_heads, part = t->b.shape.rope_width;
+
+    if (part == 0 || part >= t->qk_width) {
+        transformer_rotation(t, heads * t->qk_width);
+        return;
+    }
+    transformer_rotation(t, heads * part);
+    transformer_elementwise(t, heads * t->qk_width, 1);
+}
+
 /* Forward reads ids and rows and writes them; backward reads gradients and adds them to rows of a
  * dense gradient that was filled with zeros, which alone is split. Frozen rows have no gradient. */
 int32_t transformer_lookup(struct transformer *t, int64_t rows)

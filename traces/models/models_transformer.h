@@ -82,6 +82,9 @@ void transformer_activation(struct transformer *t, int64_t width);
 void transformer_gate(struct transformer *t, int64_t width, bool in_products);
 /* Rotates `width` elements of a token, of queries and keys. */
 void transformer_rotation(struct transformer *t, int64_t width);
+/* Of each head of queries and keys the first rope_width elements, which are then copied beside the
+ * others; all where it is 0. */
+void transformer_rotate_heads(struct transformer *t);
 /* Tokens' rows out of a table of `rows` x hidden; the gradient is dense. */
 int32_t transformer_lookup(struct transformer *t, int64_t rows);
 /* Scores over the vocabulary -> one loss, in f32. */

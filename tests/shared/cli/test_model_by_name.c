@@ -279,6 +279,30 @@ TEST_WITH(a_file_of_that_name_wins, fixture_open, fixture_close)
     expect("sim -w gpt2 --no-db --format json", 0, "\"plan\": \"mlp dp1\"");
 }
 
+/* What a configuration says of weights and of blocks for further tokens, and what is trained: also
+ * when a file of it is computed again. */
+TEST_WITH(what_a_configuration_has_beside_its_sizes_is_told, fixture_open, fixture_close)
+{
+    static const char glm[] =
+        "{\"model_type\": \"glm4_moe\", \"num_hidden_layers\": 4, \"hidden_size\": 512,"
+        " \"num_attention_heads\": 8, \"num_key_value_heads\": 2, \"head_dim\": 64,"
+        " \"intermediate_size\": 1024, \"moe_intermediate_size\": 256, \"n_routed_experts\": 8,"
+        " \"num_experts_per_tok\": 2, \"first_k_dense_replace\": 1, \"vocab_size\": 1024,"
+        " \"num_nextn_predict_layers\": 1, \"max_position_embeddings\": 256,"
+        " \"torch_dtype\": \"bfloat16\", \"quantization_config\": {\"quant_method\": \"fp8\"}}";
+    const char *blocks = "num_nextn_predict_layers is 1; blocks for further tokens that are";
+    const char *stored = "config.json stores its weights as fp8; they are trained as bf16";
+
+    fixture_put(fixture_path("glm.json"), glm);
+    EXPECT("sim --dp 2 --no-db -w",
+           {"glm.json -c dgx-h100", 0, blocks, {stored}},
+           {"glm.json -c dgx-h100 --mtp-layers 1", 0, stored, .lacks = "num_nextn"},
+           {"glm.json -c dgx-h100 --dtype bf16", 0, blocks, .lacks = "stores its weights"});
+    lapwing("model glm.json --device dgx-a100 -o w.json", NULL);
+    expect("sim --dp 2 --no-db -w w.json -c dgx-h100", 0, stored);
+    expect("sim --dp 2 --no-db -w w.json -c dgx-h100", 0, blocks);
+}
+
 TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
 {
     expect("sim -w gptt2 -c dgx-h100", 1, "gptt2: no such file; as a model: no model 'gptt2' "

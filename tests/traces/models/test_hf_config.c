@@ -29,10 +29,17 @@ static enum lw_status read(const char *text, const char **name, struct traces_mo
     return read_given(text, name, shape, err);
 }
 
+/* Of GLM-4.5-Air, the block for a further token, with its own embedding and head: 129 experts,
+ * router, attention with biases, five norms, two vectors made one. */
+#define GLM_NEXT                                                                                  \
+    (INT64_C(129) * 3 * 4096 * 1408 + 128 * 4096 + 4096 * (2 * 96 + 2 * 8) * 128 +                 \
+     (96 + 2 * 8) * 128 + 5 * 4096 + 2 * 4096 * 4096 + INT64_C(2) * 151552 * 4096)
+
 /* Counts of the released weights (huggingface.co model cards and safetensors headers): Llama 2 7B,
  * Llama 3 8B, Llama 3.2 1B (tied), Mistral 7B, GPT-2, Mixtral 8x7B, Qwen3 0.6B (tied) and 30B-A3B,
  * Qwen2.5 7B, DeepSeek-V2-Lite and V3 (without the 58 x 256 biases of its router, which are no
- * parameters), GPT-OSS 20B, BLOOM 176B and 560M, MPT 7B and 30B, ViT-B/16 and L/16. */
+ * parameters), GPT-OSS 20B, GLM-4.5-Air (without such biases and the block for a further token),
+ * BLOOM 176B and 560M, MPT 7B and 30B, ViT-B/16 and L/16. */
 TEST(published_counts_are_met)
 {
     static const struct {
@@ -101,6 +108,14 @@ TEST(published_counts_are_met)
          "\"num_local_experts\": 32, \"experts_per_token\": 4, \"sliding_window\": 128,"
          "\"attention_bias\": true}",
          INT64_C(20914757184)},
+        {"{\"model_type\": \"glm4_moe\", \"num_hidden_layers\": 46, \"hidden_size\": 4096,"
+         "\"num_attention_heads\": 96, \"num_key_value_heads\": 8, \"head_dim\": 128,"
+         "\"intermediate_size\": 10944, \"moe_intermediate_size\": 1408, \"n_group\": 1,"
+         "\"topk_group\": 1, \"n_routed_experts\": 128, \"n_shared_experts\": 1,"
+         "\"num_experts_per_tok\": 8, \"first_k_dense_replace\": 1, \"attention_bias\": true,"
+         "\"use_qk_norm\": false, \"partial_rotary_factor\": 0.5, \"vocab_size\": 151552,"
+         "\"num_nextn_predict_layers\": 1, \"max_position_embeddings\": 131072}",
+         INT64_C(110468824832) - GLM_NEXT - 46 * 128},
         {"{\"model_type\": \"bloom\", \"n_layer\": 70, \"n_embed\": 14336,"
          "\"num_attention_heads\": 112, \"vocab_size\": 250880, \"seq_length\": 2048,"
          "\"hidden_dropout\": 0.0}",
@@ -183,8 +198,9 @@ TEST(unsupported_field_is_refused_by_name)
         {"[1]", "config.json: expected an object"},
         {"{\"model_type\": \"mamba\"}", "config.json: model_type 'mamba' is not modelled; known: "
                                         "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, "
-                                        "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, llama4_text, "
-                                        "gpt2, bert, bloom, mpt, gpt_neox, gptj, falcon, phi, vit; "
+                                        "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, glm4_moe, "
+                                        "llama4_text, gpt2, bert, bloom, mpt, gpt_neox, gptj, "
+                                        "falcon, phi, vit; "
                                         "import a recording of another (lapwing import)"},
         {"{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 16,"
          "\"use_sliding_window\": true, \"max_window_layers\": 2}",
