@@ -145,7 +145,7 @@ static void put_step(const struct lw_plan *p, const struct lw_framework_beside *
         [LW_MEM_OPTIMIZER] = LW_MEMORY_OPTIMIZER, [LW_MEM_BUCKETS] = LW_MEMORY_BUCKETS,
         [LW_MEM_WORKSPACES] = LW_MEMORY_WORKSPACES,
     };
-    const struct lw_role *role = &p->roles[p->role_of[x->at.rank]];
+    const struct lw_role *role = &p->roles[lw_plan_role_of(p, x->at.rank)];
 
     for (int k = 0; k < LW_N_MEM; k++)
         if (!beside->flat || (k != LW_MEM_GRADS && k != LW_MEM_BUCKETS))

@@ -44,9 +44,10 @@ static void put_notes(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 static void put_ranks(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        const int32_t *at = p->coord + 3 * (int64_t)r;
-        lw_sql_run(q, "liitiiii", id, r, p->role_of[r], p->roles[p->role_of[r]].name,
-                   p->index_in_role[r], at[0], at[1], at[2]);
+        int32_t at[LW_N_AXES], role = lw_plan_role_of(p, r);
+        lw_plan_place(p, r, at);
+        lw_sql_run(q, "liitiiii", id, r, role, p->roles[role].name, lw_plan_index_of(p, r), at[0],
+                   at[1], at[2]);
     }
 }
 

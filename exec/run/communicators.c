@@ -109,7 +109,8 @@ static void mark_members(const struct lw_plan *p, const struct lw_group *g, int3
 static void mark_peers(const struct lw_plan *p, int32_t c, int32_t rank, bool *meets)
 {
     for (int32_t v = 0; v < p->n_variants; v++) {
-        const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + p->role_of[rank]];
+        const struct lw_program *g =
+            &p->programs[(int64_t)v * p->n_roles + lw_plan_role_of(p, rank)];
         for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
             const struct lw_op *op = &p->ops[i];
             if (op->comm != c)

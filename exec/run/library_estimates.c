@@ -72,7 +72,8 @@ enum lw_status exec_ask_estimates(struct exec_run *r, struct lw_exec_result *out
     if (!r->backend->comm_estimate || r->options->loop)
         return LW_OK;
     for (int32_t v = 0; v < p->n_variants; v++) {
-        const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + p->role_of[rank]];
+        const struct lw_program *g =
+            &p->programs[(int64_t)v * p->n_roles + lw_plan_role_of(p, rank)];
         for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++)
             if (has_estimate(&p->ops[i]))
                 LW_TRY(take(r, &p->ops[i], rank, &capacity, out, err));
@@ -113,7 +114,7 @@ static void measure(const struct lw_plan *p, lw_ps *least, struct lw_exec_result
     for (int64_t i = 0; i < x->timeline.n; i++) {
         struct lw_span s = lw_timeline_get(&x->timeline, i);
         if (s.step < x->n_warmup || !has_estimate(&p->ops[s.op]) ||
-            p->role_of[s.rank] != p->role_of[x->calls_rank])
+            lw_plan_role_of(p, s.rank) != lw_plan_role_of(p, x->calls_rank))
             continue;
         if (s.step != last.step || s.pass != last.pass)
             close_pass(p, least, x);

@@ -157,7 +157,7 @@ static enum lw_status create_streams(struct exec_run *r, struct lw_err *err)
 
     for (int32_t rank = f->first_local; rank < f->first_local + f->n_local; rank++)
         for (int32_t s = 0; s < p->n_streams; s++) {
-            if (!uses_stream(p, p->role_of[rank], s))
+            if (!uses_stream(p, lw_plan_role_of(p, rank), s))
                 continue;
             int32_t priority = p->streams[s].class_ == LW_STREAM_COMM ? 1 : 0;
             if (p->streams[s].priority > priority)

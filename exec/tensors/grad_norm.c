@@ -20,8 +20,8 @@ static int32_t tensor_ranks(const struct lw_plan *p)
     int32_t most = 0;
 
     for (int32_t r = 0; r < p->n_ranks; r++)
-        if (p->coord[3L * r + 2] > most)
-            most = p->coord[3L * r + 2];
+        if (lw_plan_coord(p, r, LW_AXIS_TP) > most)
+            most = lw_plan_coord(p, r, LW_AXIS_TP);
     return most + 1;
 }
 
@@ -104,7 +104,7 @@ static enum lw_status add_squares(const struct exec_tensors *m, const struct exe
     char *from = exec_tensors_gradient(m, at->layout, at->rank, a, &part.divisor);
 
     part.from = from + first * lw_dtype_size(t);
-    return lw_plan_counts(m->plan, a, m->plan->coord[3L * at->rank + 2])
+    return lw_plan_counts(m->plan, a, lw_plan_coord(m->plan, at->rank, LW_AXIS_TP))
                ? exec_parts_add(parts, part, err)
                : LW_OK;
 }
@@ -154,7 +154,7 @@ static enum lw_dtype number_of(const struct lw_plan *p, int32_t rank)
 {
     for (int32_t b = 0; b < p->n_buckets; b++)
         if (lw_plan_is_norm(p, b) &&
-            p->sets[p->buckets[b].set].stage == p->roles[p->role_of[rank]].stage)
+            p->sets[p->buckets[b].set].stage == p->roles[lw_plan_role_of(p, rank)].stage)
             return p->buckets[b].dtype;
     return LW_F64;
 }

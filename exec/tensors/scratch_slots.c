@@ -26,7 +26,7 @@ int64_t exec_most_bytes(const struct lw_plan *p, const struct lw_op *op, int32_t
     int64_t most = op->bytes;
 
     for (int32_t r = 0; op->operand >= 0 && r < p->n_ranks; r++)
-        if (p->role_of[r] == role && lw_plan_operand(p, op, r).bytes > most)
+        if (lw_plan_role_of(p, r) == role && lw_plan_operand(p, op, r).bytes > most)
             most = lw_plan_operand(p, op, r).bytes;
     return most > 0 || lw_op_class(op->kind) != LW_CLASS_P2P ? most : lw_dtype_size(op->dtype);
 }

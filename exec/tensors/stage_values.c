@@ -33,9 +33,8 @@ static int32_t owner_of(const struct exec_tensors *m, const struct lw_op *op, in
 /* What tells the values of ranks apart. */
 static int32_t place_of(const struct exec_tensors *m, int32_t rank)
 {
-    const int32_t *coord = m->plan->coord + 3 * (int64_t)rank;
-
-    return (coord[0] << 16) + coord[2];
+    return (lw_plan_coord(m->plan, rank, LW_AXIS_DP) << 16) +
+           lw_plan_coord(m->plan, rank, LW_AXIS_TP);
 }
 
 static bool goes_round(const struct exec_tensors *m, const struct lw_op *op)

@@ -21,7 +21,8 @@ bool exec_param_is_here(const struct lw_plan *p, int32_t param, int32_t rank)
 {
     const struct lw_plan_param *a = &p->params[param];
 
-    return a->trainable && a->stage == p->roles[p->role_of[rank]].stage && lw_plan_holds(p, param);
+    return a->trainable && a->stage == p->roles[lw_plan_role_of(p, rank)].stage &&
+           lw_plan_holds(p, param);
 }
 
 bool exec_weights_are_here(const struct exec_tensors *m, int32_t param, int32_t rank)
@@ -29,23 +30,26 @@ bool exec_weights_are_here(const struct exec_tensors *m, int32_t param, int32_t 
     const struct lw_plan *p = m->plan;
 
     return exec_param_is_here(p, param, rank) ||
-           (m->sharded[param] && p->params[param].stage == p->roles[p->role_of[rank]].stage);
+           (m->sharded[param] &&
+            p->params[param].stage == p->roles[lw_plan_role_of(p, rank)].stage);
 }
 
 bool exec_ranks_agree(const struct lw_plan *p, int32_t rank, int32_t other)
 {
-    return p->roles[p->role_of[rank]].stage == p->roles[p->role_of[other]].stage &&
-           p->coord[3 * (int64_t)rank + 2] == p->coord[3 * (int64_t)other + 2];
+    return p->roles[lw_plan_role_of(p, rank)].stage == p->roles[lw_plan_role_of(p, other)].stage &&
+           lw_plan_coord(p, rank, LW_AXIS_TP) == lw_plan_coord(p, other, LW_AXIS_TP);
 }
 
 bool exec_ranks_share(const struct lw_plan *p, int32_t param, int32_t rank, int32_t other)
 {
     const struct lw_strategy *s = p->strategy;
-    const int32_t *a = p->coord + 3L * rank, *b = p->coord + 3L * other;
+    int32_t a[LW_N_AXES], b[LW_N_AXES];
 
     if (!p->params[param].expert || s->ep <= 1)
         return exec_ranks_agree(p, rank, other);
-    return p->roles[p->role_of[rank]].stage == p->roles[p->role_of[other]].stage &&
+    lw_plan_place(p, rank, a);
+    lw_plan_place(p, other, b);
+    return p->roles[lw_plan_role_of(p, rank)].stage == p->roles[lw_plan_role_of(p, other)].stage &&
            (a[2] == b[2] || lw_strategy_folds_experts(s)) &&
            lw_strategy_expert_number(s, a[0], a[2]) % s->ep ==
                lw_strategy_expert_number(s, b[0], b[2]) % s->ep;
@@ -130,7 +134,7 @@ static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l
 static int32_t a_rank_of(const struct lw_plan *p, int32_t role)
 {
     for (int32_t r = 0; r < p->n_ranks; r++)
-        if (p->role_of[r] == role)
+        if (lw_plan_role_of(p, r) == role)
             return r;
     return -1;
 }
@@ -376,7 +380,7 @@ static enum lw_status lay_out_all(struct exec_tensors *m, struct lw_err *err)
 const struct exec_layout *exec_tensors_layout(const struct exec_tensors *m, int32_t variant,
                                              int32_t rank)
 {
-    return &m->layouts[(int64_t)variant * m->plan->n_roles + m->plan->role_of[rank]];
+    return &m->layouts[(int64_t)variant * m->plan->n_roles + lw_plan_role_of(m->plan, rank)];
 }
 
 bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t rank)

@@ -104,7 +104,8 @@ static bool is_cut(struct finder *f, int32_t bucket, int32_t comm)
         exec_bucket_filled_in(p, bucket) != k->dtype)
         return false;
     for (int32_t r = 0; r < p->n_ranks; r++)
-        if (p->roles[p->role_of[r]].stage == stage_of(p, bucket) && !lw_plan_group(p, comm, r))
+        if (p->roles[lw_plan_role_of(p, r)].stage == stage_of(p, bucket) &&
+            !lw_plan_group(p, comm, r))
             return false;
     return true;
 }

@@ -114,7 +114,8 @@ static int32_t copy_on(const struct exec_reference *f, int32_t param, int32_t ra
 
     if (averaged_with(p, param, rank, other))
         return param;
-    if (p->params[param].ignored || p->coord[3L * rank + 2] != p->coord[3L * other + 2])
+    if (p->params[param].ignored ||
+        lw_plan_coord(p, rank, LW_AXIS_TP) != lw_plan_coord(p, other, LW_AXIS_TP))
         return -1;
     for (int32_t i = 0; f->copied[param] && i < p->n_params; i++)
         if (i != param && f->copied[i] && exec_param_root(p, i) == exec_param_root(p, param) &&
@@ -192,20 +193,21 @@ static int32_t direction_of(const struct lw_plan *p, int32_t rank)
     int32_t n = 0;
 
     for (int32_t r = 0; r < rank; r++)
-        n += exec_ranks_agree(p, r, rank) && p->coord[3L * r] == p->coord[3L * rank];
+        n += exec_ranks_agree(p, r, rank) &&
+             lw_plan_coord(p, r, LW_AXIS_DP) == lw_plan_coord(p, rank, LW_AXIS_DP);
     return n;
 }
 
 static bool in_one_replica(const struct lw_plan *p, int32_t rank, int32_t other)
 {
-    return p->coord[3L * rank] == p->coord[3L * other] &&
+    return lw_plan_coord(p, rank, LW_AXIS_DP) == lw_plan_coord(p, other, LW_AXIS_DP) &&
            direction_of(p, rank) == direction_of(p, other);
 }
 
 static bool counts(const struct lw_plan *p, int32_t param, int32_t rank)
 {
     return exec_param_is_here(p, param, rank) &&
-           lw_plan_counts(p, param, p->coord[3L * rank + 2]);
+           lw_plan_counts(p, param, lw_plan_coord(p, rank, LW_AXIS_TP));
 }
 
 /* The first of the ranks that hold the same elements of the parameter. */

@@ -32,7 +32,7 @@ static enum lw_status hears_of_one_each(const struct lw_message_order *o, struct
         queue[0] = r;
         heard_by[r] = n ? r + 1 : heard_by[r];
         for (int32_t i = 0; i < n; i++) {
-            int32_t role = p->role_of[queue[i]];
+            int32_t role = lw_plan_role_of(p, queue[i]);
             *one = *one && met[role] != r + 1;
             met[role] = r + 1;
             for (int32_t k = m->first[role]; k < m->first[role + 1]; k++) {

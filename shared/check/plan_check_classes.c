@@ -15,7 +15,7 @@ struct sort_key {
 
 static int32_t stage_of(const struct lw_plan *p, int32_t rank)
 {
-    return p->roles[p->role_of[rank]].stage;
+    return p->roles[lw_plan_role_of(p, rank)].stage;
 }
 
 static enum lw_status note_group(const struct lw_plan *p, const struct lw_group *g, int32_t *member,
@@ -143,7 +143,7 @@ enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_clas
     LW_TRY(find_members(p, member, err));
     LW_TRY(note_counted(p, member, &counted, room, err));
     for (int32_t r = 0; r < p->n_ranks; r++)
-        keys[r] = (struct sort_key){stage_of(p, r), p->coord[r * 3L + 2], member[r], r};
+        keys[r] = (struct sort_key){stage_of(p, r), lw_plan_coord(p, r, LW_AXIS_TP), member[r], r};
     lw_sort(keys, p->n_ranks, by_class);
     name_classes(p->n_ranks, keys, &counted, out);
     return LW_OK;

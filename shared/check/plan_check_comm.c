@@ -123,7 +123,7 @@ static enum lw_status compare_members(const struct comm_check *k, int32_t comm,
     int32_t first_op = -1;
 
     for (int32_t m = 0; m < g->n_members; m++) {
-        int32_t role = p->role_of[members[m]];
+        int32_t role = lw_plan_role_of(p, members[m]);
         int32_t op = k->list[k->first[(int64_t)role * p->n_comms + comm] + i];
         struct lw_operand d = lw_plan_operand(p, &p->ops[op], members[m]);
         if (m == 0) {
@@ -159,11 +159,11 @@ static enum lw_status compare_lists(struct comm_check *k, int32_t comm, const st
 {
     const struct lw_plan *p = k->p;
     const int32_t *members = p->members + g->first_member;
-    int32_t lead = p->role_of[members[0]];
+    int32_t lead = lw_plan_role_of(p, members[0]);
 
     *operands = k->by_member[(int64_t)lead * p->n_comms + comm];
     for (int32_t m = 1; m < g->n_members; m++) {
-        int32_t role = p->role_of[members[m]];
+        int32_t role = lw_plan_role_of(p, members[m]);
         if (role == lead)
             continue;
         *operands |= k->by_member[(int64_t)role * p->n_comms + comm];
@@ -180,7 +180,7 @@ static enum lw_status check_group(struct comm_check *k, int32_t comm, int32_t gr
 {
     const struct lw_plan *p = k->p;
     const struct lw_group *g = &p->groups[group];
-    int64_t lead = (int64_t)p->role_of[p->members[g->first_member]] * p->n_comms + comm;
+    int64_t lead = (int64_t)lw_plan_role_of(p, p->members[g->first_member]) * p->n_comms + comm;
     const int32_t *cell = k->first + lead;
     bool operands;
 
@@ -199,7 +199,7 @@ static enum lw_status check_ranks(struct comm_check *k, int32_t comm, struct lw_
 
     memset(k->compared, 0, (size_t)p->n_roles * sizeof *k->compared);
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        const int32_t *cell = k->first + (int64_t)p->role_of[r] * p->n_comms + comm;
+        const int32_t *cell = k->first + (int64_t)lw_plan_role_of(p, r) * p->n_comms + comm;
         int32_t group = lw_plan_group_of(p, comm, r);
         if (group < 0 && cell[1] > cell[0])
             return lw_plan_op_fail(p, k->list[cell[0]], err, ": rank %d is in no group of "

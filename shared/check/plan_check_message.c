@@ -31,7 +31,8 @@ static enum lw_status list_messages(const struct lw_plan *p, const struct lw_mat
 {
     *n = 0;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        for (int32_t k = m->first[p->role_of[r]]; k < m->first[p->role_of[r] + 1]; k++) {
+        for (int32_t k = m->first[lw_plan_role_of(p, r)]; k < m->first[lw_plan_role_of(p, r) + 1];
+             k++) {
             const struct lw_op *o = &p->ops[m->list[k]];
             struct lw_operand d = lw_plan_operand(p, o, r);
             int32_t mine = lw_plan_group_of(p, o->comm, r);
@@ -184,7 +185,8 @@ enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
     out->op = lw_arena_alloc(room, n, sizeof *out->op);
     enum lw_status s = base && list && out->rank && out->op ? LW_OK : lw_fail_nomem(err);
     for (int32_t r = 1; s == LW_OK && r < p->n_ranks; r++)
-        base[r] = base[r - 1] + out->first[p->role_of[r - 1] + 1] - out->first[p->role_of[r - 1]];
+        base[r] = base[r - 1] + out->first[lw_plan_role_of(p, r - 1) + 1] -
+                  out->first[lw_plan_role_of(p, r - 1)];
     out->base = base;
     out->folded = false;
     if (s == LW_OK)
@@ -257,7 +259,7 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
 
     if (o->operand >= 0 && n > 0)
         first = lw_operand_at(p, o->operand, 0);
-    int32_t found = n > 0 && first.peer >= 0 ? p->role_of[first.peer] : -1;
+    int32_t found = n > 0 && first.peer >= 0 ? lw_plan_role_of(p, first.peer) : -1;
     if (found >= 0 && p->roles[found].n_ranks == n &&
         lw_rule_names_line(p, o->operand, &f->lines[found]))
         return meet_in_groups(f, o->comm, role, found) ? found : -1;
@@ -265,7 +267,7 @@ static int32_t find_role_of_peers(const struct folding *f, int32_t role, const s
         struct lw_operand at = o->operand < 0 ? first : lw_operand_at(p, o->operand, i);
         int32_t mine = lw_plan_group_of(p, o->comm, lw_role_rank(&f->ranks, role, i));
         if (at.peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, at.peer) != mine ||
-            p->role_of[at.peer] != found || at.bytes != first.bytes)
+            lw_plan_role_of(p, at.peer) != found || at.bytes != first.bytes)
             return -1;
     }
     return found;
@@ -329,7 +331,7 @@ static bool peers_agree(const struct folding *f, const struct message *s, const 
         return p->roles[s->from].n_ranks == p->roles[r->to].n_ranks;
     for (int32_t i = 0; i < p->roles[s->from].n_ranks; i++) {
         int32_t to = peer_of(f, &p->ops[s->op], i);
-        if (peer_of(f, &p->ops[r->op], p->index_in_role[to]) !=
+        if (peer_of(f, &p->ops[r->op], lw_plan_index_of(p, to)) !=
             lw_role_rank(&f->ranks, s->from, i))
             return false;
     }
@@ -415,8 +417,8 @@ static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_m
 
     for (int32_t i = 0; i < n; i++) {
         int32_t rank = p->grid ? lw_grid_rank(p->grid->axis, 0, i, 0) : i;
-        int32_t role = p->role_of[rank];
-        for (int32_t k = m->first[role]; p->index_in_role[rank] == 0 && k < m->first[role + 1];
+        int32_t role = lw_plan_role_of(p, rank);
+        for (int32_t k = m->first[role]; lw_plan_index_of(p, rank) == 0 && k < m->first[role + 1];
              k++) {
             const struct lw_op *o = &p->ops[m->list[k]];
             int64_t most = o->operand < 0 ? o->bytes : m->folded ? lw_plan_operand(p, o, rank).bytes
@@ -452,10 +454,11 @@ bool lw_matches_by_role(const struct lw_plan *p, const struct lw_matches *m)
     if (!m->any || m->folded)
         return true;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        int32_t role = p->role_of[r], first = m->first_rank[role];
+        int32_t role = lw_plan_role_of(p, r), first = m->first_rank[role];
         for (int32_t i = 0; i < m->first[role + 1] - m->first[role]; i++) {
             int32_t a = m->base[r] + i, b = m->base[first] + i;
-            if (m->op[a] != m->op[b] || p->role_of[m->rank[a]] != p->role_of[m->rank[b]])
+            if (m->op[a] != m->op[b] ||
+                lw_plan_role_of(p, m->rank[a]) != lw_plan_role_of(p, m->rank[b]))
                 return false;
         }
     }
@@ -471,5 +474,5 @@ int32_t lw_match_partner(const struct lw_plan *p, const struct lw_matches *m, in
     }
     int32_t at = m->base[m->first_rank[role]] + m->ordinal[op];
     *mate = m->op[at];
-    return p->role_of[m->rank[at]];
+    return lw_plan_role_of(p, m->rank[at]);
 }

@@ -177,7 +177,7 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
 
 static const struct chain *chain_of(const struct norm *k, int32_t rank)
 {
-    return &k->chains[k->p->role_of[rank]];
+    return &k->chains[lw_plan_role_of(k->p, rank)];
 }
 
 /* A sum over a class lies above all sums that come before it in any chain. */

@@ -53,7 +53,7 @@ struct lw_check_run {
 
 static inline int32_t role_of_actor(const struct lw_check_run *k, int32_t actor)
 {
-    return k->folded ? actor : k->p->role_of[actor];
+    return k->folded ? actor : lw_plan_role_of(k->p, actor);
 }
 
 static inline struct lw_program program_of(const struct lw_check_run *k, int32_t actor)

@@ -128,8 +128,8 @@ static enum lw_status check_spread(const struct shard_check *k, int32_t op, int3
 
 static bool hold_the_same(const struct lw_plan *p, int32_t a, int32_t b)
 {
-    return p->roles[p->role_of[a]].stage == p->roles[p->role_of[b]].stage &&
-           p->coord[3L * a + 2] == p->coord[3L * b + 2];
+    return p->roles[lw_plan_role_of(p, a)].stage == p->roles[lw_plan_role_of(p, b)].stage &&
+           lw_plan_coord(p, a, LW_AXIS_TP) == lw_plan_coord(p, b, LW_AXIS_TP);
 }
 
 /* The members are one rank's replicas, each in a data group of its own; with their data groups they
@@ -158,7 +158,8 @@ static enum lw_status check_replica(const struct lw_plan *p, const struct lw_gro
 
 static int64_t copy_key(const struct lw_plan *p, int32_t n_tensor, int32_t rank)
 {
-    return (int64_t)p->roles[p->role_of[rank]].stage * n_tensor + p->coord[3L * rank + 2];
+    return (int64_t)p->roles[lw_plan_role_of(p, rank)].stage * n_tensor +
+           lw_plan_coord(p, rank, LW_AXIS_TP);
 }
 
 /* copies: of the ranks by stage and tensor coordinate. */
@@ -183,7 +184,8 @@ static enum lw_status check_replicas(const struct lw_plan *p, struct lw_arena *r
     if (comm == p->n_comms)
         return LW_OK;
     for (int32_t r = 0; r < p->n_ranks; r++)
-        n_tensor = p->coord[3L * r + 2] >= n_tensor ? p->coord[3L * r + 2] + 1 : n_tensor;
+        n_tensor = lw_plan_coord(p, r, LW_AXIS_TP) >= n_tensor ? lw_plan_coord(p, r, LW_AXIS_TP) + 1
+                                                               : n_tensor;
     LW_TAKE(room, copies, (int64_t)n_tensor * (p->n_stages > 0 ? p->n_stages : 1), err);
     for (int32_t r = 0; r < p->n_ranks; r++)
         copies[copy_key(p, n_tensor, r)]++;

@@ -77,7 +77,7 @@ static enum lw_status check_gathers(const struct lw_plan *p, const struct lw_pro
             return expects(p, turn > 0 ? op + turn - 1 : op, words[turn], err);
     int64_t rows = o[LW_SPARSE_INDICES].bytes / lw_dtype_size(LW_I64) / group->n_members;
     int64_t needs = lw_sparse_rows(x, p->params[x->param].numel,
-                                   backwards(p, variant, p->role_of[rank], x->param));
+                                   backwards(p, variant, lw_plan_role_of(p, rank), x->param));
     for (int turn = 0; turn < LW_N_SPARSE_TURNS; turn++) {
         LW_TRY(check_bytes(p, op + turn, rows, group->n_members, err));
         bytes += o[turn].bytes;
@@ -109,7 +109,7 @@ enum lw_status lw_check_sparse(const struct lw_plan *p, int32_t variant, int32_t
         return LW_OK; /* looked at with the first */
     if (gathered)
         return expects(p, op, "one reduction", err);
-    while (p->role_of[rank] != role)
+    while (lw_plan_role_of(p, rank) != role)
         rank++;
     return check_gathers(p, &g, op, rank, variant, err);
 }

@@ -64,20 +64,20 @@ static enum lw_status check_ranks(const struct lw_plan *p, struct lw_arena *room
     for (int32_t r = 1; r < p->n_roles; r++)
         first[r] = first[r - 1] + p->roles[r - 1].n_ranks;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        int32_t role = p->role_of[r], index = p->index_in_role[r];
+        int32_t role = lw_plan_role_of(p, r), index = lw_plan_index_of(p, r);
         if (index < 0 || index >= p->roles[role].n_ranks)
             return fail(err, "rank", r, "index in role", index, 0, p->roles[role].n_ranks);
         bool *mine = &seen[first[role] + index];
         if (*mine)
             return lw_fail(err, LW_EPLAN, "rank %d: its role has another rank with index %d", r,
-                           p->index_in_role[r]);
+                           lw_plan_index_of(p, r));
         *mine = true;
     }
     return LW_OK;
 }
 
 struct place {
-    int32_t at[3], rank;
+    int32_t at[LW_N_AXES], rank;
 };
 
 LW_COMPARATOR(by_place, struct place, a->at[0], b->at[0], a->at[1], b->at[1], a->at[2], b->at[2],
@@ -93,7 +93,8 @@ static enum lw_status fills_grid(const struct lw_plan *p, const int64_t *sizes, 
     *fills = true;
     LW_TAKE(room, taken, p->n_ranks, err);
     for (int32_t r = 0; *fills && r < p->n_ranks; r++) {
-        const int32_t *at = p->coord + r * 3L;
+        int32_t at[LW_N_AXES];
+        lw_plan_place(p, r, at);
         bool *mine = &taken[(at[0] * sizes[1] + at[1]) * sizes[2] + at[2]];
         *fills = !*mine;
         *mine = true;
@@ -109,7 +110,7 @@ static enum lw_status check_places(const struct lw_plan *p, struct lw_arena *roo
 
     LW_TAKE(room, list, p->n_ranks, err);
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        memcpy(list[r].at, p->coord + r * 3L, sizeof list[r].at);
+        lw_plan_place(p, r, list[r].at);
         list[r].rank = r;
     }
     lw_sort(list, p->n_ranks, by_place);
@@ -135,9 +136,9 @@ static enum lw_status check_coords(const struct lw_plan *p, struct lw_arena *roo
 
     for (int32_t r = 0; r < p->n_ranks; r++)
         for (int k = 0; k < 3; k++)
-            if (p->coord[r * 3L + k] < 0 ||
-                p->coord[r * 3L + k] >= (grid ? sizes[k] : p->n_ranks))
-                return fail(err, "rank", r, names[k], p->coord[r * 3L + k], 0,
+            if (lw_plan_coord(p, r, k) < 0 ||
+                lw_plan_coord(p, r, k) >= (grid ? sizes[k] : p->n_ranks))
+                return fail(err, "rank", r, names[k], lw_plan_coord(p, r, k), 0,
                             grid ? sizes[k] : p->n_ranks);
     if (grid)
         LW_TRY(fills_grid(p, sizes, &grid, room, err));

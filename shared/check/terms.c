@@ -316,7 +316,7 @@ static int32_t first_of(const struct lw_plan *p, int32_t param)
 static const struct lw_group *group_of_role(const struct lw_plan *p, int32_t comm, int32_t role)
 {
     for (int32_t r = 0; r < p->n_ranks; r++)
-        if (p->role_of[r] == role && lw_plan_group(p, comm, r))
+        if (lw_plan_role_of(p, r) == role && lw_plan_group(p, comm, r))
             return lw_plan_group(p, comm, r);
     return NULL;
 }
@@ -332,7 +332,7 @@ static enum lw_status check_members(const struct lw_terms *k, int32_t param, str
         if (!k->has_copy[i] || first_of(p, i) != first_of(p, param))
             continue;
         for (int32_t m = 0; g && m < g->n_members; m++)
-            there = there || p->roles[p->role_of[p->members[g->first_member + m]]].stage ==
+            there = there || p->roles[lw_plan_role_of(p, p->members[g->first_member + m])].stage ==
                                  p->params[i].stage;
         if (!there)
             return lw_plan_op_fail(p, k->op, err, ": its group has no member at stage %d, where "

@@ -77,8 +77,10 @@ static enum lw_status unpack_ranks(struct plan_file *f, struct lw_arena *a, stru
     f->n_rank_rows = p->n_ranks;
     LW_TAKE(a, f->ranks, p->n_ranks, err);
     for (int32_t i = 0; i < p->n_ranks; i++) {
-        f->ranks[i].role = p->role_of[i];
-        memcpy(&f->ranks[i].dp, &p->coord[(int64_t)i * 3], 3 * sizeof(int32_t));
+        f->ranks[i].role = lw_plan_role_of(p, i);
+        f->ranks[i].dp = lw_plan_coord(p, i, LW_AXIS_DP);
+        f->ranks[i].pp = lw_plan_coord(p, i, LW_AXIS_PP);
+        f->ranks[i].tp = lw_plan_coord(p, i, LW_AXIS_TP);
     }
     return LW_OK;
 }

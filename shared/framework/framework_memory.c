@@ -261,7 +261,7 @@ struct rank_bytes {
 
 static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_measure *m)
 {
-    const struct lw_role *role = &r->plan->roles[r->plan->role_of[m->rank]];
+    const struct lw_role *role = &r->plan->roles[lw_plan_role_of(r->plan, m->rank)];
     struct rank_bytes x = {.offloaded = role->offloaded};
 
     memcpy(x.bytes, role->static_bytes, sizeof x.bytes);

@@ -30,7 +30,7 @@ const struct lw_measure *lw_memory_fullest(const struct lw_summary *s)
 static bool holds_alike(const struct lw_plan *p, const struct lw_measure *a,
                         const struct lw_measure *b)
 {
-    return p->role_of[a->rank] == p->role_of[b->rank] &&
+    return lw_plan_role_of(p, a->rank) == lw_plan_role_of(p, b->rank) &&
            a->peak_memory_bytes == b->peak_memory_bytes;
 }
 

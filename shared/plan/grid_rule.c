@@ -309,13 +309,32 @@ int32_t lw_grid_member_kinds(const struct lw_grid_rule *grid, const struct lw_co
 
 /* --- the tables of a plan --------------------------------------------------------------------- */
 
+int32_t lw_grid_coord(const struct lw_plan *p, int32_t rank, enum lw_grid_axis axis)
+{
+    const struct lw_digit *x = &p->grid->axis[axis];
+
+    return x->count > 1 ? rank / x->stride % x->count : 0;
+}
+
+int32_t lw_grid_index(const struct lw_plan *p, int32_t rank)
+{
+    return lw_grid_coord(p, rank, LW_AXIS_DP) * p->grid->axis[LW_AXIS_TP].count +
+           lw_grid_coord(p, rank, LW_AXIS_TP);
+}
+
+void lw_plan_place(const struct lw_plan *p, int32_t rank, int32_t at[LW_N_AXES])
+{
+    for (enum lw_grid_axis a = LW_AXIS_DP; a < LW_N_AXES; a++)
+        at[a] = lw_plan_coord(p, rank, a);
+}
+
 int32_t lw_grid_group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
 {
     const struct lw_comm_rule *x = &p->grid->comms[comm];
     int32_t number = x->first_group;
 
-    for (int a = 0; a < LW_N_AXES; a++) {
-        int32_t adds = x->parts.of[a][p->coord[3L * rank + a]];
+    for (enum lw_grid_axis a = LW_AXIS_DP; a < LW_N_AXES; a++) {
+        int32_t adds = x->parts.of[a][lw_plan_coord(p, rank, a)];
         if (adds < 0)
             return -1;
         number += adds;

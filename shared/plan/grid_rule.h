@@ -4,8 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-
-struct lw_plan;
+#include "shared/plan/plan.h"
 
 /* Ranks on a grid by arithmetic: coordinates, roles and the groups of communicators say in a few
  * numbers what the tables of a plan say rank by rank, so that what is shown for the rule is shown
@@ -24,8 +23,6 @@ struct lw_digits {
     int32_t base, n;
     struct lw_digit at[LW_N_DIGITS];
 };
-
-enum lw_grid_axis { LW_AXIS_DP, LW_AXIS_PP, LW_AXIS_TP, LW_N_AXES }; /* as plan->coord */
 
 /* What a coordinate adds to the number of a rank's group: of[axis][coordinate]; -1 = ranks there
  * are in no group. Memory is the arena's. */

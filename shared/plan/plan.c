@@ -23,7 +23,13 @@ int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass)
 
 struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int32_t rank)
 {
-    return p->programs[(int64_t)variant * p->n_roles + p->role_of[rank]];
+    return p->programs[(int64_t)variant * p->n_roles + lw_plan_role_of(p, rank)];
+}
+
+void lw_plan_roles_write(const struct lw_plan *p, int32_t *role_of)
+{
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        role_of[r] = lw_plan_role_of(p, r);
 }
 
 int32_t lw_plan_longest_program(const struct lw_plan *p)
@@ -43,7 +49,7 @@ enum lw_status lw_plan_ranks_by_role(const struct lw_plan *p, struct lw_arena *r
     for (int32_t r = 0; r < p->n_roles; r++)
         (*first)[r + 1] = (*first)[r] + p->roles[r].n_ranks;
     for (int32_t r = 0; r < p->n_ranks; r++)
-        (*ranks)[(*first)[p->role_of[r]] + p->index_in_role[r]] = r;
+        (*ranks)[(*first)[lw_plan_role_of(p, r)] + lw_plan_index_of(p, r)] = r;
     return LW_OK;
 }
 
@@ -65,7 +71,7 @@ struct lw_operand lw_plan_operand(const struct lw_plan *p, const struct lw_op *o
 {
     if (op->operand < 0)
         return (struct lw_operand){.bytes = op->bytes, .peer = op->peer};
-    return lw_operand_at(p, op->operand, p->index_in_role[rank]);
+    return lw_operand_at(p, op->operand, lw_plan_index_of(p, rank));
 }
 
 int32_t lw_operand_row_length(const struct lw_plan *p, int32_t row)

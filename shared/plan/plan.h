@@ -18,6 +18,8 @@ struct lw_product;
 struct lw_sparse;
 struct lw_strategy;
 
+enum lw_grid_axis { LW_AXIS_DP, LW_AXIS_PP, LW_AXIS_TP, LW_N_AXES };
+
 /* Every decision of a training step, resolved: what sim/ predicts and exec/ runs. Plain data to be
  * read; refers by index (-1 = none), so it is printed, hashed, stored and sent without a
  * conversion.
@@ -254,9 +256,11 @@ struct lw_plan {
         n_work_products;
     int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes, n_from_times;
 
+    /* These three are NULL where `grid` says them of all: lw_plan_role_of, lw_plan_index_of,
+     * lw_plan_coord read either. */
     int32_t *role_of;       /* [n_ranks] */
     int32_t *index_in_role; /* [n_ranks] */
-    int32_t *coord;         /* [n_ranks * 3]: dp, pp, tp */
+    int32_t *coord;         /* [n_ranks * LW_N_AXES] */
     struct lw_role *roles;
     struct lw_stream *streams;
     struct lw_comm *comms;
@@ -325,6 +329,27 @@ enum lw_status lw_plan_ranks_by_role(const struct lw_plan *p, struct lw_arena *r
 /* Of the tokens that its experts exchange; without copies every copy travels. */
 struct lw_routing lw_plan_routing(const struct lw_plan *p);
 int32_t lw_grid_group_of(const struct lw_plan *p, int32_t comm, int32_t rank);
+int32_t lw_grid_coord(const struct lw_plan *p, int32_t rank, enum lw_grid_axis axis);
+int32_t lw_grid_index(const struct lw_plan *p, int32_t rank);
+/* Of a rank: its role, its index there, its coordinate on an axis. */
+static inline int32_t lw_plan_role_of(const struct lw_plan *p, int32_t rank)
+{
+    return p->role_of ? p->role_of[rank] : lw_grid_coord(p, rank, LW_AXIS_PP);
+}
+
+static inline int32_t lw_plan_index_of(const struct lw_plan *p, int32_t rank)
+{
+    return p->index_in_role ? p->index_in_role[rank] : lw_grid_index(p, rank);
+}
+
+static inline int32_t lw_plan_coord(const struct lw_plan *p, int32_t rank, enum lw_grid_axis axis)
+{
+    return p->coord ? p->coord[(int64_t)rank * LW_N_AXES + axis] : lw_grid_coord(p, rank, axis);
+}
+
+/* All coordinates of a rank. */
+void lw_plan_place(const struct lw_plan *p, int32_t rank, int32_t at[LW_N_AXES]);
+void lw_plan_roles_write(const struct lw_plan *p, int32_t *role_of); /* [n_ranks] */
 /* The number of a rank's group in a class; -1 = outside. And the group; NULL when it is outside. */
 static inline int32_t lw_plan_group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
 {

@@ -22,14 +22,14 @@ void lw_role_lines(const struct lw_plan *p, struct lw_role_line *lines)
     for (int32_t role = 0; role < p->n_roles; role++)
         lines[role] = (struct lw_role_line){-1, 0};
     for (int32_t r = 0; r < p->n_ranks; r++)
-        if (p->index_in_role[r] == 0)
-            lines[p->role_of[r]].first = r;
+        if (lw_plan_index_of(p, r) == 0)
+            lines[lw_plan_role_of(p, r)].first = r;
     for (int32_t r = 0; r < p->n_ranks; r++)
-        if (p->index_in_role[r] == 1)
-            lines[p->role_of[r]].step = r - lines[p->role_of[r]].first;
+        if (lw_plan_index_of(p, r) == 1)
+            lines[lw_plan_role_of(p, r)].step = r - lines[lw_plan_role_of(p, r)].first;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        struct lw_role_line *x = &lines[p->role_of[r]];
-        if (r != x->first + p->index_in_role[r] * (int64_t)x->step)
+        struct lw_role_line *x = &lines[lw_plan_role_of(p, r)];
+        if (r != x->first + lw_plan_index_of(p, r) * (int64_t)x->step)
             x->step = 0;
     }
 }
@@ -47,7 +47,7 @@ void lw_first_ranks(const struct lw_plan *p, int32_t *first)
     for (int32_t role = 0; role < p->n_roles; role++)
         first[role] = p->grid ? lw_grid_rank(p->grid->axis, 0, role, 0) : -1;
     for (int32_t r = p->grid ? 0 : p->n_ranks; r-- > 0;)
-        first[p->role_of[r]] = r;
+        first[lw_plan_role_of(p, r)] = r;
 }
 
 enum lw_status lw_role_ranks_find(const struct lw_plan *p, struct lw_arena *room,

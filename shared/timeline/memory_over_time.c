@@ -104,7 +104,7 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
         return LW_OK;
     bool takes = use.access == LW_TAKE, computes = class_ != LW_CLASS_MEMORY;
     enum lw_memory memory = memory_of(c->plan, t->op[i], &use);
-    const struct lw_role *role = &c->plan->roles[c->plan->role_of[t->rank[i]]];
+    const struct lw_role *role = &c->plan->roles[lw_plan_role_of(c->plan, t->rank[i])];
     int32_t bucket = c->plan->ops[t->op[i]].bucket;
     if (role->reduce_elements > 0 && memory == LW_MEMORY_BUCKETS)
         use.n = room_beside_buffer(c->plan, bucket, role->reduce_elements);

@@ -14,7 +14,7 @@ const char *lw_memory_name(enum lw_memory m)
 
 void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[LW_N_MEMORY])
 {
-    const struct lw_role *role = &plan->roles[plan->role_of[rank]];
+    const struct lw_role *role = &plan->roles[lw_plan_role_of(plan, rank)];
     const int64_t *fixed = role->static_bytes;
 
     bytes[LW_MEMORY_PARAMETERS] = fixed[LW_MEM_PARAMS];
@@ -27,7 +27,7 @@ void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[
 
 int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank)
 {
-    const struct lw_role *role = &plan->roles[plan->role_of[rank]];
+    const struct lw_role *role = &plan->roles[lw_plan_role_of(plan, rank)];
     int64_t sum = 0;
 
     for (int k = 0; k < LW_N_MEM; k++)

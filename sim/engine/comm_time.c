@@ -62,7 +62,7 @@ enum lw_status sim_list_comm(struct sim_engine *e)
     if (!rank_of)
         return lw_fail_nomem(e->err);
     for (int32_t r = p->n_ranks - 1; r >= 0; r--)
-        rank_of[p->role_of[r]] = r;
+        rank_of[lw_plan_role_of(p, r)] = r;
     for (int32_t k = 0; k < p->n_variants * p->n_roles; k++)
         for (int32_t i = 0; i < p->programs[k].n_ops; i++)
             LW_TRY(list_op(e, &p->ops[p->programs[k].first_op + i], rank_of[k % p->n_roles]));

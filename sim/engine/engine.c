@@ -113,7 +113,7 @@ static void enter_pass(struct sim_engine *e, int32_t rank)
     struct sim_rank *r = &e->ranks[rank];
     const struct sim_pass *pass = &e->passes[r->pass];
     const struct sim_program *p =
-        &e->programs[(int64_t)pass->variant * e->plan->n_roles + e->plan->role_of[rank]];
+        &e->programs[(int64_t)pass->variant * e->plan->n_roles + lw_plan_role_of(e->plan, rank)];
 
     r->program = p;
     r->pass_start = e->now;

@@ -130,7 +130,7 @@ static enum lw_status find_single_members(const struct sim_engine *e, struct lw_
         for (int32_t r = 0; r < p->n_ranks; r++) {
             int32_t place = e->place_of[(int64_t)c * p->n_ranks + r];
             if (place < 0 || e->groups[e->ring[place].group].n_places != 1)
-                single[(int64_t)p->role_of[r] * p->n_comms + c] = false;
+                single[(int64_t)lw_plan_role_of(p, r) * p->n_comms + c] = false;
         }
     }
     *out = single;
@@ -239,12 +239,12 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     COLUMN(slots, n_slots);
     COLUMN(dirty_ranks, p->n_ranks);
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        struct most most = most_of(e, p->role_of[r]);
+        struct most most = most_of(e, lw_plan_role_of(p, r));
         n_pooled += most.pooled;
         n_wait += most.units;
     }
     LW_TAKE(&e->arena, wait, n_wait + 1, e->err);
-    for (int32_t r = 0; r < p->n_ranks; wait += most_of(e, p->role_of[r++]).units) {
+    for (int32_t r = 0; r < p->n_ranks; wait += most_of(e, lw_plan_role_of(p, r++)).units) {
         e->ranks[r].active_message = -1;
         e->ranks[r].memory_level = SIM_FULL_RATE;
         e->ranks[r].wait = wait;

@@ -104,7 +104,7 @@ static void sign_groups(struct sim_folding *m, int32_t round)
 static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
 {
     const struct lw_plan *p = m->plan;
-    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+    const struct sim_role_list *l = &m->roles[lw_plan_role_of(p, rank)];
     int32_t node = sim_fold_node(m, rank);
     int64_t at = 0;
 
@@ -128,14 +128,14 @@ static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
 static int64_t sign_constants(struct sim_folding *m, int32_t rank, int64_t speed, lw_ps late)
 {
     const struct lw_plan *p = m->plan;
-    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+    const struct sim_role_list *l = &m->roles[lw_plan_role_of(p, rank)];
     const int32_t *row = m->rows + l->first_row;
-    const int64_t begin[] = {SIM_PATH_RANKS, 0, p->role_of[rank], speed, late};
+    const int64_t begin[] = {SIM_PATH_RANKS, 0, lw_plan_role_of(p, rank), speed, late};
     int64_t n = sizeof begin / sizeof *begin;
 
     memcpy(m->path, begin, sizeof begin);
     for (int32_t i = 0; i < l->n_rows; i++)
-        m->path[n++] = lw_operand_at(p, row[i], p->index_in_role[rank]).bytes;
+        m->path[n++] = lw_operand_at(p, row[i], lw_plan_index_of(p, rank)).bytes;
     return sign(m, n);
 }
 
@@ -219,7 +219,7 @@ static bool single_out_peers(struct sim_folding *m)
 
     memset(m->seen_key, 0xff, (size_t)m->n_colours * sizeof *m->seen_key);
     for (int32_t r = 0; r < m->plan->n_ranks; r++) {
-        const struct sim_role_list *l = &m->roles[m->plan->role_of[r]];
+        const struct sim_role_list *l = &m->roles[lw_plan_role_of(m->plan, r)];
         for (int32_t i = 0; i < l->n_relations; i++) {
             const struct sim_relation *x = &m->relations[l->first_relation + i];
             int32_t peer = sim_fold_peer(m, x, r), k = m->colour[peer];
@@ -285,8 +285,8 @@ static bool is_answered(const struct sim_folding *m, int32_t role, const struct 
 
     for (int32_t i = 0; i < p->roles[role].n_ranks; i++) {
         int32_t rank = m->ranks_of[m->first_of[role] + i], peer = sim_fold_peer(m, x, rank), k = 0;
-        if (p->role_of[peer] != range.role)
-            find_range(m, p->role_of[peer], x, &range);
+        if (lw_plan_role_of(p, peer) != range.role)
+            find_range(m, lw_plan_role_of(p, peer), x, &range);
         while (k < range.n && sim_fold_peer(m, &m->relations[range.first + k], peer) != rank)
             k++;
         if (k == range.n)
@@ -302,7 +302,7 @@ static bool match_by_sets(struct sim_folding *m)
 
     for (int sends = 1; sends >= 0; sends--) {
         for (int32_t r = 0; r < m->plan->n_ranks; r++) {
-            const struct sim_role_list *l = &m->roles[m->plan->role_of[r]];
+            const struct sim_role_list *l = &m->roles[lw_plan_role_of(m->plan, r)];
             for (int32_t i = 0; i < l->n_relations; i++) {
                 const struct sim_relation *x = &m->relations[l->first_relation + i];
                 int32_t peer = sim_fold_peer(m, x, r);
@@ -425,7 +425,7 @@ static void begin_with_roles(struct sim_folding *m)
     memset(m->first_of, 0xff, (size_t)p->n_roles * sizeof *m->first_of);
     m->n_colours = 0;
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        int32_t *first = &m->first_of[p->role_of[r]];
+        int32_t *first = &m->first_of[lw_plan_role_of(p, r)];
         m->colour[r] = *first < 0 ? m->n_colours++ : m->colour[*first];
         *first = *first < 0 ? r : *first;
     }
@@ -471,7 +471,7 @@ static enum lw_status make_by_rules(struct sim_folding *m, struct lw_arena *aren
         return LW_OK;
     LW_TAKE(arena, f.rank_of, f.n_classes, err);
     LW_TAKE(arena, f.n_alike, f.n_classes, err);
-    memcpy(m->colour, p->role_of, (size_t)p->n_ranks * sizeof *m->colour);
+    lw_plan_roles_write(p, m->colour);
     for (int32_t role = 0; role < p->n_roles; role++) {
         f.rank_of[role] = m->first_of[role];
         f.n_alike[role] = p->roles[role].n_ranks;

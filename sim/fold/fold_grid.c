@@ -50,7 +50,7 @@ static bool are_spread_alike(const struct sim_folding *m, const struct lw_comm_r
         seen[r] = (struct lw_spread){0, 0};
     for (int32_t k = 0; k < n; k++) {
         int32_t number = lw_digits_value(&kinds, k);
-        struct lw_spread *of = &seen[p->role_of[lw_grid_member(x, number, 0)]];
+        struct lw_spread *of = &seen[lw_plan_role_of(p, lw_grid_member(x, number, 0))];
         struct lw_spread s = spread_of(m, x, number);
         if (of->n_nodes > 0 && (of->n_nodes != s.n_nodes || of->fewest != s.fewest))
             return false;

@@ -25,16 +25,16 @@ enum lw_status sim_fold_begin_plan(const struct lw_plan *plan, int64_t n_groups,
     q->n_groups = q->n_members = 0;
     LW_TAKE(arena, q->role_of, f->n_classes, err);
     LW_TAKE(arena, q->index_in_role, f->n_classes, err);
-    LW_TAKE(arena, q->coord, 3 * (int64_t)f->n_classes, err);
+    LW_TAKE(arena, q->coord, LW_N_AXES * (int64_t)f->n_classes, err);
     LW_TAKE(arena, q->groups, n_groups, err);
     LW_TAKE(arena, q->members, n_members, err);
     LW_TAKE(arena, q->comm_group, (int64_t)plan->n_comms * f->n_classes + 1, err);
     LW_TAKE(arena, f->group_of, n_groups, err);
     for (int32_t k = 0; k < f->n_classes; k++) {
-        int64_t r = f->rank_of[k];
-        q->role_of[k] = plan->role_of[r];
-        q->index_in_role[k] = plan->index_in_role[r];
-        memcpy(q->coord + 3 * (int64_t)k, plan->coord + 3 * r, 3 * sizeof *q->coord);
+        int32_t r = f->rank_of[k];
+        q->role_of[k] = lw_plan_role_of(plan, r);
+        q->index_in_role[k] = lw_plan_index_of(plan, r);
+        lw_plan_place(plan, r, q->coord + LW_N_AXES * (int64_t)k);
     }
     return LW_OK;
 }

@@ -116,7 +116,7 @@ bool sim_fold_read_peers(const struct sim_folding *m)
     const struct lw_plan *p = m->plan;
 
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        const struct sim_role_list *l = &m->roles[p->role_of[r]];
+        const struct sim_role_list *l = &m->roles[lw_plan_role_of(p, r)];
         for (int32_t i = 0; i < l->n_relations; i++) {
             int32_t peer = sim_fold_peer(m, &m->relations[l->first_relation + i], r);
             if (peer < 0 || peer >= p->n_ranks || m->relations[l->first_relation + i].comm < 0)

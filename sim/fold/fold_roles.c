@@ -22,7 +22,7 @@ bool sim_fold_groups_are_alike(const struct sim_folding *m)
     for (int32_t c = 0; c < p->n_comms; c++) {
         for (int32_t r = 0; r < p->n_ranks; r++) {
             int32_t mine = lw_plan_group_of(p, c, r);
-            int32_t other = lw_plan_group_of(p, c, first[p->role_of[r]]);
+            int32_t other = lw_plan_group_of(p, c, first[lw_plan_role_of(p, r)]);
             if (mine != other &&
                 (mine < 0 || other < 0 || m->signature[mine] != m->signature[other]))
                 return false;
@@ -52,7 +52,7 @@ static bool bytes_are_alike(const struct sim_folding *m, int32_t role)
 static int32_t find_answer(const struct sim_folding *m, const struct sim_relation *x, int32_t rank,
                            int32_t peer)
 {
-    const struct sim_role_list *l = &m->roles[m->plan->role_of[peer]];
+    const struct sim_role_list *l = &m->roles[lw_plan_role_of(m->plan, peer)];
 
     for (int32_t i = l->first_relation; i < l->first_relation + l->n_relations; i++) {
         const struct sim_relation *y = &m->relations[i];
@@ -75,7 +75,7 @@ static bool lines_face(struct sim_folding *m, const struct lw_role_line *lines, 
     if (!rule || x->comm < 0 || rule->n == 0 || rule->first.peer < 0 ||
         rule->first.peer >= p->n_ranks)
         return false;
-    int32_t other = p->role_of[rule->first.peer], apart = rule->first.peer - mine->first;
+    int32_t other = lw_plan_role_of(p, rule->first.peer), apart = rule->first.peer - mine->first;
     int32_t answer = find_answer(m, x, mine->first, rule->first.peer);
     if (answer < 0 || !lw_rule_names_line(p, x->row, &lines[other]) ||
         !lw_rule_names_line(p, m->relations[answer].row, mine) ||
@@ -109,7 +109,7 @@ static enum lw_status find_lines(struct sim_folding *m, bool *all, struct lw_err
 static bool peers_are_alike(struct sim_folding *m, int32_t rank)
 {
     const struct lw_plan *p = m->plan;
-    const struct sim_role_list *l = &m->roles[p->role_of[rank]];
+    const struct sim_role_list *l = &m->roles[lw_plan_role_of(p, rank)];
     int32_t node = sim_fold_node(m, rank);
 
     for (int32_t i = 0; i < l->n_relations; i++) {
@@ -120,11 +120,11 @@ static bool peers_are_alike(struct sim_folding *m, int32_t rank)
         if (x->comm < 0 || peer < 0 || peer >= p->n_ranks)
             return false;
         if (x->peer_role < 0) {
-            x->peer_role = p->role_of[peer];
+            x->peer_role = lw_plan_role_of(p, peer);
             x->near = sim_fold_is_near(m, node, peer);
             x->answer = find_answer(m, x, rank, peer);
         }
-        if (x->answer < 0 || p->role_of[peer] != x->peer_role ||
+        if (x->answer < 0 || lw_plan_role_of(p, peer) != x->peer_role ||
             sim_fold_is_near(m, node, peer) != x->near ||
             sim_fold_peer(m, &m->relations[x->answer], peer) != rank)
             return false;

@@ -94,7 +94,8 @@ static inline bool sim_fold_is_near(const struct sim_folding *m, int32_t node, i
 static inline int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x,
                                     int32_t rank)
 {
-    return x->row < 0 ? x->peer : lw_operand_at(m->plan, x->row, m->plan->index_in_role[rank]).peer;
+    return x->row < 0 ? x->peer
+                      : lw_operand_at(m->plan, x->row, lw_plan_index_of(m->plan, rank)).peer;
 }
 
 /* The path is new: it was not requested before. */
