@@ -102,8 +102,8 @@ static void mark_members(const struct lw_plan *p, const struct lw_group *g, int3
                          bool *meets)
 {
     for (int32_t i = 0; i < g->n_members; i++)
-        if (p->members[g->first_member + i] != rank)
-            meets[p->members[g->first_member + i]] = true;
+        if (lw_plan_member_at(p, g->first_member + i) != rank)
+            meets[lw_plan_member_at(p, g->first_member + i)] = true;
 }
 
 static void mark_peers(const struct lw_plan *p, int32_t c, int32_t rank, bool *meets)

@@ -223,7 +223,7 @@ static double brought(const struct lw_plan *p, const struct payload *l, int32_t 
 {
     struct exec_gradient g = l->g;
 
-    g.rank = p->members[l->group->first_member + member];
+    g.rank = lw_plan_member_at(p, l->group->first_member + member);
     return as_type(l->m.dtype,
                    exec_gradient_at(&g, block * (l->m.count / l->group->n_members) + e));
 }
@@ -242,7 +242,7 @@ static double expected(const struct lw_plan *p, const struct payload *l, int64_t
     }
     for (int32_t k = 0; k < l->group->n_members; k++) {
         int64_t first, n;
-        g.rank = p->members[l->group->first_member + k];
+        g.rank = lw_plan_member_at(p, l->group->first_member + k);
         exec_range(l->m.count, l->group->n_members, k, &first, &n);
         if (l->op->kind == LW_OP_ALL_GATHER && (element < first || element >= first + n))
             continue;

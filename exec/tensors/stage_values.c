@@ -27,7 +27,7 @@ static int32_t owner_of(const struct exec_tensors *m, const struct lw_op *op, in
     int32_t hops = (f->returns[i] ? f->hop[i] : -f->hop[i]) % g->n_members;
     int32_t member = (lw_plan_member(p, g, sender) + hops + g->n_members) % g->n_members;
 
-    return p->members[g->first_member + member];
+    return lw_plan_member_at(p, g->first_member + member);
 }
 
 /* What tells the values of ranks apart. */
@@ -173,7 +173,7 @@ static int32_t find_owner(const struct exec_tensors *m, const struct lw_op *op, 
     const struct lw_group *group = lw_plan_group(p, op->comm, rank);
 
     for (int32_t k = 0; k < group->n_members; k++) {
-        int32_t owner = p->members[group->first_member + k];
+        int32_t owner = lw_plan_member_at(p, group->first_member + k);
         g.rank = place_of(m, owner);
         if (holds(x, seen, &g))
             return owner;

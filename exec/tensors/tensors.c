@@ -576,7 +576,7 @@ static void index_members(const struct lw_plan *p, enum lw_comm_purpose purpose,
     for (int32_t c = 0; c < p->n_comms; c++)
         for (int32_t g = 0; p->comms[c].purpose == purpose && g < p->n_groups; g++)
             for (int32_t i = 0; i < p->groups[g].n_members; i++) {
-                int32_t rank = p->members[p->groups[g].first_member + i];
+                int32_t rank = lw_plan_member_at(p, p->groups[g].first_member + i);
                 if (lw_plan_group_of(p, c, rank) == g)
                     member[rank] = i;
             }

@@ -151,7 +151,8 @@ static enum lw_status take_part(const struct gather *g, int32_t member, struct l
     }
     for (int32_t i = 0; mem && s == LW_OK && i < n_members; i++)
         if (mem[i])
-            m->backend->mem_free(m->world, m->plan->members[g->group->first_member + i], mem[i]);
+            m->backend->mem_free(m->world, lw_plan_member_at(m->plan, g->group->first_member + i),
+                                 mem[i]);
     lw_free(mem);
     lw_free(flat);
     return s;

@@ -13,11 +13,10 @@ struct listing {
 
 static bool is_as_listed(const struct listing *l, const struct lw_group *g)
 {
-    const int32_t *members = l->p->members + g->first_member;
     bool same = g->n_members == l->n_roles;
 
     for (int32_t m = 0; same && m < g->n_members; m++)
-        same = lw_plan_role_of(l->p, members[m]) == l->roles[m];
+        same = lw_plan_role_of(l->p, lw_plan_member_of(l->p, g, m)) == l->roles[m];
     return same;
 }
 
@@ -67,11 +66,11 @@ static enum lw_status list_class(struct listing *l, int32_t comm, struct lw_err 
     for (int32_t r = 0; r < p->n_ranks; r++) {
         const struct lw_group *g = lw_plan_group(p, comm, r);
         inside[lw_plan_role_of(p, r)] += g != NULL;
-        if (!g || p->members[g->first_member] != r || is_as_listed(l, g))
+        if (!g || lw_plan_member_at(p, g->first_member) != r || is_as_listed(l, g))
             continue;
         l->n_roles = g->n_members;
         for (int32_t m = 0; m < g->n_members; m++)
-            l->roles[m] = lw_plan_role_of(p, p->members[g->first_member + m]);
+            l->roles[m] = lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m));
         LW_ROOM(l->out->group, l->out->capacity, n + 1, err);
         l->out->group[n++] = lw_plan_group_of(p, comm, r);
     }

@@ -23,12 +23,12 @@ static bool collectives_fold(struct lw_check_run *k)
             of[r] = -1;
         for (int32_t i = k->kinds->first[c]; i < k->kinds->first[c + 1]; i++) {
             const struct lw_group *g = &p->groups[k->kinds->group[i]];
-            int32_t least = lw_plan_role_of(p, p->members[g->first_member]);
+            int32_t least = lw_plan_role_of(p, lw_plan_member_at(p, g->first_member));
             for (int32_t m = 0; m < g->n_members; m++)
-                if (lw_plan_role_of(p, p->members[g->first_member + m]) < least)
-                    least = lw_plan_role_of(p, p->members[g->first_member + m]);
+                if (lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m)) < least)
+                    least = lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m));
             for (int32_t m = 0; m < g->n_members; m++) {
-                int32_t *mine = &of[lw_plan_role_of(p, p->members[g->first_member + m])];
+                int32_t *mine = &of[lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m))];
                 if (*mine >= 0 && *mine != least)
                     return false;
                 *mine = least;
@@ -56,11 +56,11 @@ static bool groups_are_whole(const struct lw_check_run *k, int32_t *seen)
             int32_t distinct = 0;
             stamp++;
             for (int32_t m = 0; m < g->n_members; m++) {
-                int32_t role = lw_plan_role_of(p, p->members[g->first_member + m]);
+                int32_t role = lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m));
                 distinct += seen[role] != stamp;
                 seen[role] = stamp;
             }
-            whole = distinct == size[of[lw_plan_role_of(p, p->members[g->first_member])]];
+            whole = distinct == size[of[lw_plan_role_of(p, lw_plan_member_at(p, g->first_member))]];
         }
     }
     return whole;

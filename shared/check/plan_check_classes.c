@@ -21,15 +21,16 @@ static int32_t stage_of(const struct lw_plan *p, int32_t rank)
 static enum lw_status note_group(const struct lw_plan *p, const struct lw_group *g, int32_t *member,
                                  struct lw_err *err)
 {
-    const int32_t *ranks = p->members + g->first_member;
+    int32_t lead = lw_plan_member_of(p, g, 0);
 
     for (int32_t i = 0; i < g->n_members; i++) {
-        if (stage_of(p, ranks[i]) != stage_of(p, ranks[0]))
+        int32_t rank = lw_plan_member_of(p, g, i);
+        if (stage_of(p, rank) != stage_of(p, lead))
             return lw_fail(err, LW_EPLAN,
                            "ranks %d and %d share a data group, but one is at stage %d "
                            "and one at stage %d: no norm counts what they update",
-                           ranks[0], ranks[i], stage_of(p, ranks[0]), stage_of(p, ranks[i]));
-        member[ranks[i]] = i;
+                           lead, rank, stage_of(p, lead), stage_of(p, rank));
+        member[rank] = i;
     }
     return LW_OK;
 }
@@ -40,7 +41,7 @@ static enum lw_status find_members(const struct lw_plan *p, int32_t *member, str
     for (int32_t c = 0; c < p->n_comms; c++)
         for (int32_t r = 0; p->comms[c].purpose == LW_COMM_DATA && r < p->n_ranks; r++) {
             const struct lw_group *g = lw_plan_group(p, c, r);
-            if (g && p->members[g->first_member] == r)
+            if (g && lw_plan_member_at(p, g->first_member) == r)
                 LW_TRY(note_group(p, g, member, err));
         }
     return LW_OK;

@@ -118,14 +118,13 @@ static enum lw_status compare_members(const struct comm_check *k, int32_t comm,
                                       const struct lw_group *g, int32_t i, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const int32_t *members = p->members + g->first_member;
     struct lw_operand first = {0};
     int32_t first_op = -1;
 
     for (int32_t m = 0; m < g->n_members; m++) {
-        int32_t role = lw_plan_role_of(p, members[m]);
+        int32_t rank = lw_plan_member_of(p, g, m), role = lw_plan_role_of(p, rank);
         int32_t op = k->list[k->first[(int64_t)role * p->n_comms + comm] + i];
-        struct lw_operand d = lw_plan_operand(p, &p->ops[op], members[m]);
+        struct lw_operand d = lw_plan_operand(p, &p->ops[op], rank);
         if (m == 0) {
             first = d;
             first_op = op;
@@ -142,7 +141,7 @@ static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32
                                  int32_t op, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int32_t member = p->members[p->groups[group].first_member];
+    int32_t member = lw_plan_member_at(p, p->groups[group].first_member);
     int32_t root = lw_plan_operand(p, &p->ops[op], member).peer;
 
     if (!is_rooted(&p->ops[op]))
@@ -158,12 +157,11 @@ static enum lw_status compare_lists(struct comm_check *k, int32_t comm, const st
                                     bool *operands, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const int32_t *members = p->members + g->first_member;
-    int32_t lead = lw_plan_role_of(p, members[0]);
+    int32_t lead = lw_plan_role_of(p, lw_plan_member_of(p, g, 0));
 
     *operands = k->by_member[(int64_t)lead * p->n_comms + comm];
     for (int32_t m = 1; m < g->n_members; m++) {
-        int32_t role = lw_plan_role_of(p, members[m]);
+        int32_t role = lw_plan_role_of(p, lw_plan_member_of(p, g, m));
         if (role == lead)
             continue;
         *operands |= k->by_member[(int64_t)role * p->n_comms + comm];
@@ -180,7 +178,8 @@ static enum lw_status check_group(struct comm_check *k, int32_t comm, int32_t gr
 {
     const struct lw_plan *p = k->p;
     const struct lw_group *g = &p->groups[group];
-    int64_t lead = (int64_t)lw_plan_role_of(p, p->members[g->first_member]) * p->n_comms + comm;
+    int64_t lead =
+        (int64_t)lw_plan_role_of(p, lw_plan_member_at(p, g->first_member)) * p->n_comms + comm;
     const int32_t *cell = k->first + lead;
     bool operands;
 
@@ -204,7 +203,7 @@ static enum lw_status check_ranks(struct comm_check *k, int32_t comm, struct lw_
         if (group < 0 && cell[1] > cell[0])
             return lw_plan_op_fail(p, k->list[cell[0]], err, ": rank %d is in no group of "
                                    "communicator '%.40s'", r, p->comms[comm].name);
-        if (group >= 0 && p->members[p->groups[group].first_member] == r)
+        if (group >= 0 && lw_plan_member_at(p, p->groups[group].first_member) == r)
             LW_TRY(check_group(k, comm, group, err));
     }
     return LW_OK;

@@ -269,7 +269,7 @@ static enum lw_status collect(struct norm *k, int32_t end, int32_t rank, int32_t
         return meet(k, end, rank, err);
     const struct lw_group *g = lw_plan_group(p, s->comm, rank);
     for (int32_t i = 0; g && i < g->n_members; i++) {
-        int32_t member = p->members[g->first_member + i];
+        int32_t member = lw_plan_member_at(p, g->first_member + i);
         const struct sum *theirs = sum_below(k, member, k->depth[s->comm] + 1);
         if (!theirs || theirs->comm != s->comm || theirs->turn != s->turn)
             return lw_plan_op_fail(p, s->op, err, ": rank %d does not add its squares", member);
@@ -299,7 +299,7 @@ static bool is_spoken_for(const struct norm *k, int32_t rank)
     const struct lw_group *g =
         c->n_sums > 0 ? lw_plan_group(k->p, c->sums[c->n_sums - 1].comm, rank) : NULL;
 
-    return c->scale < 0 || (g && k->p->members[g->first_member] != rank);
+    return c->scale < 0 || (g && lw_plan_member_at(k->p, g->first_member) != rank);
 }
 
 static enum lw_status check_ranks(struct norm *k, struct lw_err *err)

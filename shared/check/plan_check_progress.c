@@ -52,7 +52,7 @@ static void end_collective(struct lw_check_run *k, int32_t actor, int32_t comm, 
     int32_t n = k->folded ? k->n_actors : g->n_members;
 
     for (int32_t i = 0; i < n; i++) {
-        int32_t other = k->folded ? i : k->p->members[g->first_member + i];
+        int32_t other = k->folded ? i : lw_plan_member_at(k->p, g->first_member + i);
         if (meeting_key(k, other, comm) != key)
             continue;
         struct lw_program q = program_of(k, other);

@@ -137,23 +137,26 @@ static bool hold_the_same(const struct lw_plan *p, int32_t a, int32_t b)
 static enum lw_status check_replica(const struct lw_plan *p, const struct lw_group *g,
                                     int64_t n_copies, struct lw_err *err)
 {
-    const int32_t *ranks = p->members + g->first_member;
-    const struct lw_group *first = group_for(p, LW_COMM_DATA, ranks[0]);
+    int32_t lead = lw_plan_member_of(p, g, 0);
+    const struct lw_group *first = group_for(p, LW_COMM_DATA, lead);
 
     for (int32_t i = 0; i < g->n_members; i++) {
-        const struct lw_group *data = group_for(p, LW_COMM_DATA, ranks[i]);
+        int32_t rank = lw_plan_member_of(p, g, i);
+        const struct lw_group *data = group_for(p, LW_COMM_DATA, rank);
         if (!first || !data || (i > 0 && data == first) || data->n_members != first->n_members ||
-            lw_plan_member(p, data, ranks[i]) != lw_plan_member(p, first, ranks[0]) ||
-            !hold_the_same(p, ranks[i], ranks[0]))
-            return lw_fail(err, LW_EPLAN, "ranks %d and %d sum over replicas, but are not the same "
-                                          "member of two data groups of one stage", ranks[0],
-                           ranks[i]);
+            lw_plan_member(p, data, rank) != lw_plan_member(p, first, lead) ||
+            !hold_the_same(p, rank, lead))
+            return lw_fail(err, LW_EPLAN,
+                           "ranks %d and %d sum over replicas, but are not the same "
+                           "member of two data groups of one stage",
+                           lead, rank);
     }
     if ((int64_t)g->n_members * first->n_members == n_copies)
         return LW_OK;
-    return lw_fail(err, LW_EPLAN, "rank %d: %d replicas of data groups of %d are not all of the "
-                                  "%lld ranks that hold a copy", ranks[0], g->n_members,
-                   first->n_members, (long long)n_copies);
+    return lw_fail(err, LW_EPLAN,
+                   "rank %d: %d replicas of data groups of %d are not all of the "
+                   "%lld ranks that hold a copy",
+                   lead, g->n_members, first->n_members, (long long)n_copies);
 }
 
 static int64_t copy_key(const struct lw_plan *p, int32_t n_tensor, int32_t rank)
@@ -168,7 +171,7 @@ static enum lw_status check_class(const struct lw_plan *p, int32_t comm, int32_t
 {
     for (int32_t r = 0; r < p->n_ranks; r++) {
         const struct lw_group *g = lw_plan_group(p, comm, r);
-        if (g && p->members[g->first_member] == r)
+        if (g && lw_plan_member_at(p, g->first_member) == r)
             LW_TRY(check_replica(p, g, copies[copy_key(p, n_tensor, r)], err));
     }
     return LW_OK;

@@ -152,12 +152,11 @@ static enum lw_status check_distinct(const struct lw_plan *p, struct lw_arena *r
 
     LW_TAKE(room, group_of, p->n_ranks, err);
     for (int32_t g = 0; g < p->n_groups; g++) {
-        const int32_t *members = p->members + p->groups[g].first_member;
         for (int32_t i = 0; i < p->groups[g].n_members; i++) {
-            if (group_of[members[i]] == g + 1)
-                return lw_fail(err, LW_EPLAN, "group %d: rank %d is in it twice", g,
-                               members[i]);
-            group_of[members[i]] = g + 1;
+            int32_t rank = lw_plan_member_of(p, &p->groups[g], i);
+            if (group_of[rank] == g + 1)
+                return lw_fail(err, LW_EPLAN, "group %d: rank %d is in it twice", g, rank);
+            group_of[rank] = g + 1;
         }
     }
     return LW_OK;
@@ -174,16 +173,18 @@ static enum lw_status check_named(const struct lw_plan *p, int32_t comm, int32_t
         if (lw_plan_group_of(p, comm, r) >= 0)
             named[lw_plan_group_of(p, comm, r)]++;
     for (int32_t g = 0; g < p->n_groups; g++) {
-        const int32_t *members = p->members + p->groups[g].first_member;
         int32_t n = named[g] > 0 ? p->groups[g].n_members : 0;
         if (n != named[g])
             return lw_fail(err, LW_EPLAN, "communicator '%s', group %d: %d members, but %d ranks "
                                           "name it", name, g, n, named[g]);
-        for (int32_t i = 0; i < n; i++)
-            if (lw_plan_group_of(p, comm, members[i]) != g)
-                return lw_fail(err, LW_EPLAN, "communicator '%s', group %d: member rank %d names "
-                                              "group %d", name, g, members[i],
-                               lw_plan_group_of(p, comm, members[i]));
+        for (int32_t i = 0; i < n; i++) {
+            int32_t rank = lw_plan_member_of(p, &p->groups[g], i);
+            if (lw_plan_group_of(p, comm, rank) != g)
+                return lw_fail(err, LW_EPLAN,
+                               "communicator '%s', group %d: member rank %d names "
+                               "group %d",
+                               name, g, rank, lw_plan_group_of(p, comm, rank));
+        }
     }
     return LW_OK;
 }

@@ -332,8 +332,9 @@ static enum lw_status check_members(const struct lw_terms *k, int32_t param, str
         if (!k->has_copy[i] || first_of(p, i) != first_of(p, param))
             continue;
         for (int32_t m = 0; g && m < g->n_members; m++)
-            there = there || p->roles[lw_plan_role_of(p, p->members[g->first_member + m])].stage ==
-                                 p->params[i].stage;
+            there = there ||
+                    p->roles[lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m))].stage ==
+                        p->params[i].stage;
         if (!there)
             return lw_plan_op_fail(p, k->op, err, ": its group has no member at stage %d, where "
                                    "parameter %d '%s' is a copy of '%s'", p->params[i].stage, i,

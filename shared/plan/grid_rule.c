@@ -84,7 +84,36 @@ void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_
     } while (next_run(&w));
 }
 
-static bool coordinates_hold(const struct lw_plan *p)
+struct lw_digits lw_grid_column(const struct lw_digit axis[LW_N_AXES],
+                                const int32_t weight[LW_N_AXES])
+{
+    struct lw_digits d = {0};
+    int order[LW_N_AXES];
+
+    order_axes(axis, order);
+    for (int i = 0; i < LW_N_AXES; i++) {
+        int32_t count = axis[order[i]].count, step = weight[order[i]];
+        struct lw_digit *slower = d.n > 0 ? &d.at[d.n - 1] : NULL;
+        if (slower && slower->stride == count * step)
+            *slower = (struct lw_digit){slower->count * count, step};
+        else if (count > 1)
+            d.at[d.n++] = (struct lw_digit){count, step};
+    }
+    return d;
+}
+
+struct lw_digits lw_grid_roles(const struct lw_digit axis[LW_N_AXES])
+{
+    return lw_grid_column(axis, (const int32_t[LW_N_AXES]){[LW_AXIS_PP] = 1});
+}
+
+struct lw_digits lw_grid_indexes(const struct lw_digit axis[LW_N_AXES])
+{
+    return lw_grid_column(
+        axis, (const int32_t[LW_N_AXES]){[LW_AXIS_DP] = axis[LW_AXIS_TP].count, [LW_AXIS_TP] = 1});
+}
+
+static bool places_hold(const struct lw_plan *p)
 {
     const struct lw_digit *axis = p->grid->axis;
     struct walk w = begin(axis);
@@ -95,15 +124,10 @@ static bool coordinates_hold(const struct lw_plan *p)
     do {
         for (w.at[fast] = 0; w.at[fast] < axis[fast].count; w.at[fast]++, r++) {
             const int32_t *c = p->coord + 3 * r;
-            int32_t index = w.at[LW_AXIS_DP] * axis[LW_AXIS_TP].count + w.at[LW_AXIS_TP];
-            wrong |= (uint32_t)((c[0] ^ w.at[0]) | (c[1] ^ w.at[1]) | (c[2] ^ w.at[2]) |
-                                (p->role_of[r] ^ w.at[LW_AXIS_PP]) |
-                                (p->index_in_role[r] ^ index));
+            wrong |= (uint32_t)((c[0] ^ w.at[0]) | (c[1] ^ w.at[1]) | (c[2] ^ w.at[2]));
         }
     } while (wrong == 0 && next_run(&w));
-    for (int32_t role = 0; role < p->n_roles; role++)
-        wrong |= p->roles[role].n_ranks != p->n_ranks / axis[LW_AXIS_PP].count;
-    return wrong == 0 && p->n_roles == axis[LW_AXIS_PP].count;
+    return wrong == 0;
 }
 
 /* --- digits ----------------------------------------------------------------------------------- */
@@ -135,14 +159,31 @@ static void next_value(struct digit_walk *w)
     }
 }
 
-void lw_digits_write(const struct lw_digits *d, int32_t *out, int64_t n)
+static struct digit_walk walk_from(const struct lw_digits *d, int64_t run)
 {
     struct digit_walk w = {.d = d, .value = d->base};
-    struct lw_digit last = d->n > 0 ? d->at[d->n - 1] : (struct lw_digit){1, 0};
 
-    for (int64_t i = 0; i < n; i += last.count, next_value(&w))
-        for (int32_t k = 0; k < last.count; k++)
-            out[i + k] = w.value + k * last.stride;
+    for (int32_t i = d->n - 1; i-- > 0 && run > 0; run /= d->at[i].count) {
+        w.at[i] = (int32_t)(run % d->at[i].count);
+        w.value += w.at[i] * d->at[i].stride;
+    }
+    return w;
+}
+
+void lw_digits_write(const struct lw_digits *d, int64_t first, int32_t *out, int64_t n)
+{
+    struct lw_digit last = d->n > 0 ? d->at[d->n - 1] : (struct lw_digit){1, 0};
+    struct digit_walk w = walk_from(d, first / last.count);
+    int32_t from = (int32_t)(first % last.count);
+
+    for (int64_t i = 0; i < n; next_value(&w)) {
+        int32_t k = n - i < last.count - from ? (int32_t)(n - i) : last.count - from;
+        int32_t value = w.value + from * last.stride;
+        for (int32_t j = 0; j < k; j++)
+            out[i + j] = value + j * last.stride;
+        i += k;
+        from = 0;
+    }
 }
 
 static bool digits_hold(const struct lw_digits *d, const int32_t *table, int64_t n)
@@ -241,19 +282,22 @@ bool lw_group_parts_find(const struct lw_digit axis[LW_N_AXES], const struct lw_
 }
 
 void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
-                          int32_t *out)
+                          int32_t first, int32_t *out, int32_t n)
 {
     const struct lw_group_parts *parts = &x->parts;
     struct walk w = begin(axis);
     int slow = w.order[0], middle = w.order[1], fast = w.order[2];
-    const int32_t *add = parts->of[fast];
 
-    do {
+    for (int a = 0; a < LW_N_AXES; a++)
+        w.at[a] = axis[a].count > 1 ? first / axis[a].stride % axis[a].count : 0;
+    for (int32_t from = w.at[fast], k; n > 0; n -= k, out += k, from = 0, next_run(&w)) {
+        const int32_t *add = parts->of[fast] + from;
         int32_t a = parts->of[slow][w.at[slow]], b = parts->of[middle][w.at[middle]];
         int32_t base = a < 0 || b < 0 ? -1 : x->first_group + a + b;
-        for (int32_t i = 0; i < axis[fast].count; i++)
-            *out++ = base < 0 || add[i] < 0 ? -1 : base + add[i];
-    } while (next_run(&w));
+        k = n < axis[fast].count - from ? n : axis[fast].count - from;
+        for (int32_t i = 0; i < k; i++)
+            out[i] = base < 0 || add[i] < 0 ? -1 : base + add[i];
+    }
 }
 
 static bool group_parts_hold(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
@@ -342,6 +386,15 @@ int32_t lw_grid_group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
     return number;
 }
 
+int32_t lw_grid_member_at(const struct lw_plan *p, int32_t at)
+{
+    const struct lw_comm_rule *x = p->grid->comms;
+
+    while (at >= x->n_groups * x->n_members) /* classes without groups have none */
+        at -= x->n_groups * x->n_members, x++;
+    return lw_digits_value(&x->ranks, at);
+}
+
 static bool parts_are(const struct lw_digit axis[LW_N_AXES], const struct lw_group_parts *a,
                       const struct lw_group_parts *b)
 {
@@ -370,12 +423,25 @@ static bool comm_holds(const struct lw_plan *p, int32_t comm)
             return false;
     }
     holds = lw_group_parts_find(p->grid->axis, x, &room, &parts, &holds) && holds &&
-            digits_hold(&x->ranks, p->members + first, n) &&
+            (!p->members || digits_hold(&x->ranks, p->members + first, n)) &&
             parts_are(p->grid->axis, &parts, &x->parts) &&
             (!p->comm_group ||
              group_parts_hold(p->grid->axis, x, p->comm_group + (int64_t)comm * p->n_ranks));
     lw_arena_free(&room);
     return holds;
+}
+
+static bool coordinates_hold(const struct lw_plan *p)
+{
+    const struct lw_digit *axis = p->grid->axis;
+    struct lw_digits roles = lw_grid_roles(axis), indexes = lw_grid_indexes(axis);
+    bool hold = p->n_roles == axis[LW_AXIS_PP].count;
+
+    for (int32_t role = 0; role < p->n_roles; role++)
+        hold = hold && p->roles[role].n_ranks == p->n_ranks / axis[LW_AXIS_PP].count;
+    return hold && (!p->coord || places_hold(p)) &&
+           (!p->role_of || digits_hold(&roles, p->role_of, p->n_ranks)) &&
+           (!p->index_in_role || digits_hold(&indexes, p->index_in_role, p->n_ranks));
 }
 
 bool lw_grid_rule_holds(const struct lw_plan *p)
@@ -400,4 +466,65 @@ bool lw_grid_rules_all(const struct lw_plan *p)
         members += (int64_t)x->n_groups * x->n_members;
     }
     return n == p->n_groups && members == p->n_members;
+}
+
+/* --- the tables that a large plan lacks --------------------------------------------------------
+ */
+
+static enum lw_status write_ranks(struct lw_plan *out, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_digit *axis = out->grid->axis;
+    struct lw_digits indexes = lw_grid_indexes(axis);
+
+    if (out->role_of && out->index_in_role && out->coord)
+        return LW_OK;
+    LW_TAKE(room, out->role_of, out->n_ranks, err);
+    LW_TAKE(room, out->index_in_role, out->n_ranks, err);
+    LW_TAKE(room, out->coord, (int64_t)out->n_ranks * LW_N_AXES, err);
+    lw_grid_write(axis, out->coord, out->role_of);
+    lw_digits_write(&indexes, 0, out->index_in_role, out->n_ranks);
+    return LW_OK;
+}
+
+static enum lw_status write_members(struct lw_plan *out, struct lw_arena *room, struct lw_err *err)
+{
+    int64_t at = 0;
+
+    if (out->members)
+        return LW_OK;
+    LW_TAKE(room, out->members, out->n_members + INT64_C(1), err);
+    for (int32_t c = 0; c < out->n_comms; c++) {
+        const struct lw_comm_rule *x = &out->grid->comms[c];
+        int64_t n = (int64_t)x->n_groups * x->n_members;
+        lw_digits_write(&x->ranks, 0, out->members + at, n);
+        at += n;
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_plan_with_tables(const struct lw_plan *p, struct lw_arena *room,
+                                   struct lw_plan *out, struct lw_err *err)
+{
+    *out = *p;
+    if (!p->grid)
+        return LW_OK;
+    LW_TRY(write_ranks(out, room, err));
+    LW_TRY(write_members(out, room, err));
+    if (out->comm_group)
+        return LW_OK;
+    LW_TAKE(room, out->comm_group, (int64_t)p->n_comms * p->n_ranks + 1, err);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        lw_group_parts_write(p->grid->axis, &p->grid->comms[c], 0,
+                             out->comm_group + (int64_t)c * p->n_ranks, p->n_ranks);
+    return LW_OK;
+}
+
+enum lw_status lw_plan_write_tables(struct lw_plan *p, struct lw_err *err)
+{
+    struct lw_plan full;
+
+    LW_TRY(lw_plan_with_tables(p, &p->arena, &full, err));
+    full.arena = p->arena;
+    *p = full;
+    return LW_OK;
 }

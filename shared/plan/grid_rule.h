@@ -8,9 +8,8 @@
 
 /* Ranks on a grid by arithmetic: coordinates, roles and the groups of communicators say in a few
  * numbers what the tables of a plan say rank by rank, so that what is shown for the rule is shown
- * for every rank (docs/design/grid_rule.md). A plan with rules has the tables as well (a large one
- * but for comm_group), and lw_plan_check compares them; who changes a table sets plan->grid to
- * NULL. */
+ * for every rank (docs/design/grid_rule.md). A small plan with rules has the tables as well, and
+ * lw_plan_check compares them; who changes a table sets plan->grid to NULL. */
 
 struct lw_digit {
     int32_t count, stride; /* count values, stride apart */
@@ -56,22 +55,36 @@ static inline int32_t lw_grid_rank(const struct lw_digit axis[LW_N_AXES], int32_
            tp * axis[LW_AXIS_TP].stride;
 }
 
-/* Numbers from 0 on, one after the other, into out[n]. */
-void lw_digits_write(const struct lw_digits *d, int32_t *out, int64_t n);
+/* Numbers from `first` on, one after the other, into out[n]. */
+void lw_digits_write(const struct lw_digits *d, int64_t first, int32_t *out, int64_t n);
 int32_t lw_digits_value(const struct lw_digits *d, int32_t number);
 
 /* *fits: each digit lies within one axis, and no rank is in two groups or twice in one: then the
  * group of a rank is the sum of what its coordinates add. */
 bool lw_group_parts_find(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
                          struct lw_arena *arena, struct lw_group_parts *out, bool *fits);
-/* Group of each rank, into out[n_ranks]; -1 = outside. */
+/* Group of ranks from `first` on, into out[n]; -1 = outside. */
 void lw_group_parts_write(const struct lw_digit axis[LW_N_AXES], const struct lw_comm_rule *x,
-                          int32_t *out);
-/* From this many ranks on a plan has no table of groups of ranks if all communicators have
- * rules. */
-enum { LW_GRID_LARGE = 4096 };
-/* Coordinates and roles of all ranks. */
+                          int32_t first, int32_t *out, int32_t n);
+/* Coordinates of all ranks and their roles. */
 void lw_grid_write(const struct lw_digit axis[LW_N_AXES], int32_t *coord, int32_t *role_of);
+/* A number for each rank: the sum of its coordinates times these weights. */
+struct lw_digits lw_grid_column(const struct lw_digit axis[LW_N_AXES],
+                                const int32_t weight[LW_N_AXES]);
+/* Role and index in it. */
+struct lw_digits lw_grid_roles(const struct lw_digit axis[LW_N_AXES]);
+struct lw_digits lw_grid_indexes(const struct lw_digit axis[LW_N_AXES]);
+
+/* From this many ranks on a plan has rules and no tables of ranks and members, if all communicators
+ * have rules. */
+#ifndef LW_GRID_LARGE
+#define LW_GRID_LARGE 4096
+#endif
+/* *out: the plan, and in `room` the tables that it lacks. It borrows the rest. For who reads lists
+ * of members, or each rank several times. */
+enum lw_status lw_plan_with_tables(const struct lw_plan *p, struct lw_arena *room,
+                                   struct lw_plan *out, struct lw_err *err);
+enum lw_status lw_plan_write_tables(struct lw_plan *p, struct lw_err *err); /* into the plan */
 
 /* Groups that stand for all of a communicator: those whose digits are 0 but along the pipeline and
  * where groups lie no multiple of `apart` ranks apart (1: nowhere), so that the others hold the

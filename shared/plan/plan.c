@@ -125,7 +125,7 @@ enum lw_status lw_plan_need_times(const struct lw_plan *p, const char *name, str
 int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank)
 {
     for (int32_t i = 0; i < g->n_members; i++)
-        if (p->members[g->first_member + i] == rank)
+        if (lw_plan_member_at(p, g->first_member + i) == rank)
             return i;
     return -1;
 }

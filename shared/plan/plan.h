@@ -265,7 +265,7 @@ struct lw_plan {
     struct lw_stream *streams;
     struct lw_comm *comms;
     struct lw_group *groups; /* in creation order */
-    int32_t *members;
+    int32_t *members;        /* NULL: `grid` says them (lw_plan_member_at) */
     /* [n_comms * n_ranks]: group of the rank in that class; -1 = outside; NULL: `grid` says it of
      * all (lw_plan_group_of) */
     int32_t *comm_group;
@@ -345,6 +345,19 @@ static inline int32_t lw_plan_index_of(const struct lw_plan *p, int32_t rank)
 static inline int32_t lw_plan_coord(const struct lw_plan *p, int32_t rank, enum lw_grid_axis axis)
 {
     return p->coord ? p->coord[(int64_t)rank * LW_N_AXES + axis] : lw_grid_coord(p, rank, axis);
+}
+
+int32_t lw_grid_member_at(const struct lw_plan *p, int32_t at);
+/* Number `at` of all members; member i of a group. */
+static inline int32_t lw_plan_member_at(const struct lw_plan *p, int32_t at)
+{
+    return p->members ? p->members[at] : lw_grid_member_at(p, at);
+}
+
+static inline int32_t lw_plan_member_of(const struct lw_plan *p, const struct lw_group *g,
+                                        int32_t i)
+{
+    return lw_plan_member_at(p, g->first_member + i);
 }
 
 /* All coordinates of a rank. */

@@ -260,7 +260,7 @@ static void write_rules(struct lw_builder *b)
     for (int32_t c = 0; b->by_rules && c < b->plan.n_comms; c++) {
         int32_t *groups = extend(b, LW_TABLE_comm_group, n_ranks);
         if (groups && b->grid.comms[c].n_groups > 0)
-            lw_group_parts_write(b->grid.axis, &b->grid.comms[c], groups);
+            lw_group_parts_write(b->grid.axis, &b->grid.comms[c], 0, groups, n_ranks);
     }
     b->by_rules = false;
 }
@@ -328,10 +328,10 @@ static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x)
         return;
     for (int32_t g = 0; g < x->n_groups; g++)
         groups[g] = (struct lw_group){at + g * x->n_members, x->n_members};
-    lw_digits_write(&x->ranks, members, n);
+    lw_digits_write(&x->ranks, 0, members, n);
     if (!b->by_rules)
-        lw_group_parts_write(b->grid.axis, x,
-                             p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks);
+        lw_group_parts_write(b->grid.axis, x, 0,
+                             p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks, p->n_ranks);
     b->grid.comms[p->n_comms - 1] = *x;
     b->unclear = false;
 }

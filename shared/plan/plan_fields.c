@@ -178,7 +178,7 @@ static void feed_groups(const struct canon *c)
     const struct lw_grid_rule *grid = c->p->grid;
 
     for (int32_t k = 0; k < c->p->n_comms; k++) {
-        lw_group_parts_write(grid->axis, &grid->comms[k], c->groups);
+        lw_group_parts_write(grid->axis, &grid->comms[k], 0, c->groups, c->p->n_ranks);
         lw_hash_ints32(c->h, c->groups, c->p->n_ranks);
     }
 }

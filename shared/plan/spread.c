@@ -9,6 +9,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/plan.h"
 
 LW_COMPARATOR(by_number, int32_t, *a, *b)
 
@@ -61,5 +62,38 @@ struct lw_spread lw_spread_over(int32_t per_node, const int32_t *ranks, int32_t 
     lw_sort(sorted, n, by_number);
     struct lw_spread x = count_nodes(per_node, sorted, n);
     lw_free(sorted);
+    return x;
+}
+
+/* As count_by_pairs, of members that no table holds. */
+static struct lw_spread count_members(const struct lw_plan *p, int32_t per_node,
+                                      const struct lw_group *g)
+{
+    struct lw_spread x = {.fewest = g->n_members};
+
+    for (int32_t i = 0; i < g->n_members; i++) {
+        int32_t node = lw_plan_member_of(p, g, i) / per_node, before = 0, here = 0;
+        for (int32_t k = 0; k < g->n_members; k++) {
+            bool same = lw_plan_member_of(p, g, k) / per_node == node;
+            here += same;
+            before += same && k < i;
+        }
+        x.n_nodes += before == 0;
+        x.fewest = here < x.fewest ? here : x.fewest;
+    }
+    return x;
+}
+
+struct lw_spread lw_plan_spread(const struct lw_plan *p, int32_t per_node, const struct lw_group *g)
+{
+    if (p->members)
+        return lw_spread_over(per_node, p->members + g->first_member, g->n_members);
+    int32_t *ranks = lw_alloc((size_t)g->n_members * sizeof *ranks);
+    if (!ranks)
+        return count_members(p, per_node, g);
+    for (int32_t i = 0; i < g->n_members; i++)
+        ranks[i] = lw_plan_member_of(p, g, i);
+    struct lw_spread x = lw_spread_over(per_node, ranks, g->n_members);
+    lw_free(ranks);
     return x;
 }

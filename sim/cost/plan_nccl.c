@@ -59,17 +59,19 @@ static enum lw_status ask_op(const struct check *k, const struct lw_op *op, stru
 
     for (int32_t i = 0; i < p->n_groups; i++) {
         const struct lw_group *g = &p->groups[i];
-        const int32_t *members = p->members + g->first_member;
-        if (g->n_members < 2 || lw_plan_group_of(p, op->comm, members[0]) != i)
+        if (g->n_members < 2)
             continue;
-        struct lw_spread at = lw_spread_over(k->cluster->devices_per_node, members, g->n_members);
+        int32_t first = lw_plan_member_of(p, g, 0);
+        if (lw_plan_group_of(p, op->comm, first) != i)
+            continue;
+        struct lw_spread at = lw_plan_spread(p, k->cluster->devices_per_node, g);
         if (g->n_members == q.n_ranks && at.n_nodes == q.n_nodes && at.fewest == q.fewest)
             continue;
         q.n_ranks = g->n_members;
         q.n_nodes = at.n_nodes;
         q.fewest = at.fewest;
         q.alone = g->n_members == p->n_ranks;
-        q.bytes = lw_plan_operand(p, op, members[0]).bytes;
+        q.bytes = lw_plan_operand(p, op, first).bytes;
         LW_TRY(ask_group(k, &q, x));
     }
     return LW_OK;

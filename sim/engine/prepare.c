@@ -291,19 +291,18 @@ static enum lw_status apply_exceptions(struct sim_engine *e)
 static void fill_places(struct sim_engine *e, int32_t g, const struct lw_group *given)
 {
     const struct lw_plan *p = e->plan;
-    const int32_t *members = e->given->members + given->first_member;
     const struct lw_group *x = &p->groups[g];
     int32_t j = 0;
 
     for (int32_t i = 0; i < x->n_members; i++) {
         struct sim_ring_place *m = &e->ring[x->first_member + i];
-        m->rank = p->members[x->first_member + i];
+        m->rank = lw_plan_member_at(p, x->first_member + i);
         m->group = g * e->n_workers;
         m->next = x->first_member + (i + 1 < x->n_members ? i + 1 : 0);
-        while (sim_run_rank(e, members[j]) != m->rank)
+        while (sim_run_rank(e, lw_plan_member_of(e->given, given, j)) != m->rank)
             j++;
-        m->from = members[j];
-        m->to = members[(j + 1) % given->n_members];
+        m->from = lw_plan_member_of(e->given, given, j);
+        m->to = lw_plan_member_of(e->given, given, (j + 1) % given->n_members);
     }
 }
 
@@ -318,9 +317,7 @@ static void fill_group(struct sim_engine *e, int32_t g)
                             .known_time = -1, .known_share = -1, .core_share = -1,
                             .link_rate = SIM_FULL_RATE, .fair_rate = SIM_FULL_RATE,
                             .flow = -1, .turn = -1};
-    struct lw_spread at =
-        lw_spread_over(e->cluster->devices_per_node, e->given->members + given->first_member,
-                       x->n);
+    struct lw_spread at = lw_plan_spread(e->given, e->cluster->devices_per_node, given);
     x->n_nodes = at.n_nodes;
     x->fewest = at.fewest;
     x->alone = x->n == e->given->n_ranks;

@@ -131,7 +131,7 @@ bool sim_fold_read_peers(const struct sim_folding *m)
 static bool holds(const struct lw_plan *p, int32_t group, int32_t rank)
 {
     for (int32_t i = 0; i < p->groups[group].n_members; i++)
-        if (p->members[p->groups[group].first_member + i] == rank)
+        if (lw_plan_member_at(p, p->groups[group].first_member + i) == rank)
             return true;
     return false;
 }
@@ -149,7 +149,8 @@ bool sim_single_out_group(struct sim_folding *m, int32_t group)
     bool change = false;
 
     for (int32_t i = 0; i < m->plan->groups[group].n_members; i++)
-        change |= sim_single_out(m, m->plan->members[m->plan->groups[group].first_member + i]);
+        change |=
+            sim_single_out(m, lw_plan_member_at(m->plan, m->plan->groups[group].first_member + i));
     return change;
 }
 

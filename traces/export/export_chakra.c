@@ -261,13 +261,13 @@ enum lw_status lw_export_chakra_groups(const struct lw_export_graph *g, FILE *f,
     for (int32_t c = 0; c < p->n_comms; c++)
         for (int32_t k = 0; k < p->n_groups; k++) {
             const struct lw_group *x = &p->groups[k];
-            int32_t first = x->n_members > 0 ? p->members[x->first_member] : 0;
+            int32_t first = x->n_members > 0 ? lw_plan_member_at(p, x->first_member) : 0;
             if (x->n_members == 0 || lw_plan_group_of(p, c, first) != k)
                 continue;
             group_name(p, c, first, name);
             lw_jsonout_array(&o, name);
             for (int32_t i = 0; i < x->n_members; i++)
-                lw_jsonout_int(&o, NULL, p->members[x->first_member + i]);
+                lw_jsonout_int(&o, NULL, lw_plan_member_at(p, x->first_member + i));
             lw_jsonout_end(&o);
         }
     lw_jsonout_end(&o);

@@ -199,8 +199,8 @@ static enum lw_status do_rank(struct maker *m, int32_t rank, int32_t *places)
             const struct lw_export_meeting *c = &m->g->meetings[x->meeting];
             const struct lw_group *g = &m->g->plan->groups[c->group];
             for (int32_t k = 0; k < g->n_members; k++)
-                places[k] =
-                    place_of(m, m->g->plan->members[g->first_member + k], op_of(m, i)->stream);
+                places[k] = place_of(m, lw_plan_member_at(m->g->plan, g->first_member + k),
+                                     op_of(m, i)->stream);
             LW_TRY(do_collective(m, rank, i, places));
         } else {
             LW_TRY(compute(m, stream_place(m, rank, i), x->time));
