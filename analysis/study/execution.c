@@ -15,6 +15,7 @@
 #include "shared/cluster/calibrated_probe.h"
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework_memory.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/memory_predict.h"
@@ -30,8 +31,10 @@ static enum lw_status load(struct lw_execution *s, const char *plan_file, struct
 
     s->options.ranks_per_node = cost.ranks_per_node;
 
-    if (!s->no_check || (!plan_file && !s->run))
-        return lw_plan_source_load(&s->source, plan_file, &cost, &s->cluster, &s->plan, err);
+    if (!s->no_check || (!plan_file && !s->run)) {
+        LW_TRY(lw_plan_source_load(&s->source, plan_file, &cost, &s->cluster, &s->plan, err));
+        return lw_plan_write_tables(&s->plan, err);
+    }
     return lw_plan_source_read(&s->source, plan_file, true, &s->cluster, &s->plan, err);
 }
 

@@ -504,7 +504,7 @@ static bool is_of_strategy(const struct lw_plan *p)
 static enum lw_status check_all(const struct lw_plan *p, bool grid, struct lw_arena *room,
                                 struct lw_err *err)
 {
-    if (!grid && !p->comm_group)
+    if (!grid && (!p->comm_group || !p->members || !p->role_of))
         return lw_fail(err, LW_EPLAN, "the tables of ranks and groups are not what the rules of "
                                       "the plan's grid say");
     LW_TRY(grid ? lw_plan_check_other_ranges(p, LW_EPLAN, err)

@@ -8,6 +8,7 @@
 
 #include "shared/files/files_plan_rows.h"
 #include "shared/files/files_field.h"
+#include "shared/plan/grid_rule.h"
 
 /* A file of format 1 states a hash that covers times: there is nothing here to compare it with. */
 static enum lw_status verify(struct lw_plan *p, int32_t format, const char *hash, bool unchecked,
@@ -210,6 +211,7 @@ static enum lw_status unpack_roles(struct plan_file *f, struct lw_arena *a, stru
 
 static enum lw_status unpack(struct plan_file *f, struct lw_arena *rows, struct lw_err *err)
 {
+    LW_TRY(lw_plan_with_tables(&f->plan, rows, &f->plan, err));
     LW_TRY(unpack_roles(f, rows, err));
     LW_TRY(unpack_ranks(f, rows, err));
     LW_TRY(unpack_comms(f, rows, err));

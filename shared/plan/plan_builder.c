@@ -17,13 +17,14 @@
 struct lw_builder {
     struct lw_plan plan; /* its arena owns the strings; the tables go there at the end */
     int32_t n_programs, n_comm_group; /* of these the plan's count follows from others */
+    int32_t n_listed;                 /* members that no rule describes alone */
     int32_t n_written;     /* operands that no rule describes */
     int64_t rules_capacity;
     bool has_rules, rules_settled; /* the plan's arena owns them */
     struct lw_grid_rule grid; /* its first axis has no ranks: ranks are added one by one */
     int64_t comms_capacity;
     bool unclear;          /* groups of ranks in the class added last are not written yet */
-    bool by_rules;         /* comm_group is empty: rules say all of it so far */
+    bool by_rules;         /* no tables of ranks and members: rules say all of them so far */
     int64_t capacity[LW_N_TABLES];
     int n_settled; /* tables that the plan's arena owns */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
@@ -55,8 +56,9 @@ static int32_t *number_of(struct lw_builder *b, int table)
     return table == LW_TABLE_programs     ? &b->n_programs
            : table == LW_TABLE_comm_group ? &b->n_comm_group
            : table == LW_TABLE_operands   ? &b->n_written
-                                          : (int32_t *)(void *)((char *)&b->plan +
-                                                                lw_plan_tables[table].n_at);
+           : table == LW_TABLE_members
+               ? &b->n_listed
+               : (int32_t *)(void *)((char *)&b->plan + lw_plan_tables[table].n_at);
 }
 
 /* Tables of ranks have their length from the beginning, and are the arena's. */
@@ -167,9 +169,7 @@ struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks)
     b->plan.n_ranks = n_ranks;
     b->plan.strategy = lw_arena_alloc(&b->plan.arena, 1, sizeof *b->plan.strategy);
     b->plan.name = keep(b, name);
-    b->plan.role_of = lw_arena_alloc(&b->plan.arena, n_ranks, sizeof *b->plan.role_of);
-    b->plan.coord = lw_arena_alloc(&b->plan.arena, n_ranks * 3L, sizeof *b->plan.coord);
-    b->failed = b->failed || !b->plan.role_of || !b->plan.coord || !b->plan.strategy;
+    b->failed = b->failed || !b->plan.strategy;
     if (b->plan.strategy)
         *b->plan.strategy = lw_strategy_default();
     b->variant = b->role = -1;
@@ -211,14 +211,30 @@ int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role)
     return push(b, LW_TABLE_roles, &r);
 }
 
+/* The tables of ranks, by the grid's axes where there are some. */
+static void make_ranks(struct lw_builder *b)
+{
+    struct lw_plan *p = &b->plan;
+
+    if (p->role_of)
+        return;
+    p->role_of = lw_arena_alloc(&p->arena, p->n_ranks, sizeof *p->role_of);
+    p->coord = lw_arena_alloc(&p->arena, (int64_t)p->n_ranks * LW_N_AXES, sizeof *p->coord);
+    b->failed = b->failed || !p->role_of || !p->coord;
+    if (!b->failed && b->grid.axis[0].count > 0)
+        lw_grid_write(b->grid.axis, p->coord, p->role_of);
+}
+
 void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t dp, int32_t pp,
                      int32_t tp)
 {
+    make_ranks(b);
     if (b->failed)
         return;
     assert(rank >= 0 && rank < b->plan.n_ranks && role >= 0 && role < b->plan.n_roles);
     b->plan.role_of[rank] = role;
-    memcpy(b->plan.coord + rank * 3L, (int32_t[]){dp, pp, tp}, 3 * sizeof dp);
+    memcpy(b->plan.coord + (int64_t)rank * LW_N_AXES, (int32_t[LW_N_AXES]){dp, pp, tp},
+           LW_N_AXES * sizeof dp);
 }
 
 void lw_builder_grid(struct lw_builder *b, const struct lw_digit *axis)
@@ -227,8 +243,9 @@ void lw_builder_grid(struct lw_builder *b, const struct lw_digit *axis)
         return;
     assert(lw_grid_is_whole(axis, b->plan.n_ranks) && axis[LW_AXIS_PP].count == b->plan.n_roles);
     memcpy(b->grid.axis, axis, sizeof b->grid.axis);
-    lw_grid_write(axis, b->plan.coord, b->plan.role_of);
     b->by_rules = b->plan.n_ranks >= LW_GRID_LARGE;
+    if (!b->by_rules)
+        make_ranks(b);
 }
 
 int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream_class c,
@@ -246,21 +263,26 @@ static void expect_classes(struct lw_builder *b)
     enum { USUAL = 8 };
     const enum lw_plan_table_id tables[] = {LW_TABLE_members, LW_TABLE_comm_group};
 
-    for (int i = 0; i < (b->by_rules ? 1 : 2); i++)
+    for (int i = 0; i < 2 && !b->by_rules; i++)
         b->failed = b->failed ||
                     lw_reserve(items_at(b, tables[i]), &b->capacity[tables[i]],
                                USUAL * (int64_t)b->plan.n_ranks, sizeof(int32_t)) != 0;
 }
 
-/* From now on groups of ranks are in the table, also those of rules so far. */
+/* From now on ranks, members and groups of ranks are in tables, also those of rules so far. */
 static void write_rules(struct lw_builder *b)
 {
     int32_t n_ranks = b->plan.n_ranks;
 
+    make_ranks(b);
     for (int32_t c = 0; b->by_rules && c < b->plan.n_comms; c++) {
-        int32_t *groups = extend(b, LW_TABLE_comm_group, n_ranks);
-        if (groups && b->grid.comms[c].n_groups > 0)
-            lw_group_parts_write(b->grid.axis, &b->grid.comms[c], 0, groups, n_ranks);
+        const struct lw_comm_rule *x = &b->grid.comms[c];
+        int32_t n = x->n_groups * x->n_members, *groups = extend(b, LW_TABLE_comm_group, n_ranks);
+        int32_t *members = extend(b, LW_TABLE_members, n);
+        if (!groups || !members || n == 0)
+            continue;
+        lw_group_parts_write(b->grid.axis, x, 0, groups, n_ranks);
+        lw_digits_write(&x->ranks, 0, members, n);
     }
     b->by_rules = false;
 }
@@ -308,6 +330,7 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
     int32_t number = push(b, LW_TABLE_groups, &g);
     int32_t *of = b->plan.comm_group + (int64_t)comm * b->plan.n_ranks;
     int32_t *to = extend(b, LW_TABLE_members, n);
+    b->plan.n_members = b->n_listed;
     for (int32_t i = 0; to && i < n; i++) {
         assert(members[i] >= 0 && members[i] < b->plan.n_ranks);
         to[i] = members[i];
@@ -322,14 +345,17 @@ static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x)
     struct lw_plan *p = &b->plan;
     int32_t at = p->n_members, n = x->n_groups * x->n_members;
     struct lw_group *groups = extend(b, LW_TABLE_groups, x->n_groups);
-    int32_t *members = extend(b, LW_TABLE_members, n);
+    int32_t *members = b->by_rules ? NULL : extend(b, LW_TABLE_members, n);
 
+    b->failed = b->failed || n > INT32_MAX - at;
     if (b->failed)
         return;
+    p->n_members += n;
     for (int32_t g = 0; g < x->n_groups; g++)
         groups[g] = (struct lw_group){at + g * x->n_members, x->n_members};
-    lw_digits_write(&x->ranks, 0, members, n);
-    if (!b->by_rules)
+    if (members)
+        lw_digits_write(&x->ranks, 0, members, n);
+    if (members)
         lw_group_parts_write(b->grid.axis, x, 0,
                              p->comm_group + (p->n_comms - INT64_C(1)) * p->n_ranks, p->n_ranks);
     b->grid.comms[p->n_comms - 1] = *x;
@@ -801,7 +827,7 @@ static void settle_grid(struct lw_builder *b)
     if (b->failed)
         return;
     if (b->by_rules)
-        p->comm_group = NULL;
+        p->comm_group = p->members = NULL;
     *p->grid = b->grid;
     p->grid->comms = comms;
     p->grid->n_comms = p->n_comms;
@@ -809,14 +835,27 @@ static void settle_grid(struct lw_builder *b)
         memcpy(comms, b->grid.comms, (size_t)p->n_comms * sizeof *comms);
 }
 
-static void count(struct lw_builder *b)
+static void count_ranks(struct lw_builder *b)
 {
     struct lw_plan *p = &b->plan;
 
+    if (b->by_rules) {
+        for (int32_t r = 0; !b->failed && r < p->n_roles; r++)
+            p->roles[r].n_ranks = p->n_ranks / p->n_roles;
+        return;
+    }
+    make_ranks(b);
     p->index_in_role = lw_arena_alloc(&p->arena, p->n_ranks, sizeof *p->index_in_role);
     b->failed = b->failed || !p->index_in_role;
     for (int32_t r = 0; !b->failed && r < p->n_ranks; r++)
         p->index_in_role[r] = p->roles[p->role_of[r]].n_ranks++;
+}
+
+static void count(struct lw_builder *b)
+{
+    struct lw_plan *p = &b->plan;
+
+    count_ranks(b);
     for (int32_t v = 0; !b->failed && v < p->n_variants; v++)
         for (int32_t s = 0; s < p->n_sets; s++)
             p->variants[v].n_sets += lw_plan_uses_set(p, v, s);

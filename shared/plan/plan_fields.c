@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/base/hash.h"
+#include "shared/plan/grid_hash.h"
 #include "shared/plan/grid_rule.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_tables.h"
@@ -58,7 +59,6 @@ struct canon {
     struct lw_hash *h;
     const struct lw_plan *p;
     struct lw_whole_works works;
-    int32_t *groups; /* [n_ranks] of a communicator; NULL: the plan has a table of them */
 };
 
 /* Activations: 1 an op takes some, -1 it frees them. How many bytes depends on the kernels that a
@@ -151,6 +151,23 @@ static void feed_numbers(struct lw_hash *h, const struct lw_plan_table *t, const
     }
 }
 
+/* A row that a rule of one line describes. */
+static void feed_line(struct lw_hash *h, const struct lw_operand_rule *x)
+{
+    enum { LINE = 256 };
+    int64_t block[LINE][3];
+
+    for (int32_t i = 0, k; i < x->n; i += k) {
+        k = x->n - i < LINE ? x->n - i : LINE;
+        for (int32_t a = 0; a < k; a++) {
+            block[a][0] = x->first.bytes;
+            block[a][1] = x->first.offset;
+            block[a][2] = x->first.peer + (int64_t)(i + a) * x->across;
+        }
+        lw_hash_ints(h, &block[0][0], k * INT64_C(3));
+    }
+}
+
 /* Each entry of each row, also where a rule describes them. */
 static void feed_operands(const struct canon *c)
 {
@@ -158,8 +175,15 @@ static void feed_operands(const struct canon *c)
     const struct lw_plan *p = c->p;
     int n = 0;
 
-    for (int32_t row = 0; row < p->n_operand_rows; row++)
-        for (int32_t i = 0, end = lw_operand_row_length(p, row); i < end; i++) {
+    for (int32_t row = 0; row < p->n_operand_rows; row++) {
+        int32_t end = lw_operand_row_length(p, row);
+        if (p->operand_rules[row].n == end && p->operand_rules[row].width >= end) {
+            lw_hash_ints(c->h, block, n);
+            n = 0;
+            feed_line(c->h, &p->operand_rules[row]);
+            continue;
+        }
+        for (int32_t i = 0; i < end; i++) {
             struct lw_operand d = lw_operand_at(p, row, i);
             block[n++] = d.bytes;
             block[n++] = d.offset;
@@ -169,22 +193,13 @@ static void feed_operands(const struct canon *c)
             lw_hash_ints(c->h, block, n);
             n = 0;
         }
+    }
     lw_hash_ints(c->h, block, n);
 }
 
-/* As a table of them. */
-static void feed_groups(const struct canon *c)
+static void feed_table(const struct canon *c, enum lw_plan_table_id id)
 {
-    const struct lw_grid_rule *grid = c->p->grid;
-
-    for (int32_t k = 0; k < c->p->n_comms; k++) {
-        lw_group_parts_write(grid->axis, &grid->comms[k], 0, c->groups, c->p->n_ranks);
-        lw_hash_ints32(c->h, c->groups, c->p->n_ranks);
-    }
-}
-
-static void feed_table(const struct canon *c, const struct lw_plan_table *t)
-{
+    const struct lw_plan_table *t = &lw_plan_tables[id];
     int64_t n = lw_table_rows(t, c->p);
     const char *rows = lw_table_at(t, c->p);
 
@@ -194,11 +209,11 @@ static void feed_table(const struct canon *c, const struct lw_plan_table *t)
         lw_hash_string(c->h, t->mark);
     if (!t->uncounted)
         lw_hash_int(c->h, n);
-    if (t == &lw_plan_tables[LW_TABLE_comm_group] && c->groups)
-        feed_groups(c);
-    else if (t->ints)
+    if (lw_grid_hash(c->h, c->p, id))
+        return;
+    if (t->ints)
         lw_hash_ints32(c->h, (const int32_t *)(const void *)rows, n);
-    else if (t == &lw_plan_tables[LW_TABLE_operands] && c->p->operand_rules)
+    else if (id == LW_TABLE_operands && c->p->operand_rules)
         feed_operands(c);
     else if (has_numbers_alone(t->fields))
         feed_numbers(c->h, t, rows, n);
@@ -210,8 +225,6 @@ static void feed_table(const struct canon *c, const struct lw_plan_table *t)
 static enum lw_status begin_canon(struct canon *c, struct lw_err *err)
 {
     LW_TRY(lw_whole_works_of(c->p, &c->works, err));
-    if (!c->p->comm_group)
-        LW_NEW(c->groups, c->p->n_ranks, err);
     c->h = lw_hash_new();
     return c->h ? LW_OK : lw_fail_nomem(err);
 }
@@ -224,13 +237,12 @@ enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
     if (status == LW_OK) {
         lw_hash_int(c.h, LW_PLAN_FORMAT);
         feed_strategy(c.h, p->strategy);
-        for (int t = 0; t < LW_N_TABLES; t++)
-            feed_table(&c, &lw_plan_tables[t]);
+        for (enum lw_plan_table_id t = LW_TABLE_role_of; t < LW_N_TABLES; t++)
+            feed_table(&c, t);
         lw_hash_int(c.h, p->repeat_from);
         lw_hash_finish(c.h, p->hash);
     }
     lw_whole_works_free(&c.works);
-    lw_free(c.groups);
     return status;
 }
 
@@ -461,19 +473,6 @@ static bool operands_differ(struct diff *d)
     return false;
 }
 
-/* Of plans of which one has no table of the groups of ranks. */
-static bool groups_differ(struct diff *d)
-{
-    for (d->row = 0; d->row < (int64_t)d->a->n_comms * d->a->n_ranks; d->row++) {
-        int32_t comm = (int32_t)(d->row / d->a->n_ranks), rank = (int32_t)(d->row % d->a->n_ranks);
-        int32_t x = lw_plan_group_of(d->a, comm, rank), y = lw_plan_group_of(d->b, comm, rank);
-        const void *a = &x, *b = &y;
-        if (row_differs(d, a, b))
-            return true;
-    }
-    return false;
-}
-
 static bool tables_differ(struct diff *d)
 {
     const struct lw_plan_table *t = d->table;
@@ -486,8 +485,6 @@ static bool tables_differ(struct diff *d)
         return true;
     if (t == &lw_plan_tables[LW_TABLE_operands])
         return operands_differ(d);
-    if (t == &lw_plan_tables[LW_TABLE_comm_group] && (!x || !y))
-        return groups_differ(d);
     for (d->row = 0; d->row < lw_table_rows(t, d->a); d->row++, x += t->size, y += t->size)
         if (row_differs(d, x, y))
             return true;
@@ -559,8 +556,9 @@ static const struct figure times = {work_time, time_text, "take another time"};
 static const struct figure activations = {kept_bytes, bytes_text,
                                           "take or free other bytes of activations"};
 
-enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
-                            struct lw_plan_difference *out, struct lw_err *err)
+/* Of plans with all their tables. */
+static enum lw_status find_difference(const struct lw_plan *a, const struct lw_plan *b,
+                                      struct lw_plan_difference *out, struct lw_err *err)
 {
     struct diff d = {.a = a, .b = b, .text = out->decision, .room = sizeof out->decision};
 
@@ -576,5 +574,20 @@ enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
     }
     lw_whole_works_free(&d.works[1]);
     lw_whole_works_free(&d.works[0]);
+    return s;
+}
+
+enum lw_status lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b,
+                            struct lw_plan_difference *out, struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    struct lw_plan x, y;
+    enum lw_status s = lw_plan_with_tables(a, &room, &x, err);
+
+    if (s == LW_OK)
+        s = lw_plan_with_tables(b, &room, &y, err);
+    if (s == LW_OK)
+        s = find_difference(&x, &y, out, err);
+    lw_arena_free(&room);
     return s;
 }

@@ -256,13 +256,20 @@ static bool is_of_grid(const struct lw_plan *p, int table)
            ((table == LW_TABLE_groups || table == LW_TABLE_comm_group) && lw_grid_rules_all(p));
 }
 
+/* Else the grid's rules stand for it. */
+static bool has_table(const struct lw_plan *p, int table)
+{
+    return lw_table_at(&lw_plan_tables[table == LW_TABLE_groups ? LW_TABLE_members : table], p) ||
+           !p->grid;
+}
+
 static enum lw_status check_tables(const struct ranges *k, bool grid_holds)
 {
     const struct lw_plan *p = k->p;
 
     LW_TRY(check_counts(k));
     for (int t = 0; t < LW_N_TABLES; t++)
-        if ((!grid_holds || !is_of_grid(p, t)) && (t != LW_TABLE_comm_group || p->comm_group))
+        if ((!grid_holds || !is_of_grid(p, t)) && has_table(p, t))
             LW_TRY(t == LW_TABLE_operands && p->operand_rules
                        ? check_operands(k)
                        : check_table(k, (enum lw_plan_table_id)t));

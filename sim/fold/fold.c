@@ -484,8 +484,11 @@ static enum lw_status make_by_rules(struct sim_folding *m, struct lw_arena *aren
 static enum lw_status make_by_tables(struct sim_folding *m, struct lw_arena *arena,
                                      struct sim_fold *out, struct lw_err *err)
 {
+    struct lw_plan full;
     bool match = false;
 
+    LW_TRY(lw_plan_with_tables(m->plan, &m->arena, &full, err));
+    m->plan = &full;
     LW_TRY(take_groups(m, err));
     LW_TRY(take_paths(m, err));
     if (!sim_fold_read_groups(m) || rings_share(m))

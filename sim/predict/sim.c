@@ -6,6 +6,7 @@
 
 #include "shared/base/nearest.h"
 #include "shared/cluster/measured.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/plan/many_passes.h"
 #include "sim/engine/engine.h"
 #include "sim/fold/fold.h"
@@ -298,6 +299,10 @@ static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_clu
     LW_TRY(check_options(options, err));
     LW_TRY(check_devices(plan, cluster, err));
     LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
+    struct lw_plan full = *plan;
+    if (fold->n_classes == 0 || options->detail == LW_SIM_CHUNK)
+        LW_TRY(lw_plan_with_tables(plan, arena, &full, err));
+    plan = &full;
     bool shortened;
     enum lw_status status = run(plan, fold->n_classes > 0 ? fold : NULL, cluster, options, rows,
                                 lengths, stats, &shortened, err);
@@ -307,6 +312,7 @@ static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_clu
     struct lw_sim_options each = *options;
     each.no_merge = true;
     *fold = (struct sim_fold){.n_ranks = plan->n_ranks};
+    LW_TRY(lw_plan_with_tables(plan, arena, &full, err));
     return run(plan, NULL, cluster, &each, rows, lengths, stats, &shortened, err);
 }
 

@@ -62,20 +62,61 @@ static void compare_classes(const struct lw_plan *p, const struct lw_plan *q,
     lw_sim_classes_free(&b);
 }
 
-/* The plan without a table of groups of ranks is the same. */
-static void expect_the_same(const struct lw_plan *p, const char *words)
+static struct lw_plan without_tables(const struct lw_plan *p)
 {
     struct lw_plan q = *p;
+
+    q.role_of = q.index_in_role = q.coord = q.members = q.comm_group = NULL;
+    return q;
+}
+
+static void expect_ranks(const struct lw_plan *p, const struct lw_plan *q, const char *words)
+{
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int32_t at[LW_N_AXES];
+        lw_plan_place(q, r, at);
+        if (lw_plan_role_of(q, r) != p->role_of[r] ||
+            lw_plan_index_of(q, r) != p->index_in_role[r] ||
+            memcmp(at, p->coord + (int64_t)r * LW_N_AXES, sizeof at) != 0)
+            fail_msg("rank %d:%s", r, words);
+    }
+    for (int32_t i = 0; i < p->n_members; i++)
+        if (lw_plan_member_at(q, i) != p->members[i])
+            fail_msg("member %d:%s", i, words);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        for (int32_t r = 0; r < p->n_ranks; r++)
+            if (lw_plan_group_of(q, c, r) != lw_plan_group_of(p, c, r))
+                fail_msg("communicator %d, rank %d:%s", c, r, words);
+}
+
+/* The tables that rules write are those of the plan. */
+static void expect_tables(const struct lw_plan *p, const struct lw_plan *q)
+{
+    struct lw_arena room = {0};
+    struct lw_plan full;
+    struct lw_err err = {0};
+    size_t n = (size_t)p->n_ranks * sizeof(int32_t);
+
+    assert_ok(lw_plan_with_tables(q, &room, &full, &err), err);
+    assert_memory_equal(full.role_of, p->role_of, n);
+    assert_memory_equal(full.index_in_role, p->index_in_role, n);
+    assert_memory_equal(full.coord, p->coord, LW_N_AXES * n);
+    assert_memory_equal(full.members, p->members, (size_t)p->n_members * sizeof *p->members);
+    assert_memory_equal(full.comm_group, p->comm_group, (size_t)p->n_comms * n);
+    lw_arena_free(&room);
+}
+
+/* The plan with its rules alone is the same. */
+static void expect_the_same(const struct lw_plan *p, const char *words)
+{
+    struct lw_plan q = without_tables(p);
     struct lw_plan_difference d;
     struct lw_err err = {0};
 
     if (!lw_grid_rules_all(p))
         return;
-    q.comm_group = NULL;
-    for (int32_t c = 0; c < p->n_comms; c++)
-        for (int32_t r = 0; r < p->n_ranks; r++)
-            if (lw_plan_group_of(&q, c, r) != lw_plan_group_of(p, c, r))
-                fail_msg("communicator %d, rank %d:%s", c, r, words);
+    expect_ranks(p, &q, words);
+    expect_tables(p, &q);
     assert_ok(lw_plan_hash(&q, &err), err);
     assert_string_equal(q.hash, p->hash);
     assert_ok(lw_plan_check(&q, &err), err);
@@ -91,10 +132,11 @@ static void expect_the_same(const struct lw_plan *p, const char *words)
     q.grid->comms[0].parts.of[LW_AXIS_DP][0]--;
 }
 
-/* The plan with its rules, and its tables alone. */
+/* The plan with its rules and tables, its tables alone, and where there are all, its rules alone.
+ */
 static void compare(const struct lw_plan *p, struct prng *r, const char *words)
 {
-    struct lw_plan q = *p;
+    struct lw_plan q = *p, rules = lw_grid_rules_all(p) ? without_tables(p) : *p;
     struct lw_cluster c;
     struct lw_err err = {0};
 
@@ -112,8 +154,10 @@ static void compare(const struct lw_plan *p, struct prng *r, const char *words)
     c.n_links = 2;
     c.links[1] = (struct lw_link){.name = "net", .level = LW_LINK_INTER,
                                   .bytes_per_s = given(2e8), .latency_ps = given(5000)};
-    for (int no_fold = 0; no_fold < 2; no_fold++)
+    for (int no_fold = 0; no_fold < 2; no_fold++) {
         compare_classes(p, &q, &c, no_fold > 0, words);
+        compare_classes(&rules, &q, &c, no_fold > 0, words);
+    }
     lw_cluster_free(&c);
 }
 
@@ -183,27 +227,29 @@ TEST(groups_of_a_grid_are_digits)
     lw_plan_free(&p);
 }
 
-/* A large plan has no table of groups of ranks. */
+/* A large plan has no tables of ranks and members. */
 TEST(a_large_plan_has_rules_alone)
 {
     struct lw_plan p = grid_of(1024, 2, 2), few = grid_of(512, 2, 2);
+    struct lw_plan_difference d;
     struct lw_arena room = {0};
+    struct lw_plan q;
     struct lw_err err = {0};
 
     assert_non_null(few.comm_group);
-    assert_null(p.comm_group);
+    assert_true(!p.role_of && !p.index_in_role && !p.coord && !p.members && !p.comm_group);
     assert_ok(lw_plan_check(&p, &err), err);
-    struct lw_plan q = p;
-    q.comm_group = lw_arena_alloc(&room, (int64_t)p.n_comms * p.n_ranks, sizeof *q.comm_group);
-    assert_non_null(q.comm_group);
-    for (int32_t c = 0; c < p.n_comms; c++)
-        for (int32_t r = 0; r < p.n_ranks; r++)
-            q.comm_group[(int64_t)c * p.n_ranks + r] = lw_plan_group_of(&p, c, r);
+    assert_ok(lw_plan_with_tables(&p, &room, &q, &err), err);
+    assert_true(lw_grid_rule_holds(&q));
     q.grid = NULL;
     assert_ok(lw_plan_hash(&q, &err), err);
     assert_string_equal(q.hash, p.hash);
     assert_ok(lw_plan_check(&q, &err), err);
+    assert_ok(lw_plan_diff(&p, &q, &d, &err), err);
+    assert_string_equal(d.decision, "");
     lw_arena_free(&room);
+    assert_ok(lw_plan_write_tables(&p, &err), err);
+    assert_true(lw_grid_rule_holds(&p));
     lw_plan_free(&p);
     lw_plan_free(&few);
 }
@@ -230,7 +276,7 @@ TEST(one_group_without_a_rule_brings_the_table_back)
     lw_builder_variant(b, "steady", "", true);
     lw_builder_pass(b, 0);
     assert_ok(lw_builder_finish(b, &p, &err), err);
-    assert_non_null(p.comm_group);
+    assert_true(p.comm_group && p.members && p.role_of && p.coord);
     assert_true(lw_grid_rule_holds(&p));
     assert_false(lw_grid_rules_all(&p));
     for (int32_t r = 0; r < p.n_ranks; r++) {
