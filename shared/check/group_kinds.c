@@ -104,3 +104,14 @@ void lw_group_kinds_free(struct lw_group_kinds *k)
     lw_free(k->inside);
     *k = (struct lw_group_kinds){0};
 }
+
+struct lw_group_roles lw_group_roles_of(const struct lw_plan *p, int32_t comm,
+                                        const struct lw_group *g)
+{
+    struct lw_group_roles x = {.p = p, .g = g, .n = g->n_members};
+
+    x.ruled = p->grid && p->grid->comms[comm].n_groups > 0;
+    if (x.ruled)
+        x.n = lw_grid_member_kinds(p->grid, &p->grid->comms[comm], &x.members);
+    return x;
+}

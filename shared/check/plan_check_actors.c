@@ -5,6 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/sort.h"
+#include "shared/check/group_kinds.h"
 #include "shared/check/plan_check_run.h"
 #include "shared/plan/op.h"
 #include "shared/numbers/order.h"
@@ -23,12 +24,14 @@ static bool collectives_fold(struct lw_check_run *k)
             of[r] = -1;
         for (int32_t i = k->kinds->first[c]; i < k->kinds->first[c + 1]; i++) {
             const struct lw_group *g = &p->groups[k->kinds->group[i]];
-            int32_t least = lw_plan_role_of(p, lw_plan_member_at(p, g->first_member));
-            for (int32_t m = 0; m < g->n_members; m++)
-                if (lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m)) < least)
-                    least = lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m));
-            for (int32_t m = 0; m < g->n_members; m++) {
-                int32_t *mine = &of[lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m))];
+            const struct lw_group_roles in = lw_group_roles_of(p, c, g);
+            int32_t least = lw_group_role(&in, 0);
+            for (int32_t m = 1; m < in.n; m++) {
+                int32_t role = lw_group_role(&in, m);
+                least = role < least ? role : least;
+            }
+            for (int32_t m = 0; m < in.n; m++) {
+                int32_t *mine = &of[lw_group_role(&in, m)];
                 if (*mine >= 0 && *mine != least)
                     return false;
                 *mine = least;
@@ -53,14 +56,15 @@ static bool groups_are_whole(const struct lw_check_run *k, int32_t *seen)
         const int32_t *size = k->expected + (int64_t)c * p->n_roles;
         for (int32_t i = k->kinds->first[c]; whole && i < k->kinds->first[c + 1]; i++) {
             const struct lw_group *g = &p->groups[k->kinds->group[i]];
+            const struct lw_group_roles in = lw_group_roles_of(p, c, g);
             int32_t distinct = 0;
             stamp++;
-            for (int32_t m = 0; m < g->n_members; m++) {
-                int32_t role = lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m));
+            for (int32_t m = 0; m < in.n; m++) {
+                int32_t role = lw_group_role(&in, m);
                 distinct += seen[role] != stamp;
                 seen[role] = stamp;
             }
-            whole = distinct == size[of[lw_plan_role_of(p, lw_plan_member_at(p, g->first_member))]];
+            whole = distinct == size[of[lw_group_role(&in, 0)]];
         }
     }
     return whole;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/check/group_kinds.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 
@@ -157,11 +158,12 @@ static enum lw_status compare_lists(struct comm_check *k, int32_t comm, const st
                                     bool *operands, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int32_t lead = lw_plan_role_of(p, lw_plan_member_of(p, g, 0));
+    const struct lw_group_roles in = lw_group_roles_of(p, comm, g);
+    int32_t lead = lw_group_role(&in, 0);
 
     *operands = k->by_member[(int64_t)lead * p->n_comms + comm];
-    for (int32_t m = 1; m < g->n_members; m++) {
-        int32_t role = lw_plan_role_of(p, lw_plan_member_of(p, g, m));
+    for (int32_t m = 1; m < in.n; m++) {
+        int32_t role = lw_group_role(&in, m);
         if (role == lead)
             continue;
         *operands |= k->by_member[(int64_t)role * p->n_comms + comm];

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/check/group_kinds.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
@@ -315,7 +316,9 @@ static int32_t first_of(const struct lw_plan *p, int32_t param)
 
 static const struct lw_group *group_of_role(const struct lw_plan *p, int32_t comm, int32_t role)
 {
-    for (int32_t r = 0; r < p->n_ranks; r++)
+    int32_t first = p->grid ? lw_grid_rank(p->grid->axis, 0, role, 0) : 0;
+
+    for (int32_t r = first; r < p->n_ranks; r++)
         if (lw_plan_role_of(p, r) == role && lw_plan_group(p, comm, r))
             return lw_plan_group(p, comm, r);
     return NULL;
@@ -325,16 +328,18 @@ static const struct lw_group *group_of_role(const struct lw_plan *p, int32_t com
 static enum lw_status check_members(const struct lw_terms *k, int32_t param, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_group *g = group_of_role(p, p->ops[k->op].comm, k->role);
+    int32_t comm = p->ops[k->op].comm;
+    const struct lw_group *g = group_of_role(p, comm, k->role);
+    struct lw_group_roles in = {.n = 0};
 
+    if (g)
+        in = lw_group_roles_of(p, comm, g);
     for (int32_t i = 0; i < p->n_params; i++) {
         bool there = false;
         if (!k->has_copy[i] || first_of(p, i) != first_of(p, param))
             continue;
-        for (int32_t m = 0; g && m < g->n_members; m++)
-            there = there ||
-                    p->roles[lw_plan_role_of(p, lw_plan_member_at(p, g->first_member + m))].stage ==
-                        p->params[i].stage;
+        for (int32_t m = 0; !there && m < in.n; m++)
+            there = p->roles[lw_group_role(&in, m)].stage == p->params[i].stage;
         if (!there)
             return lw_plan_op_fail(p, k->op, err, ": its group has no member at stage %d, where "
                                    "parameter %d '%s' is a copy of '%s'", p->params[i].stage, i,

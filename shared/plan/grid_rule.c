@@ -386,13 +386,41 @@ int32_t lw_grid_group_of(const struct lw_plan *p, int32_t comm, int32_t rank)
     return number;
 }
 
-int32_t lw_grid_member_at(const struct lw_plan *p, int32_t at)
+void lw_plan_roles_write(const struct lw_plan *p, int32_t *role_of)
+{
+    if (p->role_of) {
+        memcpy(role_of, p->role_of, (size_t)p->n_ranks * sizeof *role_of);
+        return;
+    }
+    struct lw_digits roles = lw_grid_roles(p->grid->axis);
+    lw_digits_write(&roles, 0, role_of, p->n_ranks);
+}
+
+/* The class of number *at of all members, which becomes its number in the class. */
+static const struct lw_comm_rule *class_of_member(const struct lw_plan *p, int32_t *at)
 {
     const struct lw_comm_rule *x = p->grid->comms;
 
-    while (at >= x->n_groups * x->n_members) /* classes without groups have none */
-        at -= x->n_groups * x->n_members, x++;
+    while (*at >= x->n_groups * x->n_members) { /* classes without groups have none */
+        *at -= x->n_groups * x->n_members;
+        x++;
+    }
+    return x;
+}
+
+int32_t lw_grid_member_at(const struct lw_plan *p, int32_t at)
+{
+    const struct lw_comm_rule *x = class_of_member(p, &at);
+
     return lw_digits_value(&x->ranks, at);
+}
+
+void lw_grid_members_write(const struct lw_plan *p, const struct lw_group *g, int32_t *members)
+{
+    int32_t at = g->first_member;
+    const struct lw_comm_rule *x = class_of_member(p, &at);
+
+    lw_digits_write(&x->ranks, at, members, g->n_members);
 }
 
 static bool parts_are(const struct lw_digit axis[LW_N_AXES], const struct lw_group_parts *a,

@@ -75,6 +75,9 @@ struct lw_digits lw_grid_column(const struct lw_digit axis[LW_N_AXES],
 struct lw_digits lw_grid_roles(const struct lw_digit axis[LW_N_AXES]);
 struct lw_digits lw_grid_indexes(const struct lw_digit axis[LW_N_AXES]);
 
+/* The members of a group that no table holds, into members[n_members]. */
+void lw_grid_members_write(const struct lw_plan *p, const struct lw_group *g, int32_t *members);
+
 /* From this many ranks on a plan has rules and no tables of ranks and members, if all communicators
  * have rules. */
 #ifndef LW_GRID_LARGE

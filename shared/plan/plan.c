@@ -26,12 +26,6 @@ struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int3
     return p->programs[(int64_t)variant * p->n_roles + lw_plan_role_of(p, rank)];
 }
 
-void lw_plan_roles_write(const struct lw_plan *p, int32_t *role_of)
-{
-    for (int32_t r = 0; r < p->n_ranks; r++)
-        role_of[r] = lw_plan_role_of(p, r);
-}
-
 int32_t lw_plan_longest_program(const struct lw_plan *p)
 {
     int32_t longest = 0;

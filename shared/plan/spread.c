@@ -9,6 +9,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/plan/plan.h"
 
 LW_COMPARATOR(by_number, int32_t, *a, *b)
@@ -91,8 +92,7 @@ struct lw_spread lw_plan_spread(const struct lw_plan *p, int32_t per_node, const
     int32_t *ranks = lw_alloc((size_t)g->n_members * sizeof *ranks);
     if (!ranks)
         return count_members(p, per_node, g);
-    for (int32_t i = 0; i < g->n_members; i++)
-        ranks[i] = lw_plan_member_of(p, g, i);
+    lw_grid_members_write(p, g, ranks);
     struct lw_spread x = lw_spread_over(per_node, ranks, g->n_members);
     lw_free(ranks);
     return x;
