@@ -10,6 +10,11 @@
 
 enum { BUFFER_BYTES = 16384, LITTLE_ENDIAN_HOST = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ };
 
+/* Of a library built for x86 with the choice of vector instructions at run time (xxHash 0.8,
+ * xxh_x86dispatch.h); NULL elsewhere. Digests are the same. */
+XXH_errorcode XXH3_128bits_update_dispatch(XXH3_state_t *state, const void *input, size_t len)
+    __attribute__((weak));
+
 struct lw_hash {
     XXH3_state_t *state;
     size_t used;
@@ -31,9 +36,17 @@ struct lw_hash *lw_hash_new(void)
     return h;
 }
 
+static void feed(struct lw_hash *h, const void *bytes, size_t n)
+{
+    if (XXH3_128bits_update_dispatch)
+        XXH3_128bits_update_dispatch(h->state, bytes, n);
+    else
+        XXH3_128bits_update(h->state, bytes, n);
+}
+
 static void flush(struct lw_hash *h)
 {
-    XXH3_128bits_update(h->state, h->buffer, h->used);
+    feed(h, h->buffer, h->used);
     h->used = 0;
 }
 
@@ -42,7 +55,7 @@ void lw_hash_bytes(struct lw_hash *h, const void *bytes, size_t n)
     if (n > BUFFER_BYTES - h->used)
         flush(h);
     if (n > BUFFER_BYTES) {
-        XXH3_128bits_update(h->state, bytes, n);
+        feed(h, bytes, n);
         return;
     }
     memcpy(h->buffer + h->used, bytes, n);
