@@ -35,20 +35,12 @@ static enum lw_status list_by_rule(struct listing *l, int32_t comm, struct lw_er
     const struct lw_grid_rule *grid = l->p->grid;
     const struct lw_comm_rule *x = &grid->comms[comm];
     int32_t *inside = l->out->inside + (int64_t)comm * l->p->n_roles, n = l->out->first[comm];
-    struct lw_arena room = {0};
-    struct lw_group_parts parts;
+    const struct lw_group_parts *parts = &x->parts;
     struct lw_digits kinds;
-    bool fits;
-
-    if (!lw_group_parts_find(grid->axis, x, &room, &parts, &fits)) {
-        lw_arena_free(&room);
-        return lw_fail_nomem(err);
-    }
-    int32_t each = count_inside(parts.of[LW_AXIS_DP], grid->axis[LW_AXIS_DP].count) *
-                   count_inside(parts.of[LW_AXIS_TP], grid->axis[LW_AXIS_TP].count);
+    int32_t each = count_inside(parts->of[LW_AXIS_DP], grid->axis[LW_AXIS_DP].count) *
+                   count_inside(parts->of[LW_AXIS_TP], grid->axis[LW_AXIS_TP].count);
     for (int32_t r = 0; r < l->p->n_roles; r++)
-        inside[r] = parts.of[LW_AXIS_PP][r] >= 0 ? each : 0;
-    lw_arena_free(&room);
+        inside[r] = parts->of[LW_AXIS_PP][r] >= 0 ? each : 0;
     int32_t n_kinds = lw_grid_group_kinds(grid, x, 1, &kinds);
     LW_ROOM(l->out->group, l->out->capacity, n + (int64_t)n_kinds, err);
     for (int32_t k = 0; k < n_kinds; k++)

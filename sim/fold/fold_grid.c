@@ -67,11 +67,8 @@ enum lw_status sim_fold_grid_groups(struct sim_folding *m, bool *alike, struct l
     *alike = !m->chunk && m->cluster->n_exceptions == 0;
     LW_TAKE(&m->arena, seen, m->plan->n_roles, err);
     for (int32_t c = 0; *alike && c < m->plan->n_comms; c++) {
-        struct lw_group_parts parts;
-        if (!lw_group_parts_find(grid->axis, &grid->comms[c], &m->arena, &parts, alike))
-            return lw_fail_nomem(err);
-        *alike = *alike && are_inside_together(grid, &parts) &&
-                 are_spread_alike(m, &grid->comms[c], seen);
+        const struct lw_comm_rule *x = &grid->comms[c];
+        *alike = are_inside_together(grid, &x->parts) && are_spread_alike(m, x, seen);
     }
     return LW_OK;
 }

@@ -58,8 +58,11 @@ static enum lw_status count_rows(const struct lw_sim_classes *c, int64_t *n, str
     int64_t *alike;
 
     LW_NEW(alike, c->n_classes, err);
-    for (int32_t r = 0; r < c->n_ranks; r++)
-        alike[c->class_of[r]]++;
+    for (int32_t r = 0, from = 0; r < c->n_ranks; from = r) { /* most are as the one before */
+        while (r < c->n_ranks && c->class_of[r] == c->class_of[from])
+            r++;
+        alike[c->class_of[from]] += r - from;
+    }
     *n = 0;
     for (int64_t i = 0; i < c->rows.n; i++)
         *n += alike[c->rows.rank[i]];
