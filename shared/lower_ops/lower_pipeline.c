@@ -131,6 +131,23 @@ static void post_receive(struct lw_writer *k, const struct lw_action *a, bool ba
     k->got[at] = lw_write_message(k, false, &made, NOT_POSTED - k->got[at], -1, k->last_compute);
 }
 
+/* What its part writes of an action; reduce: gradients that are complete go into their buckets. */
+static enum lw_status write_part(struct lw_writer *k, struct lw_writer_part *x,
+                                 enum lw_op_kind kind, int32_t input, bool reduce, int32_t *output,
+                                 struct lw_err *err)
+{
+    if (!reduce && lw_write_repeat(k, x, kind, input, output))
+        return LW_OK;
+    const struct lw_written begun = lw_write_begin_repeat(k, input);
+    if (kind == LW_OP_FORWARD)
+        *output = lw_write_forward(k, x, input);
+    else
+        LW_TRY(lw_write_backward(k, x, kind, input, reduce, output, err));
+    if (!reduce)
+        lw_write_end_repeat(k, x, kind, &begun, *output);
+    return LW_OK;
+}
+
 enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err)
 {
     struct lw_writer_part *x = part_of(k, a->stage);
@@ -146,8 +163,7 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
         if (x->reducer &&
             (a->micro_batch == last_micro_batch(k, &step) || x->d->s->sync_each))
             lw_write_buffers(k, x);
-        k->made[at] = lw_write_forward(k, x, input_of(k, a, false, at));
-        return LW_OK;
+        return write_part(k, x, a->kind, input_of(k, a, false, at), false, &k->made[at], err);
     }
     if (a->kind != LW_OP_BACKWARD_WEIGHT)
         write_gap(k, true);
@@ -158,8 +174,7 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
     bool round = x->reducer && lw_part_reduces_each(x->d);
     if (a->kind != LW_OP_BACKWARD_INPUT)
         write_accumulation(k, x);
-    LW_TRY(
-        lw_write_backward(k, x, a->kind, input, (completes || round) && x->reducer, &output, err));
+    LW_TRY(write_part(k, x, a->kind, input, (completes || round) && x->reducer, &output, err));
     if (round && !completes)
         LW_TRY(lw_write_round_end(k, x, err));
     if (a->kind != LW_OP_BACKWARD_WEIGHT)

@@ -34,6 +34,15 @@ struct lw_tied_use {
     int32_t next;          /* of the same module; -1 = none */
 };
 
+/* Ops of a forward or a backward that has been written: lower_repeat.c. */
+enum { LW_N_TAKEN = 3 };
+struct lw_written {
+    int32_t first, n, micro_batch, n_calls;
+    int32_t taken[LW_N_TAKEN]; /* ops before it that it may wait for: the last compute, what the
+                                * next compute waits for too, its input; -1 = none */
+    int32_t left[LW_N_TAKEN];  /* the first two of these after it, and its output */
+};
+
 /* What the writer of a pass keeps about one part of its rank. */
 struct lw_writer_part {
     struct lw_part *d;
@@ -59,6 +68,8 @@ struct lw_writer_part {
                                     * gathers each, in the order of forwards. NULL: without it */
     int32_t n_gathered, n_waited;  /* of these */
     bool unused_copied, map_reduced;
+    /* of each kind the one that others are copied from; n 0: none yet */
+    struct lw_written written[LW_OP_BACKWARD_WEIGHT + 1];
 };
 
 /* Ops that one step of the rank's order wrote: lower_pairs.c. */
@@ -182,6 +193,14 @@ void lw_write_enter_step(struct lw_writer *k, int32_t step);
 void lw_write_leave_step(struct lw_writer *k);
 int32_t lw_write_local_input(const struct lw_writer *k, const struct lw_action *a);
 enum lw_status lw_write_interleaved(struct lw_writer *k, struct lw_err *err);
+
+/* lower_repeat.c: an action that repeats an earlier one is copied; false: none is known, and
+ * nothing is written. What is written then may be copied: begin before it, end after it. */
+bool lw_write_repeat(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
+                     int32_t input, int32_t *output);
+struct lw_written lw_write_begin_repeat(const struct lw_writer *k, int32_t input);
+void lw_write_end_repeat(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_kind kind,
+                         const struct lw_written *begun, int32_t output);
 
 /* lower_colossal.c: the same as lw_write_pipeline for combined calls; found-inf and norm. */
 enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err);

@@ -630,6 +630,58 @@ void lw_builder_dep(struct lw_builder *b, int32_t dep)
         b->plan.ops[b->plan.n_ops - 1].n_deps++;
 }
 
+static int32_t moved_dep(const struct lw_op_range *x, int32_t by, int32_t dep)
+{
+    if (dep >= x->first)
+        return dep + by;
+    for (int32_t i = 0; i < x->n_outside; i++)
+        if (dep == x->outside[i])
+            return x->instead[i];
+    assert(!"an op before the range that is not named");
+    return dep;
+}
+
+/* Room for the op and its dependencies is there. */
+static void repeat_op(struct lw_builder *b, const struct lw_op_range *x, int32_t from, int32_t by)
+{
+    struct lw_plan *p = &b->plan;
+    struct lw_op *op = &p->ops[p->n_ops];
+    const int32_t first_dep = p->ops[from].first_dep, n_deps = p->ops[from].n_deps;
+    const int32_t first_ready = p->ops[from].first_ready, n_ready = p->ops[from].n_ready;
+
+    close_list(b);
+    *op = p->ops[from];
+    if (op->micro_batch == x->from_micro_batch)
+        op->micro_batch = x->micro_batch;
+    op->first_dep = p->n_deps;
+    op->first_ready = p->n_ready;
+    op->n_ready = 0;
+    for (int32_t i = 0; i < n_deps; i++)
+        p->deps[p->n_deps++] = moved_dep(x, by, p->deps[first_dep + i]);
+    p->n_ops++;
+    for (int32_t i = 0; i < n_ready && !b->failed; i++)
+        lw_builder_ready(b, p->ready[first_ready + i]);
+}
+
+void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
+{
+    if (b->failed || x->n == 0)
+        return;
+    const struct lw_op *last = &b->plan.ops[x->first + x->n - 1];
+    int32_t n_ops = b->plan.n_ops, by = n_ops - x->first;
+    int32_t n_deps = last->first_dep + last->n_deps - b->plan.ops[x->first].first_dep;
+    /* room for all of them */
+    if (!extend(b, LW_TABLE_ops, x->n))
+        return;
+    b->plan.n_ops -= x->n;
+    if (!extend(b, LW_TABLE_deps, n_deps) && b->failed)
+        return;
+    b->plan.n_deps -= n_deps;
+    for (int32_t i = 0; i < x->n && !b->failed; i++)
+        repeat_op(b, x, x->first + i, by);
+    program_of(b, b->variant)->n_ops += b->plan.n_ops - n_ops;
+}
+
 /* Dependencies of these ops are the last ones of the table: nothing else was added since. */
 void lw_builder_reorder(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n)
 {

@@ -68,6 +68,15 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
                       int32_t n_deps);
 /* The op added last waits for this earlier one of its program too. */
 void lw_builder_dep(struct lw_builder *b, int32_t dep);
+/* Ops [first, first + n) of the program at hand once more, of another micro-batch than theirs. What
+ * they wait for is moved along within them; of earlier ops, outside[i] becomes instead[i], and
+ * there are no others. */
+struct lw_op_range {
+    int32_t first, n;
+    const int32_t *outside, *instead; /* [n_outside] */
+    int32_t n_outside, from_micro_batch, micro_batch;
+};
+void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x);
 /* Ops so far; one of them and what it waits for, until the next is added; NULL = it failed. */
 int32_t lw_builder_n_ops(const struct lw_builder *b);
 const struct lw_op *lw_builder_op_at(const struct lw_builder *b, int32_t op);
