@@ -4,9 +4,13 @@
  * does not need the edge from another that is over before one of its others starts.
  *
  * Only edges from a lower to a higher number are looked at and removed. They have no cycle, so what
- * a unit waits for, directly or not, stays what it was, also in a program whose edges have one. */
+ * a unit waits for, directly or not, stays what it was, also in a program whose edges have one.
+ *
+ * Without group calls the units are the ops, and what one waits for has a lower number: the edges
+ * that stay are found in one walk, and others are never made. */
 #include "sim/engine/implied_edges.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct clocks {
@@ -53,6 +57,13 @@ static int32_t keep(struct clocks *c, int32_t v)
     int32_t n = drop_double(before, c->first_before[v + 1] - c->first_before[v]);
     int32_t *over = c->over + (int64_t)v * n_streams;
 
+    if (n == 1 && before[0] < v) { /* most units */
+        const int32_t *of = c->over + (int64_t)before[0] * n_streams;
+        for (int32_t s = 0; s < n_streams; s++)
+            over[s] = of[s];
+        over[c->stream[before[0]]] = before[0];
+        return 1;
+    }
     for (int32_t i = 0; i < n && before[i] < v; i++) {
         const int32_t *of = c->over + (int64_t)before[i] * n_streams;
         if (i == 0)
@@ -102,6 +113,129 @@ static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_er
         c->p->wait[v] = keep(c, v);
     write_next(c);
     return LW_OK;
+}
+
+/* --- one walk -------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void sort(int32_t *list, int32_t n)
+{
+    enum { FEW = 16 };
+
+    if (n > FEW) {
+        qsort(list, (size_t)n, sizeof *list, ascending);
+        return;
+    }
+    for (int32_t i = 1; i < n; i++) {
+        int32_t x = list[i], k = i;
+        for (; k > 0 && list[k - 1] > x; k--)
+            list[k] = list[k - 1];
+        list[k] = x;
+    }
+}
+
+/* What op v waits for, ascending; an op may be there more than once. Their number. on_stream,
+ * on_comm: the latest op of each, -1 = none; v is it from now on. */
+static int32_t list_before_op(const struct clocks *c, int32_t v, int32_t *on_stream,
+                              int32_t *on_comm)
+{
+    const struct lw_op *op = &c->plan->ops[c->p->first_op + v];
+    int32_t *before = c->before + c->first_before[v], n = 0;
+    bool sorted = true;
+
+    for (int32_t d = 0; d < op->n_deps; d++)
+        before[n++] = c->plan->deps[op->first_dep + d] - c->p->first_op;
+    if (on_stream[op->stream] >= 0)
+        before[n++] = on_stream[op->stream];
+    if (op->comm >= 0 && on_comm[op->comm] >= 0)
+        before[n++] = on_comm[op->comm];
+    on_stream[op->stream] = v;
+    if (op->comm >= 0)
+        on_comm[op->comm] = v;
+    for (int32_t i = 1; i < n; i++)
+        sorted &= before[i - 1] <= before[i];
+    if (!sorted)
+        sort(before, n);
+    return n;
+}
+
+static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct lw_arena *arena,
+                                int32_t **on_stream, int32_t **on_comm, struct lw_err *err)
+{
+    const struct lw_plan *plan = c->plan;
+    int64_t n = c->p->n_ops, n_edges = 2 * n;
+
+    for (int32_t i = 0; i < n; i++)
+        n_edges += plan->ops[c->p->first_op + i].n_deps;
+    LW_TAKE(room, c->first_before, n + 1, err);
+    LW_TAKE(room, c->before, n_edges + 1, err);
+    LW_TAKE(room, c->over, n * plan->n_streams + 1, err);
+    LW_TAKE(room, c->stream, n + 1, err);
+    LW_TAKE(room, c->cursor, n + 1, err);
+    LW_TAKE(room, *on_stream, plan->n_streams + 1, err);
+    LW_TAKE(room, *on_comm, plan->n_comms + 1, err);
+    LW_TAKE(arena, c->p->first_part, n + 1, err);
+    LW_TAKE(arena, c->p->parts, n + 1, err);
+    LW_TAKE(arena, c->p->wait, n + 1, err);
+    LW_TAKE(arena, c->p->first_next, n + 1, err);
+    return LW_OK;
+}
+
+static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_arena *arena,
+                           struct lw_err *err)
+{
+    struct sim_program *p = c->p;
+    int32_t *on_stream, *on_comm;
+
+    LW_TRY(take_walk(c, room, arena, &on_stream, &on_comm, err));
+    memset(on_stream, 0xff, (size_t)c->plan->n_streams * sizeof *on_stream);
+    memset(on_comm, 0xff, (size_t)c->plan->n_comms * sizeof *on_comm);
+    p->n_units = p->n_ops;
+    for (int32_t v = 0; v < p->n_ops; v++) {
+        p->parts[v] = p->first_op + v;
+        p->first_part[v + 1] = v + 1;
+        c->stream[v] = c->plan->ops[p->first_op + v].stream;
+        c->first_before[v + 1] = c->first_before[v] + list_before_op(c, v, on_stream, on_comm);
+        if (c->first_before[v + 1] == c->first_before[v])
+            memset(c->over + (int64_t)v * c->plan->n_streams, 0xff,
+                   (size_t)c->plan->n_streams * sizeof *c->over);
+        p->wait[v] = keep(c, v);
+        c->first_before[v + 1] = c->first_before[v] + p->wait[v];
+    }
+    LW_TAKE(arena, p->next, (int64_t)c->first_before[p->n_ops] + 1, err);
+    write_next(c);
+    return LW_OK;
+}
+
+static bool has_calls(const struct lw_plan *plan, struct lw_program range)
+{
+    for (int32_t i = 0; i < range.n_ops; i++)
+        if (plan->ops[range.first_op + i].call >= 0)
+            return true;
+    return false;
+}
+
+enum lw_status sim_program_make_lean(const struct lw_plan *plan, struct lw_program range,
+                                     struct lw_arena *arena, struct sim_program *out,
+                                     struct lw_err *err)
+{
+    struct clocks c = {.plan = plan, .p = out};
+    struct lw_arena room = {0};
+
+    if (has_calls(plan, range)) {
+        LW_TRY(sim_program_make(plan, range, NULL, arena, out, err));
+        return sim_program_drop_implied(plan, out, err);
+    }
+    *out = (struct sim_program){.first_op = range.first_op, .n_ops = range.n_ops};
+    enum lw_status status = walk(&c, &room, arena, err);
+    lw_arena_free(&room);
+    return status;
 }
 
 enum lw_status sim_program_drop_implied(const struct lw_plan *plan, struct sim_program *p,

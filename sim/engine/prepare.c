@@ -178,9 +178,7 @@ static enum lw_status make_merged(struct sim_engine *e, struct lw_arena *room)
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
         struct sim_program each;
         struct lw_arena one = {0};
-        enum lw_status status = sim_program_make(p, p->programs[i], NULL, &one, &each, e->err);
-        if (status == LW_OK)
-            status = sim_program_drop_implied(p, &each, e->err);
+        enum lw_status status = sim_program_make_lean(p, p->programs[i], &one, &each, e->err);
         if (status == LW_OK)
             status = merge_program(e, &each, single + i % p->n_roles * p->n_comms, &one,
                                    &e->programs[i]);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "sim/engine/implied_edges.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
@@ -175,6 +176,83 @@ TEST(random_plans_are_the_same_merged_and_not)
     }
     printf("%lld events in place of %lld\n", (long long)merged, (long long)each);
     assert_true(merged < each * 3 / 4);
+}
+
+/* --- edges that are never made --- */
+
+/* The program by one walk has the edges that the one of all edges has once the implied ones are
+ * removed. */
+static void expect_lean(const struct lw_plan *p)
+{
+    struct lw_arena a = {0};
+    struct sim_program all, lean;
+    struct lw_err err = {0};
+
+    assert_ok(sim_program_make(p, p->programs[0], NULL, &a, &all, &err), err);
+    assert_ok(sim_program_drop_implied(p, &all, &err), err);
+    assert_ok(sim_program_make_lean(p, p->programs[0], &a, &lean, &err), err);
+    size_t n = (size_t)all.n_units, n_edges = (size_t)all.first_next[n];
+    assert_int_equal(lean.n_units, n);
+    assert_memory_equal(lean.parts, all.parts, n * sizeof *all.parts);
+    assert_memory_equal(lean.first_part, all.first_part, (n + 1) * sizeof *all.first_part);
+    assert_memory_equal(lean.wait, all.wait, n * sizeof *all.wait);
+    assert_memory_equal(lean.first_next, all.first_next, (n + 1) * sizeof *all.first_next);
+    assert_memory_equal(lean.next, all.next, n_edges * sizeof *all.next);
+    lw_arena_free(&a);
+}
+
+TEST(implied_edges_of_random_plans_are_never_made)
+{
+    struct prng r = prng_start("lean programs");
+
+    for (int i = 0; i < 600; i++) {
+        struct world w;
+        make_random(&r, &w);
+        expect_lean(&w.plan);
+        free_world(&w);
+    }
+}
+
+/* 40 sums on four streams, and an op that waits for all of them in a random order, some of them
+ * twice: the last of each stream is enough. */
+TEST(an_op_that_waits_for_many_waits_for_the_last_of_each_stream)
+{
+    enum { N = 40, EACH = N / STREAMS, N_DEPS = 50 };
+    struct prng r = prng_start("many");
+    struct lw_builder *b = lw_builder_new("many", 1);
+    int32_t deps[N_DEPS];
+    struct world w;
+
+    lw_builder_role(b, &(struct lw_role){.name = "all"});
+    lw_builder_rank(b, 0, 0, 0, 0, 0);
+    for (int k = 0; k < STREAMS + 1; k++)
+        lw_builder_stream(b, "s", LW_STREAM_COMPUTE, 0);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, 0, 0);
+    for (int32_t i = 0; i < N; i++) {
+        struct lw_op op = lw_builder_blank(LW_OP_KERNEL, i / EACH);
+        op.work_ps = us;
+        lw_builder_op(b, &op, NULL, 0);
+    }
+    for (int32_t i = 0; i < N_DEPS; i++)
+        deps[i] = i % N;
+    for (int32_t i = N_DEPS - 1; i > 0; i--) {
+        int32_t k = prng_below(&r, i + 1), x = deps[i];
+        deps[i] = deps[k];
+        deps[k] = x;
+    }
+    struct lw_op last = lw_builder_blank(LW_OP_KERNEL, STREAMS);
+    lw_builder_op(b, &last, deps, N_DEPS);
+    make_world(&w, b);
+    expect_lean(&w.plan);
+
+    struct lw_arena a = {0};
+    struct sim_program p;
+    struct lw_err err = {0};
+    assert_ok(sim_program_make_lean(&w.plan, w.plan.programs[0], &a, &p, &err), err);
+    assert_int_equal(p.wait[N], STREAMS);
+    lw_arena_free(&a);
+    free_world(&w);
 }
 
 /* --- what fails --- */
