@@ -14,8 +14,8 @@
 static const struct lw_usage usage = {
     .command = "bench",
     .synopsis = "[w-ar | w-ddp | 3d | data-ranks | streams | pipeline | micro-batches | "
-                "strategies | queue | cost | plan | plan-3d | units | optimal | store | tune | "
-                "dispatch | by-hand | overlap | import FILE | inspect FILE | nsys] "
+                "strategies | proofs | queue | cost | plan | plan-3d | units | optimal | store | "
+                "tune | dispatch | by-hand | overlap | import FILE | inspect FILE | nsys] "
                 "[--ranks N] [--method events|recurrence|collective] [--no-fold]",
     .about =
         "Measures the simulator: one ring all-reduce of 64 MiB (w-ar), a step of ten of them "
@@ -23,7 +23,8 @@ static const struct lw_usage usage = {
         "pipeline ranks (data-ranks), a pipeline with messages on their own streams (streams), "
         "one with a stage a rank and 1,024 micro-batches (pipeline), "
         "one of 8 stages and 100,000 micro-batches (micro-batches), 100 strategies of GPT-3 on "
-        "4,096 ranks, each with its model, plan and step (strategies), the event queue alone "
+        "4,096 ranks, each with its model, plan and step, as a search tries them (strategies) and "
+        "with the proof and the hash of each plan (proofs), the event queue alone "
         "(queue: hold model, --ranks events pending); queries of NCCL's cost model (cost); "
         "planning (plan: build, check and hash one of --params parameters; plan-3d: that of 3d; "
         "units: 100,000 modules with --zero 3; optimal: 30,000 parameters with --bucket-policy "
@@ -50,8 +51,8 @@ static int check(const struct bench_choice *c, enum lw_format format)
         return lw_cli_usage(
             "bench",
             "unknown benchmark '%s'; expected one of w-ar, w-ddp, 3d, data-ranks, streams, "
-            "pipeline, micro-batches, strategies, queue, cost, plan, plan-3d, units, optimal, "
-            "store, tune, dispatch, by-hand, overlap, import, inspect, nsys",
+            "pipeline, micro-batches, strategies, proofs, queue, cost, plan, plan-3d, units, "
+            "optimal, store, tune, dispatch, by-hand, overlap, import, inspect, nsys",
             c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))

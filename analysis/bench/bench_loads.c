@@ -111,15 +111,16 @@ static enum lw_status run_streams(const struct bench_choice *c, struct bench_res
 
 enum { TP = 8, PP = 16 };
 
+/* draft: as a search makes the plan, without its proof and its hash. */
 static enum lw_status plan_gpt_by(const struct lw_strategy *s, const struct lw_cluster *cluster,
-                                  struct lw_plan *plan, struct lw_err *err)
+                                  bool draft, struct lw_plan *plan, struct lw_err *err)
 {
     struct traces_model_shape shape = {0};
     struct lw_cost cost = lw_sim_cost(cluster);
     struct lw_workload w = {0};
 
     LW_TRY(traces_model_build("gpt-175b", &shape, &cluster->device, &w, err));
-    enum lw_status status = lw_plan_build(&w, s, &cost, plan, err);
+    enum lw_status status = (draft ? lw_plan_draft : lw_plan_build)(&w, s, &cost, plan, err);
     lw_workload_free(&w);
     return status;
 }
@@ -141,7 +142,7 @@ static enum lw_status plan_gpt(int64_t ranks, int64_t pp, int64_t micro_batches,
         return lw_fail(err, LW_EINVAL, "it has %d tensor and %lld pipeline ranks: found --ranks "
                                        "%lld, allowed: a multiple of %lld", TP, (long long)pp,
                        (long long)ranks, (long long)(TP * pp));
-    return plan_gpt_by(&s, cluster, plan, err);
+    return plan_gpt_by(&s, cluster, false, plan, err);
 }
 
 static enum lw_status plan_3d(int64_t ranks, const struct lw_cluster *cluster, struct lw_plan *plan,
@@ -183,8 +184,8 @@ static struct lw_strategy nth_strategy(int i, int64_t ranks)
 }
 
 /* Model, plan and one step of each; events = strategies. */
-static enum lw_status run_strategies(const struct bench_choice *c, struct bench_result *r,
-                                     struct lw_err *err)
+static enum lw_status try_strategies(const struct bench_choice *c, bool draft,
+                                     struct bench_result *r, struct lw_err *err)
 {
     enum { N_STRATEGIES = 100 };
     struct lw_cluster cluster = {0};
@@ -200,7 +201,7 @@ static enum lw_status run_strategies(const struct bench_choice *c, struct bench_
     for (int i = 0; i < N_STRATEGIES && status == LW_OK; i++) {
         struct lw_strategy s = nth_strategy(i, r->ranks);
         struct lw_plan plan = {0};
-        status = plan_gpt_by(&s, &cluster, &plan, err);
+        status = plan_gpt_by(&s, &cluster, draft, &plan, err);
         if (status == LW_OK)
             status = simulate(c, &plan, &cluster, 1, &one, err);
         lw_plan_free(&plan);
@@ -210,6 +211,20 @@ static enum lw_status run_strategies(const struct bench_choice *c, struct bench_
     r->wall_s = lw_now_s() - began;
     lw_cluster_free(&cluster);
     return status;
+}
+
+/* As a search does. */
+static enum lw_status run_strategies(const struct bench_choice *c, struct bench_result *r,
+                                     struct lw_err *err)
+{
+    return try_strategies(c, true, r, err);
+}
+
+/* As a prediction of each by itself does: plans are proven and hashed. */
+static enum lw_status run_proofs(const struct bench_choice *c, struct bench_result *r,
+                                 struct lw_err *err)
+{
+    return try_strategies(c, false, r, err);
 }
 
 /* A layer a stage. */
@@ -463,6 +478,7 @@ static const struct load {
     {"pipeline", "collective", 512, true, run_long_pipeline},
     {"micro-batches", "collective", 8, true, run_micro_batches},
     {"strategies", "collective", 4096, true, run_strategies},
+    {"proofs", "collective", 4096, true, run_proofs},
     {"streams", "collective", 512, true, run_streams},
     {"queue", "hold", 4096, false, run_queue},
     {"cost", "nccl", 128, false, run_cost},

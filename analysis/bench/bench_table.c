@@ -67,6 +67,7 @@ static const struct bench_row table[] = {
     {"micro-batches", NULL, 0, false, .limit_s = 0.93, .limit_bytes = 179 * MB},
     /* 76 of 100 a second */
     {"strategies", NULL, 0, false, .limit_s = 1.32},
+    {"proofs", NULL, 0, false},
     {"store", NULL, 0, false},
     {"tune", NULL, 0, false},
 };

@@ -300,8 +300,8 @@ TEST(bench_simulates_the_oracles)
            {"store --ranks 4 --format json", 0, "\"n_events\": 960,"},
            {"nothing", 2,
             "unknown benchmark 'nothing'; expected one of w-ar, w-ddp, 3d, data-ranks, streams, "
-            "pipeline, micro-batches, strategies, queue, cost, plan, plan-3d, units, optimal, "
-            "store, tune, dispatch, by-hand, overlap, import"},
+            "pipeline, micro-batches, strategies, proofs, queue, cost, plan, plan-3d, units, "
+            "optimal, store, tune, dispatch, by-hand, overlap, import"},
            {"queue --jitter-ns 4", 2, "queue simulates nothing"},
            {"plan --method events", 2, "plan simulates nothing"},
            {"store --no-fold", 2, "store simulates nothing"}, {"--method magic", 2, "magic"});
