@@ -5,10 +5,7 @@
 
 #include "shared/base/nearest.h"
 
-static const struct {
-    const char *name, *letter;
-    enum lw_op_class class_;
-} ops[LW_N_OP_KINDS] = {
+const struct lw_op_row lw_op_rows[LW_N_OP_KINDS] = {
     [LW_OP_FORWARD] = {"forward", "F", LW_CLASS_COMPUTE},
     [LW_OP_BACKWARD] = {"backward", "B", LW_CLASS_COMPUTE},
     [LW_OP_BACKWARD_INPUT] = {"backward_input", "I", LW_CLASS_COMPUTE},
@@ -41,28 +38,23 @@ static const struct {
 
 const char *lw_op_name(enum lw_op_kind kind)
 {
-    return ops[kind].name;
+    return lw_op_rows[kind].name;
 }
 
 const char *lw_op_word(int kind)
 {
-    return kind >= 0 && kind < LW_N_OP_KINDS ? ops[kind].name : NULL;
+    return kind >= 0 && kind < LW_N_OP_KINDS ? lw_op_rows[kind].name : NULL;
 }
 
 const char *lw_op_letter(enum lw_op_kind kind)
 {
-    return ops[kind].letter;
-}
-
-enum lw_op_class lw_op_class(enum lw_op_kind kind)
-{
-    return ops[kind].class_;
+    return lw_op_rows[kind].letter;
 }
 
 enum lw_status lw_op_parse(const char *name, enum lw_op_kind *kind, struct lw_err *err)
 {
     for (int i = 0; i < LW_N_OP_KINDS; i++) {
-        if (strcmp(name, ops[i].name) == 0) {
+        if (strcmp(name, lw_op_rows[i].name) == 0) {
             *kind = (enum lw_op_kind)i;
             return LW_OK;
         }
@@ -70,7 +62,7 @@ enum lw_status lw_op_parse(const char *name, enum lw_op_kind *kind, struct lw_er
     struct lw_nearest near = lw_nearest_begin(name);
     char hint[96];
     for (int i = 0; i < LW_N_OP_KINDS; i++)
-        lw_nearest_try(&near, ops[i].name);
+        lw_nearest_try(&near, lw_op_rows[i].name);
     return lw_fail(err, LW_EINVAL,
                    "unknown operation '%s'%s; expected forward, all_reduce, send, ...", name,
                    lw_nearest_hint(&near, "", hint, sizeof hint));

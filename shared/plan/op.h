@@ -56,8 +56,17 @@ enum lw_op_class {
     LW_CLASS_HOST,
 };
 
+struct lw_op_row {
+    const char *name, *letter;
+    enum lw_op_class class_;
+};
+extern const struct lw_op_row lw_op_rows[LW_N_OP_KINDS];
+
 const char *lw_op_name(enum lw_op_kind kind);       /* "all_reduce" */
 const char *lw_op_word(int kind);                   /* the same, for tables; NULL beyond the last */
 const char *lw_op_letter(enum lw_op_kind kind);     /* "F", "AR", ... at most 2 characters */
-enum lw_op_class lw_op_class(enum lw_op_kind kind);
+static inline enum lw_op_class lw_op_class(enum lw_op_kind kind)
+{
+    return lw_op_rows[kind].class_;
+}
 enum lw_status lw_op_parse(const char *name, enum lw_op_kind *kind, struct lw_err *err);

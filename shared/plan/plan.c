@@ -75,11 +75,6 @@ int32_t lw_operand_row_length(const struct lw_plan *p, int32_t row)
     return end - p->operand_first[row];
 }
 
-lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)
-{
-    return op->work >= 0 ? p->works[op->work].ps : op->work_ps;
-}
-
 void lw_work_forget_bounds(struct lw_work *w)
 {
     memset(w->bound_ps, 0, sizeof w->bound_ps);

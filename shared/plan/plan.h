@@ -412,7 +412,10 @@ void lw_plan_drop_times(struct lw_plan *p);
 /* LW_EINVAL where it has none; name: of its file. */
 enum lw_status lw_plan_need_times(const struct lw_plan *p, const char *name, struct lw_err *err);
 /* Work of a compute op in ps; -1 = timed by the cluster. */
-lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op);
+static inline lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)
+{
+    return op->work >= 0 ? p->works[op->work].ps : op->work_ps;
+}
 /* Which member of the group the rank is; -1 = none. */
 int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank);
 /* The op computes with its module's weights: they must be there. */
