@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "shared/lower/lower_steps.h"
+#include "shared/lower/plan_size.h"
 #include "shared/lower_ops/writer.h"
 
 /* --- passes ---------------------------------------------------------------------------------- */
@@ -170,6 +171,8 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
         l.b = lw_builder_new(name, l.n_ranks);
         if (l.b && draft)
             lw_builder_draft(l.b);
+        if (l.b)
+            lw_builder_expect_ops(l.b, lw_plan_size_estimate(w, s).ops);
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
     }
     free_all(&l);

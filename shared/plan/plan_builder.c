@@ -176,6 +176,17 @@ struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks)
     return b;
 }
 
+/* Tables that grow are copied each time, unless they are so large that pages are moved instead. */
+void lw_builder_expect_ops(struct lw_builder *b, int64_t n)
+{
+    enum { MOST = 1 << 16 };
+    const enum lw_plan_table_id tables[] = {LW_TABLE_ops, LW_TABLE_deps};
+
+    for (int i = 0; i < 2; i++)
+        b->failed = b->failed || lw_reserve(items_at(b, tables[i]), &b->capacity[tables[i]],
+                                            n < MOST ? n : MOST, lw_plan_tables[tables[i]].size);
+}
+
 void lw_builder_free(struct lw_builder *b)
 {
     if (!b)

@@ -21,6 +21,9 @@ void lw_builder_free(struct lw_builder *b);
 void lw_builder_draft(struct lw_builder *b);
 bool lw_builder_is_draft(const struct lw_builder *b);
 
+/* About so many ops will be added: room for them at once, up to a limit. */
+void lw_builder_expect_ops(struct lw_builder *b, int64_t n);
+
 void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s);
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role); /* n_ranks is counted */
 void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t dp, int32_t pp,
