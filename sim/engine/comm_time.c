@@ -24,13 +24,16 @@ static struct lw_cost_query query_of(const struct sim_engine *e, const struct lw
                                   g->fewest, g->alone, sim_routing_of(e, op)};
 }
 
-static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int32_t rank)
+/* *row: of stats->timed; -1 = it is not listed. */
+static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int32_t rank,
+                              int32_t *row)
 {
     enum lw_op_class k = lw_op_class(op->kind);
     lw_ps own = lw_plan_work_ps(e->plan, op);
     const struct sim_asked *known;
     bool by_messages = false;
 
+    *row = -1;
     if ((k != LW_CLASS_COLLECTIVE && k != LW_CLASS_P2P) || op->kind == LW_OP_RECV)
         return LW_OK;
     struct lw_cost_query q = query_of(e, op, rank);
@@ -41,16 +44,58 @@ static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int3
     if (own > 0 || by_messages) {
         bool what_if = lw_cluster_is_recorded(e->cluster->name) &&
                        strcmp(e->cluster->name, LW_RECORDED_CLUSTER) != 0;
-        sim_note_timed(e->stats, op, own > 0 ? "the plan" : "messages",
-                       own <= 0  ? "chunk detail"
-                       : what_if ? "recorded times, or those of the what-if"
-                                 : "recorded times",
-                       own > 0 ? "recorded" : "modelled");
+        *row = sim_note_timed(e->stats, op, own > 0 ? "the plan" : "messages",
+                              own <= 0  ? "chunk detail"
+                              : what_if ? "recorded times, or those of the what-if"
+                                        : "recorded times",
+                              own > 0 ? "recorded" : "modelled");
         return LW_OK;
     }
     LW_TRY(sim_ask(e, &q, &known));
     if (known->by)
-        sim_note_timed(e->stats, op, known->by, known->source, known->basis);
+        *row = sim_note_timed(e->stats, op, known->by, known->source, known->basis);
+    return LW_OK;
+}
+
+/* Ops that were listed lately. Most of a program are as one of these, and in its row. */
+enum { LISTED = 64 };
+struct listed {
+    const struct lw_op *op; /* NULL: none yet */
+    int32_t row;
+};
+
+static struct listed *place_of(struct listed *lately, const struct lw_op *op)
+{
+    uint64_t x = (uint64_t)op->bytes * 31 + (uint64_t)(op->operand + 1) * 7 + op->kind;
+
+    x = x * 31 + (uint64_t)op->comm;
+    return &lately[(x * UINT64_C(0x9e3779b97f4a7c15) >> 32) % LISTED];
+}
+
+/* The same for a rank. */
+static bool is_as(const struct lw_op *a, const struct lw_op *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->comm == b->comm &&
+           a->bytes == b->bytes && a->operand == b->operand && a->peer == b->peer &&
+           a->work == b->work && a->work_ps == b->work_ps;
+}
+
+static enum lw_status list_program(struct sim_engine *e, struct lw_program p, int32_t rank)
+{
+    struct listed lately[LISTED] = {{NULL, 0}};
+
+    for (int32_t i = 0; i < p.n_ops; i++) {
+        const struct lw_op *op = &e->plan->ops[p.first_op + i];
+        if (op->comm < 0)
+            continue;
+        struct listed *x = place_of(lately, op);
+        if (!x->op || !is_as(x->op, op)) {
+            LW_TRY(list_op(e, op, rank, &x->row));
+            x->op = op;
+        } else if (x->row >= 0) {
+            e->stats->timed[x->row].n_ops++;
+        }
+    }
     return LW_OK;
 }
 
@@ -64,7 +109,6 @@ enum lw_status sim_list_comm(struct sim_engine *e)
     for (int32_t r = p->n_ranks - 1; r >= 0; r--)
         rank_of[lw_plan_role_of(p, r)] = r;
     for (int32_t k = 0; k < p->n_variants * p->n_roles; k++)
-        for (int32_t i = 0; i < p->programs[k].n_ops; i++)
-            LW_TRY(list_op(e, &p->ops[p->programs[k].first_op + i], rank_of[k % p->n_roles]));
+        LW_TRY(list_program(e, p->programs[k], rank_of[k % p->n_roles]));
     return LW_OK;
 }

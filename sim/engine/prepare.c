@@ -415,15 +415,18 @@ static enum lw_status choose_ring(struct sim_engine *e)
 }
 
 /* An operation that a communicator's reducer neither does nor leaves to the ring is refused. */
-static enum lw_status check_reducers(const struct sim_engine *e)
+static enum lw_status check_reducers(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
+    uint64_t *seen; /* kinds, of each communicator */
 
+    LW_TAKE(&e->arena, seen, p->n_comms + 1, e->err);
     for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
         const struct lw_op *op = &p->ops[i];
         if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER ||
-            lw_plan_work_ps(p, op) > 0)
+            (seen[op->comm] >> op->kind & 1) || lw_plan_work_ps(p, op) > 0)
             continue;
+        seen[op->comm] |= UINT64_C(1) << op->kind;
         enum lw_reducer_kind k = sim_reducer_of(e, op->comm, op->kind);
         bool by_table = k == LW_REDUCER_AUTO || k == LW_REDUCER_RING || k == LW_REDUCER_GLOO;
         if (sim_nccl_is_asked(e->cluster, k) && e->options.detail == LW_SIM_CHUNK)

@@ -155,25 +155,40 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     }
 }
 
+/* Kinds of collectives, as bits, that the communicator's reducer does not do. */
+static uint64_t left_to_ring(const struct sim_engine *e, int32_t comm)
+{
+    enum lw_reducer_kind asked = e->plan->comms[comm].reducer;
+    uint64_t kinds = 0;
+
+    for (int k = 0; k < LW_N_OP_KINDS; k++)
+        if (lw_op_class((enum lw_op_kind)k) == LW_CLASS_COLLECTIVE && k != LW_OP_BARRIER &&
+            sim_reducer_of(e, comm, (enum lw_op_kind)k) != asked)
+            kinds |= UINT64_C(1) << k;
+    return kinds;
+}
+
 /* Collectives that their communicator's reducer does not do. */
-static void list_by_ring(const struct sim_engine *e, struct lw_sim_stats *s)
+static enum lw_status list_by_ring(struct sim_engine *e, struct lw_sim_stats *s)
 {
     const struct lw_plan *p = e->plan;
     const char *how = NULL;
+    uint64_t *left, any = 0;
     int32_t n = 0;
 
-    for (int32_t i = 0; i < p->n_ops; i++) {
+    LW_TAKE(&e->arena, left, p->n_comms + 1, e->err);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        any |= left[c] = left_to_ring(e, c);
+    for (int32_t i = 0; any != 0 && i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER)
+        if (op->comm < 0 || !(left[op->comm] >> op->kind & 1))
             continue;
-        enum lw_reducer_kind asked = p->comms[op->comm].reducer;
-        if (sim_reducer_of(e, op->comm, op->kind) == asked)
-            continue;
-        how = lw_reducer_name(asked);
+        how = lw_reducer_name(p->comms[op->comm].reducer);
         n++;
     }
     if (n > 0)
         term(s, "ring_instead", n, how, "");
+    return LW_OK;
 }
 
 static void list_exceptions(const struct sim_engine *e, struct lw_sim_stats *s)
@@ -234,7 +249,7 @@ static enum lw_status simulate(struct sim_engine *e, const lw_ps *lengths)
     list_interference(e, e->stats);
     list_noise(e, e->stats);
     list_exceptions(e, e->stats);
-    list_by_ring(e, e->stats);
+    LW_TRY(list_by_ring(e, e->stats));
     sim_list_timed(e->plan, e->cluster, e->stats);
     return sim_list_comm(e);
 }

@@ -186,8 +186,8 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
     }
 }
 
-void sim_note_timed(struct lw_sim_stats *s, const struct lw_op *op, const char *by,
-                    const char *source, const char *basis)
+int32_t sim_note_timed(struct lw_sim_stats *s, const struct lw_op *op, const char *by,
+                       const char *source, const char *basis)
 {
     int32_t i = 0;
 
@@ -197,10 +197,11 @@ void sim_note_timed(struct lw_sim_stats *s, const struct lw_op *op, const char *
             strcmp(s->timed[i].basis, basis) != 0))
         i++;
     if (i == LW_SIM_MAX_TIMED)
-        return;
+        return -1;
     if (i == s->n_timed)
         s->timed[s->n_timed++] = (struct lw_sim_timed){op->kind, op->dtype, by, source, basis, 0};
     s->timed[i].n_ops++;
+    return i;
 }
 
 void sim_list_timed(const struct lw_plan *p, const struct lw_cluster *c,
@@ -210,7 +211,7 @@ void sim_list_timed(const struct lw_plan *p, const struct lw_cluster *c,
 
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        if (lw_plan_work_ps(p, op) < 0 && op->comm < 0 &&
+        if (op->comm < 0 && lw_plan_work_ps(p, op) < 0 &&
             sim_work_of(p, c, op, op->bytes, &w, NULL) == LW_OK && *w.source)
             sim_note_timed(stats, op, w.by, w.source,
                            strcmp(w.by, "its table") == 0 ? "measured" : "modelled");

@@ -26,6 +26,6 @@ struct lw_sim_stats;
 void sim_list_timed(const struct lw_plan *plan, const struct lw_cluster *cluster,
                     struct lw_sim_stats *stats);
 
-/* One more op timed so. */
-void sim_note_timed(struct lw_sim_stats *stats, const struct lw_op *op, const char *by,
-                    const char *source, const char *basis);
+/* One more op timed so; its row of stats->timed, -1 = there are too many. */
+int32_t sim_note_timed(struct lw_sim_stats *stats, const struct lw_op *op, const char *by,
+                       const char *source, const char *basis);
