@@ -220,8 +220,8 @@ static const struct lw_field model_fields[] = {
     FLAG(tied), FLAG(alibi),
     FLAG(embedding_norm), FLAG(no_bias), SIZE(positions),
     FLAG(layer_norm), FLAG(biases), FLAG(dropout), FLAG(fused_loss), FLAG(deterministic),
-    FLAG(expert_serial), FLAG(expert_gathered), SIZE(head_waits), FLAG(f32_softmax),
-    FLAG(autocast),
+    FLAG(expert_serial), FLAG(expert_gathered), FLAG(fused_permute), SIZE(head_waits),
+    FLAG(f32_softmax), FLAG(autocast),
     {0},
 };
 #undef FLAG

@@ -32,6 +32,7 @@
     row(loss_scores, "B", COUNT, "of a score, what the loss's steps hold at their most") \
     row(loss_scores_split, "B", COUNT, "the same where a tensor group divides the scores") \
     row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \
+    row(kept_scattered, "", FLAG, "sums in a fixed order keep what each expert gives") \
     row(no_dropout, "", FLAG, "GPT's blocks and embedding have no dropout") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(input_casts, "", FLAG, "a kernel casts what an 8-bit product reads, but for a norm's") \

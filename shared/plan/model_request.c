@@ -62,6 +62,8 @@ static const struct lw_model_option options[] = {
         "llama: memory of experts that are products of their own, not grouped ones"),
     FLAG("gathered-experts", expert_gathered,
         "llama: memory of expert ranks that gather all tokens, and exchange no copies"),
+    FLAG("fused-permute", fused_permute,
+        "llama: memory of fused kernels that order copies of tokens by expert, and back"),
     FLAG("f32-softmax", f32_softmax,
         "stored scores: the softmax's steps are kernels of their own, in f32"),
     FLAG("deterministic", deterministic,

@@ -30,6 +30,7 @@ struct lw_model_request {
     int64_t positions; /* rows of a learned table of positions; 0: the model's own */
     int64_t head_waits;
     bool layer_norm, biases, dropout, fused_loss, deterministic, expert_serial, expert_gathered;
+    bool fused_permute;
     bool f32_softmax, autocast;
     /* Of configurations alone, without an option; meanings: traces/models/models.h. */
     int64_t head_width, window, window_every, q_lora, kv_lora, rope_width, v_width;

@@ -104,6 +104,7 @@ def put_experts(a, put):
     put("serial-experts", "" if a.on("moe-grouped-gemm") else "yes")
     gathered = a.text("moe-token-dispatcher-type", "allgather") == "allgather"
     put("gathered-experts", "yes" if gathered else "")
+    put("fused-permute", "yes" if a.on("moe-permute-fusion") else "")
     freq = re.fullmatch(r"\(?(?:\[0\]\*(\d+)\+)?\[1\]\*\d+\)?|1?", a.text("moe-layer-freq"))
     if not freq:
         raise Cannot("moe-layer-freq of another pattern than dense blocks first is not modelled")

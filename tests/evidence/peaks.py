@@ -5,7 +5,7 @@
 
 Rows whose recipe lists them and whose padded vocabulary is known. Each row is a `lapwing sim`
 command of the row's arguments (megatron.py); `lapwing validate` predicts them all; the value is of
-the last rank. Exit status 3: the mean error is more than 2 % or fewer than 89 % of the rows are
+the last rank. Exit status 3: the mean error is more than 2 % or fewer than 90 % of the rows are
 within 3 %; 4: SHARED has no such table.
 """
 import collections
@@ -20,7 +20,7 @@ import tempfile
 import convert
 
 TABLE = "megatron-golden/memory.csv"
-MEAN, NEAR, SHARE = 2.0, 3.0, 0.89
+MEAN, NEAR, SHARE = 2.0, 3.0, 0.90
 
 
 def judged(path):

@@ -10,7 +10,7 @@ TEST_GROUP(fixture_open, fixture_close)
 
 #define PEAKS "PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/peaks.py "
 
-/* On the mean within 2 %, 89 % of the rows within 3 %. */
+/* On the mean within 2 %, 90 % of the rows within 3 %. */
 TEST(peaks_of_megatron_are_within_two_percent)
 {
     int rc;

@@ -135,6 +135,8 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->kept = kept_of(f, shape->lora > 0);
     if (lw_fact(f->kept_layouts) && calls_flash(d, shape->deterministic))
         shape->kept |= TRACES_KEPT_LAYOUTS;
+    if (lw_fact(f->kept_scattered) && shape->deterministic && !shape->fused_permute)
+        shape->kept |= TRACES_KEPT_SCATTERED;
     if (lw_fact(f->kept_no_cudnn) && is_blackwell(d))
         shape->kept |= TRACES_KEPT_NO_ATTENTION;
     take_workspaces(f, s, d, shape);

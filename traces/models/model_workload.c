@@ -34,8 +34,8 @@ static const struct {
     SAME(plain_ffn), SAME(qk_norm), SAME(qkv_bias), SAME(expert_bias), SAME(tied), SAME(alibi),
     SAME(embedding_norm), SAME(no_bias), SAME(lora), SAME(expert_whole), SAME(positions),
     SAME(layer_norm), SAME(biases), SAME(dropout), SAME(fused_loss), SAME(deterministic),
-    SAME(expert_serial), SAME(expert_gathered), SAME(head_waits), SAME(f32_softmax),
-    SAME(autocast),
+    SAME(expert_serial), SAME(expert_gathered), SAME(fused_permute), SAME(head_waits),
+    SAME(f32_softmax), SAME(autocast),
 };
 
 /* A file's absent text is "". */
@@ -187,8 +187,18 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     return m->config ? name_kind(w, err) : LW_OK;
 }
 
+static bool has_experts(const char *name, const struct traces_model_shape *given)
+{
+    const struct traces_model *m = traces_model_at(0);
+
+    for (int k = 0; m && strcmp(m->name, name) != 0;)
+        m = traces_model_at(++k);
+    return given->experts > 0 || (m && m->defaults.experts > 0);
+}
+
 /* Whether the framework's memory is another one where training asks for a fixed order of sums. */
-static bool holds_for_order(const struct lw_model_target *target, struct traces_model_shape fixed)
+static bool holds_for_order(const char *name, const struct lw_model_target *target,
+                            struct traces_model_shape fixed)
 {
     struct traces_model_shape usual = fixed;
 
@@ -199,6 +209,8 @@ static bool holds_for_order(const struct lw_model_target *target, struct traces_
                                 &fixed);
     traces_model_take_framework(target->framework, target->strategy, &target->cluster->device,
                                 &usual);
+    if (!has_experts(name, &fixed))
+        fixed.kept &= ~(unsigned)TRACES_KEPT_SCATTERED;
     return fixed.workspace != usual.workspace || fixed.kept != usual.kept;
 }
 
@@ -237,7 +249,7 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.expert_folded = lw_strategy_folds_experts(s);
     shape.expert_whole = shape.expert_whole || shape.expert_folded;
     shape.sequence_parallel = s->sequence_parallel;
-    bool idle = shape.deterministic && !holds_for_order(target, shape);
+    bool idle = shape.deterministic && !holds_for_order(r.name, target, shape);
     shape.again_parts = s->again_parts;
     if (target->framework)
         traces_model_take_framework(target->framework, s, device, &shape);

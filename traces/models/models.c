@@ -141,7 +141,7 @@ static const size_t flags[] = {
     AT(plain_ffn), AT(tied), AT(qk_norm), AT(qkv_bias),
     AT(expert_bias), AT(alibi), AT(embedding_norm), AT(no_bias), AT(layer_norm), AT(biases),
     AT(dropout), AT(fused_loss), AT(deterministic), AT(expert_serial), AT(expert_gathered),
-    AT(f32_softmax),
+    AT(fused_permute), AT(f32_softmax),
 };
 
 static const struct {
@@ -173,6 +173,7 @@ static const struct {
     {"positions", OF_FAMILY(positions)},
     {"serial-experts", OF_EXPERTS(expert_serial)},
     {"gathered-experts", OF_EXPERTS(expert_gathered)},
+    {"fused-permute", OF_EXPERTS(fused_permute)},
     {"plain-ffn", OF_FAMILY(plain_ffn)},
     {"layer-norm", OF_FAMILY(layer_norm)},
     {"qk-norm", OF_FAMILY(qk_norm)},

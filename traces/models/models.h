@@ -47,6 +47,7 @@ enum traces_kept {
     TRACES_KEPT_ADAPTER_WHOLE = 512, /* the first adapter's input is kept for all tokens of a
                                       * tensor group */
     TRACES_KEPT_ADAPTER_DROPOUT = 1024, /* of an adapter's input what dropout makes, and its mask */
+    TRACES_KEPT_SCATTERED = 8192, /* experts' results, until the backward of their sum */
     TRACES_KEPT_16BIT = 4096, /* operands of 8-bit products as they were before their cast */
 };
 
@@ -119,6 +120,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool gather_buffer;     /* what a tensor or expert group gathers has a buffer that stays */
     bool expert_serial;     /* experts are products of their own, one after the other */
     bool expert_gathered;   /* expert ranks gather all tokens, and exchange no copies */
+    bool fused_permute;     /* fused kernels order copies of tokens by expert, and back */
     int64_t head_waits;     /* micro-batches whose gradient of the head's weights waits */
     bool mask_in_batch;     /* a batch has a mask of all pairs of positions, a byte each */
     bool autocast;          /* weights, norms and residuals are f32; dtype is of products */

@@ -193,6 +193,17 @@ static int64_t inner(const struct traces_model_shape *s)
     return (s->plain_ffn ? 1 : 2) * s->expert_ffn;
 }
 
+/* Results of experts, for the backward of an addition at indices: of all copies of the rank's
+ * experts where tokens were gathered, else of the copies of the rank's own tokens. */
+static void keep_scattered(struct transformer *t, int64_t copies)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t bytes = t->b.item * copies * t->hidden;
+
+    if ((s->kept & TRACES_KEPT_SCATTERED) && !s->dispatch_once)
+        transformer_keep(t, s->expert_gathered ? bytes * splits(t) : bytes, false);
+}
+
 static void add_routed(struct transformer *t, int32_t i)
 {
     const struct traces_model_shape *s = &t->b.shape;
@@ -214,6 +225,7 @@ static void add_routed(struct transformer *t, int32_t i)
     sort(t, LW_TOKENS_BACK_AFTER);
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
+    keep_scattered(t, copies);
     add_weights(t, router, s->experts, h, LW_TP_REPLICATED, false, i, "gate.weight");
     add_weights(t, up, s->experts, wide * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
     add_weights(t, down, s->experts, f * h, LW_TP_ROW, true, i, "experts.down_proj");

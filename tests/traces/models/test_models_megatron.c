@@ -55,13 +55,19 @@ static struct lw_workload made(const struct lw_model_request *r, const char *dev
     return made_on(r, device, NULL, words);
 }
 
-static int64_t kept(const struct lw_model_request *r, const char *device, int32_t module)
+static int64_t kept_of(const struct lw_model_request *r, const char *device, const char *words,
+                       int32_t module)
 {
-    struct lw_workload w = made(r, device, "dp=8");
+    struct lw_workload w = made(r, device, words);
     int64_t bytes = w.modules[module].kept_bytes[LW_RECOMPUTE_NONE];
 
     lw_workload_free(&w);
     return bytes;
+}
+
+static int64_t kept(const struct lw_model_request *r, const char *device, int32_t module)
+{
+    return kept_of(r, device, "dp=8", module);
 }
 
 static int64_t workspace(const struct lw_model_request *r, const char *device, const char *words)
@@ -272,6 +278,33 @@ TEST(plain_experts_keep_their_activation_twice)
     r.expert_ffn = FFN;
     assert_int_equal(kept(&r, "dgx-h100", BLOCK) - dense,
                      (int64_t)TOKENS * (2 * (2 * HIDDEN + 6 * FFN) - 4 * FFN) + scores);
+}
+
+/* Sums in a fixed order (index_add_) keep each expert's result: 2 h of a copy. Of a tensor group's
+ * gathered tokens a rank has all; a plan divides by the group. Fused kernels keep none. */
+TEST(sums_in_a_fixed_order_keep_what_experts_give)
+{
+    static const struct {
+        bool deterministic, fused, gathered;
+        const char *strategy;
+        int64_t copies; /* of the group's tokens, as kept in the workload */
+    } cases[] = {{true, false, false, "dp=8", 2 * TOKENS},   {false, false, false, "dp=8", 0},
+                 {true, true, false, "dp=8", 0},             {true, false, true, "dp=8", 2 * TOKENS},
+                 {true, false, true, "dp=4 tp=2 sequence-parallel=on", 4 * TOKENS},
+                 {true, false, false, "dp=4 tp=2 sequence-parallel=on", 2 * TOKENS}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_model_request r = gpt();
+        r.experts = 8;
+        r.topk = 2;
+        r.expert_ffn = FFN;
+        r.expert_gathered = cases[i].gathered;
+        int64_t usual = kept_of(&r, "dgx-h100", cases[i].strategy, BLOCK);
+        r.deterministic = cases[i].deterministic;
+        r.fused_permute = cases[i].fused;
+        assert_int_equal(kept_of(&r, "dgx-h100", cases[i].strategy, BLOCK) - usual,
+                         cases[i].copies * HIDDEN * 2);
+    }
 }
 
 /* Parameters of Megatron's GPT: 12 h h + 13 h of a block, both tables, the last norm. */
