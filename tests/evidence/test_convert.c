@@ -233,6 +233,9 @@ TEST(a_configuration_goes_over_a_cell_or_fills_an_empty_one)
     expect_cell(rows_of("misc_training_tables", csv), "recompute", "selective");
     snprintf(csv, sizeof csv, "%sselective,other.md,%s", TITLES, ROW);
     expect_cell(rows_of("misc_training_tables", csv), "framework", "torchtitan-compile");
+    snprintf(csv, sizeof csv, "%sselective,pytorch/torchtitan@7866bf64c:docs/performance.md,%s",
+             TITLES, ROW);
+    expect_cell(rows_of("misc_training_tables", csv), "framework", "torchtitan-6aafe3cdf");
 }
 
 /* AutoModel's recipes recompute blocks and share experts where its table prints neither. */

@@ -572,7 +572,7 @@ void transformer_rotation(struct transformer *t, int64_t width)
     if (t->b.shape.expert_bias && is_unfused(t, TRACES_UNFUSED_YARN))
         TRACES_TRAFFIC(&t->b, 12 * item * n, 14 * item * n, 0, .split = LW_SPLIT_GROUP,
                        .n_forward = 24, .n_backward = 16);
-    else if (is_unfused(t, TRACES_UNFUSED_NORMS))
+    else if (is_unfused(t, TRACES_UNFUSED_NORMS | TRACES_UNFUSED_ROTATION))
         TRACES_TRAFFIC(&t->b, 20 * n, 20 * n, 0, .split = LW_SPLIT_GROUP, .n_forward = 6,
                        .n_backward = 6);
     else

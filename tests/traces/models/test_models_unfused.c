@@ -44,6 +44,8 @@ MODEL_TEST(forward_bytes_are_those_of_the_kernels)
 {
     assert_int_equal(more_bytes(TRACES_UNFUSED_NORMS, BLOCK),
                      2 * (36 - 4) * TOKENS * HIDDEN + (20 - 4) * TOKENS * (HIDDEN + KV_WIDTH));
+    assert_int_equal(more_bytes(TRACES_UNFUSED_ROTATION, BLOCK),
+                     (20 - 4) * TOKENS * (HIDDEN + KV_WIDTH));
     assert_int_equal(more_bytes(TRACES_UNFUSED_BLOCK, BLOCK),
                      4 * 2 * TOKENS * (HIDDEN + KV_WIDTH));
     assert_int_equal(more_bytes(TRACES_UNFUSED_LOSS, HEAD), (38 - 6) * TOKENS * VOCAB);
@@ -92,9 +94,11 @@ MODEL_TEST(norms_and_losses_keep_what_their_kernels_read)
 {
     struct traces_model_shape s = shape_of(0);
     struct lw_workload a = built(0, 0), b = built(TRACES_UNFUSED_NORMS, 0), c;
+    struct lw_workload rotation = built(TRACES_UNFUSED_ROTATION, 0);
 
     assert_int_equal(b.modules[BLOCK].kept_bytes[0] - a.modules[BLOCK].kept_bytes[0],
                      2 * 4 * TOKENS * HIDDEN);
+    assert_int_equal(rotation.modules[BLOCK].kept_bytes[0], a.modules[BLOCK].kept_bytes[0]);
     s.kept = TRACES_KEPT_CHUNKED_LOSS;
     c = built_as(s);
     assert_int_equal(a.modules[HEAD].kept_bytes[0] - c.modules[HEAD].kept_bytes[0],
