@@ -76,10 +76,11 @@ def dtype_of(a):
 
 
 def has_dropout(a):
+    """Fused attention keeps no mask of its dropout."""
     rates = [float(a.text(x, "0.1")) for x in ("attention-dropout", "hidden-dropout")]
-    if (rates[0] > 0) != (rates[1] > 0):
+    if attention_of(a) == "full" and (rates[0] > 0) != (rates[1] > 0):
         raise Cannot("dropout of attention alone, or of the rest alone, is not modelled")
-    return rates[0] > 0
+    return rates[1] > 0
 
 
 def ffn_of(a):
@@ -111,12 +112,23 @@ def put_experts(a, put):
     put("dense-layers", freq.group(1) or "")
 
 
+def put_head(a, usual, put):
+    """Widths of a head; defaults are those of megatron/training/arguments.py."""
+    width = a.number("qk-head-dim", 128) if a.on("multi-latent-attention") \
+        else a.number("kv-channels", usual)
+    put("head-width", width if width != usual else "")
+    if a.on("multi-latent-attention"):
+        put("q-lora", a.number("q-lora-rank") or "")
+        put("kv-lora", a.number("kv-lora-rank", 32))
+        put("rope-width", a.number("qk-pos-emb-head-dim", 64))
+        put("v-width", a.number("v-head-dim", 128))
+
+
 def put_decoder(a, put):
     hidden, heads = a.number("hidden-size"), a.number("num-attention-heads")
     put("model", "decoder")
     put("kv-heads", a.number("num-query-groups", heads) or heads)
-    width = a.number("kv-channels")
-    put("head-width", width if width and width != hidden // heads else "")
+    put_head(a, hidden // heads, put)
     put("ffn", ffn_of(a))
     put("vocab", a.number("padded_vocab_derived"))
     position = a.text("position-embedding-type", "learned_absolute")
@@ -124,8 +136,6 @@ def put_decoder(a, put):
         put("positions", a.number("max-position-embeddings"))
     elif position != "rope":
         raise Cannot("position-embedding-type " + position + " is not modelled")
-    if a.on("multi-latent-attention"):
-        raise Cannot("latent attention of other sizes than a known model's")
     put("tied", "" if a.on("untie-embeddings-and-output-weights") else "yes")
     put("layer-norm", "" if a.text("normalization") == "RMSNorm" else "yes")
     put("plain-ffn", "" if a.on("swiglu") else "yes")

@@ -131,9 +131,9 @@ static const struct {
     {AT(mtp_layers), "mtp-layers", false}, {AT(head_width), "head-width", false},
     {AT(positions), "positions", false},
     {AT(window), NULL, false},       {AT(window_every), NULL, false},
-    {AT(q_lora), NULL, false},
-    {AT(kv_lora), NULL, false},      {AT(rope_width), NULL, false},
-    {AT(v_width), NULL, false},      {AT(expert_every), NULL, false},
+    {AT(q_lora), "q-lora", false},   {AT(kv_lora), "kv-lora", false},
+    {AT(rope_width), "rope-width", false}, {AT(v_width), "v-width", false},
+    {AT(expert_every), NULL, false},
     {AT(expert_groups), NULL, false}, {AT(topk_groups), NULL, false},
 };
 
@@ -170,6 +170,10 @@ static const struct {
     {"tied", OF_FAMILY(tied)},
     {"lora", OF_FAMILY(lora)},
     {"head-width", OF_FAMILY(head_width)},
+    {"kv-lora", OF_FAMILY(kv_lora)},
+    {"q-lora", OF_FAMILY(q_lora)},
+    {"rope-width", OF_FAMILY(rope_width)},
+    {"v-width", OF_FAMILY(v_width)},
     {"positions", OF_FAMILY(positions)},
     {"serial-experts", OF_EXPERTS(expert_serial)},
     {"gathered-experts", OF_EXPERTS(expert_gathered)},
@@ -213,7 +217,8 @@ static bool takes_llama_option(const struct traces_model *m, const char *option)
     bool tied = m->defaults.tied || parallel;
 
     return m->build == llama_build || (tied && strcmp(option, "tied") == 0) ||
-           (table && strcmp(option, "positions") == 0);
+           (table && strcmp(option, "positions") == 0) ||
+           (parallel && strcmp(option, "rope-width") == 0); /* of configurations */
 }
 
 static enum lw_status check_transformer(const struct traces_model *m,
@@ -251,6 +256,21 @@ static enum lw_status check_positions(const struct traces_model_shape *s, struct
                    s->positions, s->seq, s->positions);
 }
 
+/* Widths that latent attention alone has. */
+static enum lw_status check_latent(const struct traces_model *m,
+                                   const struct traces_model_shape *given, struct lw_err *err)
+{
+    const char *option = given->q_lora > 0       ? "q-lora"
+                         : given->v_width > 0    ? "v-width"
+                         : given->rope_width > 0 ? "rope-width"
+                                                 : NULL;
+
+    if (!option || m->build != llama_build || given->kv_lora > 0 || m->defaults.kv_lora > 0)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--%s: model %s has no latent attention; give --kv-lora too",
+                   option, m->name);
+}
+
 /* An option that the model would ignore is refused. */
 static enum lw_status check_family(const struct traces_model *m,
                                    const struct traces_model_shape *given, struct lw_err *err)
@@ -270,7 +290,7 @@ static enum lw_status check_family(const struct traces_model *m,
             return lw_fail(err, LW_EINVAL, "--%s: model %s has no experts; give --experts too",
                            option, m->name);
     }
-    return LW_OK;
+    return check_latent(m, given, err);
 }
 
 /* Where it is not given, the model's own size. */

@@ -137,6 +137,32 @@ TEST(the_loss_holds_scores_and_their_copy)
     assert_int_equal(kept(&r, "dgx-h100", HEAD), 8 * TOKENS * HIDDEN + 4 * scores + mask);
 }
 
+/* Latent attention of options: narrow and wide products of queries and of keys and values, a norm of
+ * each narrow one, and the product of all heads' values; without --q-lora one product of queries. */
+TEST(latent_attention_of_options_has_its_parameters)
+{
+    enum { Q = 192, KV = 64, PLAIN = 16, ROTATED = 8, V = 24 };
+    struct lw_model_request r = gpt();
+    int64_t kv = HIDDEN * (KV + ROTATED) + KV + KV * HEADS * (PLAIN + V), out = HEADS * V * HIDDEN;
+    int64_t rest = (int64_t)HIDDEN * (2 * FFN + 2), ends = 2 * VOCAB * HIDDEN + HIDDEN;
+
+    r.head_width = PLAIN;
+    r.kv_lora = KV;
+    r.rope_width = ROTATED;
+    r.v_width = V;
+    r.positions = 0;
+    r.layer_norm = r.biases = r.tied = false;
+    for (r.q_lora = 0; r.q_lora <= Q; r.q_lora += Q) {
+        int64_t wide = HEADS * (PLAIN + ROTATED);
+        int64_t q = r.q_lora > 0 ? HIDDEN * Q + Q + Q * wide : HIDDEN * wide, n = 0;
+        struct lw_workload w = made(&r, "dgx-h100", "dp=8");
+        for (int32_t i = 0; i < w.n_params; i++)
+            n += w.params[i].numel;
+        assert_int_equal(n, LAYERS * (q + kv + out + rest) + ends);
+        lw_workload_free(&w);
+    }
+}
+
 /* Of two handles of cuBLAS, and TransformerEngine's. */
 TEST(workspaces_are_those_of_the_device)
 {
