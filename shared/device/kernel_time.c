@@ -457,8 +457,8 @@ static struct lw_bounded pass_over(const struct timer *t, int64_t bytes)
     return t->by_shape ? lw_traffic_bounded(t->device, bytes, 0) : roofline(t, 0, bytes);
 }
 
-/* Of all ranks of the tensor group together: each gathers a matrix that they share, and does all of
- * it (--muon-tp-mode duplicated, Megatron-LM's default). */
+/* Of all ranks of the tensor group together: each gathers a matrix that they share
+ * (shared/lower_part/lower_muon.c), and does all of it (--muon-tp-mode duplicated, the default). */
 static lw_ps newton_schulz(const struct lw_workload *w, const struct timer *t)
 {
     struct lw_kernel_work works[LW_NEWTON_SCHULZ_WORKS];
@@ -471,7 +471,9 @@ static lw_ps newton_schulz(const struct lw_workload *w, const struct timer *t)
         bool shared = p->tp_split != LW_TP_REPLICATED && !(p->expert && t->groups->whole_experts);
         if (n == 0)
             continue;
-        lw_ps one = pass_over(t, LW_NEWTON_SCHULZ_BYTES * rows * columns).time;
+        int64_t bytes = LW_NEWTON_SCHULZ_BYTES +
+                        (shared && tp > 1 ? LW_NEWTON_SCHULZ_GATHERED_BYTES : 0);
+        lw_ps one = pass_over(t, lw_mul_sat(bytes, rows * columns)).time;
         lw_newton_schulz_step(rows, columns, works);
         for (int k = 0; k < LW_NEWTON_SCHULZ_WORKS; k++)
             add(&one, lw_mul_sat(time_of(t, &works[k], 1).time, LW_NEWTON_SCHULZ_STEPS));

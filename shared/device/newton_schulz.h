@@ -12,6 +12,10 @@
 enum { LW_NEWTON_SCHULZ_STEPS = 5, LW_NEWTON_SCHULZ_WORKS = 3 };
 /* Of an element, once: the norm and the quotient of f32, casts to 16 bits and back, two factors. */
 enum { LW_NEWTON_SCHULZ_BYTES = 40 };
+/* Of an element of a matrix that a tensor group gathers: torch copies what NCCL gathered into the
+ * list that it was given, and the list is joined (pytorch/pytorch, torch/csrc/distributed/c10d/
+ * ProcessGroupNCCL.cpp, allgather; muon_utils.py, newton_schulz_tp: torch.cat). */
+enum { LW_NEWTON_SCHULZ_GATHERED_BYTES = 16 };
 
 /* The products of one step. rows, columns: at least 1. */
 void lw_newton_schulz_step(int64_t rows, int64_t columns,

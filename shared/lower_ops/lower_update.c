@@ -1,5 +1,6 @@
-/* The end of a step on one rank: the sums over tied copies, clipping and the optimizer after
- * everything that was reduced, then the flat buffers that bring sharded weights to all members. */
+/* The end of a step on one rank: the sums over tied copies, clipping, Muon's gathers and the
+ * optimizer after everything that was reduced, then the flat buffers that bring sharded weights to
+ * all members. */
 #include "shared/lower_ops/writer.h"
 
 /* ColossalAI flattens, sums, spreads, and waits. */
@@ -109,6 +110,23 @@ static void store_state(struct lw_writer *k, int32_t optimizer)
     lw_builder_op(k->l->b, &room, &gone, 1);
 }
 
+/* Muon's matrices become whole, one after the other: lower_muon.c. */
+static void gather_matrices(struct lw_writer *k)
+{
+    for (int32_t i = 0; i < k->n_parts; i++) {
+        const struct lw_part *d = k->parts[i].d;
+        for (int32_t g = 0; g < d->n_gathered; g++) {
+            const struct lw_param *p = &d->w->params[d->gathered[g]];
+            struct lw_op op = lw_write_moved(k, LW_OP_ALL_GATHER, k->l->tensor,
+                                             p->numel * k->l->tp * lw_dtype_size(LW_F32), LW_F32,
+                                             "momentum");
+            op.module = lw_part_module(d, p->module);
+            k->deps[0] = lw_builder_op(k->l->b, &op, k->deps, k->n_deps);
+            k->n_deps = 1;
+        }
+    }
+}
+
 void lw_write_update(struct lw_writer *k)
 {
     k->micro_batch = -1;
@@ -120,6 +138,7 @@ void lw_write_update(struct lw_writer *k)
     if (k->n_deps == 0)
         k->deps[k->n_deps++] = k->last_compute;
     lw_write_clip(k);
+    gather_matrices(k);
     op.work = k->l->optimizer_work[k->role];
     int32_t optimizer = lw_write_compute(k, &op, k->deps, k->n_deps);
     if (k->loaded >= 0)

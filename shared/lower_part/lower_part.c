@@ -453,6 +453,7 @@ enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err)
     LW_TRY(lw_part_make_steps(d, err));
     LW_TRY(list_gradients(d, err));
     LW_TRY(lw_part_assign_shards(d, err));
+    LW_TRY(lw_part_list_gathered(d, err));
     LW_TRY(lw_part_assign_buckets(d, err));
     LW_TRY(lw_part_assign_units(d, err));
     LW_TRY(coalesce_buffers(d, err));

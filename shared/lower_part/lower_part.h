@@ -145,6 +145,7 @@ struct lw_part {
     bool one_by_one;             /* each bucket is reduced and waited for before the next */
     struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
     int32_t n_buffers, *buffer_of;
+    int32_t n_gathered, *gathered; /* Muon's matrices that a tensor group shares (lower_muon.c) */
 
     struct lw_part_work work;
 };
@@ -273,6 +274,9 @@ lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
+
+/* lower_muon.c: once shards are assigned. */
+enum lw_status lw_part_list_gathered(struct lw_part *d, struct lw_err *err);
 
 /* lower_sparse.c: the entry of a reduced parameter whose gradient is sparse, or of a bucket that
  * holds one, NULL = dense; rows that so many members have together, at most; what a bucket

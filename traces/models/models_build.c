@@ -273,15 +273,6 @@ static void note_optimizer(struct traces_builder *b)
                             b->shape.optimizer, bytes, b->wide == 2 ? ", on f32 masters" : "");
 }
 
-/* A tensor rank has a part of each matrix, and its products need the whole one. */
-static void note_muon(struct traces_builder *b)
-{
-    if (b->w.optimizer == LW_OPTIMIZER_MUON && b->shape.tensor > 1)
-        traces_builder_note(b, LW_ASSUMPTION "--optimizer muon: gathering matrices over the %lld "
-                            "ranks of a tensor group before its products takes no time",
-                            (long long)b->shape.tensor);
-}
-
 static void note_stored(struct traces_builder *b)
 {
     if (b->shape.stored_as)
@@ -453,7 +444,6 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
     LW_TRY(lw_kernels_time(&b->w, b->device, &b->shape.rates, &groups, err));
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
     note_optimizer(b);
-    note_muon(b);
     note_stored(b);
     if (b->shape.workspace_unknown && b->shape.hidden > 0 && b->device->kind[0])
         traces_builder_note(b, LW_ASSUMPTION "workspaces of libraries on %s are not known: memory "

@@ -208,28 +208,6 @@ TEST(a_fixed_order_that_changes_nothing_is_said)
     }
 }
 
-/* Ranks of a tensor group gather matrices for Muon's products, which takes no time here. */
-TEST(what_muon_gathers_is_told)
-{
-    static const struct {
-        const char *optimizer, *strategy;
-        bool said;
-    } cases[] = {{"muon", "tp=4", true}, {"muon", "dp=8", false}, {"adam", "tp=4", false}};
-
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_model_request r = gpt();
-        bool said = false;
-        r.optimizer = cases[i].optimizer;
-        struct lw_workload w = made(&r, "dgx-h100", cases[i].strategy);
-        for (int32_t k = 0; k < w.n_notes; k++)
-            said |= strcmp(w.notes[k], LW_ASSUMPTION "--optimizer muon: gathering matrices over "
-                                       "the 4 ranks of a tensor group before its products takes "
-                                       "no time") == 0;
-        assert_int_equal(said, cases[i].said);
-        lw_workload_free(&w);
-    }
-}
-
 static int n_notes_of_workspaces(const struct lw_workload *w)
 {
     int n = 0;
