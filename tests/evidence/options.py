@@ -313,11 +313,17 @@ def overlaps_experts(row, zero):
     return is_yes(row.expert_overlap) and row.ep > 1 and units and zero != 3
 
 
+def reduces_after(row):
+    """ "no", "no, no TP", "none (...)": what a cell begins with is of gradients; "True, no TP overlap"
+    and "grad sync overlapped, param sync not" say that they are reduced beside the backward."""
+    return re.match(r"no(ne)?\b(?! TP)", row.overlap) is not None
+
+
 def overlaps(row, zero):
     """nanotron without ZeRO has torch's DDP, which reduces beside the last backward (trainer.py,
     make_ddp), whatever the table says of its own sums."""
     ddp = not zero and framework_of(row).startswith("nanotron")
-    return zero == 3 or (row.dp > 1 and (ddp or not has(row.overlap, "no")))
+    return zero == 3 or (row.dp > 1 and (ddp or not reduces_after(row)))
 
 
 def mtp_layers_of(row):

@@ -335,6 +335,29 @@ TEST(the_ranks_that_share_an_optimizer_are_those_of_the_cell)
     }
 }
 
+/* What a cell begins with is of gradients: InternEvo reduces them beside the backward. */
+TEST(gradients_are_reduced_after_the_backward_where_the_cell_says_no)
+{
+    static const struct { const char *cell, *overlap; } cases[] = {
+        {"\"grad sync overlapped, param sync not (config default)\"", ""}, {"no", "off"},
+        {"\"no, no TP\"", "off"}, {"none (no TP/PP/grad overlap)", "off"}, {"no TP", ""},
+        {"\"True, no TP overlap\"", ""},
+    };
+    char table[500];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table,
+                 "model,gpu,gpus,gbs,mbs,grad_accum,tp,pp,dp,seq,vocab,zero,overlap,precision,"
+                 "framework,tok_s_gpu,tflops_gpu,mem_gb\n"
+                 "internlm-7b,A100-SXM4-80GB,32,256,2,4,1,1,32,2048,103168,1,%s,bf16,InternEvo,"
+                 "3752,,\n", cases[i].cell);
+        if (cases[i].overlap[0])
+            expect_cell(rows_of("internevo_zero1_scaling", table), "overlap", cases[i].overlap);
+        else /* no row has the column */
+            assert_null(strstr(rows_of("internevo_zero1_scaling", table), "overlap"));
+    }
+}
+
 TEST(hybrid_sharding_has_a_group_a_node)
 {
     static const char CSV[] = "zero,gpus_per_node,model,gpu,gpus,gbs,mbs,seq,precision,framework,"
