@@ -995,30 +995,58 @@ static enum lw_status find_parts(struct lw_tune_context *c, const struct model *
     return is_plain(c, s) ? reach_of(c, s, &x->reach, err) : LW_OK;
 }
 
-/* The sizes of buckets say how a plan cuts collectives, which the bound of the step leaves open. */
+/* The sizes of buckets say how a plan cuts collectives, which the bound of the step leaves open.
+ * Whether a strategy is valid depends on whether they were given, not on how large they are. */
 static void without_sizes(const struct lw_strategy *s, const char *list, struct lw_strategy *out)
 {
     memcpy(out, s, sizeof *out); /* with its padding, so that bytes can be compared */
-    out->bucket_cap_bytes = out->first_bucket_bytes = -1;
+    out->bucket_cap_bytes = s->bucket_cap_bytes < 0 ? -1 : 0;
+    out->first_bucket_bytes = s->first_bucket_bytes < 0 ? -1 : 0;
     if (s->partition_list == list) /* follows from the framework and the other options */
         out->partition_list = NULL;
+}
+
+static bool is_like_last(const struct lw_tune_context *c, const struct lw_tune_last *last,
+                         bool given, const struct lw_strategy *sizeless)
+{
+    return last && last->context == c &&
+           memcmp(given ? &last->given : &last->of, sizeless, sizeof *sizeless) == 0;
+}
+
+/* The strategy as it was given, without sizes, has a bound; as it was resolved, it is `of`. */
+static void keep_last(struct lw_tune_context *c, struct lw_tune_last *last,
+                      const struct lw_strategy *given, const struct lw_strategy *of,
+                      const struct lw_tune_case *found)
+{
+    if (!last)
+        return;
+    memcpy(&last->given, given, sizeof *given);
+    memcpy(&last->of, of, sizeof *of);
+    last->context = c;
+    last->found = *found;
 }
 
 enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strategy *given,
                                bool memory, struct lw_tune_last *last, struct lw_tune_case *out,
                                struct lw_err *err)
 {
-    struct lw_strategy s, resolved, sizeless;
+    struct lw_strategy s, resolved, sizeless, as_given;
     struct shared x = {0};
     struct model *m;
     char list[4096];
 
+    without_sizes(given, NULL, &as_given);
+    if (is_like_last(c, last, true, &as_given)) {
+        *out = last->found;
+        return LW_OK;
+    }
     LW_TRY(find_model(c, given, &m, err));
     LW_TRY(complete(c, m, given, &s, list, sizeof list, err));
     LW_TRY(lw_plan_resolve(&m->w, m->plain, &s, &resolved, err));
     without_sizes(&resolved, list, &sizeless);
-    if (last && last->context == c && memcmp(&last->of, &sizeless, sizeof sizeless) == 0) {
+    if (is_like_last(c, last, false, &sizeless)) {
         *out = last->found;
+        keep_last(c, last, &as_given, &sizeless, out);
         return LW_OK;
     }
     pthread_mutex_lock(&c->lock);
@@ -1028,10 +1056,6 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
     LW_TRY(bounds(c, m, &x, &resolved, memory, out, err));
     out->selects_nothing = s.recompute == LW_RECOMPUTE_SELECTIVE &&
                            lw_workload_selects_nothing(&m->w);
-    if (last) {
-        memcpy(&last->of, &sizeless, sizeof sizeless);
-        last->context = c;
-        last->found = *out;
-    }
+    keep_last(c, last, &as_given, &sizeless, out);
     return LW_OK;
 }

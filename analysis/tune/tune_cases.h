@@ -32,7 +32,7 @@ void lw_tune_context_free(struct lw_tune_context *c);
 /* The last strategy with a bound of the step, of one thread; zeroed = none yet. Those after it that
  * differ in sizes of buckets alone have the same. */
 struct lw_tune_last {
-    struct lw_strategy of;
+    struct lw_strategy given, of; /* as it was given; resolved */
     struct lw_tune_context *context; /* NULL = none */
     struct lw_tune_case found;
 };

@@ -3,6 +3,7 @@
  * the same storage, or, of a copy at another stage, the first of all. */
 #include <string.h>
 
+#include "shared/numbers/checked.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
@@ -69,6 +70,28 @@ static bool same_kind(struct shard_kind a, struct shard_kind b)
            a.expert == b.expert;
 }
 
+/* What `owned[m]` elements of a kind add to each holder h of member m, h / width; neighbours mostly
+ * have equally many. */
+static void add_to_holders(const struct lw_memory_rule *rule, struct shard_kind kind,
+                           const int64_t *owned, int32_t width, int32_t n,
+                           int64_t (*of_holder)[LW_N_MEM])
+{
+    int64_t added[LW_N_MEM] = {0};
+
+    for (int32_t m = 0, h = 0; h < n; m++) {
+        if (m == 0 || owned[m] != owned[m - 1]) {
+            memset(added, 0, sizeof added);
+            if (kind.trainable)
+                lw_memory_add(rule, kind.dtype, 0, owned[m], added);
+            else
+                added[LW_MEM_PARAMS] = owned[m] * lw_dtype_size(kind.dtype);
+        }
+        for (int32_t end = h + width; h < n && h < end; h++)
+            for (int k = 0; k < LW_N_MEM; k++)
+                of_holder[h][k] = lw_add_sat(of_holder[h][k], added[k]);
+    }
+}
+
 /* What the shards of one kind add to each holder, of the runs from the i-th on that are not done.
  * owned: [holders + 1]. */
 static void add_kind(const struct lw_part *d, struct lw_memory_rule *rule, int32_t i, bool *done,
@@ -86,13 +109,7 @@ static void add_kind(const struct lw_part *d, struct lw_memory_rule *rule, int32
     }
     lw_shard_runs_sum(owned, lw_part_members(d, kind.expert));
     rule->matrix = kind.matrix;
-    for (int32_t h = 0; h < n; h++) {
-        int64_t elements = owned[lw_part_member_of(d, kind.expert, h)];
-        if (kind.trainable)
-            lw_memory_add(rule, kind.dtype, 0, elements, of_holder[h]);
-        else
-            of_holder[h][LW_MEM_PARAMS] += elements * lw_dtype_size(kind.dtype);
-    }
+    add_to_holders(rule, kind, owned, lw_part_holders_of(d, kind.expert), n, of_holder);
 }
 
 static int32_t fullest(int64_t (*of_holder)[LW_N_MEM], int32_t n)

@@ -167,9 +167,15 @@ static inline int32_t lw_part_holders(const struct lw_part *d)
     return d->n_members * lw_part_width(d);
 }
 
+/* Holders of one member; member m has those from m * this on. */
+static inline int32_t lw_part_holders_of(const struct lw_part *d, bool expert)
+{
+    return expert ? (int32_t)d->s->ep : lw_part_width(d);
+}
+
 static inline int32_t lw_part_member_of(const struct lw_part *d, bool expert, int32_t holder)
 {
-    return (int32_t)(holder / (expert ? d->s->ep : lw_part_width(d)));
+    return holder / lw_part_holders_of(d, expert);
 }
 
 /* Experts lie in buckets and buffers of their own, as if on other devices. */
