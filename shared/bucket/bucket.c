@@ -39,6 +39,7 @@ struct assign {
     int32_t n_closed;
     int32_t *next;        /* [n]: the gradient after this one in its bucket */
     int64_t next_cap;     /* the least last limit that leaves a bucket open which was closed */
+    int64_t least_cap;    /* the least that closes no bucket before it was */
     struct lw_arena room; /* of these lists */
 };
 
@@ -126,6 +127,19 @@ static void append(struct assign *a, struct chain *c, int32_t grad, int32_t visi
     c->n++;
 }
 
+/* Other caps that make the same buckets: the bucket was open with all but its last gradient. */
+static void note_caps(struct assign *a, const struct chain *open, bool at_cap, bool closes,
+                      int64_t last)
+{
+    int64_t held = lw_add_sat(open->bytes - last, 1), next = lw_add_sat(open->bytes, 1);
+
+    if (!at_cap)
+        return;
+    a->least_cap = held > a->least_cap ? held : a->least_cap;
+    if (closes && next < a->next_cap)
+        a->next_cap = next;
+}
+
 static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct lw_err *err)
 {
     const struct lw_grad *g = &a->grads[grad];
@@ -148,9 +162,9 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
         __builtin_add_overflow(open->bytes, bytes, &open->bytes))
         return lw_fail(err, LW_EINVAL, "gradient %d: the bucket grows beyond 2^63 bytes", grad);
     open->limit = a->limits[a->at_limit[k]];
-    if (open->bytes >= open->limit) {
-        if (a->at_limit[k] == a->n_limits - 1 && open->bytes < a->next_cap)
-            a->next_cap = lw_add_sat(open->bytes, 1);
+    bool closes = open->bytes >= open->limit;
+    note_caps(a, open, a->at_limit[k] == a->n_limits - 1, closes, closes ? bytes : 0);
+    if (closes) {
         a->closed[a->n_closed++] = *open;
         *open = (struct chain){0};
         if (a->at_limit[k] + 1 < a->n_limits)
@@ -182,6 +196,7 @@ static enum lw_status emit(const struct assign *a, struct lw_bucketing *b, struc
     }
     b->n_buckets = a->n_closed;
     b->next_cap = a->next_cap;
+    b->least_cap = a->least_cap;
     return LW_OK;
 }
 

@@ -20,7 +20,8 @@ struct lw_grad {
  * buffer order; limit_bytes[b] is the limit that applied to it (0 for a sparse one). The last
  * n_open buckets never reached their limit (counted only if an order was given). Every cap from
  * the one that was asked for to below next_cap (in the unit of that cap) makes the same buckets;
- * LW_BUCKET_NO_LIMIT = every larger one does. */
+ * LW_BUCKET_NO_LIMIT = every larger one does. So does every cap from least_cap on, where that is
+ * known and not above the cap that was asked for; 0 = not known. */
 #define LW_BUCKET_NO_LIMIT INT64_MAX
 
 struct lw_bucketing {
@@ -28,7 +29,7 @@ struct lw_bucketing {
     int32_t n_buckets, n_items, n_open;
     int32_t *first, *items;
     int64_t *limit_bytes;
-    int64_t next_cap;
+    int64_t next_cap, least_cap;
 };
 
 void lw_bucketing_free(struct lw_bucketing *b);

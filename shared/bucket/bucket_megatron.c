@@ -84,20 +84,35 @@ static struct kind *kind_of(const struct lw_bucket_task *t, struct kind *kinds, 
     return &kinds[(*n)++];
 }
 
-/* Returns the cap in bytes that would let a closed bucket take one more gradient. */
-static int64_t fill(const struct lw_bucket_task *t, struct kind *kinds, int32_t *n_kinds,
-                    struct lw_bucket_fill *f)
+/* The caps in bytes from which on a closed bucket would take one more gradient, and below which one
+ * would close earlier. */
+struct caps {
+    int64_t next, least;
+};
+
+static void note_caps(const struct kind *k, int64_t size, struct caps *c)
 {
-    int64_t next_cap = LW_BUCKET_NO_LIMIT;
+    int64_t after = lw_mul_sat(lw_add_sat(k->held, 1), size);
+
+    if (k->bucket < 0 || k->limit == INT64_MAX)
+        return;
+    if (k->held >= k->limit)
+        c->next = after < c->next ? after : c->next;
+    else
+        c->least = after > c->least ? after : c->least;
+}
+
+static struct caps fill(const struct lw_bucket_task *t, struct kind *kinds, int32_t *n_kinds,
+                        struct lw_bucket_fill *f)
+{
+    struct caps caps = {LW_BUCKET_NO_LIMIT, 1};
 
     for (int32_t i = 0; i < f->n; i++) {
         const struct lw_grad *g = &t->grads[f->order[i]];
         struct kind *k = kind_of(t, kinds, n_kinds, g);
         int64_t size = lw_dtype_size(g->dtype);
+        note_caps(k, size, &caps);
         if (k->bucket < 0 || k->held >= k->limit) {
-            int64_t takes = lw_mul_sat(lw_add_sat(k->held, 1), size);
-            if (k->bucket >= 0)
-                next_cap = takes < next_cap ? takes : next_cap;
             k->bucket = lw_bucket_fill_open(f, k->limit == INT64_MAX ? LW_BUCKET_NO_LIMIT
                                                                      : k->limit * size);
             k->held = 0;
@@ -105,7 +120,7 @@ static int64_t fill(const struct lw_bucket_task *t, struct kind *kinds, int32_t 
         lw_bucket_fill_put(f, i, k->bucket);
         k->held = lw_add_sat(lw_megatron_start(t->s, k->held), g->numel);
     }
-    return next_cap;
+    return caps;
 }
 
 static enum lw_status megatron(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
@@ -120,9 +135,10 @@ static enum lw_status megatron(const struct lw_bucket_task *t, struct lw_bucket_
     for (int32_t i = 0; i < t->n_grads; i++)
         order[i] = t->n_grads - 1 - i;
     LW_TRY(lw_bucket_fill_begin(&f, order, t->n_grads, t->room, err));
-    int64_t next_cap = fill(t, kinds, &n_kinds, &f);
+    const struct caps caps = fill(t, kinds, &n_kinds, &f);
     LW_TRY(lw_bucket_fill_list(&f, &out->buckets, err));
-    out->buckets.next_cap = next_cap;
+    out->buckets.next_cap = caps.next;
+    out->buckets.least_cap = caps.least;
     out->in_place = true;
     if (kinds[0].limit == INT64_MAX)
         snprintf(out->why, sizeof out->why, "one bucket per kind: %s",

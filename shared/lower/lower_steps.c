@@ -75,6 +75,36 @@ static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
     return LW_OK;
 }
 
+/* --- caps of the same plan ------------------------------------------------------------------- */
+
+static void narrow_caps(const struct lw_part_set *set, int64_t cap, int64_t *least, int64_t *next)
+{
+    const struct lw_bucketing *b = &set->buckets;
+    int64_t from = b->least_cap > 0 && b->least_cap < cap ? b->least_cap : cap;
+
+    if (!set->name)
+        return;
+    *least = from > *least ? from : *least;
+    *next = b->next_cap < *next ? b->next_cap : *next;
+}
+
+/* Of --bucket-cap, by all buckets of the plan. Initial ones without a limit have no cap. */
+static void find_caps(const struct lw_lowering *l, int64_t *least, int64_t *next)
+{
+    int64_t cap = l->s->bucket_cap_bytes;
+
+    *least = 0;
+    *next = cap >= 0 ? LW_BUCKET_NO_LIMIT : 0;
+    for (int32_t q = 0; cap >= 0 && q < l->n_parts; q++) {
+        const struct lw_part *d = &l->parts[q];
+        bool endless = d->rules.n_rebuilt > 0 &&
+                       d->rules.initial_limits[d->rules.n_initial - 1] == LW_BUCKET_NO_LIMIT;
+        if (!endless)
+            narrow_caps(&d->initial, cap, least, next);
+        narrow_caps(&d->rebuilt, cap, least, next);
+    }
+}
+
 /* --- all of it ------------------------------------------------------------------------------- */
 
 static enum lw_status decide(struct lw_lowering *l, const struct lw_cost *cost, struct lw_err *err)
@@ -159,8 +189,10 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
 {
     struct lw_lowering l = {.given = w, .w = w, .s = s};
     enum lw_status st = decide(&l, cost, err);
+    int64_t least_cap = 0, next_cap = 0;
 
     if (st == LW_OK) {
+        find_caps(&l, &least_cap, &next_cap);
         char name[256], more[64] = "";
         int32_t cp = s->cp > 1 ? (int32_t)s->cp : 1, at = 0; /* l.dp counts those ranks too */
         if (cp > 1)
@@ -182,6 +214,8 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
     }
     LW_TRY(lw_builder_finish(l.b, plan, err));
     plan->last_spares = l.last_spares;
+    plan->least_cap = least_cap;
+    plan->next_cap = next_cap;
     LW_TRY(keep_origin(w, plan, err));
     return w->timeless ? forget_times(plan, err) : LW_OK;
 }
