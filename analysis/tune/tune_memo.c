@@ -191,6 +191,7 @@ enum lw_status lw_tune_memo_take(const struct lw_searched *x, struct lw_tune_row
     row->samples_per_s = x->samples_per_s;
     row->cost_per_trillion_tokens = x->cost_per_trillion_tokens;
     row->run = x->run > 0 ? x->run : -1;
+    row->same_as = x->why;
     return LW_OK;
 }
 
@@ -235,7 +236,7 @@ static struct lw_searched searched_of(struct lw_arena *a, int64_t number,
         .run = x->run > 0 ? x->run : 0,
         .strategy = copy(a, x->strategy),
         .command = copy(a, x->command),
-        .why = copy(a, outcome == LW_SEARCHED_INVALID ? why : ""),
+        .why = copy(a, outcome == LW_SEARCHED_INVALID ? why : simulated ? x->same_as : ""),
         .interval_of = copy(a, x->interval_of),
         .alike = simulated ? lw_tune_alike_text(a, x) : copy(a, ""),
         .bound = x->bound,

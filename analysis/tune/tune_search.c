@@ -15,6 +15,7 @@
 
 #include "analysis/study/prediction.h"
 #include "analysis/tune/tune_memo.h"
+#include "analysis/tune/tune_same.h"
 #include "shared/base/clock.h"
 #include "shared/base/parallel.h"
 #include "shared/base/sort.h"
@@ -40,6 +41,9 @@ struct search {
     struct candidate *queue; /* [n_queue] a heap of those that were: the least bound first */
     int64_t n_queue, queue_capacity;
     int64_t *first; /* [n_parts + 1] numbers of combinations before */
+    struct lw_tune_same *same;
+    struct candidate *held; /* [n_held] of the queue, until the round is over */
+    int64_t n_held, held_capacity;
 };
 
 LW_COMPARATOR(by_bound, struct candidate, a->bound, b->bound, a->number, b->number)
@@ -264,6 +268,7 @@ struct job {
     struct lw_tune_row row;
     struct lw_err why;
     enum { UNKNOWN, UNFIT, REFUSED, SIMULATED } what;
+    int64_t family, least_cap, next_cap; /* of caps that make its plan too; next_cap 0: not known */
     struct lw_arena arena; /* texts of the row */
 };
 
@@ -338,6 +343,31 @@ static enum lw_status recall(const struct lw_searched *known, struct job *j, str
     return lw_tune_alike_set(&j->arena, known->alike, &j->row, err);
 }
 
+/* The figures of a strategy whose plan is the same. */
+static enum lw_status share(const struct lw_tune_row *of, struct job *j, struct lw_err *err)
+{
+    struct lw_tune_row *x = &j->row, own = *x;
+
+    *x = *of;
+    x->part = own.part;
+    x->combination = own.combination;
+    x->strategy = own.strategy;
+    x->command = own.command;
+    x->bound = own.bound;
+    x->needed_bound = own.needed_bound;
+    x->same_as = of->same_as[0] ? of->same_as : of->strategy;
+    return keep_key(&j->arena, &of->key, of->framework, x, err);
+}
+
+/* Buffers of DeepSpeed have the size of the cap, whatever the buckets are. */
+static void note_caps(const struct lw_plan *p, struct job *j)
+{
+    bool sized = p->strategy->bucket_policy == LW_BUCKET_DEEPSPEED;
+
+    j->least_cap = p->least_cap;
+    j->next_cap = sized ? 0 : p->next_cap;
+}
+
 /* The function of `lapwing sim`, from the same options; the plan is checked if it is shown. */
 static enum lw_status predict(const struct lw_tune_part *part, const struct lw_tune_given *g,
                               struct job *j, struct lw_err *err)
@@ -353,6 +383,7 @@ static enum lw_status predict(const struct lw_tune_part *part, const struct lw_t
         const struct lw_alike_key key = lw_prediction_key(&p);
         take_figures(part, &p, &j->row);
         st = keep_key(&j->arena, &key, p.source.framework.name, &j->row, err);
+        note_caps(&p.plan, j);
     }
     lw_prediction_free(&p);
     return st;
@@ -372,6 +403,7 @@ static void begin_row(struct job *j, int part, int64_t k, lw_ps bound, int64_t n
     j->row.combination = k;
     j->row.bound = bound;
     j->row.needed_bound = needed;
+    j->row.same_as = "";
 }
 
 static enum lw_status look(const struct search *s, struct job *j, struct lw_err *err)
@@ -420,7 +452,10 @@ static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, str
     const struct lw_searched *known = lw_tune_memo_find(r->s->t->memo, j->of.number);
     begin_row(j, part, k, j->of.bound, j->of.needed > 0 ? j->of.needed : 0);
     LW_TRY(put_texts(of, &given, j, err));
-    enum lw_status st = known ? recall(known, j, &j->why) : predict(of, &given, j, &j->why);
+    int64_t same = lw_tune_same_find(r->s->same, j->family, strategy.bucket_cap_bytes);
+    enum lw_status st = known        ? recall(known, j, &j->why)
+                        : same >= 0 ? share(&r->s->r->rows[same], j, &j->why)
+                                    : predict(of, &given, j, &j->why);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
     if (st == LW_OK)
@@ -513,6 +548,9 @@ static enum lw_status take_round(struct search *s, struct round *r, enum lw_stat
         }
         if (st == LW_OK && j->what == SIMULATED)
             st = keep_row(s, j, err);
+        if (st == LW_OK && j->what == SIMULATED && j->next_cap > 0)
+            st = lw_tune_same_put(s->same, j->family, j->least_cap, j->next_cap, s->r->n_rows - 1,
+                                  err);
         if (st == LW_OK)
             st = remember(s, j, err);
         lw_arena_free(&j->arena);
@@ -601,7 +639,39 @@ static enum lw_status look_on(struct search *s, struct lw_err *err)
     return st;
 }
 
-/* The next ROUND strategies by their better bounds. */
+static int64_t family_of(const struct search *s, int64_t number)
+{
+    int part;
+    int64_t k;
+    const struct lw_tune_part *p = part_of(s, number, &part, &k);
+
+    return s->first[part] + lw_tune_family(&p->space, k);
+}
+
+static bool has_family(const struct round *r, int64_t family)
+{
+    for (int i = 0; i < r->n; i++)
+        if (r->job[i].family == family)
+            return true;
+    return false;
+}
+
+/* A strategy whose plan may be that of one in the round waits for the next round. */
+static enum lw_status hold(struct search *s, struct candidate x, struct lw_err *err)
+{
+    LW_ROOM(s->held, s->held_capacity, s->n_held + 1, err);
+    s->held[s->n_held++] = x;
+    return LW_OK;
+}
+
+static enum lw_status give_back_held(struct search *s, struct lw_err *err)
+{
+    while (s->n_held > 0)
+        LW_TRY(push(s, s->held[--s->n_held], err));
+    return LW_OK;
+}
+
+/* The next ROUND strategies by their better bounds, at most one of a family. */
 static enum lw_status fill_round(struct search *s, struct round *r, struct lw_err *err)
 {
     r->n = 0;
@@ -610,11 +680,18 @@ static enum lw_status fill_round(struct search *s, struct round *r, struct lw_er
             LW_TRY(look_on(s, err));
         if (s->n_queue == 0 || is_pruned(s, &s->queue[0]))
             break;
+        const struct candidate x = pop(s);
+        int64_t family = family_of(s, x.number);
+        if (has_family(r, family)) {
+            LW_TRY(hold(s, x, err));
+            continue;
+        }
         struct job *j = &r->job[r->n++];
         memset(j, 0, sizeof *j);
-        j->of = pop(s);
+        j->of = x;
+        j->family = family;
     }
-    return LW_OK;
+    return give_back_held(s, err);
 }
 
 /* How far: strategies below the N-th best step. */
@@ -804,6 +881,7 @@ static enum lw_status begin(struct search *s, struct lw_err *err)
 
     LW_TAKE(&r->arena, s->first, s->t->n_parts + 1, err);
     LW_TAKE(&r->arena, s->contexts, s->t->n_parts, err);
+    LW_TRY(lw_tune_same_new(&r->arena, &s->same, err));
     LW_TAKE(&r->arena, r->best, s->t->n_best + 1, err);
     for (int p = 0; p < s->t->n_parts; p++) {
         s->first[p + 1] = s->first[p] + s->t->parts[p].space.n;
@@ -838,6 +916,7 @@ enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
         lw_tune_context_free(s.contexts[p]);
     lw_free(s.v);
     lw_free(s.queue);
+    lw_free(s.held);
     out->wall_s = lw_now_s() - began;
     return st;
 }

@@ -43,6 +43,7 @@ struct lw_tune_row {
     int64_t combination;
     const char *strategy; /* "tp=8 dp=2": its options */
     const char *command;  /* of sim, which gives the same step */
+    const char *same_as;  /* the strategy whose plan it has too, which was simulated; "" */
     lw_ps bound, step, p10, p90;    /* p10, p90: -1 = no interval */
     int64_t n_devices, peak_memory_bytes, device_bytes, missing_bytes;
     int64_t needed_bytes, needed_bound; /* of the fullest rank's allocator; -1 = not known */

@@ -282,6 +282,11 @@ static void explain(struct loser *x, lw_ps first, lw_ps last)
                  lw_format_bytes(bytes, v->missing_bytes));
     else
         snprintf(x->why, sizeof x->why, "%.1f %% slower than the first", percent(v->step, first));
+    const char *cap = v->outcome == LW_SEARCHED_SIMULATED ? strstr(v->why, "bucket-cap=") : NULL;
+    size_t n = strlen(x->why);
+    if (cap)
+        snprintf(x->why + n, sizeof x->why - n, "; the same plan as with %.*s",
+                 (int)strcspn(cap, " "), cap);
 }
 
 static enum lw_status losers(struct lw_store *s, const struct lw_search *x, struct lw_arena *a,

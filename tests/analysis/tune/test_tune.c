@@ -287,6 +287,36 @@ TEST_WITH(the_command_of_a_row_gives_its_step, fixture_open, fixture_close)
 #undef DECODER
 }
 
+/* Caps that make one plan have one simulation, and each of them a row with what `sim` says of it.
+ * DeepSpeed's buffers have the cap's size: there no row stands for another. */
+TEST_WITH(caps_of_the_same_plan_have_its_figures, fixture_open, fixture_close)
+{
+    static const char *const frameworks[] = {"torch", "megatron-lm", "deepspeed"};
+
+    for (size_t i = 0; i < 3; i++) {
+        char *csv = strdup(lapwingf(
+            "tune -w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --batch 1 --framework %s --tp 1 "
+            "--pp 1,2 --zero %d --recompute none --schedule 1f1b --overlap-param-gather off "
+            "--bucket-cap 8MiB,20MiB,21MiB,900MiB,1GiB,4GiB --no-bounds --best 1 --db s.db --format "
+            "csv -q",
+            frameworks[i], i > 0));
+        assert_int_equal(n_lines(csv), 13);
+        for (int line = 1; line < 13; line++) {
+            char words[900];
+            snprintf(words, sizeof words, "%s --no-db --format json",
+                     csv_cell(csv, line, csv_column(csv, "command")) + strlen("lapwing "));
+            const char *json = lapwing(words, NULL);
+            assert_int_equal((int64_t)number_after(json, "\"step_ns\": "),
+                             figure(csv, line, "step_ns"));
+            assert_int_equal((int64_t)number_after(json, "\"peak_memory_bytes\": "),
+                             figure(csv, line, "peak_memory_bytes"));
+        }
+        const char *losers = lapwing("runs --search last --losers --db s.db --format csv", NULL);
+        assert_int_equal(strstr(losers, "; the same plan as with bucket-cap=900MiB") != NULL, i < 2);
+        free(csv);
+    }
+}
+
 /* The days and the cost of a row are those of `sim` with its options: 1e12 / tokens/s / 86,400, and
  * 24 hours of 8 devices at 2. */
 TEST_WITH(days_and_cost_are_those_of_sim, fixture_open, fixture_close)
