@@ -207,6 +207,15 @@ static struct lw_plan grid_of(int32_t dp, int32_t pp, int32_t tp)
     return p;
 }
 
+static void expect_digits(struct lw_digits d, struct lw_digit slow, struct lw_digit fast)
+{
+    assert_int_equal(d.n, 2);
+    assert_int_equal(d.at[0].count, slow.count);
+    assert_int_equal(d.at[0].stride, slow.stride);
+    assert_int_equal(d.at[1].count, fast.count);
+    assert_int_equal(d.at[1].stride, fast.stride);
+}
+
 /* Megatron's order of 4 data, 2 pipeline and 2 tensor ranks: rank = t + 2 d + 8 p. */
 TEST(groups_of_a_grid_are_digits)
 {
@@ -224,6 +233,8 @@ TEST(groups_of_a_grid_are_digits)
     assert_int_equal(forward->n_members, 2);
     assert_int_equal(lw_digits_value(&forward->ranks, 2 * 5), 5); /* dp 2, tp 1 */
     assert_int_equal(lw_digits_value(&forward->ranks, 2 * 5 + 1), 13);
+    expect_digits(lw_grid_roles(p.grid->axis), (struct lw_digit){2, 1}, (struct lw_digit){8, 0});
+    expect_digits(lw_grid_indexes(p.grid->axis), (struct lw_digit){2, 0}, (struct lw_digit){8, 1});
     lw_plan_free(&p);
 }
 

@@ -246,7 +246,7 @@ static struct spread spread_of(const struct drawn *d, const struct lw_group *g)
     struct spread x = {.even = true};
 
     for (int32_t i = 0; i < g->n_members; i++)
-        x.q[d->p.members[g->first_member + i] / d->c.devices_per_node]++;
+        x.q[lw_plan_member_of(&d->p, g, i) / d->c.devices_per_node]++;
     for (int k = 0; k < MAX_NODES; k++)
         x.nodes += x.q[k] > 0;
     for (int k = 0; k < MAX_NODES; k++)
@@ -317,7 +317,7 @@ static bool first_of_group(const struct drawn *d, int64_t row)
 {
     const struct lw_group *g = lw_plan_group(&d->p, d->t.comm[row], d->t.rank[row]);
 
-    return d->p.members[g->first_member] == d->t.rank[row];
+    return lw_plan_member_of(&d->p, g, 0) == d->t.rank[row];
 }
 
 static void check_links(const struct drawn *d)
