@@ -41,6 +41,7 @@ struct lw_tied_set {
     struct lw_tied_copy *copies;
 };
 
+struct lw_written;
 struct lw_lowering {
     const struct lw_workload *given; /* the whole model */
     const struct lw_workload *w;     /* of one rank of a tensor group */
@@ -71,6 +72,8 @@ struct lw_lowering {
     int64_t n_rows, rows_capacity;
     bool no_memory;              /* for a row: the lowering has failed */
 
+    struct lw_written *written;  /* lower_ops: of each part, what others are copied from; NULL =
+                                  * nothing is written yet */
     int32_t compute, copy; /* streams; -1 = the plan has none */
     struct lw_line data;
     struct lw_line replicas; /* over the data groups that hold the same shards; none where there

@@ -106,6 +106,7 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
             continue;
         struct lw_writer_part *x = &k->parts[k->n_parts++];
         x->d = &k->l->parts[i];
+        x->written = k->l->written + (int64_t)i * LW_N_ACTIONS;
         x->backwards_left = x->uses_left = lw_lower_backwards(k->l, k->role, i);
         LW_TRY(begin_part(k, x, room, err));
         n_reduced += x->d->n_empty + (x->set ? x->set->buckets.n_buckets : 0);
@@ -137,6 +138,9 @@ enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, 
 {
     static const char *const sets[] = {"", "initial", "rebuilt"};
 
+    /* ops of a program of pairs are put into another order when it is complete */
+    if (!l->written || l->pairs)
+        LW_TAKE(&l->arena, l->written, (int64_t)l->n_parts * LW_N_ACTIONS, err);
     *variant = lw_builder_variant(l->b, pass->name, sets[pass->set], pass->ends_step);
     for (int32_t role = 0; role < l->pp; role++) {
         struct lw_writer k = {.l = l, .pass = pass, .last_compute = -1, .after = -1, .loaded = -1,

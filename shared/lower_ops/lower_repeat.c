@@ -1,12 +1,12 @@
 /* Micro-batches repeat each other: what a forward or a backward writes is copied from an earlier
- * one of its part, with the numbers of ops moved along.
+ * one of its part, also in an earlier pass, with the numbers of ops moved along.
  *
- * A copy is what would be written because nothing but these enters into it: the kind, the part,
- * the micro-batch's number, and three ops before it, which what it writes may wait for (the last
- * compute, what the next compute waits for too, the op that brings the input). They must be there
- * or not, and the same op or not, as they were for the one that is copied. Not copied is what also
- * depends on the micro-batches before it: reductions, weights that are gathered and freed, room for
- * gradients, activations at the host, numbers of group calls. */
+ * A copy is what would be written because nothing but these enters into it: the kind, the part and
+ * its rank, the micro-batch's number, and three ops before it, which what it writes may wait for
+ * (the last compute, what the next compute waits for too, the op that brings the input). They must
+ * be there or not, and the same op or not, as they were for the one that is copied. Not copied is
+ * what also depends on the micro-batches before it: reductions, weights that are gathered and
+ * freed, room for gradients, activations at the host, numbers of group calls. */
 #include "shared/lower_ops/writer.h"
 
 static bool same_pattern(const int32_t *a, const int32_t *b)
@@ -33,8 +33,8 @@ static bool keeps_state(const struct lw_writer *k, const struct lw_writer_part *
 
 struct lw_written lw_write_begin_repeat(const struct lw_writer *k, int32_t input)
 {
-    return (struct lw_written){.first = lw_builder_n_ops(k->l->b), .micro_batch = k->micro_batch,
-                               .n_calls = k->n_calls,
+    return (struct lw_written){.first = lw_builder_n_ops(k->l->b), .role = k->role,
+                               .micro_batch = k->micro_batch, .n_calls = k->n_calls,
                                .taken = {k->last_compute, k->after, input}};
 }
 
@@ -82,7 +82,7 @@ bool lw_write_repeat(struct lw_writer *k, struct lw_writer_part *x, enum lw_op_k
     const struct lw_written *from = &x->written[kind];
     struct lw_written to = lw_write_begin_repeat(k, input);
 
-    if (from->n == 0 || !same_pattern(from->taken, to.taken))
+    if (from->n == 0 || from->role != to.role || !same_pattern(from->taken, to.taken))
         return false;
     lw_builder_repeat(k->l->b, &(struct lw_op_range){from->first, from->n, from->taken, to.taken,
                                                      LW_N_TAKEN, from->micro_batch,

@@ -35,9 +35,10 @@ struct lw_tied_use {
 };
 
 /* Ops of a forward or a backward that has been written: lower_repeat.c. */
-enum { LW_N_TAKEN = 3 };
+enum { LW_N_TAKEN = 3, LW_N_ACTIONS = LW_OP_BACKWARD_WEIGHT + 1 };
 struct lw_written {
-    int32_t first, n, micro_batch, n_calls;
+    int32_t first, n; /* n 0: none yet */
+    int32_t role, micro_batch, n_calls;
     int32_t taken[LW_N_TAKEN]; /* ops before it that it may wait for: the last compute, what the
                                 * next compute waits for too, its input; -1 = none */
     int32_t left[LW_N_TAKEN];  /* the first two of these after it, and its output */
@@ -68,8 +69,8 @@ struct lw_writer_part {
                                     * gathers each, in the order of forwards. NULL: without it */
     int32_t n_gathered, n_waited;  /* of these */
     bool unused_copied, map_reduced;
-    /* of each kind the one that others are copied from; n 0: none yet */
-    struct lw_written written[LW_OP_BACKWARD_WEIGHT + 1];
+    struct lw_written *written;    /* [LW_N_ACTIONS] of each kind the one that others are copied
+                                    * from, of this pass or an earlier one */
 };
 
 /* Ops that one step of the rank's order wrote: lower_pairs.c. */
