@@ -79,15 +79,20 @@ static int32_t keep(struct clocks *c, int32_t v)
     return kept;
 }
 
-/* The edges that stay, by the units that they leave. */
+/* Into v, by the units that they leave. */
+static void count_next(const struct clocks *c, int32_t v)
+{
+    const int32_t *before = c->before + c->first_before[v];
+
+    for (int32_t i = 0; i < c->p->wait[v]; i++)
+        c->p->first_next[before[i] + 1]++;
+}
+
+/* The edges that stay, by the units that they leave; they are counted. */
 static void write_next(struct clocks *c)
 {
     struct sim_program *p = c->p;
 
-    memset(p->first_next, 0, ((size_t)p->n_units + 1) * sizeof *p->first_next);
-    for (int32_t v = 0; v < p->n_units; v++)
-        for (int32_t i = 0; i < p->wait[v]; i++)
-            p->first_next[c->before[c->first_before[v] + i] + 1]++;
     for (int32_t u = 0; u < p->n_units; u++)
         p->first_next[u + 1] += p->first_next[u];
     memcpy(c->cursor, p->first_next, (size_t)p->n_units * sizeof *c->cursor);
@@ -109,8 +114,11 @@ static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_er
     memset(c->over, 0xff, (size_t)(n * n_streams) * sizeof *c->over);
     for (int32_t u = 0; u < n; u++)
         c->stream[u] = c->plan->ops[c->p->parts[c->p->first_part[u]]].stream;
-    for (int32_t v = 0; v < n; v++)
+    memset(c->p->first_next, 0, ((size_t)n + 1) * sizeof *c->p->first_next);
+    for (int32_t v = 0; v < n; v++) {
         c->p->wait[v] = keep(c, v);
+        count_next(c, v);
+    }
     write_next(c);
     return LW_OK;
 }
@@ -165,6 +173,18 @@ static int32_t list_before_op(const struct clocks *c, int32_t v, int32_t *on_str
     return n;
 }
 
+/* Not zeroed: what is read was written. */
+static void *scratch(struct lw_arena *room, int64_t n, size_t size)
+{
+    void *x = lw_alloc((size_t)(n + 1) * size);
+
+    if (x && lw_arena_adopt(room, x) != 0) {
+        lw_free(x);
+        x = NULL;
+    }
+    return x;
+}
+
 static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct lw_arena *arena,
                                 int32_t **on_stream, int32_t **on_comm, struct lw_err *err)
 {
@@ -174,10 +194,12 @@ static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct 
     for (int32_t i = 0; i < n; i++)
         n_edges += plan->ops[c->p->first_op + i].n_deps;
     LW_TAKE(room, c->first_before, n + 1, err);
-    LW_TAKE(room, c->before, n_edges + 1, err);
-    LW_TAKE(room, c->over, n * plan->n_streams + 1, err);
-    LW_TAKE(room, c->stream, n + 1, err);
-    LW_TAKE(room, c->cursor, n + 1, err);
+    c->before = scratch(room, n_edges, sizeof *c->before);
+    c->over = scratch(room, n * plan->n_streams, sizeof *c->over);
+    c->stream = scratch(room, n, sizeof *c->stream);
+    c->cursor = scratch(room, n, sizeof *c->cursor);
+    if (!c->before || !c->over || !c->stream || !c->cursor)
+        return lw_fail_nomem(err);
     LW_TAKE(room, *on_stream, plan->n_streams + 1, err);
     LW_TAKE(room, *on_comm, plan->n_comms + 1, err);
     LW_TAKE(arena, c->p->first_part, n + 1, err);
@@ -191,7 +213,7 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
                            struct lw_err *err)
 {
     struct sim_program *p = c->p;
-    int32_t *on_stream, *on_comm;
+    int32_t *on_stream = NULL, *on_comm = NULL;
 
     LW_TRY(take_walk(c, room, arena, &on_stream, &on_comm, err));
     memset(on_stream, 0xff, (size_t)c->plan->n_streams * sizeof *on_stream);
@@ -202,10 +224,11 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
         p->first_part[v + 1] = v + 1;
         c->stream[v] = c->plan->ops[p->first_op + v].stream;
         c->first_before[v + 1] = c->first_before[v] + list_before_op(c, v, on_stream, on_comm);
-        if (c->first_before[v + 1] == c->first_before[v])
+        if (c->first_before[v + 1] == c->first_before[v] || c->before[c->first_before[v]] >= v)
             memset(c->over + (int64_t)v * c->plan->n_streams, 0xff,
                    (size_t)c->plan->n_streams * sizeof *c->over);
         p->wait[v] = keep(c, v);
+        count_next(c, v);
         c->first_before[v + 1] = c->first_before[v] + p->wait[v];
     }
     LW_TAKE(arena, p->next, (int64_t)c->first_before[p->n_ops] + 1, err);

@@ -109,10 +109,10 @@ static enum lw_status prepare_work(struct sim_engine *e)
     COLUMN(work, p->n_ops);
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        struct sim_work work = {.time = -1};
-        if (op->operand < 0 || lw_plan_work_ps(p, op) >= 0)
+        struct sim_work work = {.time = lw_plan_work_ps(p, op)};
+        if (op->operand < 0 && work.time < 0)
             LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &work, e->err));
-        e->work[i] = work.time;
+        e->work[i] = work.time >= 0 ? work.time : -1;
     }
     return LW_OK;
 }

@@ -45,6 +45,8 @@ static enum lw_status add_op(struct sim_folding *m, int32_t role, const struct l
 {
     const struct sim_role_list *l = &m->roles[role];
     const struct lw_plan *p = m->plan;
+    if (op->operand < 0 && !m->chunk && lw_op_class(op->kind) != LW_CLASS_P2P)
+        return LW_OK; /* most */
     struct sim_relation x = {op->comm, op->operand, op->operand < 0 ? op->peer : -1,
                              op->kind == LW_OP_SEND, -1, -1, false, false};
     int64_t row[] = {SIM_PATH_ROWS, role, op->operand};
