@@ -670,8 +670,12 @@ static void repeat_op(struct lw_builder *b, const struct lw_op_range *x, int32_t
     for (int32_t i = 0; i < n_deps; i++)
         p->deps[p->n_deps++] = moved_dep(x, by, p->deps[first_dep + i]);
     p->n_ops++;
-    for (int32_t i = 0; i < n_ready && !b->failed; i++)
-        lw_builder_ready(b, p->ready[first_ready + i]);
+    int32_t *ready = n_ready > 0 ? extend(b, LW_TABLE_ready, n_ready) : NULL;
+    if (!ready)
+        return;
+    memcpy(ready, p->ready + first_ready, (size_t)n_ready * sizeof *ready);
+    p->ops[p->n_ops - 1].n_ready = n_ready;
+    b->list_open = true;
 }
 
 void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
