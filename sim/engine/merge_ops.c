@@ -108,11 +108,10 @@ static void fill_parts(const struct merging *m, int32_t k, struct sim_program *o
     int32_t part = out->first_part[k], begin = m->first[k], end = m->first[k + 1];
 
     for (int32_t i = begin; i < end; i++) {
-        int32_t u = m->units[i], n_parts = p->first_part[u + 1] - p->first_part[u];
-        memcpy(out->parts + part, p->parts + p->first_part[u],
-               (size_t)n_parts * sizeof *out->parts);
+        int32_t u = m->units[i];
+        for (int32_t at = p->first_part[u]; at < p->first_part[u + 1]; at++)
+            out->parts[part++] = p->parts[at];
         m->place[u] = i - begin;
-        part += n_parts;
     }
     out->first_part[k + 1] = part;
     for (int32_t i = begin; end - begin > 1 && i < end; i++) {
