@@ -50,6 +50,19 @@ static int32_t drop_double(int32_t *before, int32_t n)
     return kept;
 }
 
+/* Those that the last one implies are dropped: what is over before them is over before it. */
+static int32_t drop_before_last(const struct clocks *c, int32_t *before, int32_t n)
+{
+    const int32_t *of = c->over + (int64_t)before[n - 1] * c->plan->n_streams;
+    int32_t kept = 0;
+
+    for (int32_t i = 0; i + 1 < n; i++)
+        if (of[c->stream[before[i]]] < before[i])
+            before[kept++] = before[i];
+    before[kept++] = before[n - 1];
+    return kept;
+}
+
 /* The edges into v that stay are put first; their number. */
 static int32_t keep(struct clocks *c, int32_t v)
 {
@@ -57,6 +70,8 @@ static int32_t keep(struct clocks *c, int32_t v)
     int32_t n = drop_double(before, c->first_before[v + 1] - c->first_before[v]);
     int32_t *over = c->over + (int64_t)v * n_streams;
 
+    if (n > 1 && before[n - 1] < v)
+        n = drop_before_last(c, before, n);
     if (n == 1 && before[0] < v) { /* most units */
         const int32_t *of = c->over + (int64_t)before[0] * n_streams;
         for (int32_t s = 0; s < n_streams; s++)
