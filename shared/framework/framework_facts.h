@@ -16,7 +16,7 @@
     row(unfused_norms, "", FLAG, "the steps of norms and rotation are kernels in f32") \
     row(unfused_grads, "", FLAG, "gradients are added to sums of their own type by a kernel") \
     row(unfused_expert_bias, "", FLAG, "experts' biases and their gate's clamp are kernels") \
-    row(unfused_rotation, "", FLAG, "the steps of rotation are kernels in f32, those of norms one") \
+    row(unfused_rotation, "", FLAG, "the steps of rotation are kernels in f32, a norm is one") \
     row(unfused_yarn, "", FLAG, "the steps of a rotation that YaRN scales are kernels") \
     row(fused_sums, "", FLAG, "products of weights' gradients add them to f32 sums") \
     row(kept_fused_gate, "", FLAG, "the backward computes the gate's activation again") \

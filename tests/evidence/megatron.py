@@ -4,7 +4,9 @@ The titles of the table are names of arguments without dashes; an empty cell is 
 is not given. Defaults are those of megatron/training/arguments.py and
 megatron/core/transformer/transformer_config.py (NVIDIA/Megatron-LM@d98e8a64). An argument that
 changes what a device holds and has no option is refused by name. Arguments without a rule change
-no byte that a device holds: cp-comm-type, averages among collectives, the learning rate, logging.
+no byte that a device holds: cp-comm-type, averages among collectives, the learning rate, logging;
+overlap-moe-expert-parallel-comm too, whose forward takes a layer's activations while a backward
+frees another's (megatron/core/pipeline_parallel/combined_1f1b.py).
 """
 import re
 
@@ -24,8 +26,6 @@ REFUSED = [
     ("main-params-dtype", ("bf16", "fp16", "fp8"), "main-params-dtype is not modelled"),
     ("exp-avg-dtype", ("bf16", "fp16", "fp8"), "exp-avg-dtype is not modelled"),
     ("exp-avg-sq-dtype", ("bf16", "fp16", "fp8"), "exp-avg-sq-dtype is not modelled"),
-    ("overlap-moe-expert-parallel-comm", ("true",),
-     "overlap-moe-expert-parallel-comm: two micro-batches at once are not modelled"),
 ]
 OTHER_REFUSED = [
     ("export-kd", "a teacher beside the model is not modelled"),

@@ -137,8 +137,8 @@ TEST(the_loss_holds_scores_and_their_copy)
     assert_int_equal(kept(&r, "dgx-h100", HEAD), 8 * TOKENS * HIDDEN + 4 * scores + mask);
 }
 
-/* Latent attention of options: narrow and wide products of queries and of keys and values, a norm of
- * each narrow one, and the product of all heads' values; without --q-lora one product of queries. */
+/* Latent attention of options: narrow and wide products of queries and of keys and values, a norm
+ * of each narrow one, and the product of all heads' values; without --q-lora queries have one. */
 TEST(latent_attention_of_options_has_its_parameters)
 {
     enum { Q = 192, KV = 64, PLAIN = 16, ROTATED = 8, V = 24 };
@@ -293,7 +293,8 @@ TEST(sums_in_a_fixed_order_keep_what_experts_give)
         const char *strategy;
         int64_t copies; /* of the group's tokens, as kept in the workload */
     } cases[] = {{true, false, false, "dp=8", 2 * TOKENS},   {false, false, false, "dp=8", 0},
-                 {true, true, false, "dp=8", 0},             {true, false, true, "dp=8", 2 * TOKENS},
+                 {true, true, false, "dp=8", 0},
+                 {true, false, true, "dp=8", 2 * TOKENS},
                  {true, false, true, "dp=4 tp=2 sequence-parallel=on", 4 * TOKENS},
                  {true, false, false, "dp=4 tp=2 sequence-parallel=on", 2 * TOKENS}};
 
