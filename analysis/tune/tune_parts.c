@@ -36,6 +36,20 @@ static const int32_t batches[BATCHES] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 /* --- words --- */
 
+/* The whole command line: what is printed of a search again follows from it too. */
+static enum lw_status join_words(struct lw_tune_command *c, int argc, char **argv,
+                                 struct lw_err *err)
+{
+    size_t size = 1;
+    char *text;
+
+    for (int i = 0; i < argc; i++)
+        size += strlen(argv[i]) + 1;
+    LW_TAKE(&c->arena, text, size, err);
+    c->words = lw_cli_join(argc, argv, text, size);
+    return LW_OK;
+}
+
 /* --micro-batch is --batch: samples of one micro-batch. */
 static enum lw_status copy_words(struct lw_tune_command *c, int argc, char **argv, char ***out,
                                  struct lw_err *err)
@@ -168,6 +182,17 @@ static const char *one_of(const char *before, const char *name)
     return !before || strcmp(before, name) == 0 ? name : "several";
 }
 
+/* What `sim` takes too, and no search depends on. */
+static enum lw_status put_budget(struct lw_tune_command *c, const char **out, struct lw_err *err)
+{
+    *out = "";
+    if (c->tokens_text)
+        LW_PRINT(&c->arena, *out, err, " --tokens %s", c->tokens_text);
+    if (c->price > 0)
+        LW_PRINT(&c->arena, *out, err, "%s --price %.15g", *out, c->price);
+    return LW_OK;
+}
+
 static enum lw_status finish_part(struct lw_tune_command *c, struct lw_tune_source_of *x,
                                   const struct lw_workload *w, const char *command,
                                   const char *outer, bool names_framework, bool names_batch,
@@ -191,6 +216,7 @@ static enum lw_status finish_part(struct lw_tune_command *c, struct lw_tune_sour
         return lw_fail(err, LW_EINVAL, "--tokens: '%s' does not say how many tokens a step has; "
                                        "leave it out, or give a language model's name to -w",
                        s->workload_file);
+    LW_TRY(put_budget(c, &p->budget, err));
     p->price = c->price;
     p->tokens = c->tokens;
     p->request = (struct lw_tune_request){s, &x->cluster};
@@ -515,8 +541,9 @@ int lw_tune_parts(struct lw_tune_command *c, int argc, char **argv)
     int rc = -1;
 
     *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3, .db = "lapwing.db", .machine = -1};
-    lw_cli_join(argc, argv, c->words, sizeof c->words);
-    enum lw_status st = copy_words(c, argc, argv, &words, &err);
+    enum lw_status st = join_words(c, argc, argv, &err);
+    if (st == LW_OK)
+        st = copy_words(c, argc, argv, &words, &err);
     if (st == LW_OK && is_here(argc, argv))
         st = lw_tune_here_words(argc, words, &c->arena, &argc, &words, &err);
     if (st == LW_OK)

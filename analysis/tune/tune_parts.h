@@ -28,7 +28,7 @@ struct lw_tune_command {
     struct lw_tune_here_request here;
     int machine;           /* file of this machine's calibration, where --here made one; -1 */
     const char *machine_name;
-    char words[1024]; /* as they were typed */
+    const char *words; /* as they were typed */
     enum lw_format format;
     const char *model, *cluster, *framework; /* "several" where the parts have others */
 };

@@ -290,7 +290,7 @@ static enum lw_status put_texts(const struct lw_tune_part *p, const struct lw_tu
                  j->row.strategy[0] ? " " : "", g->name[i], g->value[i]);
         n += (size_t)snprintf(text + n, sizeof text - n, " --%s %s", g->name[i], g->value[i]);
     }
-    LW_PRINT(&j->arena, j->row.command, err, "%s%s", p->command, text);
+    LW_PRINT(&j->arena, j->row.command, err, "%s%s%s", p->command, text, p->budget);
     return LW_OK;
 }
 

@@ -18,6 +18,7 @@ struct lw_tune_part {
     struct lw_tune_request request;
     struct lw_tune_space space;
     const char *command; /* "lapwing sim -w ..." up to the options of the strategy */
+    const char *budget;  /* " --tokens 1T --price 2", after the strategy's options; "" */
     const char *outer;   /* "batch=4": what it has of lists that are not of the strategy; "" */
     const char *workload_hash; /* of the file that it is recorded in; "" */
     double price;        /* of a device-hour; 0 = the cluster's */

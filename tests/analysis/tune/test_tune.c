@@ -339,6 +339,33 @@ TEST_WITH(days_and_cost_are_those_of_sim, fixture_open, fixture_close)
 #undef WORK
 }
 
+/* The command of a row has them too; and a search is printed with them from its database, however
+ * long its command line was. */
+TEST_WITH(tokens_and_price_are_kept, fixture_open, fixture_close)
+{
+    char same_folder[1400] = "";
+
+    for (int i = 0; i < 650; i++)
+        strcat(same_folder, "./");
+    char *found = strdup(lapwingf("tune -w gpt2 -c dgx-a100 --ranks 8 --global-batch 64 --batch 4 "
+                                  "--tp 1 --pp 1 --zero 0 --recompute none --framework torch "
+                                  "--best 1 --format json -q --db %st.db --tokens 1T --price 2",
+                                  same_folder));
+    double days = number_after(found, "\"days\": "), cost = number_after(found, "\"cost\": ");
+    const char *command = strstr(found, "\"command\": \"lapwing ") + 20;
+    char words[900];
+
+    snprintf(words, sizeof words, "%.*s --no-db --format json", (int)strcspn(command, "\""),
+             command);
+    assert_non_null(strstr(words, " --tokens 1T --price 2 "));
+    const char *sim = lapwing(words, NULL);
+    assert_true(fabs(number_after(sim, "\"days\": ") - days) < 1e-4);
+    assert_true(fabs(number_after(sim, "\"cost\": ") - cost) < 0.1);
+    const char *again = lapwing("runs --search last --db t.db --format json", NULL);
+    assert_true(number_after(again, "\"days\": ") == days);
+    free(found);
+}
+
 /* Memory follows --offload: what does not fit without it is no bound of what does. */
 TEST_WITH(the_order_of_values_changes_nothing, fixture_open, fixture_close)
 {
