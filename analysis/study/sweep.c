@@ -14,6 +14,7 @@
 #include "sim/predict/sim_result.h"
 
 struct row {
+    int64_t k; /* its combination */
     struct lw_sim_result result;
     const char *status;                  /* "ok", "failed" */
     const char *error;                   /* why it was not predicted, or not stored; "" = neither */
@@ -26,7 +27,8 @@ struct sweep {
     const struct lw_option_lists *lists;
     lw_sweep_begin *begin;
     struct lw_arena arena;
-    struct row *rows;
+    struct row *rows; /* [n_rows] */
+    int64_t n_rows;   /* combinations that do not repeat another */
     enum lw_format format;
     bool must_fit, quiet;
     bool has_budget;
@@ -44,8 +46,38 @@ static const char *swept_value(const struct sweep *w, int64_t k, const char *nam
 
 /* --- one combination --- */
 
-/* Whether a word of a command line gives an option of pipelines that is not swept itself. */
-static bool is_of_pipelines(const struct sweep *w, int64_t k, const char *word)
+static bool of_pipelines(const char *name)
+{
+    return lw_strategy_is_of_pipelines(name) || strcmp(name, "chunks") == 0;
+}
+
+/* Of a swept --pp, 1 is no pipeline. */
+static bool is_no_pipeline(const struct sweep *w, int64_t k)
+{
+    return strcmp(swept_value(w, k, "pp"), "1") == 0;
+}
+
+/* It differs from another combination in options that do not apply to both. */
+static bool repeats(const struct sweep *w, int64_t k)
+{
+    for (int i = 0; is_no_pipeline(w, k) && i < w->lists->n; i++)
+        if (of_pipelines(w->lists->list[i].name) &&
+            strcmp(lw_option_lists_value(w->lists, k, i), w->lists->list[i].values[0]) != 0)
+            return true;
+    return false;
+}
+
+static enum lw_status list_rows(struct sweep *w, struct lw_err *err)
+{
+    LW_TAKE(&w->arena, w->rows, w->lists->n_combinations, err);
+    for (int64_t k = 0; k < w->lists->n_combinations; k++)
+        if (!repeats(w, k))
+            w->rows[w->n_rows++].k = k;
+    return LW_OK;
+}
+
+/* Whether a word of a command line gives an option of pipelines. */
+static bool is_of_pipelines(const char *word)
 {
     char name[40];
     size_t n = strncmp(word, "--", 2) == 0 ? strcspn(word + 2, "=") : 0;
@@ -54,11 +86,10 @@ static bool is_of_pipelines(const struct sweep *w, int64_t k, const char *word)
         return false;
     for (size_t i = 0; i <= n; i++)
         name[i] = i == n ? '\0' : word[2 + i] == '_' ? '-' : word[2 + i];
-    return (lw_strategy_is_of_pipelines(name) || strcmp(name, "chunks") == 0) &&
-           !*swept_value(w, k, name);
+    return of_pipelines(name);
 }
 
-/* Of a swept --pp, 1 is no pipeline: what was given for the others does not apply, as in `tune`.
+/* Without a pipeline what was given for the others does not apply, as in `tune`.
  * *left_out: the first such option, or NULL. */
 static enum lw_status words_of(const struct sweep *w, int64_t k, struct lw_arena *a, int *argc,
                                char ***argv, const char **left_out, struct lw_err *err)
@@ -68,11 +99,11 @@ static enum lw_status words_of(const struct sweep *w, int64_t k, struct lw_arena
     *left_out = NULL;
     *argc = w->lists->argc;
     LW_TRY(lw_option_lists_argv(w->lists, k, a, argv, err));
-    if (strcmp(swept_value(w, k, "pp"), "1") != 0)
+    if (!is_no_pipeline(w, k))
         return LW_OK;
     for (int i = 0; i < *argc; i++) {
         char *word = (*argv)[i];
-        if (!is_of_pipelines(w, k, word)) {
+        if (!is_of_pipelines(word)) {
             (*argv)[n++] = word;
             continue;
         }
@@ -88,13 +119,13 @@ static enum lw_status words_of(const struct sweep *w, int64_t k, struct lw_arena
 /* Wrong usage of any combination is found before the first is predicted. */
 static enum lw_status check_all(struct sweep *w, int *usage, struct lw_err *err)
 {
-    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+    for (int64_t i = 0; i < w->n_rows; i++) {
         struct lw_arena a = {0};
         struct lw_prediction s = {.source.silent = true};
         const char *left_out;
         char **argv;
         int argc;
-        enum lw_status status = words_of(w, k, &a, &argc, &argv, &left_out, err);
+        enum lw_status status = words_of(w, w->rows[i].k, &a, &argc, &argv, &left_out, err);
         *usage = status == LW_OK ? w->begin(&s, argc, argv) : -1;
         w->format = s.format;
         w->must_fit = s.must_fit;
@@ -122,7 +153,7 @@ static enum lw_status check_names(const struct sweep *w, struct lw_err *err)
 /* Only what was asked for is known of it. */
 static void put_failed(struct sweep *w, struct row *r)
 {
-    int64_t k = r - w->rows;
+    int64_t k = r->k;
 
     r->result = (struct lw_sim_result){
         .run = -1, .plan = "", .plan_hash = "", .workload = swept_value(w, k, "workload"),
@@ -137,18 +168,25 @@ static void put_failed(struct sweep *w, struct row *r)
     r->status = "failed";
 }
 
-static enum lw_status predict(struct sweep *w, int64_t k, struct lw_err *err)
+/* What the row has of the i-th swept option; "" = it does not apply. */
+static const char *value_of(const struct sweep *w, const struct row *r, int i)
 {
-    struct row *r = &w->rows[k];
-    struct lw_prediction s = {.source.silent = k > 0}; /* notes of the first alone */
+    bool applies = !is_no_pipeline(w, r->k) || !of_pipelines(w->lists->list[i].name);
+
+    return applies ? lw_option_lists_value(w->lists, r->k, i) : "";
+}
+
+static enum lw_status predict(struct sweep *w, struct row *r, struct lw_err *err)
+{
+    struct lw_prediction s = {.source.silent = r > w->rows}; /* notes of the first alone */
     struct lw_sim_report report;
     struct lw_err why = {0};
     char **argv;
     int argc;
 
     for (int i = 0; i < w->lists->n; i++)
-        r->value[i] = lw_option_lists_value(w->lists, k, i);
-    LW_TRY(words_of(w, k, &w->arena, &argc, &argv, &r->left_out, err));
+        r->value[i] = value_of(w, r, i);
+    LW_TRY(words_of(w, r->k, &w->arena, &argc, &argv, &r->left_out, err));
     w->begin(&s, argc, argv);
     s.quiet = true;
     enum lw_status status = lw_prediction_make(&s, &report, &why);
@@ -175,14 +213,14 @@ static enum lw_status predict_all(struct sweep *w, struct lw_err *err)
 {
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, w->quiet);
-    int64_t n = w->lists->n_combinations;
+    int64_t n = w->n_rows;
     enum lw_status status = LW_OK;
     char what[64];
 
     for (int64_t k = 0; status == LW_OK && k < n; k++) {
         snprintf(what, sizeof what, "prediction %lld of %lld", (long long)k + 1, (long long)n);
         lw_progress_report(&progress, what, (double)k / (double)n);
-        status = predict(w, k, err);
+        status = predict(w, &w->rows[k], err);
     }
     lw_progress_bar_end(&bar);
     return status;
@@ -230,7 +268,7 @@ static void put_step(struct lw_table *t, lw_ps step)
 /* Whether a row of the table has the figure. */
 static bool any(const struct sweep *w, size_t at)
 {
-    for (int64_t k = 0; k < w->lists->n_combinations; k++)
+    for (int64_t k = 0; k < w->n_rows; k++)
         if (!isnan(*(const double *)(const void *)((const char *)&w->rows[k].result + at)))
             return true;
     return false;
@@ -248,7 +286,7 @@ static void put_row(struct lw_table *t, const struct sweep *w, const struct row 
     if (has->run)
         lw_table_cell(t, x->run < 0 ? "-" : "%lld", (long long)x->run);
     for (int i = 0; i < w->lists->n; i++)
-        lw_table_cell(t, "%s", r->value[i]);
+        lw_table_cell(t, "%s", r->value[i][0] ? r->value[i] : "-");
     if (has->frameworks)
         lw_table_cell(t, "%s", x->framework ? x->framework : "-");
     put_step(t, x->step);
@@ -294,7 +332,7 @@ static enum lw_status text_table(const struct sweep *w, const struct shown *has,
     struct lw_table *t = lw_table_new(n, titles);
     if (!t)
         return lw_fail_nomem(err);
-    for (int64_t k = 0; k < w->lists->n_combinations; k++)
+    for (int64_t k = 0; k < w->n_rows; k++)
         put_row(t, w, &w->rows[k], has);
     return lw_table_end(t, f, 0, err);
 }
@@ -302,8 +340,14 @@ static enum lw_status text_table(const struct sweep *w, const struct shown *has,
 /* "dp 8, tp 2" */
 static void put_values(const struct sweep *w, const struct row *r, FILE *f)
 {
-    for (int i = 0; i < w->lists->n; i++)
-        fprintf(f, "%s%s %s", i ? ", " : "", w->lists->list[i].name, r->value[i]);
+    const char *before = "";
+
+    for (int i = 0; i < w->lists->n; i++) {
+        if (!r->value[i][0])
+            continue;
+        fprintf(f, "%s%s %s", before, w->lists->list[i].name, r->value[i]);
+        before = ", ";
+    }
 }
 
 /* The row with the most of a figure (or the least: sign -1) among those that are not known to lack
@@ -314,7 +358,7 @@ static const struct row *best_of(const struct sweep *w, size_t at, double sign)
     double most = -INFINITY;
     int n = 0;
 
-    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+    for (int64_t k = 0; k < w->n_rows; k++) {
         const struct row *r = &w->rows[k];
         double x = sign * *(const double *)(const void *)((const char *)&r->result + at);
         if (!r->made || r->result.fits == 0 || isnan(x))
@@ -363,7 +407,7 @@ static enum lw_status put_best(const struct sweep *w, const struct shown *has, F
 
 static enum lw_status put_failures(const struct sweep *w, FILE *out, struct lw_err *err)
 {
-    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+    for (int64_t k = 0; k < w->n_rows; k++) {
         const struct row *r = &w->rows[k];
         struct lw_paragraph line;
         if (!*r->error)
@@ -384,7 +428,7 @@ static bool mixes_frameworks(const struct sweep *w)
     for (int i = 0; i < w->lists->n; i++)
         if (strcmp(w->lists->list[i].name, "framework") == 0)
             return false;
-    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+    for (int64_t k = 0; k < w->n_rows; k++) {
         const char *x = w->rows[k].made ? w->rows[k].result.framework : NULL;
         if (first && x && strcmp(first, x) != 0)
             return true;
@@ -408,9 +452,9 @@ static enum lw_status put_left_out(const struct sweep *w, FILE *out, struct lw_e
     struct lw_paragraph line;
     int64_t k = 0;
 
-    while (k < w->lists->n_combinations && !w->rows[k].left_out)
+    while (k < w->n_rows && !w->rows[k].left_out)
         k++;
-    if (k == w->lists->n_combinations)
+    if (k == w->n_rows)
         return LW_OK;
     const char *word = w->rows[k].left_out;
     FILE *f = lw_paragraph_open(&line, out, NULL);
@@ -425,7 +469,7 @@ static enum lw_status print_text(const struct sweep *w, FILE *f, struct lw_err *
                         .each = any(w, AT(cost_per_trillion_tokens)),
                         .frameworks = mixes_frameworks(w)};
 
-    for (int64_t k = 0; k < w->lists->n_combinations; k++)
+    for (int64_t k = 0; k < w->n_rows; k++)
         has.run |= w->rows[k].result.run >= 0;
     LW_TRY(text_table(w, &has, f, err));
     LW_TRY(put_best(w, &has, f, err));
@@ -471,7 +515,7 @@ static enum lw_status print(const struct sweep *w, FILE *f, struct lw_err *err)
 {
     struct lw_column columns[LW_OPTION_LISTS + 2 + LW_N_SIM_RESULT_COLUMNS];
     struct lw_records r = {.key = "runs", .columns = columns, .n_columns = columns_of(w, columns),
-                           .rows = w->rows, .n = w->lists->n_combinations,
+                           .rows = w->rows, .n = w->n_rows,
                            .size = sizeof *w->rows};
 
     return w->format == LW_FORMAT_TEXT ? print_text(w, f, err)
@@ -480,9 +524,9 @@ static enum lw_status print(const struct sweep *w, FILE *f, struct lw_err *err)
 
 static enum lw_status judge(const struct sweep *w, struct lw_err *err)
 {
-    int64_t n_made = 0, n = w->lists->n_combinations, n_lack = 0, n_unknown = 0;
+    int64_t n_made = 0, n = w->n_rows, n_lack = 0, n_unknown = 0;
 
-    for (int64_t k = 0; k < w->lists->n_combinations; k++) {
+    for (int64_t k = 0; k < w->n_rows; k++) {
         n_made += w->rows[k].made;
         n_lack += w->rows[k].made && w->rows[k].result.fits == 0;
         n_unknown += w->rows[k].made && w->rows[k].result.fits < 0;
@@ -508,8 +552,9 @@ enum lw_status lw_sweep(const struct lw_option_lists *lists, lw_sweep_begin *beg
 {
     struct sweep w = {.lists = lists, .begin = begin};
 
-    w.rows = lw_arena_alloc(&w.arena, lists->n_combinations, sizeof *w.rows);
-    enum lw_status status = w.rows ? check_all(&w, usage, err) : lw_fail_nomem(err);
+    enum lw_status status = list_rows(&w, err);
+    if (status == LW_OK)
+        status = check_all(&w, usage, err);
     if (status == LW_OK && *usage < 0)
         status = check_names(&w, err);
     if (status == LW_OK && *usage < 0)

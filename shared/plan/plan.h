@@ -314,8 +314,8 @@ struct lw_plan {
     /* Optimizer state that the last rank lacks of its role's, which is that of the fullest. Neither
      * hashed nor written: 0 of a plan file. */
     int64_t last_spares;
-    /* Of --bucket-cap: every cap from least_cap to below next_cap makes this plan, but for the limits
-     * that its buckets name. next_cap 0 = none is known to. Neither hashed nor written. */
+    /* Of --bucket-cap: every cap from least_cap to below next_cap makes this plan, but for the
+     * limits that its buckets name. next_cap 0 = none is known to. Neither hashed nor written. */
     int64_t least_cap, next_cap;
     struct lw_step_yield yield; /* outside the hash */
 };

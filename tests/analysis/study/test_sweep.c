@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
-#include "tests/lib/files/csv_cells.h"
 
 #define SIM "sim -w gpt2 --batch 1 -c dgx-a100 "
 
@@ -251,8 +251,26 @@ TEST_WITH(pp_1_of_a_list_takes_no_options_of_pipelines, fixture_open, fixture_cl
     expect(SIM "--pp 1,2 --micro-batches 4 --schedule 1f1b --no-db", 0,
            "pp 1 is no pipeline: its rows are without --schedule");
     expect(SIM "--pp 1 --micro-batches 4 --schedule 1f1b --no-db", 1, "--schedule needs --pp");
+}
+
+/* Swept options that do not apply make no rows of their own: pp 1 is one row, without them. */
+TEST_WITH(pp_1_of_a_list_is_one_row_for_all_schedules, fixture_open, fixture_close)
+{
+    char *one = strdup(lapwing(SIM "--pp 1 --micro-batches 4 --no-db --format json", NULL));
+    const char *csv = lapwing(SIM "--schedule 1f1b,gpipe,zb-h1 --pp 1,2 --micro-batches 4 --no-db "
+                                  "--format csv", NULL);
+    int schedule = csv_column(csv, "schedule"), n = 0;
+
+    assert_string_equal(csv_cell(csv, 1, schedule), "");
+    assert_int_equal(atoll(csv_cell(csv, 1, csv_column(csv, "step_ns"))),
+                     (int64_t)number_after(one, "\"step_ns\": "));
+    for (const char *c = csv; *c; c++)
+        n += *c == '\n';
+    assert_int_equal(n, 1 + 1 + 3);
+    has_not(csv, "failed");
+    free(one);
     expect(SIM "--pp 1,2 --micro-batches 4 --schedule 1f1b,gpipe --no-db", 0,
-           "pp 1, schedule 1f1b: --schedule needs --pp of at least 2");
+           "pp 1 is no pipeline: its rows are without --schedule");
 }
 
 /* What `runs` and `tune` say of a prediction has its digits too. */
