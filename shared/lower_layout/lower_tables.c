@@ -3,7 +3,6 @@
  * the same storage, or, of a copy at another stage, the first of all. */
 #include <string.h>
 
-#include "shared/numbers/checked.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
@@ -70,6 +69,12 @@ static bool same_kind(struct shard_kind a, struct shard_kind b)
            a.expert == b.expert;
 }
 
+/* Bytes are at most INT64_MAX, as lw_memory_add counts them. */
+static int64_t sum_of(int64_t a, int64_t b)
+{
+    return b > INT64_MAX - a ? INT64_MAX : a + b;
+}
+
 /* What `owned[m]` elements of a kind add to each holder h of member m, h / width; neighbours mostly
  * have equally many. */
 static void add_to_holders(const struct lw_memory_rule *rule, struct shard_kind kind,
@@ -88,7 +93,7 @@ static void add_to_holders(const struct lw_memory_rule *rule, struct shard_kind 
         }
         for (int32_t end = h + width; h < n && h < end; h++)
             for (int k = 0; k < LW_N_MEM; k++)
-                of_holder[h][k] = lw_add_sat(of_holder[h][k], added[k]);
+                of_holder[h][k] = sum_of(of_holder[h][k], added[k]);
     }
 }
 
