@@ -8,6 +8,7 @@
 #include "analysis/store/store.h"
 #include "analysis/study/store_exec_run.h"
 #include "shared/cluster/calibrated_probe.h"
+#include "shared/plan/grid_rule.h"
 #include "shared/timeline/run_sources.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
@@ -43,6 +44,7 @@ static enum lw_status run_once(const struct lw_machine *m, struct lw_machine_run
     options.n_steps = m->n_steps;
     options.n_warmup = LW_MACHINE_WARMUP;
     options.ranks_per_node = lw_sim_cost(m->cluster).ranks_per_node;
+    LW_TRY(lw_plan_write_tables(&x->plan, err));
     enum lw_status s = m->id ? lw_exec_team_run(&x->plan, &options, m->id, &team, &made, err)
                              : lw_exec_run(&x->plan, &options, &made, err);
     exec_rendezvous_close(team.rendezvous);
