@@ -213,7 +213,7 @@ static enum lw_status try_strategies(const struct bench_choice *c, bool draft,
     return status;
 }
 
-/* As a search does. */
+/* Planned as a search does, without the timeline and the memory that it takes of each. */
 static enum lw_status run_strategies(const struct bench_choice *c, struct bench_result *r,
                                      struct lw_err *err)
 {
