@@ -52,7 +52,8 @@ static const struct lw_model_option options[] = {
          "llama: latent attention: width of the product that keys and values are made of"),
     SIZE("q-lora", q_lora, 1, 65536, "latent attention: the same of queries (made of the input)"),
     SIZE("rope-width", rope_width, 1, 65536,
-         "latent attention: a head's rotated elements, beside those of --head-width"),
+         "a head's rotated elements: with latent attention beside those of --head-width, else of "
+         "them (all)"),
     SIZE("v-width", v_width, 1, 65536, "latent attention: of a head's values (--head-width)"),
     SIZE("positions", positions, 1, 4194304,
          "gpt, llama: rows of a learned table of positions, which llama has in place of rotation"),

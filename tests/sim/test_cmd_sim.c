@@ -185,7 +185,7 @@ TEST(what_many_write_is_taken_or_answered_with_what_to_write)
            {"--bucket-cap 25M", 2, "(did you mean '25MiB'?)"});
     EXPECT("runs", {"--db none.db", 1, "none.db: cannot open the database (No such file or "
                                        "directory): sim, exec and import --store make one"});
-    EXPECT("sim", {"-w llama2-13b", 1, "(did you mean 'llama-2-13b'?)"});
+    EXPECT("sim", {"-w llama-2-13bb", 1, "(did you mean 'llama-2-13b'?)"});
 }
 
 /* A file may hold any number; each command that computes with it names those no machine has. */

@@ -260,10 +260,9 @@ static enum lw_status check_positions(const struct traces_model_shape *s, struct
 static enum lw_status check_latent(const struct traces_model *m,
                                    const struct traces_model_shape *given, struct lw_err *err)
 {
-    const char *option = given->q_lora > 0       ? "q-lora"
-                         : given->v_width > 0    ? "v-width"
-                         : given->rope_width > 0 ? "rope-width"
-                                                 : NULL;
+    const char *option = given->q_lora > 0    ? "q-lora"
+                         : given->v_width > 0 ? "v-width"
+                                              : NULL;
 
     if (!option || m->build != llama_build || given->kv_lora > 0 || m->defaults.kv_lora > 0)
         return LW_OK;
