@@ -116,6 +116,16 @@ static enum lw_status put_reasons(struct lw_store *s, int64_t search,
     return LW_OK;
 }
 
+/* Of the rows that are not in the answer. */
+static enum lw_status tell_apart(struct lw_store *s, const struct lw_search *x, struct lw_err *err)
+{
+    return lw_sql_do(s, err,
+                     "UPDATE searched SET told_apart = coalesce(step_ps > ? * (SELECT step_ps FROM"
+                     " searched WHERE search = ? AND place = 1), 0)"
+                     " WHERE search = ? AND outcome = 'simulated' AND place = 0 AND front = 0",
+                     "dll", x->within, x->id, x->id);
+}
+
 enum lw_status lw_store_finish_search(struct lw_store *s, const struct lw_search *x,
                                       const struct lw_searched *v, int64_t n,
                                       const struct lw_search_reason *reasons, int64_t n_reasons,
@@ -128,6 +138,8 @@ enum lw_status lw_store_finish_search(struct lw_store *s, const struct lw_search
                        x->id);
     if (st == LW_OK)
         st = put_all(s, x->id, v, n, err);
+    if (st == LW_OK)
+        st = tell_apart(s, x, err);
     if (st == LW_OK)
         st = put_reasons(s, x->id, reasons, n_reasons, err);
     return lw_sql_commit(s, st, err);

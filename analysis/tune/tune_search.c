@@ -850,6 +850,11 @@ static enum lw_status put_intervals(struct lw_tune_result *r, struct lw_err *err
     return LW_OK;
 }
 
+static void tell_from(const struct lw_tune_row *first, double within, struct lw_tune_row *x)
+{
+    x->told_apart = (double)x->step > within * (double)first->step;
+}
+
 /* A recording has no runs like it: nothing is known of its differences. */
 static enum lw_status tell_apart(struct lw_tune_result *r, struct lw_err *err)
 {
@@ -857,9 +862,10 @@ static enum lw_status tell_apart(struct lw_tune_result *r, struct lw_err *err)
     if (r->n_best == 0)
         return LW_OK;
     LW_TRY(lw_alike_pairs_of(&r->best[0]->key, &r->pairs, err));
-    for (int64_t i = 1; i < r->n_best; i++)
-        ((struct lw_tune_row *)r->best[i])->told_apart =
-            (double)r->best[i]->step > r->pairs.within * (double)r->best[0]->step;
+    for (int64_t i = 0; i < r->n_best; i++)
+        tell_from(r->best[0], r->pairs.within, (struct lw_tune_row *)r->best[i]);
+    for (int64_t i = 0; i < r->n_rows; i++)
+        tell_from(r->best[0], r->pairs.within, &r->rows[i]);
     return LW_OK;
 }
 

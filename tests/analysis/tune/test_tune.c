@@ -257,6 +257,30 @@ TEST_WITH(of_equal_steps_the_least_memory_is_first, fixture_open, fixture_close)
 #undef ARGS
 }
 
+/* Of every row, of the best or not: slower than the first by more than the difference. */
+TEST_WITH(rows_beyond_the_best_are_told_apart, fixture_open, fixture_close)
+{
+#define ARGS "tune -w gpt2 -c dgx-a100 --ranks 8 --global-batch 64 --batch 2,8 --tp 1 --pp 1,4 "    \
+             "--zero 0,3 --schedule 1f1b --recompute none --best 2 --no-bounds --no-db -q --format "
+    char *json = strdup(lapwing(ARGS "json", NULL));
+    char *csv = strdup(lapwing(ARGS "csv", NULL));
+    double within = 1 + number_after(json, "\"difference_pct\": ") / 100;
+    double first = number_after(json, "\"step_ns\": ");
+    int n[2] = {0};
+
+    for (int line = 1; line < n_lines(csv); line++) {
+        bool slower = (double)figure(csv, line, "step_ns") > within * first;
+        assert_string_equal(csv_cell(csv, line, csv_column(csv, "told_apart")),
+                            slower ? "yes" : "no");
+        n[slower]++;
+    }
+    assert_true(n[false] > 2 && n[true] > 2);
+    assert_non_null(strstr(strstr(json, "\"pareto\""), "\"told_apart\": true"));
+    free(json);
+    free(csv);
+#undef ARGS
+}
+
 /* The printed commands of rows predict their steps, to the nanosecond. */
 static void check_commands(const char *args)
 {
