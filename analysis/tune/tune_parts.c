@@ -576,19 +576,29 @@ void lw_tune_parts_free(struct lw_tune_command *c)
 
 /* --- no answer --- */
 
-/* What stops those that nothing else stopped, if there are any; else what stops most. */
+static bool some_by_groups(const struct lw_tune_result *r)
+{
+    for (int64_t i = 0; i < r->n_reasons; i++)
+        if (r->reasons[i].by == LW_TUNE_BY_GROUPS)
+            return true;
+    return false;
+}
+
+/* What stops those that came farthest, and of that what stops most. */
 static enum lw_status none_valid(const struct lw_tune_result *r, struct lw_err *err)
 {
     const struct lw_tune_reason *x = r->n_reasons > 0 ? &r->reasons[0] : NULL;
 
-    for (int64_t i = 0; i < r->n_reasons && !x->of_plan; i++)
-        if (r->reasons[i].of_plan)
+    for (int64_t i = 1; i < r->n_reasons; i++)
+        if (r->reasons[i].by > x->by)
             x = &r->reasons[i];
+    bool of_ranks = x && x->by == LW_TUNE_BY_BOUND && some_by_groups(r);
     return lw_fail(err, LW_EINVAL, "none of %lld combinations is a valid strategy; %s%s",
                    (long long)r->n_combinations,
-                   !x           ? "there is none"
-                   : x->of_plan ? "of those without another fault: "
-                                : "most often: ",
+                   !x                         ? "there is none"
+                   : x->by == LW_TUNE_BY_PLAN ? "of those without another fault: "
+                   : of_ranks ? "of those with --ranks ranks most often: "
+                              : "most often: ",
                    x ? x->example : "");
 }
 

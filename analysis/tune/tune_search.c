@@ -88,8 +88,8 @@ static struct lw_tune_reason *reason_of(const struct search *s, const char *msg)
     return NULL;
 }
 
-static enum lw_status count_reason(struct search *s, const char *msg, int64_t n,
-                                   struct lw_err *err)
+static enum lw_status count_reason(struct search *s, const char *msg, enum lw_tune_found by,
+                                   int64_t n, struct lw_err *err)
 {
     struct lw_tune_reason *known = reason_of(s, msg);
     char text[256];
@@ -97,6 +97,7 @@ static enum lw_status count_reason(struct search *s, const char *msg, int64_t n,
     s->r->n_invalid += n;
     if (known) {
         known->n += n;
+        known->by = by > known->by ? by : known->by;
         return LW_OK;
     }
     without_numbers(msg, text, sizeof text);
@@ -104,7 +105,7 @@ static enum lw_status count_reason(struct search *s, const char *msg, int64_t n,
                    sizeof *s->r->reasons) != 0)
         return lw_fail_nomem(err);
     struct lw_tune_reason x = {lw_arena_strdup(&s->r->arena, text),
-                               lw_arena_strdup(&s->r->arena, msg), n, false};
+                               lw_arena_strdup(&s->r->arena, msg), n, by};
     s->r->reasons[s->r->n_reasons++] = x;
     return x.text && x.example ? LW_OK : lw_fail_nomem(err);
 }
@@ -115,6 +116,7 @@ struct listed {
     lw_ps bound;
     enum { REPEATED, INVALID, VALID } kind;
     const char *why; /* of what is not valid; in the arena of its stretch */
+    enum lw_tune_found by;
 };
 
 /* Combinations that one thread lists, all of one part. */
@@ -148,6 +150,7 @@ static enum lw_status list_one(const struct search *s, struct stretch *x, struct
     bool mine = lw_tune_shard_count(&s->t->shard, s->first[x->part] + k, n) > 0;
     enum lw_status st = kind == LW_TUNE_INVALID ? LW_EINVAL : LW_OK;
 
+    enum lw_tune_found by = kind == LW_TUNE_INVALID ? LW_TUNE_BY_GROUPS : LW_TUNE_BY_BOUND;
     if (kind == LW_TUNE_STRATEGY && mine)
         st = lw_tune_case_of(s->contexts[x->part], strategy, false,
                              &x->last[strategy->overlap_param_gather], &c, &why);
@@ -158,7 +161,8 @@ static enum lw_status list_one(const struct search *s, struct stretch *x, struct
         return lw_fail_nomem(err);
     struct listed *out = &x->v[x->n++];
     *out = (struct listed){k, n, c.bound,
-                           kind == LW_TUNE_REPEATED ? REPEATED : st != LW_OK ? INVALID : VALID, ""};
+                           kind == LW_TUNE_REPEATED ? REPEATED : st != LW_OK ? INVALID : VALID, "",
+                           by};
     if (out->kind == INVALID)
         out->why = lw_arena_strdup(&x->arena, why.msg);
     return out->why ? LW_OK : lw_fail_nomem(err);
@@ -190,7 +194,7 @@ static enum lw_status take_listed(struct search *s, int part, const struct liste
     if (mine == 0 || x->kind == REPEATED)
         return LW_OK;
     if (x->kind == INVALID)
-        return count_reason(s, x->why, mine, err);
+        return count_reason(s, x->why, x->by, mine, err);
     if (lw_reserve(&s->v, &s->capacity, s->n + 1, sizeof *s->v) != 0)
         return lw_fail_nomem(err);
     s->v[s->n++] = (struct candidate){x->bound, s->first[part] + x->k, -1};
@@ -542,9 +546,7 @@ static enum lw_status take_round(struct search *s, struct round *r, enum lw_stat
         s->r->n_unfit += j->what == SIMULATED && !j->row.fits;
         if (st == LW_OK && j->what == REFUSED) {
             s->r->n_valid--;
-            st = count_reason(s, j->why.msg, 1, err);
-            if (st == LW_OK)
-                reason_of(s, j->why.msg)->of_plan = true;
+            st = count_reason(s, j->why.msg, LW_TUNE_BY_PLAN, 1, err);
         }
         if (st == LW_OK && j->what == SIMULATED)
             st = keep_row(s, j, err);

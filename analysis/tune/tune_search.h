@@ -58,11 +58,14 @@ struct lw_tune_row {
     int64_t run;                    /* of the database; -1 = not stored as one */
 };
 
+/* What found that a combination is not valid, the first one first. */
+enum lw_tune_found { LW_TUNE_BY_GROUPS, LW_TUNE_BY_BOUND, LW_TUNE_BY_PLAN };
+
 /* Strategies that are not valid for one reason; numbers of the message are left out. */
 struct lw_tune_reason {
     const char *text, *example;
     int64_t n;
-    bool of_plan; /* of strategies with a bound: planning or simulating one found it */
+    enum lw_tune_found by;
 };
 
 struct lw_tune_result {

@@ -165,7 +165,7 @@ static enum lw_status put_reasons(struct lw_store *s, int64_t search, struct lw_
     LW_TRY(lw_store_search_reasons(s, search, &r->arena, &v, &r->n_reasons, err));
     LW_TAKE(&r->arena, r->reasons, r->n_reasons + 1, err);
     for (int64_t i = 0; i < r->n_reasons; i++)
-        r->reasons[i] = (struct lw_tune_reason){v[i].text, v[i].example, v[i].n, false};
+        r->reasons[i] = (struct lw_tune_reason){v[i].text, v[i].example, v[i].n, LW_TUNE_BY_GROUPS};
     return LW_OK;
 }
 

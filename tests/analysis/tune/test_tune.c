@@ -260,7 +260,7 @@ TEST_WITH(of_equal_steps_the_least_memory_is_first, fixture_open, fixture_close)
 /* Of every row, of the best or not: slower than the first by more than the difference. */
 TEST_WITH(rows_beyond_the_best_are_told_apart, fixture_open, fixture_close)
 {
-#define ARGS "tune -w gpt2 -c dgx-a100 --ranks 8 --global-batch 64 --batch 2,8 --tp 1 --pp 1,4 "    \
+#define ARGS "tune -w gpt2 -c dgx-a100 --ranks 8 --global-batch 64 --batch 2,8 --tp 1 --pp 1,4 " \
              "--zero 0,3 --schedule 1f1b --recompute none --best 2 --no-bounds --no-db -q --format "
     char *json = strdup(lapwing(ARGS "json", NULL));
     char *csv = strdup(lapwing(ARGS "csv", NULL));
@@ -468,6 +468,10 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 16", 1,
             " combinations is a valid strategy; most often: --pp x --tp x --cp does not divide "
             "--ranks 8"},
+           {"-w gpt2 -c dgx-a100 --global-batch 63 --ranks 8 --batch 2", 1,
+            "of those with --ranks ranks most often: --global-batch 63 does not divide"},
+           {"-w gpt2 -c dgx-a100 --global-batch 64 --ranks 7 --zero 0", 1,
+            "of those with --ranks ranks most often: --global-batch 64 does not divide"},
            {"-w gpt2 -c host --global-batch 8192 --ranks 8192 --no-db -q", 1,
             "choose a cluster that is large enough"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 2 --pp 2 --dp 3", 1,
