@@ -145,13 +145,27 @@ static int64_t n_front(const struct plot_search *s)
     return n;
 }
 
+static void put_point(const struct lw_searched *x, const struct axes *a, FILE *f)
+{
+    fprintf(f, "%.6g %.6g\n", (double)x->step / a->unit.ps, gib(x));
+}
+
 /* Least memory first. Prices and numbers of devices may make a point of it that is neither fastest
- * nor smallest. */
+ * nor smallest: the line, the least memory of steps up to x, has only those that are faster than
+ * all with less. */
 static void put_front(const struct plot_search *s, const struct axes *a, FILE *f)
 {
     fputs("$front << EOD\n", f);
     for (int64_t k = 1; of_front(s, k); k++)
-        fprintf(f, "%.6g %.6g\n", (double)of_front(s, k)->step / a->unit.ps, gib(of_front(s, k)));
+        put_point(of_front(s, k), a, f);
+    fputs("EOD\n$line << EOD\n", f);
+    lw_ps least = INT64_MAX;
+    for (int64_t k = 1; of_front(s, k); k++) {
+        if (of_front(s, k)->step >= least)
+            continue;
+        least = of_front(s, k)->step;
+        put_point(of_front(s, k), a, f);
+    }
     fputs("EOD\n", f);
 }
 
@@ -256,7 +270,7 @@ static enum lw_status draw_points(const struct lw_plot *p, struct plot_search *s
     fputs("set key top right horizontal samplen 2\n", f);
     fprintf(f, "plot $others using 1:2 with points pointtype 7 pointsize 0.7 linecolor rgb "
                "'#%06x' title 'simulated', \\\n"
-               "  $front using 1:2 with fsteps linewidth 1.5 linecolor rgb '#%06x' notitle, \\\n"
+               "  $line using 1:2 with fsteps linewidth 1.5 linecolor rgb '#%06x' notitle, \\\n"
                "  $best using 1:2 with points pointtype 5 pointsize 1 linecolor rgb '#%06x' "
                "title 'the best %lld', \\\n"
                "  $front using 1:2 with points pointtype 6 pointsize 1.8 linewidth 2 linecolor rgb "

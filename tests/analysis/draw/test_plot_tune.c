@@ -35,7 +35,7 @@ static const struct lw_searched strategies[] = {
 
 enum { N = sizeof strategies / sizeof *strategies };
 
-static void store_search(void)
+static void store_searched(const struct lw_searched *of)
 {
     struct lw_search x = {.hash = "h", .space = "", .shard = 1, .n_shards = 1, .model = "gpt2",
                           .cluster = "dgx-a100", .framework = "torch", .command = "lapwing tune",
@@ -46,7 +46,7 @@ static void store_search(void)
     struct lw_err err = {0};
 
     for (int i = 0; i < N; i++) {
-        v[i] = strategies[i];
+        v[i] = of[i];
         v[i].command = v[i].why = v[i].interval_of = v[i].alike = "";
         v[i].samples_per_s = v[i].cost_per_trillion_tokens = NAN;
     }
@@ -54,6 +54,11 @@ static void store_search(void)
     assert_int_equal(lw_store_begin_search(s, &x, &x.id, &err), LW_OK);
     assert_int_equal(lw_store_finish_search(s, &x, v, N, NULL, 0, &err), LW_OK);
     lw_store_close(s);
+}
+
+static void store_search(void)
+{
+    store_searched(strategies);
 }
 
 static const char *script(const char *args)
@@ -73,6 +78,22 @@ TEST_WITH(points_are_steps_and_memory, fixture_open, fixture_close)
     has(text, "'tp 2'");
     has(text, "search 1: 5 strategies, 4 simulated");
     has(text, "set xlabel 'step [ms]'");
+}
+
+/* 120 ms and 12 GiB are of the Pareto set by their 4 devices: the line of memory over steps leaves
+ * them out. */
+TEST_WITH(the_line_has_no_more_memory_at_longer_steps, fixture_open, fixture_close)
+{
+    struct lw_searched v[N];
+
+    memcpy(v, strategies, sizeof v);
+    v[2].front = 3;
+    v[2].n_devices = 4;
+    store_searched(v);
+    const char *text = script("");
+    has(text, "$front << EOD\n130 4\n100 10\n120 12\nEOD\n");
+    has(text, "$line << EOD\n130 4\n100 10\nEOD\n");
+    has(text, "$line using 1:2 with fsteps");
 }
 
 /* Each pair's best step that fits; a bound where none was simulated; and where none fits. */
