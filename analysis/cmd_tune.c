@@ -6,6 +6,7 @@
 #include "analysis/tune/tune_memo.h"
 #include "analysis/tune/tune_parts.h"
 #include "analysis/tune/tune_print.h"
+#include "exec/launch/rendezvous.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/text/wrap.h"
@@ -140,6 +141,23 @@ static enum lw_status search_and_tell(const struct lw_tune_command *c, struct lw
     return tell(c, *memo, r, err);
 }
 
+/* Processes of one launcher would search the same space: refused without parts. A launcher's
+ * variables that contradict each other are none of a search's. */
+static int check_launcher(const struct lw_tune_command *c)
+{
+    struct exec_identity id = {0};
+    bool found;
+
+    if (c->shard_text || c->here.on || exec_identity_read(&id, &found, NULL) != LW_OK || !found ||
+        id.n_ranks < 2)
+        return -1;
+    return lw_cli_usage("tune",
+                        "%s: %d processes, each of which would search the whole space: give each "
+                        "its part, here --shard %d/%d, and a --db of its own, or --shard 1/1 to "
+                        "search all of it in this one", id.source, (int)id.n_ranks,
+                        (int)id.rank + 1, (int)id.n_ranks);
+}
+
 int cmd_tune(int argc, char **argv)
 {
     struct lw_tune_command c;
@@ -148,6 +166,8 @@ int cmd_tune(int argc, char **argv)
     struct lw_err err = {0};
     int rc = lw_tune_parts(&c, argc, argv);
 
+    if (rc < 0)
+        rc = check_launcher(&c);
     if (rc < 0) {
         enum lw_status st = c.here.on ? here(&c, &r, &err) : search_and_tell(&c, &memo, &r, &err);
         rc = lw_cli_end("tune", st, &err);
