@@ -10,6 +10,7 @@
 #include "exec/calibrate/calibrate.h"
 #include "shared/base/parallel.h"
 #include "shared/files/files.h"
+#include "shared/io/used_files.h"
 
 /* --- the command line --- */
 
@@ -181,6 +182,8 @@ enum lw_status lw_tune_here_calibrate(int64_t ranks, bool quiet, struct lw_arena
         snprintf(text, sizeof text, "/dev/fd/%d", *fd);
         *name = lw_arena_strdup(a, text);
         st = *name ? lw_cluster_write(&cluster, *name, err) : lw_fail_nomem(err);
+        if (st == LW_OK)
+            lw_used_file_again(*name); /* it is read next */
     }
     lw_cluster_free(&cluster);
     return st;

@@ -135,6 +135,22 @@ TEST(text_and_json_say_rank_and_regret)
     free(json);
 }
 
+/* The calibration takes most of a minute: with LAPWING_MANY=1 alone. */
+TEST(without_a_cluster_this_machine_is_calibrated)
+{
+    int rc;
+
+    if (!two_cores() || !getenv("LAPWING_MANY")) {
+        print_message("skipped: calibrates this machine; set LAPWING_MANY=1\n");
+        skip();
+    }
+    const char *out = lapwing("tune --here -w mlp --layers 4 --width 128 --batch 8 --optimizer sgd "
+                              "--global-batch 16 --ranks 2 --steps 1 --repeats 2 -q --no-db", &rc);
+    if (rc != 0 && rc != 3 && rc != 4)
+        fail_msg("exit %d\n%s", rc, out);
+    has(out, "rank correlation ");
+}
+
 TEST(what_cannot_be_had_together_is_refused)
 {
     if (!two_cores())
