@@ -488,11 +488,14 @@ static enum lw_status take_rotation(const struct lw_input *in, const struct lw_v
 /* huggingface/transformers, src/transformers/models/glm4_moe/configuration_glm4_moe.py: what a file
  * leaves out. */
 static enum lw_status complete_glm(const struct lw_input *in, const struct lw_value *v,
+                                   const struct traces_model_shape *given,
                                    struct traces_model_shape *s, struct lw_err *err)
 {
     LW_TRY(take_flag(in, v, "attention_bias", false, &s->qkv_bias, err));
     LW_TRY(take_flag(in, v, "use_qk_norm", false, &s->qk_norm, err));
-    return take_rotation(in, v, "partial_rotary_factor", 0.5, s, err);
+    LW_TRY(take_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
+    s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
+    return LW_OK;
 }
 
 /* Sizes that follow from others, by type. */
@@ -514,7 +517,7 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     s->qkv_bias = t->traits & QKV_BIAS;
     s->expert_bias = t->traits & GPT_OSS;
     if (t->traits & GLM)
-        LW_TRY(complete_glm(in, v, s, err));
+        LW_TRY(complete_glm(in, v, given, s, err));
     if (s->experts > 0)
         LW_TRY(take_capacity(in, v, s, err));
     else
@@ -586,6 +589,7 @@ static enum lw_status complete_parallel(const struct lw_input *in, const struct 
     }
     s->kv_heads = given->kv_heads ? given->kv_heads : s->kv_heads;
     s->ffn = given->ffn ? given->ffn : s->ffn;
+    s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
     LW_TRY(take_flag(in, v, "tie_word_embeddings", t->traits & TIED, &tied, err));
     s->tied = given->tied || tied;
     return LW_OK;

@@ -407,6 +407,20 @@ TEST(options_take_precedence)
                          &dense, &err), err);
     assert_int_equal(dense.topk, 2);
     assert_int_equal(dense.expert_ffn, 0);
+    static const char *const rotated[] = {
+        "{\"model_type\": \"glm4_moe\", " SIZES ", \"partial_rotary_factor\": 0.5}",
+        "{\"model_type\": \"gpt_neox\", " SIZES ", \"intermediate_size\": 256,"
+        "\"rotary_pct\": 0.5}",
+        "{\"model_type\": \"gptj\", \"n_layer\": 4, \"n_embd\": 64, \"n_head\": 4,"
+        "\"vocab_size\": 10, \"n_positions\": 64, \"rotary_dim\": 8}",
+    };
+    for (size_t i = 0; i < sizeof rotated / sizeof *rotated; i++) {
+        struct traces_model_shape own = {.rope_width = 6}, left = {0};
+        assert_ok(read_given(rotated[i], &name, &own, &err), err);
+        assert_int_equal(own.rope_width, 6);
+        assert_ok(read_given(rotated[i], &name, &left, &err), err);
+        assert_int_equal(left.rope_width, 8); /* half of 16 */
+    }
 }
 
 TEST(failing_allocations_leave_nothing)
