@@ -87,8 +87,8 @@ enum lw_status traces_model_unknown(const char *name, struct lw_err *err)
 
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
         lw_nearest_try(&near, m->name);
-    if (known_after_slash(name))
-        near.best = known_after_slash(name);
+    const char *known = known_after_slash(name);
+    near.best = known ? known : near.best;
     return lw_fail(err, LW_EINVAL, "no model '%s'%s; `lapwing model --list` lists them", name,
                    lw_nearest_hint(&near, "", hint, sizeof hint));
 }

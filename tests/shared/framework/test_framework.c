@@ -45,7 +45,7 @@ TEST(every_known_framework_has_its_files_name_and_a_source_for_each_fact)
     assert_true(n >= 28);
 }
 
-/* A fact that one gets later and the other does not is a difference that nobody meant. */
+/* The second of each pair lacks one fact of the first, and has all others. */
 TEST(programs_of_one_layout_differ_in_transposes_alone)
 {
     static const char *const pairs[][2] = {
