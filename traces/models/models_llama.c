@@ -313,6 +313,10 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
 
     s.ffn = s.ffn ? s.ffn : inner_width(s.hidden);
     LW_TRY(transformer_experts_check(&s, err));
+    int64_t width = s.head_width > 0 ? s.head_width : s.hidden / s.heads;
+    if (s.kv_lora == 0 && s.rope_width > width)
+        return lw_fail(err, LW_EINVAL, "--rope-width: found %lld, allowed: %lld, a head's width, "
+                                       "or less", (long long)s.rope_width, (long long)width);
     LW_TRY(transformer_init(&t, m, &s, device, err));
     t.causal = true;
     t.dropout = s.dropout;

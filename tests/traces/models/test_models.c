@@ -216,6 +216,8 @@ MODEL_TEST(sizes_that_a_model_cannot_have_are_refused)
          "--positions: found 128, allowed: 4096, the sequence, or more; or give --seq 128"},
         {"decoder", {.q_lora = 64},
          "--q-lora: model decoder has no latent attention; give --kv-lora too"},
+        {"decoder", {.rope_width = 129},
+         "--rope-width: found 129, allowed: 128, a head's width, or less"},
         {"decoder", {.v_width = 8},
          "--v-width: model decoder has no latent attention; give --kv-lora too"},
         {"gpt2",
