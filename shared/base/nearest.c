@@ -47,32 +47,69 @@ static int edits(const char *a, int n, const char *b, int m)
     return n == 0 ? m : row[n % 3][m];
 }
 
+/* Commands and options as PyTorch, Megatron-LM, DeepSpeed, torchtitan and Hugging Face call them.
+ */
 static const struct {
-    const char *word, *here;
+    const char *here, *words[8];
 } elsewhere[] = {
-    {"predict", "sim"}, {"simulate", "sim"}, {"replay", "sim"}, {"run", "exec"},
-    {"train", "exec"}, {"launch", "exec"}, {"tune", "recommend"}, {"search", "recommend"},
-    {"optimize", "recommend"}, {"draw", "plot"}, {"diff", "compare"}, {"list", "runs"},
-    {"show", "runs"}, {"trace", "import"}, {"profile", "import"}, {"measure", "calibrate"},
-    {"check", "doctor"}, {"model", "workload"}, {"gpus", "ranks"}, {"nodes", "ranks"},
-    {"data-parallel", "dp"}, {"tensor-parallel", "tp"}, {"pipeline-parallel", "pp"},
-    {"world-size", "ranks"}, {"nproc", "ranks"}, {"np", "ranks"}, {"fsdp", "zero"},
-    {"gradient-accumulation-steps", "no-sync"}, {"accumulate", "no-sync"},
-    {"activation-checkpointing", "recompute"},
-    {"recompute-granularity", "recompute"}, {"recompute-num-layers", "recompute-layers"},
-    {"checkpointing", "recompute"},
-    {"bucket-cap-mb", "bucket-cap"}, {"bucket-size", "bucket-cap"}, {"hardware", "cluster"},
-    {"system", "cluster"}, {"zero-bubble", "zb-h1"}, {"cuda", "nccl"}, {"gpu", "nccl"},
-    {"cpu", "threads"}, {"gloo", "threads"},
+    {"sim", {"predict", "simulate", "replay", "estimate"}},
+    {"exec", {"run", "train", "launch"}},
+    {"tune", {"search", "optimize", "autotune"}},
+    {"plot", {"draw"}},
+    {"compare", {"diff"}},
+    {"runs", {"list", "show"}},
+    {"import", {"trace", "profile"}},
+    {"calibrate", {"measure"}},
+    {"doctor", {"check"}},
+    {"workload", {"model"}},
+    {"cluster", {"hardware", "system"}},
+    {"format", {"json", "csv"}},
+    {"ranks",
+     {"gpus", "num-gpus", "nodes", "nnodes", "world-size", "nproc", "np", "nproc-per-node"}},
+    {"dp", {"data-parallel", "data-parallel-size", "data-parallel-replicate-degree"}},
+    {"tp",
+     {"tensor-parallel", "tensor-parallel-size", "tensor-parallel-degree",
+      "tensor-model-parallel-size"}},
+    {"pp",
+     {"pipeline-parallel", "pipeline-parallel-size", "pipeline-parallel-degree",
+      "pipeline-model-parallel-size"}},
+    {"cp", {"context-parallel", "context-parallel-size", "context-parallel-degree"}},
+    {"ep",
+     {"expert-parallel", "expert-parallel-size", "expert-parallel-degree",
+      "expert-model-parallel-size"}},
+    {"etp", {"expert-tensor-parallel-size", "expert-tensor-parallel-degree"}},
+    {"chunks",
+     {"vpp", "virtual-pipeline-model-parallel-size", "num-layers-per-virtual-pipeline-stage",
+      "num-virtual-stages-per-pipeline-rank"}},
+    {"zero", {"fsdp", "zero-stage", "use-distributed-optimizer", "use-fsdp"}},
+    {"batch",
+     {"mbs", "micro-batch-size", "local-batch-size", "per-device-train-batch-size",
+      "train-micro-batch-size-per-gpu"}},
+    {"global-batch", {"gbs", "global-batch-size", "train-batch-size"}},
+    {"no-sync", {"gradient-accumulation-steps", "accumulate"}},
+    {"seq", {"seq-length", "seq-len", "sequence-length", "max-seq-len", "context-length"}},
+    {"layers", {"num-layers", "n-layers", "num-hidden-layers"}},
+    {"hidden", {"hidden-size", "d-model", "dim"}},
+    {"heads", {"num-attention-heads", "num-heads", "n-heads"}},
+    {"kv-heads", {"num-query-groups", "num-key-value-heads", "n-kv-heads"}},
+    {"ffn", {"ffn-hidden-size", "intermediate-size"}},
+    {"vocab", {"vocab-size", "padded-vocab-size"}},
+    {"experts", {"num-experts", "n-routed-experts", "num-local-experts"}},
+    {"topk", {"moe-router-topk", "num-experts-per-tok", "top-k"}},
+    {"expert-ffn", {"moe-ffn-hidden-size", "moe-intermediate-size"}},
+    {"mtp-layers", {"mtp-num-layers", "num-nextn-predict-layers"}},
+    {"dtype", {"precision", "bf16", "fp16"}},
+    {"recompute",
+     {"recompute-granularity", "activation-checkpointing", "checkpointing",
+      "gradient-checkpointing"}},
+    {"recompute-layers", {"recompute-num-layers"}},
+    {"tp-overlap", {"tp-comm-overlap"}},
+    {"attention", {"use-flash-attn", "flash-attention", "attn-implementation"}},
+    {"bucket-cap", {"bucket-cap-mb", "bucket-size", "ddp-bucket-size"}},
+    {"zb-h1", {"zero-bubble"}},
+    {"nccl", {"cuda", "gpu"}},
+    {"threads", {"cpu", "gloo"}},
 };
-
-static bool is_called_here(const char *word, const char *here)
-{
-    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-        if (strcasecmp(elsewhere[i].word, word) == 0 && strcmp(elsewhere[i].here, here) == 0)
-            return true;
-    return false;
-}
 
 /* Letters and digits alone are the same: "llama2-13b" and "llama-2-13b". */
 static bool same_letters(const char *a, const char *b)
@@ -85,6 +122,18 @@ static bool same_letters(const char *a, const char *b)
         if (!*a || tolower((unsigned char)*a) != tolower((unsigned char)*b))
             return *a == *b;
     }
+}
+
+static bool is_called_here(const char *word, const char *here)
+{
+    size_t i = 0, n = sizeof elsewhere / sizeof *elsewhere;
+
+    while (i < n && strcmp(elsewhere[i].here, here) != 0)
+        i++;
+    for (size_t k = 0; i < n && k < sizeof elsewhere->words / sizeof *elsewhere->words; k++)
+        if (elsewhere[i].words[k] && same_letters(elsewhere[i].words[k], word))
+            return true;
+    return false;
 }
 
 struct lw_nearest lw_nearest_begin(const char *word)

@@ -75,6 +75,11 @@ TEST_WITH(a_newcomers_wrong_command_is_answered_with_the_next, fixture_open, fix
         {"sim gptt2", 1, "gptt2: no such file; as a model: no model 'gptt2' (did you mean 'gpt2'"},
         {"sim -w gpt2 --gpus 8", 2, "did you mean '--ranks'?"},
         {"sim -w gpt2 --fsdp", 2, "did you mean '--zero'?"},
+        {"search -w gpt2", 2, "did you mean 'tune'?"},
+        {"sim -w gpt2 --tensor-model-parallel-size 2", 2, "did you mean '--tp'?"},
+        {"sim -w gpt2 --micro-batch-size 2", 2, "did you mean '--batch'?"}, /* not micro-batches */
+        {"sim -w gpt2 --num_layers=4", 2, "did you mean '--layers'?"},
+        {"sim -w gpt2 --json", 2, "did you mean '--format'?"},
         {"sim -w gpt2 -c h100", 1, "systems with this device: dgx-h100, p5, a3-mega, nd-h100-v5"},
         {"sim -w gpt2 -c a100 --dp 8", 1, "systems with this device: dgx-a100, p4d"},
         {"sim -w gpt2 --no-db", 0,
