@@ -21,9 +21,9 @@
 
 static bool yields_equal(const struct lw_step_yield *a, const struct lw_step_yield *b)
 {
-    return a->samples == b->samples && a->tokens == b->tokens &&
-           a->model_flops == b->model_flops && a->hardware_flops == b->hardware_flops &&
-           a->dtype == b->dtype && a->fp8 == b->fp8;
+    return a->samples == b->samples && a->tokens == b->tokens && a->model_flops == b->model_flops &&
+           a->hardware_flops == b->hardware_flops && a->dtype == b->dtype && a->fp8 == b->fp8 &&
+           a->fp4 == b->fp4;
 }
 
 static void difference_json(const struct lw_plan *a, const struct lw_plan *b,
@@ -63,12 +63,12 @@ static void say_origin(const char *what, const char *a, const char *b)
 static void say_yield(const struct lw_step_yield *a, const struct lw_step_yield *b)
 {
     if (!yields_equal(a, b))
-        lw_printf_paragraph(
-            stdout,
-            "a step yields %" PRId64 " samples, %" PRId64 " tokens, %.6g model FLOPs of %s in the "
-            "first plan, %" PRId64 ", %" PRId64 ", %.6g of %s in the second",
-            a->samples, a->tokens, a->model_flops, a->fp8 ? "fp8" : lw_dtype_name(a->dtype),
-            b->samples, b->tokens, b->model_flops, b->fp8 ? "fp8" : lw_dtype_name(b->dtype));
+        lw_printf_paragraph(stdout,
+                            "a step yields %" PRId64 " samples, %" PRId64
+                            " tokens, %.6g model FLOPs of %s in the "
+                            "first plan, %" PRId64 ", %" PRId64 ", %.6g of %s in the second",
+                            a->samples, a->tokens, a->model_flops, lw_yield_type(a), b->samples,
+                            b->tokens, b->model_flops, lw_yield_type(b));
 }
 
 static void difference_text(const struct lw_plan *a, const struct lw_plan *b,

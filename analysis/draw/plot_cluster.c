@@ -244,7 +244,7 @@ static void put_bounds(const struct lw_device *d, enum lw_dtype dtype, FILE *f)
     char name[96];
     double peak = d->peak_flops[dtype].value;
 
-    snprintf(name, sizeof name, "peak of %s, %.4g TFLOP/s", lw_dtype_name(dtype), peak / 1e12);
+    snprintf(name, sizeof name, "peak of %s, %.5g TFLOP/s", lw_dtype_name(dtype), peak / 1e12);
     put_ceiling(f, 0, peak / 1e12, true, name);
     fprintf(f, "set yrange [*:%.6g]\n", 1.6 * peak / 1e12);
     fputs("$memory << EOD\n", f);

@@ -246,6 +246,16 @@ static enum lw_status time_of(const struct table *t, int32_t i, const char *titl
     return LW_OK;
 }
 
+/* At the sustained clock; 0: the device has no figures for it. */
+static lw_ps sustained(const struct lw_device *d, struct lw_product p, int o)
+{
+    p.fp8 = o != LW_OPERANDS_BF16;
+    p.fp4 = o == LW_OPERANDS_NVFP4;
+    bool can = o >= 0 && lw_device_by_shape(d, LW_BF16) &&
+               (!p.fp8 || !lw_device_lacks_narrow(d, LW_BF16, p.fp4));
+    return can ? lw_product_time(d, &p) : 0;
+}
+
 static enum lw_status product(const struct table *t, int32_t i, const struct lw_cluster *c,
                               struct row *r, struct lw_err *err)
 {
@@ -259,10 +269,7 @@ static enum lw_status product(const struct table *t, int32_t i, const struct lw_
     LW_TRY(time_of(t, i, o == LW_OPERANDS_BF16 ? "latency_ms" : "min_ms", 1e-3, r, err));
     snprintf(r->shape, sizeof r->shape, "%" PRId64 " x %" PRId64 " x %" PRId64, p.m, p.n, p.k);
     if (t->q->sustained) {
-        p.fp8 = o == LW_OPERANDS_FP8 || o == LW_OPERANDS_FP8_BLOCK;
-        bool can = o >= 0 && o != LW_OPERANDS_NVFP4 && lw_device_by_shape(&c->device, LW_BF16) &&
-                   (!p.fp8 || !lw_device_lacks_8bit(&c->device, LW_BF16));
-        r->predicted = can ? lw_product_time(&c->device, &p) : 0;
+        r->predicted = sustained(&c->device, p, o);
     } else if (o >= 0 && b) {
         r->predicted = lw_burst_product(&c->device, b, &p, (enum lw_operands)o).time;
         r->fitted = lw_burst_fitted((int64_t[]){p.m, p.n, p.k}, 3);
@@ -303,10 +310,7 @@ static lw_ps grouped(const struct table *t, const struct lw_cluster *c, const st
     if (!t->q->sustained)
         return b ? lw_burst_product(&c->device, b, &p, (enum lw_operands)o).time : 0;
     p.grouped = true;
-    p.fp8 = o == LW_OPERANDS_FP8 || o == LW_OPERANDS_FP8_BLOCK;
-    bool can = o != LW_OPERANDS_NVFP4 && lw_device_by_shape(&c->device, LW_BF16) &&
-               (!p.fp8 || !lw_device_lacks_8bit(&c->device, LW_BF16));
-    return can ? lw_product_time(&c->device, &p) : 0;
+    return sustained(&c->device, p, o);
 }
 
 /* The gated experts of one rank with an even load: a product to 2 inter / tp columns, the gate

@@ -63,11 +63,13 @@ bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype)
            lw_figure_is_set(d->memory_bytes_per_s);
 }
 
-const char *lw_device_lacks_8bit(const struct lw_device *d, enum lw_dtype dtype)
+const char *lw_device_lacks_narrow(const struct lw_device *d, enum lw_dtype dtype, bool fp4)
 {
-    return !lw_figure_is_set(d->fp8_speedup) ? "fp8_speedup (of 8-bit products against bf16)"
-           : !lw_device_by_shape(d, dtype)   ? "figures by shape (n_sms, gemm_sustained, gemm_fill)"
-                                             : NULL;
+    return fp4 && !lw_figure_is_set(d->fp4_speedup) ? "fp4_speedup (of 4-bit products against bf16)"
+           : !fp4 && !lw_figure_is_set(d->fp8_speedup)
+               ? "fp8_speedup (of 8-bit products against bf16)"
+           : !lw_device_by_shape(d, dtype) ? "figures by shape (n_sms, gemm_sustained, gemm_fill)"
+                                           : NULL;
 }
 
 static double at_least(double a, double b)
@@ -117,16 +119,12 @@ static double largest_side(const struct lw_device *d)
     return lw_figure_is_set(d->gemm_tile) ? d->gemm_tile.value : DEFAULT_TILE;
 }
 
-static int64_t item_bytes(const struct lw_product *p)
-{
-    return p->fp8 ? 1 : lw_dtype_size(p->dtype);
-}
-
 /* Of the rows of the operands: whole 128 bytes are best, whole 16 bytes a vector load needs
  * (NVIDIA, Matrix Multiplication Background User's Guide, section 3.1). */
 static double alignment(const struct lw_product *p)
 {
-    int64_t item = item_bytes(p), k = p->k * item, n = p->n * item;
+    int64_t bits = p->fp4 ? 4 : p->fp8 ? 8 : 8 * lw_dtype_size(p->dtype);
+    int64_t k = p->k * bits / 8, n = p->n * bits / 8;
 
     if (k % VECTOR_BYTES != 0 || n % VECTOR_BYTES != 0)
         return 0.5;
@@ -138,8 +136,9 @@ static double sm_rate(const struct lw_device *d, const struct lw_product *p)
 {
     double peak = d->peak_flops[p->dtype].value;
 
-    if (p->fp8 && lw_figure_is_set(d->fp8_speedup))
-        peak *= d->fp8_speedup.value;
+    struct lw_figure speedup = p->fp4 ? d->fp4_speedup : d->fp8_speedup;
+    if (p->fp8 && lw_figure_is_set(speedup))
+        peak *= speedup.value;
     return peak / d->n_sms.value * alignment(p);
 }
 
@@ -178,7 +177,7 @@ static double out_bytes(const struct lw_product *p)
 /* Weights of experts, and the sums that their gradients are added to. */
 static double expert_bytes(const struct lw_product *p)
 {
-    double weights = (double)item_bytes(p) * (double)p->batch * (double)p->k * (double)p->n;
+    double weights = lw_product_operand_bytes(p, (double)p->batch * (double)p->k * (double)p->n);
 
     return weights + (p->accumulate ? 2 * out_bytes(p) : 0);
 }
@@ -187,7 +186,7 @@ static double traffic_of(const struct lw_product *p)
 {
     double m = (double)p->m, n = (double)p->n, k = (double)p->k;
 
-    return (double)p->batch * (double)item_bytes(p) * (m * k + k * n) +
+    return lw_product_operand_bytes(p, (double)p->batch * (m * k + k * n)) +
            out_bytes(p) * (p->accumulate && !p->grouped ? 2 : 1);
 }
 

@@ -13,8 +13,8 @@
 /* The device has the figures of products by shape: a peak of that type, SMs, gemm_sustained,
  * gemm_fill, memory bandwidth. Without them a roofline of FLOPs and bytes is all there is. */
 bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype);
-/* And how fast those of 8-bit operands are. NULL = yes, else what it lacks. */
-const char *lw_device_lacks_8bit(const struct lw_device *d, enum lw_dtype dtype);
+/* And how fast those of 8-bit operands are, or of 4-bit ones. NULL = yes, else what it lacks. */
+const char *lw_device_lacks_narrow(const struct lw_device *d, enum lw_dtype dtype, bool fp4);
 
 /* What bounds a product and by how much; for people. */
 struct lw_product_time {

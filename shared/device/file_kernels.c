@@ -21,24 +21,26 @@ struct lw_kernel_groups lw_workload_groups(const struct lw_workload *w)
 static enum lw_status check_device(const struct lw_workload *w, const struct lw_device *d,
                                    struct lw_err *err)
 {
-    bool used[LW_N_DTYPES] = {false}, fp8[LW_N_DTYPES] = {false};
+    bool used[LW_N_DTYPES] = {false};
 
     used[lw_workload_main_dtype(w)] = true;
-    for (int32_t i = 0; i < w->n_kernels; i++) {
+    for (int32_t i = 0; i < w->n_kernels; i++)
         used[w->kernels[i].dtype] |= w->kernels[i].kind != LW_KERNEL_TRAFFIC;
-        fp8[w->kernels[i].dtype] |= w->kernels[i].fp8;
-    }
-    for (int t = 0; t < LW_N_DTYPES; t++) {
-        const char *lacks = fp8[t] ? lw_device_lacks_8bit(d, (enum lw_dtype)t) : NULL;
+    for (int t = 0; t < LW_N_DTYPES; t++)
         if (used[t] && !lw_figure_is_set(d->peak_flops[t]))
             return lw_fail(err, LW_ENOTSUP,
                            "device '%s' gives no peak_flops.%s, the type of kernels of workload "
                            "'%s': add it to the cluster file, or choose another device",
                            d->kind, lw_dtype_name((enum lw_dtype)t), w->name);
+    for (int32_t i = 0; i < w->n_kernels; i++) {
+        const struct lw_kernel *k = &w->kernels[i];
+        const char *lacks =
+            k->fp8 ? lw_device_lacks_narrow(d, (enum lw_dtype)k->dtype, k->fp4) : NULL;
         if (lacks)
             return lw_fail(err, LW_ENOTSUP,
-                           "device '%s' has no %s, which kernels with 8-bit operands of workload "
-                           "'%s' need: choose another device", d->kind, lacks, w->name);
+                           "device '%s' has no %s, which kernels with %d-bit operands of workload "
+                           "'%s' need: choose another device",
+                           d->kind, lacks, k->fp4 ? 4 : 8, w->name);
     }
     return lw_figure_is_set(d->memory_bytes_per_s)
                ? LW_OK

@@ -236,14 +236,13 @@ static bool casts_gradient(const struct timer *t, const struct lw_kernel_work *w
            work->product.batch == 0;
 }
 
-/* A cast reads 16 bits an element and writes 8, and 8 transposed for the backward. With one scale
- * of the tensor's own values, a kernel before it reads the tensor for its largest
- * (NVIDIA/TransformerEngine@c188b533 (v2.11), transformer_engine/pytorch/csrc/quantizer.cpp,
- * Float8CurrentScalingQuantizer::quantize_impl: compute_amax, scale, quantize). The three are one
- * launch here. */
-static int64_t cast_bytes(const struct timer *t)
+/* With one scale of the tensor's own values, a kernel before the cast reads the tensor for its
+ * largest (NVIDIA/TransformerEngine@c188b533 (v2.11),
+ * transformer_engine/pytorch/csrc/quantizer.cpp, Float8CurrentScalingQuantizer::quantize_impl:
+ * compute_amax, scale, quantize). The three are one launch here. */
+static int64_t scale_bytes(const struct timer *t, int64_t n)
 {
-    return t->rates->scale_passes ? 6 : 4;
+    return t->rates->scale_passes && !t->k->fp4 ? 2 * n : 0;
 }
 
 static void add_work(void *ctx, const struct lw_kernel_work *work)
@@ -251,14 +250,14 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
     struct timer *t = ctx;
     const struct lw_product *p = &work->product;
     struct lw_kernel_work w = *work;
+    int64_t n = p->batch * p->m * p->k * lw_group_size(t->groups->tp);
 
     if (casts_input(t) && p->batch > 0 && work->phase == LW_PRODUCTS_FORWARD)
-        add_one(t, &(struct lw_kernel_work){
-                       .phase = LW_PRODUCTS_FORWARD,
-                       .bytes = cast_bytes(t) * (p->batch * p->m) * p->k *
-                                lw_group_size(t->groups->tp)});
+        add_one(t,
+                &(struct lw_kernel_work){.phase = LW_PRODUCTS_FORWARD,
+                                         .bytes = lw_product_cast_bytes(p, n) + scale_bytes(t, n)});
     if (casts_gradient(t, work))
-        w.bytes = work->bytes / 4 * cast_bytes(t);
+        w.bytes += scale_bytes(t, work->bytes / 4);
     add_one(t, &w);
 }
 
@@ -271,6 +270,8 @@ static void add_kernel(struct timer *t)
     t->times = (struct lw_kernel_times){0};
     memset(t->largest, 0, sizeof t->largest);
     memset(t->by_source, 0, sizeof t->by_source);
+    if (t->k->kind == LW_KERNEL_TRAFFIC && t->k->fp4 && !t->rates->input_casts)
+        return;
     lw_kernel_share(t->k, t->groups, add_work, t);
     if (t->k->tokens == LW_TOKENS_SENT_BEFORE) {
         s->n_forward += t->rates->router_forward;

@@ -84,17 +84,17 @@ static lw_ps scaled(lw_ps t, double ratio)
     return t > 0 && there < 1 ? 1 : there;
 }
 
-/* Without figures for 8-bit operands their products would get the times of 16-bit ones. */
-static enum lw_status check_8bit(const struct lw_product *p, int32_t n, const struct lw_device *to,
-                                 struct lw_err *err)
+/* Without figures for narrow operands their products would get the times of 16-bit ones. */
+static enum lw_status check_narrow(const struct lw_product *p, int32_t n,
+                                   const struct lw_device *to, struct lw_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        const char *lacks = p[i].fp8 ? lw_device_lacks_8bit(to, p[i].dtype) : NULL;
+        const char *lacks = p[i].fp8 ? lw_device_lacks_narrow(to, p[i].dtype, p[i].fp4) : NULL;
         if (lacks)
             return lw_fail(err, LW_ENOTSUP,
-                           "its products take 8-bit operands (model --fp8), and device '%s' has no "
-                           "%s: make the workload without --fp8, or choose another device",
-                           to->kind, lacks);
+                           "its products take %d-bit operands (model --fp%d), and device '%s' has "
+                           "no %s: make the workload without --fp%d, or choose another device",
+                           p[i].fp4 ? 4 : 8, p[i].fp4 ? 4 : 8, to->kind, lacks, p[i].fp4 ? 4 : 8);
     }
     return LW_OK;
 }
@@ -268,7 +268,7 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     struct lw_arena scratch = {0};
 
     LW_TRY(figures_of_both(from, to, lw_workload_main_dtype(w), &here, &there, err));
-    LW_TRY(check_8bit(w->products, w->n_products, to, err));
+    LW_TRY(check_narrow(w->products, w->n_products, to, err));
     struct ratios *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
     int32_t n_shaped = 0;
     lw_ps *old_length = lw_arena_alloc(&scratch, w->n_modules, sizeof *old_length);
@@ -426,7 +426,7 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
     struct lw_arena scratch = {0};
 
     LW_TRY(figures_of_both(from, to, main_dtype(p), &here, &there, err));
-    LW_TRY(check_8bit(p->products, p->n_products, to, err));
+    LW_TRY(check_narrow(p->products, p->n_products, to, err));
     double *of_work = lw_arena_alloc(&scratch, p->n_works, sizeof *of_work);
     struct module_works *of = lw_arena_alloc(&scratch, 2 * (int64_t)p->n_modules, sizeof *of);
     enum lw_status s = of_work && of ? LW_OK : lw_fail_nomem(err);

@@ -137,6 +137,7 @@ static const struct lw_field yield_fields[] = {
     LW_F("hardware_flops", REAL, AT(hardware_flops)),
     LW_F_BYTE_WORD("dtype", AT(dtype), lw_dtype_word),
     LW_F_BOOL("fp8", AT(fp8), false),
+    LW_F_BOOL("fp4", AT(fp4), false),
     {0},
 };
 #undef AT

@@ -179,7 +179,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
     /* with its transpose a weight takes as much as one of 16 bits; with ZeRO-3 each gathered copy
      * loses it (NVIDIA/Megatron-LM@d98e8a64, megatron/core/distributed/fsdp/src/README.md,
      * keep_fp8_transpose_cache) */
-    bool narrow = dims->fp8 && lw_fact(f->fp8_params) &&
+    bool narrow = dims->fp8 && !dims->fp4 && lw_fact(f->fp8_params) &&
                   !(dims->fp8_transposes && r.s->zero < 3);
 
     find_offloaded(plan);

@@ -65,6 +65,8 @@ struct lw_kernel {
     uint8_t sum_bytes;  /* GEMM: > 0: another kernel adds the weights' gradient to its sum, and
                          * moves so many bytes per element */
     bool fp8;           /* GEMM: operands of 8 bits; backward writes the output's gradient so */
+    bool fp4; /* with fp8: of 4 bits in place of 8 (NVFP4); TRAFFIC: the cast of what a norm
+               * wrote, which only a framework that casts inputs has */
     bool epilogue;      /* fp8: the activation between two products is part of them: COLUMN's takes
                          * its result's gradient, ROW's its input from there, in 8 bits */
     bool trained;       /* GEMM: its weights have a gradient */

@@ -8,6 +8,7 @@ struct lw_model_dims {
     int64_t layers, hidden, ffn, vocab, seq;
     int64_t batch; /* samples of one micro-batch */
     bool fp8;      /* its products take 8-bit operands */
+    bool fp4;      /* with fp8: 4-bit ones */
     bool fp8_transposes; /* a weight of 8 bits is held in both layouts */
     bool experts;  /* of a plan: its model has some */
     int64_t n_experts; /* that a token chooses among; 0 = none, or not known */

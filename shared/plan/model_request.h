@@ -22,7 +22,7 @@ struct lw_model_request {
     int64_t batch;      /* samples of one micro-batch */
     int64_t layers, width, image, patch, hidden, heads, kv_heads, ffn, seq, vocab;
     const char *dtype, *attention, *optimizer;
-    bool fp8;
+    bool fp8, fp4;
     double expert_capacity;
     int64_t lora;           /* rank of adapters; 0: all is trained */
     int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, mtp_layers;

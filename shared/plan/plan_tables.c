@@ -112,7 +112,9 @@ static fields role_of_fields[] = {
     N(product, batch, TO(1, INT32_MAX), .absent = 1), N(product, m, TO(1, INT32_MAX), MUST),
     N(product, n, TO(1, INT32_MAX), MUST), N(product, k, TO(1, INT32_MAX), MUST),
     N(product, dtype, DTYPE), N(product, out_size, FROM(0), .place = 1), B(product, fp8),
-    B(product, accumulate), B(product, grouped, .place = 1), {0},
+    B(product, accumulate), B(product, grouped, .place = 1),
+    B(product, fp4), /* a bit after the others: hashes of plans without stay */
+    {0},
 }, variant_fields[] = {
     NAME(variant, name), FIELD("set_name", TEXT, variant, set_name, .key = "set"),
     B(variant, ends_step), {0},

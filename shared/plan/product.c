@@ -7,8 +7,22 @@
 bool lw_product_equal(const struct lw_product *a, const struct lw_product *b)
 {
     return a->batch == b->batch && a->m == b->m && a->n == b->n && a->k == b->k &&
-           a->dtype == b->dtype && a->fp8 == b->fp8 && a->accumulate == b->accumulate &&
-           a->out_size == b->out_size && a->grouped == b->grouped;
+           a->dtype == b->dtype && a->fp8 == b->fp8 && a->fp4 == b->fp4 &&
+           a->accumulate == b->accumulate && a->out_size == b->out_size && a->grouped == b->grouped;
+}
+
+double lw_product_operand_bytes(const struct lw_product *p, double n)
+{
+    return p->fp4 ? n * LW_FP4_16 / 16 : p->fp8 ? n : n * (double)lw_dtype_size(p->dtype);
+}
+
+/* Reads 16 bits an element, writes it twice. Of 4 bits a pass before reads the tensor for its
+ * largest value and that of its transform, whose columns are written
+ * (NVIDIA/TransformerEngine, pytorch/csrc/quantizer.cpp, NVFP4Quantizer: amax, then the casts,
+ * which newer versions make in one kernel; two read the tensor once more). */
+int64_t lw_product_cast_bytes(const struct lw_product *p, int64_t n)
+{
+    return p->fp4 ? 4 * n + 2 * n * LW_FP4_16 / 16 : 4 * n;
 }
 
 int64_t lw_product_flops(const struct lw_product *p)

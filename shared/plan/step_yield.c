@@ -215,26 +215,33 @@ static double recomputed_flops(const struct lw_plan *p, const struct lw_workload
     return recomputes_attention(w) ? (double)w->attention_flops * samples : 0;
 }
 
-/* The type that most FLOPs of the forward's products are in, 8-bit operands apart; that of the
+/* The type that most FLOPs of the forward's products are in, narrower operands apart; that of the
  * parameters where no product is known. */
 static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
 {
-    double eight = 0, of[LW_N_DTYPES] = {0};
+    double narrow = 0, four = 0, of[LW_N_DTYPES] = {0};
     enum lw_dtype most = lw_workload_main_dtype(w);
 
     for (int32_t i = 0; i < w->n_modules; i++) {
         const struct lw_module *m = &w->modules[i];
         for (int32_t k = 0; k < m->n_products[LW_PRODUCTS_FORWARD]; k++) {
             const struct lw_product *x = &w->products[m->products[LW_PRODUCTS_FORWARD][k]];
-            *(x->fp8 ? &eight : &of[x->dtype]) +=
-                (double)x->batch * (double)x->m * (double)x->n * (double)x->k;
+            double work = (double)x->batch * (double)x->m * (double)x->n * (double)x->k;
+            *(x->fp8 ? &narrow : &of[x->dtype]) += work;
+            four += x->fp4 ? work : 0;
         }
     }
     for (int t = 0; t < LW_N_DTYPES; t++)
         if (of[t] > of[most])
             most = (enum lw_dtype)t;
     y->dtype = (uint8_t)most;
-    y->fp8 = eight > of[most];
+    y->fp8 = narrow > of[most];
+    y->fp4 = y->fp8 && 2 * four > narrow;
+}
+
+const char *lw_yield_type(const struct lw_step_yield *y)
+{
+    return y->fp4 ? "nvfp4" : y->fp8 ? "fp8" : lw_dtype_name((enum lw_dtype)y->dtype);
 }
 
 /* 0 in place of NAN: files hold no NAN. */

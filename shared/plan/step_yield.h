@@ -15,7 +15,10 @@ struct lw_step_yield {
     double model_flops, hardware_flops;
     uint8_t dtype; /* enum lw_dtype that most products run in, */
     bool fp8;      /* unless they take 8-bit operands */
+    bool fp4;      /* with fp8: 4-bit ones */
 };
+
+const char *lw_yield_type(const struct lw_step_yield *y); /* "bf16", "fp8", "nvfp4", ... */
 
 /* Fills p->yield. */
 enum lw_status lw_plan_count_yield(struct lw_plan *p, const struct lw_workload *w,

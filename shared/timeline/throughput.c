@@ -16,8 +16,10 @@ static double known(struct lw_figure f)
 static void find_peak(struct lw_throughput *t, const struct lw_step_yield *y,
                       const struct lw_device *d)
 {
-    t->peak_of = y->fp8 ? "fp8" : lw_dtype_name(y->dtype);
-    t->peak_flops_per_s = known(y->fp8 ? d->fp8_peak_flops : d->peak_flops[y->dtype]);
+    t->peak_of = lw_yield_type(y);
+    t->peak_flops_per_s = known(y->fp4   ? d->fp4_peak_flops
+                                : y->fp8 ? d->fp8_peak_flops
+                                         : d->peak_flops[y->dtype]);
 }
 
 struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_cluster *c,
@@ -73,7 +75,7 @@ void lw_throughput_text(const struct lw_throughput *t, FILE *f)
     if (isnan(t->model_flops_per_s))
         return;
     if (!isnan(t->mfu))
-        snprintf(used, sizeof used, ", MFU %.1f %%, HFU %.1f %% of %.4g TFLOP/s (%s peak)",
+        snprintf(used, sizeof used, ", MFU %.1f %%, HFU %.1f %% of %.5g TFLOP/s (%s peak)",
                  100 * t->mfu, 100 * t->hfu, t->peak_flops_per_s * 1e-12, t->peak_of);
     lw_printf_paragraph(f, "model FLOPs: %.4g TFLOP/s a device%s", t->model_flops_per_s * 1e-12,
                         used);

@@ -18,7 +18,7 @@ struct lw_throughput {
     double samples_per_s, tokens_per_s;
     double model_flops_per_s, hardware_flops_per_s; /* per device */
     double peak_flops_per_s;              /* of a device, in the type that products run in */
-    const char *peak_of;                  /* that type: "bf16", "fp8", ...; "" = not known */
+    const char *peak_of; /* that type: "bf16", "fp8", "nvfp4", ...; "" = not known */
     double mfu, hfu;
     double price_per_million_tokens;      /* in the currency of the cluster file */
 };

@@ -122,7 +122,7 @@ static enum lw_status text_rate(const struct lw_throughput *t, FILE *out, struct
             lw_format_rate(device, sizeof device, all / t->n_devices),
             tokens ? "tokens" : "samples", lw_format_rate(job, sizeof job, all));
     if (!isnan(t->mfu))
-        fprintf(f, "; MFU %.1f %% of the %s peak, %.4g TFLOP/s%s", 100 * t->mfu, t->peak_of,
+        fprintf(f, "; MFU %.1f %% of the %s peak, %.5g TFLOP/s%s", 100 * t->mfu, t->peak_of,
                 t->peak_flops_per_s * 1e-12, doubt(t));
     return lw_paragraph_close(&line, err);
 }

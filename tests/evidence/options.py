@@ -91,14 +91,17 @@ def complete_model(row):
 
 
 def element_type(row):
+    """The type of parameters, and the option of narrower products ("" = none)."""
     if not row.precision:
         raise Cannot("the precision is not given")
+    if has_any_case(row.precision, "nvfp4"):
+        return "bf16", "fp4"  # with attention in 8 bits too
     if has_any_case(row.precision, "fp4"):
-        raise Cannot("4-bit products are not modelled")
+        raise Cannot("4-bit products other than NVFP4 are not modelled")
     if row.precision.lower().startswith("fp32"):
-        return "f32", False  # not "bf16 (fp32 grad accumulate)"
+        return "f32", ""  # not "bf16 (fp32 grad accumulate)"
     fp8 = has_any_case(row.precision, "fp8") or has_any_case(row.precision, "float8")
-    return "f16" if has_any_case(row.precision, "fp16") else "bf16", fp8
+    return "f16" if has_any_case(row.precision, "fp16") else "bf16", "fp8" if fp8 else ""
 
 
 # --- groups and batch ----------------------------------------------------------------------------
@@ -199,7 +202,7 @@ def cluster_of(row):
                for field in ("gpu", "network", "state")):
             if entry["cluster"] is None:
                 break
-            if entry.get("no_fp8") and element_type(row)[1]:
+            if entry.get("no_fp8") and element_type(row)[1] == "fp8":
                 raise Cannot("the device's rate of 8-bit products is not known")
             if "assumed" in entry:
                 row.assumed.append(entry["assumed"])
@@ -341,7 +344,7 @@ def check_offload(row):
 
 def model_options(row, put):
     llama = row.family == "llama"
-    dtype, fp8 = element_type(row)
+    dtype, narrow = element_type(row)
     put("model", row.base or ("decoder" if llama else
                               "bert-large" if row.family == "bert" else "gpt-13b"))
     stated = row.layers if row.layers != LAYERS.get(row.base) else 0
@@ -357,7 +360,8 @@ def model_options(row, put):
     put("lora", LORA_RANK if lora else "")
     put("whole-experts", "yes" if row.etp < row.tp else "")
     put("dtype", dtype)
-    put("fp8", "yes" if fp8 else "")
+    put("fp8", "yes" if narrow == "fp8" else "")
+    put("fp4", "yes" if narrow == "fp4" else "")
     stored = has(row.attention, "full") or row.attention == "no"
     put("attention", "full" if stored else "flash")
     put("batch", row.mbs)

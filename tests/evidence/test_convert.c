@@ -216,6 +216,32 @@ TEST(a_submission_has_the_layouts_of_its_program)
     }
 }
 
+/* With attention in 8 bits too; another type of 4 bits is refused. */
+TEST(products_of_4_bits_are_nvfp4)
+{
+    static const char TITLES[] = "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,"
+                                 "heads,kv_heads,vocab,precision,framework,status,mem_kind,step_s,"
+                                 "samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind,"
+                                 "compile\n";
+    static const struct {
+        const char *precision, *title, *cell;
+    } cases[] = {{"NVFP4 (FP8 attention)", "fp4", "yes"},
+                 {"NVFP4 (FP8 attention)", "fp8", ""},
+                 {"mxfp8", "fp8", "yes"},
+                 {"mxfp8", "fp4", ""},
+                 {"MXFP4", "why", "4-bit products other than NVFP4 are not modelled"}};
+    char csv[600];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(
+            csv, sizeof csv,
+            "%s,,llama3-8b,B200,8,8,1,8192,32,4096,14336,32,8,128256,%s,torchtitan,,,,,2150,,,,,"
+            "yes\n",
+            TITLES, cases[i].precision);
+        expect_cell(rows_of("misc_training_tables", csv), cases[i].title, cases[i].cell);
+    }
+}
+
 /* What a configuration gives "over" a cell replaces it; "set" fills an empty one alone. */
 TEST(a_configuration_goes_over_a_cell_or_fills_an_empty_one)
 {

@@ -145,7 +145,8 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->loss_scores =
         (int64_t)lw_fact_value(s->tp > 1 ? f->loss_scores_split : f->loss_scores, 0);
     shape->fp8_transposes = holds_transposes(f, d);
-    shape->fused_experts = lw_fact(f->fused_experts) && is_blackwell(d) && shape->fp8;
+    shape->fused_experts =
+        lw_fact(f->fused_experts) && is_blackwell(d) && shape->fp8 && !shape->fp4;
     shape->fused_latent = lw_fact(f->fused_latent_rotation);
     shape->no_dropout = lw_fact(f->no_dropout);
     shape->gather_buffer = lw_fact(f->gather_buffer);

@@ -24,18 +24,63 @@
 static const struct {
     size_t request, shape, size;
 } same[] = {
-    SAME(batch), SAME(layers), SAME(width), SAME(image), SAME(patch), SAME(hidden), SAME(heads),
-    SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(dtype), SAME(attention),
-    SAME(optimizer), SAME(fp8), SAME(expert_capacity), SAME(head_width), SAME(window),
+    SAME(batch),
+    SAME(layers),
+    SAME(width),
+    SAME(image),
+    SAME(patch),
+    SAME(hidden),
+    SAME(heads),
+    SAME(kv_heads),
+    SAME(ffn),
+    SAME(seq),
+    SAME(vocab),
+    SAME(dtype),
+    SAME(attention),
+    SAME(optimizer),
+    SAME(fp8),
+    SAME(fp4),
+    SAME(expert_capacity),
+    SAME(head_width),
+    SAME(window),
     SAME(window_every),
-    SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width), SAME(experts), SAME(topk),
-    SAME(expert_ffn), SAME(shared_ffn), SAME(dense_layers), SAME(expert_every), SAME(expert_groups),
-    SAME(topk_groups), SAME(mtp_layers), SAME(mtp_stated), SAME(stored_as),
-    SAME(plain_ffn), SAME(qk_norm), SAME(qkv_bias), SAME(expert_bias), SAME(tied), SAME(alibi),
-    SAME(embedding_norm), SAME(no_bias), SAME(lora), SAME(expert_whole), SAME(positions),
-    SAME(layer_norm), SAME(biases), SAME(dropout), SAME(fused_loss), SAME(deterministic),
-    SAME(expert_serial), SAME(expert_gathered), SAME(fused_permute), SAME(head_waits),
-    SAME(f32_softmax), SAME(autocast),
+    SAME(q_lora),
+    SAME(kv_lora),
+    SAME(rope_width),
+    SAME(v_width),
+    SAME(experts),
+    SAME(topk),
+    SAME(expert_ffn),
+    SAME(shared_ffn),
+    SAME(dense_layers),
+    SAME(expert_every),
+    SAME(expert_groups),
+    SAME(topk_groups),
+    SAME(mtp_layers),
+    SAME(mtp_stated),
+    SAME(stored_as),
+    SAME(plain_ffn),
+    SAME(qk_norm),
+    SAME(qkv_bias),
+    SAME(expert_bias),
+    SAME(tied),
+    SAME(alibi),
+    SAME(embedding_norm),
+    SAME(no_bias),
+    SAME(lora),
+    SAME(expert_whole),
+    SAME(positions),
+    SAME(layer_norm),
+    SAME(biases),
+    SAME(dropout),
+    SAME(fused_loss),
+    SAME(deterministic),
+    SAME(expert_serial),
+    SAME(expert_gathered),
+    SAME(fused_permute),
+    SAME(head_waits),
+    SAME(f32_softmax),
+    SAME(autocast),
 };
 
 /* A file's absent text is "". */
@@ -241,7 +286,12 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     struct lw_workload made;
 
     LW_TRY(traces_model_resolve(request, &r, err));
+    if (r.fp8 && r.fp4)
+        return lw_fail(err, LW_EINVAL,
+                       "--fp8 and --fp4: products of blocks take operands of 8 bits or of 4; leave "
+                       "one out");
     struct traces_model_shape shape = shape_of(&r);
+    shape.fp8 = r.fp8 || r.fp4;
     shape.tensor = s->tp;
     shape.context = s->cp;
     shape.expert_ranks = s->ep;

@@ -367,28 +367,35 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
     return traffic ? LW_OK : need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
 }
 
-/* Products of 8-bit operands have times where the device's figures give their speed by shape. */
-static enum lw_status need_8bit(const struct lw_device *d, const char *word, struct lw_err *err)
+static const char *narrow_option(const struct traces_model_shape *s)
+{
+    return s->fp4 ? "--fp4" : s->fp8 ? "--fp8" : NULL;
+}
+
+/* Products of narrow operands have times where the device's figures give their speed by shape. */
+static enum lw_status need_narrow(const struct lw_device *d, const struct traces_model_shape *s,
+                                  struct lw_err *err)
 {
     enum lw_dtype dtype = LW_BF16;
 
-    LW_TRY(lw_dtype_parse(word, &dtype, err));
-    const char *lacks = lw_device_lacks_8bit(d, dtype);
+    LW_TRY(lw_dtype_parse(s->dtype, &dtype, err));
+    const char *lacks = lw_device_lacks_narrow(d, dtype, s->fp4);
     if (!lacks)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,
-                   "--fp8: device '%s' has no %s: leave --fp8 out, choose another device, or add "
-                   "the figures with their source to a cluster file (`lapwing cluster NAME -o "
-                   "FILE`)",
-                   d->kind, lacks);
+                   "%s: device '%s' has no %s: leave %s out, choose another device, or add the "
+                   "figures with their source to a cluster file (`lapwing cluster NAME -o FILE`)",
+                   narrow_option(s), d->kind, lacks, narrow_option(s));
 }
 
 /* Products take the type of --dtype, bf16 unless it is given; what has no rule is refused. */
 static enum lw_status check_autocast(struct traces_model_shape *s, const char *dtype,
                                      struct lw_err *err)
 {
-    const char *other = s->experts > 0 ? "experts" : s->kv_lora > 0 ? "latent attention"
-                        : s->lora > 0 ? "--lora" : s->fp8 ? "--fp8" : NULL;
+    const char *other = s->experts > 0   ? "experts"
+                        : s->kv_lora > 0 ? "latent attention"
+                        : s->lora > 0    ? "--lora"
+                                         : narrow_option(s);
 
     if (!s->autocast)
         return LW_OK;
@@ -433,13 +440,13 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.vocab = padded(s.vocab, s.pad_vocab * (s.tensor > 1 ? s.tensor : 1));
     if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))
         return lw_fail(err, LW_EINVAL,
-                       s.hidden == 0 ? "--fp8 does not apply to model %s"
-                                     : "--fp8: model %s has f32 parameters; give --dtype bf16",
-                       m->name);
+                       s.hidden == 0 ? "%s does not apply to model %s"
+                                     : "%s: model %s has f32 parameters; give --dtype bf16",
+                       narrow_option(&s), m->name);
     if (s.again_parts != 0 && s.hidden == 0)
         return lw_fail(err, LW_EINVAL, "--recompute-modules does not apply to model %s", m->name);
     LW_TRY(need_roofline(device, s.dtype, err));
     if (s.fp8 && device->kind[0])
-        LW_TRY(need_8bit(device, s.dtype, err));
+        LW_TRY(need_narrow(device, &s, err));
     return m->build(m, &s, device, w, err);
 }

@@ -40,6 +40,7 @@ static void add_block(struct transformer *t, int32_t i)
 
     snprintf(block, sizeof block, "encoder.layer.%d", i);
     transformer_module(t, "%s", block);
+    transformer_cast_norm(t);
     transformer_keep_operand(t, h, true);
     transformer_gathers(t);
     for (int k = 0; k < 3; k++)
@@ -49,6 +50,7 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_sums(t);
     transformer_residual(t);
     transformer_norm_layer(t, block, "attention.output.LayerNorm.");
+    transformer_cast_norm(t);
     transformer_keep_operand(t, h, true);
     transformer_gathers(t);
     transformer_layer(t, t->tokens, h, ffn, LW_TP_COLUMN, block, "intermediate.dense.");

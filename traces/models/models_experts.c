@@ -85,11 +85,12 @@ static void move(struct transformer *t, int64_t bytes)
 static int32_t route(struct transformer *t)
 {
     int64_t experts = t->b.shape.experts, scores = 4 * t->tokens * experts;
-    bool fp8 = t->b.shape.fp8;
+    bool fp8 = t->b.shape.fp8, fp4 = t->b.shape.fp4;
 
-    t->b.shape.fp8 = false;
+    t->b.shape.fp8 = t->b.shape.fp4 = false;
     int32_t kernel = transformer_linear(t, t->tokens, t->hidden, experts, LW_TP_REPLICATED);
     t->b.shape.fp8 = fp8;
+    t->b.shape.fp4 = fp4;
     for (int i = 0; i < 3; i++)
         move(t, 2 * scores);
     transformer_keep(t, 2 * scores, true);

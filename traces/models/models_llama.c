@@ -203,11 +203,14 @@ static void add_block(struct transformer *t, int32_t i)
     bool fused = t->b.shape.fused_norms, experts = llama_has_experts(&t->b.shape, i);
     bool before = transformer_begin_norm(t, fused && t->b.shape.kv_lora == 0);
     int32_t norm_1 = transformer_norm(t);
+    transformer_cast_norm(t);
     transformer_keep_operand(t, t->hidden, true);
     transformer_end_part(t, before);
     add_attention(t, i);
     before = experts ? transformer_begin_norm(t, false) : transformer_begin_pair(t, fused);
     int32_t norm_2 = transformer_norm(t);
+    if (!experts || t->b.shape.shared_ffn > 0)
+        transformer_cast_norm(t);
     transformer_keep_operand(t, t->hidden, true);
     transformer_end_part(t, before);
     before = transformer_begin_part(t, experts ? LW_AGAIN_MOE : LW_AGAIN_MLP);

@@ -119,6 +119,7 @@ static void make_pair(struct transformer *t, const struct family *f, struct made
     if (has(f, SECOND_NORM)) {
         bool before = transformer_begin_pair(t, t->b.shape.fused_norms);
         made[SECOND_NORM] = norm(t, transformer_norm_again(t));
+        transformer_cast_norm(t);
         transformer_keep_operand(t, t->hidden, true);
         transformer_end_part(t, before);
         transformer_gathers(t);
@@ -150,6 +151,7 @@ static void add_block(struct transformer *t, const struct family *f, int32_t i)
     bool before =
         transformer_begin_norm(t, t->b.shape.fused_norms && has(f, SECOND_NORM));
     made[NORM] = norm(t, transformer_norm(t));
+    transformer_cast_norm(t);
     transformer_keep_operand(t, t->hidden, true);
     transformer_end_part(t, before);
     make_attention(t, f, made);

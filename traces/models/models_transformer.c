@@ -225,9 +225,19 @@ static bool keeps_8bit(const struct transformer *t)
     return t->b.shape.fp8 && !has_kept(t, TRACES_KEPT_16BIT);
 }
 
+void transformer_cast_norm(struct transformer *t)
+{
+    const struct lw_product p = {.fp8 = true, .fp4 = true};
+
+    if (t->b.shape.fp4)
+        TRACES_TRAFFIC(&t->b, lw_product_cast_bytes(&p, t->tokens * t->hidden), 0, 0, .fp8 = true,
+                       .fp4 = true);
+}
+
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
 {
-    int64_t bytes = (keeps_8bit(t) ? 1 : t->b.item) * t->tokens * width;
+    int64_t n = t->tokens * width;
+    int64_t bytes = !keeps_8bit(t) ? t->b.item * n : t->b.shape.fp4 ? n * LW_FP4_16 / 16 : n;
 
     if (t->b.shape.lora > 0 || t->wide_operand) /* each product keeps its cast */
         return;
@@ -392,9 +402,13 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
 
     cast_operands(t, rows, in, out, split == LW_TP_VOCAB);
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
-    int32_t kernel = product(t, (struct lw_kernel){.batch = 1, .m = rows, .n = out, .k = in,
+    int32_t kernel = product(t, (struct lw_kernel){.batch = 1,
+                                                   .m = rows,
+                                                   .n = out,
+                                                   .k = in,
                                                    .split = (uint8_t)split_of(split),
                                                    .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
+                                                   .fp4 = t->b.shape.fp4 && split != LW_TP_VOCAB,
                                                    .fixed = rows != t->tokens});
     t->b.again = alternate || t->b.again;
     return kernel;
@@ -405,12 +419,17 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
 {
     const struct traces_model_shape *s = &t->b.shape;
 
-    return product(t, (struct lw_kernel){.m = t->tokens * s->topk, .n = out, .k = in,
-                                         .split = (uint8_t)split_of(split), .fp8 = s->fp8,
-                                         .epilogue = s->fused_experts && !s->plain_ffn,
-                                         .halves = halves, .experts = s->experts,
-                                         .capacity = s->expert_capacity == 1
-                                                         ? 0 : s->expert_capacity});
+    return product(
+        t, (struct lw_kernel){.m = t->tokens * s->topk,
+                              .n = out,
+                              .k = in,
+                              .split = (uint8_t)split_of(split),
+                              .fp8 = s->fp8,
+                              .fp4 = s->fp4,
+                              .epilogue = s->fused_experts && !s->plain_ffn,
+                              .halves = halves,
+                              .experts = s->experts,
+                              .capacity = s->expert_capacity == 1 ? 0 : s->expert_capacity});
 }
 
 /* The product of scores, or of values, with every score, for every head of every sequence. Its
@@ -720,6 +739,7 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
     transformer_module(t, "%s", block);
     bool norm = transformer_begin_norm(t, t->b.shape.fused_norms);
     transformer_norm_layer(t, block, names[0]);
+    transformer_cast_norm(t);
     transformer_keep_operand(t, h, true);
     transformer_end_part(t, norm);
     transformer_gathers(t);

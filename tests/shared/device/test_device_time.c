@@ -82,6 +82,39 @@ TEST(alignment_and_width_of_operands_count)
     d.fp8_speedup = (struct lw_figure){2, "test"};
     q.fp8 = true;
     assert_true(near((double)lw_product_time(&d, &q), 0.5 * (double)plain));
+    d.fp4_speedup = (struct lw_figure){4, "test"};
+    q.fp4 = true;
+    assert_true(near((double)lw_product_time(&d, &q), 0.25 * (double)plain));
+    q.k = 520; /* rows of 260 bytes: a vector load of 16 does not divide them */
+    assert_true(near((double)lw_product_time(&d, &q), 2 * 0.25 * 520 / 512 * (double)plain));
+}
+
+/* 16 operands of NVFP4 are 8 bytes and a scale of 1; a cast of 16 reads 2 bytes of each twice and
+ * writes 9 bytes twice. */
+TEST(operands_of_4_bits_have_scales)
+{
+    struct lw_product p = {.dtype = LW_BF16};
+
+    assert_int_equal(lw_product_operand_bytes(&p, 32), 64);
+    p.fp8 = true;
+    assert_int_equal(lw_product_operand_bytes(&p, 32), 32);
+    assert_int_equal(lw_product_cast_bytes(&p, 32), 32 * (2 + 2));
+    p.fp4 = true;
+    assert_int_equal(lw_product_operand_bytes(&p, 32), 2 * 9);
+    assert_int_equal(lw_product_cast_bytes(&p, 32), 2 * 2 * 32 + 2 * 2 * 9);
+}
+
+TEST(a_device_says_what_narrow_products_lack)
+{
+    struct lw_device d = small();
+
+    assert_non_null(strstr(lw_device_lacks_narrow(&d, LW_BF16, false), "fp8_speedup"));
+    assert_non_null(strstr(lw_device_lacks_narrow(&d, LW_BF16, true), "fp4_speedup"));
+    d.fp8_speedup = (struct lw_figure){2, "test"};
+    assert_null(lw_device_lacks_narrow(&d, LW_BF16, false));
+    assert_non_null(strstr(lw_device_lacks_narrow(&d, LW_BF16, true), "fp4_speedup"));
+    d.fp4_speedup = d.fp8_speedup;
+    assert_null(lw_device_lacks_narrow(&d, LW_BF16, true));
 }
 
 /* 128 queries, one head, 512 keys: one tile on 4 SMs. Its mean is 512 + 165 keys, and half of

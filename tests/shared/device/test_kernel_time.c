@@ -314,6 +314,57 @@ TEST(operands_of_8_bits_are_cast_where_no_kernel_before_wrote_them_so)
     }
 }
 
+/* Of 4 bits: 16 x 4 of the input of a product after no norm and 16 x 8 of every gradient are cast,
+ * 64 and 128 elements; what a norm wrote by a kernel of the model, where the framework casts. */
+TEST(casts_of_4_bits_read_twice_and_write_scales)
+{
+    for (int row = 0; row < 2; row++) {
+        lw_ps forward[2], backward[2];
+        for (int four = 0; four < 2; four++) {
+            const struct lw_kernel_rates rates = {.input_casts = true};
+            struct small s;
+            small_init(&s);
+            s.module.n_kernels = 1;
+            s.params[1].trainable = false;
+            s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_GEMM,
+                                              .split = row ? LW_SPLIT_ROW : LW_SPLIT_COLUMN,
+                                              .batch = 1,
+                                              .m = 16,
+                                              .n = 8,
+                                              .k = 4,
+                                              .dtype = LW_BF16,
+                                              .trained = true,
+                                              .fp8 = true,
+                                              .fp4 = four};
+            s.grad_kernel[1] = 0;
+            evaluate(&s, &rates, &(struct lw_kernel_groups){0});
+            forward[four] = s.module.forward_ps;
+            backward[four] = lw_module_backward(&s.module);
+        }
+        assert_int_equal(forward[1] - forward[0], (row ? 2 * 64 * 9 / 16 : 0) * LW_PS_PER_NS);
+        assert_int_equal(backward[1] - backward[0], 2 * 128 * 9 / 16 * LW_PS_PER_NS);
+    }
+}
+
+TEST(what_a_norm_wrote_is_cast_to_4_bits_where_inputs_are)
+{
+    lw_ps forward[2];
+
+    for (int casts = 0; casts < 2; casts++) {
+        const struct lw_kernel_rates rates = {.input_casts = casts};
+        struct small s;
+        small_init(&s);
+        s.module.n_kernels = 1;
+        s.params[1].trainable = false;
+        s.kernels[0] = (struct lw_kernel){.bytes = {320}, .fp8 = true, .fp4 = true};
+        s.grad_kernel[1] = -1;
+        evaluate(&s, &rates, &(struct lw_kernel_groups){0});
+        forward[casts] = s.module.forward_ps;
+    }
+    assert_int_equal(forward[0], 0);
+    assert_int_equal(forward[1], 320 * LW_PS_PER_NS);
+}
+
 /* Current scaling reads what is cast once more: 2 of 16 x 4 of the input, where a kernel casts it,
  * and of 16 x 8 of the gradient, in the same number of launches. */
 TEST(a_pass_finds_the_scale_of_what_is_cast)

@@ -46,6 +46,8 @@ TEST_WITH(mfu_is_over_the_peak_of_the_type_that_ran, fixture_open, fixture_close
     }
     expect("sim -w llama-2-7b --fp8 -c dgx-h100 --dp 8 --no-db", 0,
            "of the fp8 peak, 1979 TFLOP/s");
+    expect("sim -w llama-2-7b --fp4 -c gb300 --dp 8 --no-db", 0,
+           "of the nvfp4 peak, 15000 TFLOP/s");
     /* a device whose 8-bit peak is not known has no MFU of 8-bit products */
     shell("$L cluster dgx-h100 -o c.json; sed -i '/fp8_peak_flops/d' c.json", NULL);
     expect("sim -w llama-2-7b --fp8 -c c.json --dp 8 --no-db --format json", 0,
@@ -142,7 +144,11 @@ TEST_WITH(eight_bits_that_change_nothing_are_refused, fixture_open, fixture_clos
     EXPECT("model", {"llama-2-7b --fp8", 0, "sizes alone"},
            {"mlp --fp8", 1, "--fp8 does not apply to model mlp"},
            {"gpt2 --dtype f32 --fp8 --device dgx-h100", 1, "give --dtype bf16"},
-           {"llama-2-7b --fp8 --device dgx-a100", 1, "has no fp8_speedup"});
+           {"llama-2-7b --fp8 --device dgx-a100", 1, "has no fp8_speedup"},
+           {"llama-2-7b --fp4 --device dgx-h100", 1,
+            "--fp4: device 'H100-SXM5-80GB' has no "
+            "fp4_speedup"},
+           {"llama-2-7b --fp4 --fp8 --device dgx-b200", 1, "leave one out"});
 }
 
 /* --- exposed communication -------------------------------------------------------------------- */

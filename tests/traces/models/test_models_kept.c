@@ -116,6 +116,18 @@ TEST(products_of_8_bits_keep_operands_of_8_bits)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (6 * HIDDEN + 2 * KV_WIDTH + 4 * FFN) + SUMS);
 }
 
+/* Nine bytes for sixteen elements. */
+TEST(products_of_4_bits_keep_operands_of_4_bits)
+{
+    struct traces_model_shape s = {.fp8 = true};
+    int64_t eight = kept(s, LW_RECOMPUTE_NONE), operands = 3 * HIDDEN + FFN;
+
+    s.fp4 = true;
+    cluster.device.fp4_speedup = (struct lw_figure){3, "test"};
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), eight - operands * 7 / 16);
+    cluster.device.fp4_speedup = (struct lw_figure){0, NULL};
+}
+
 /* torch's cross_entropy in eager mode holds three f32 tensors of scores, four over a tensor group;
  * the head's input is kept twice. */
 TEST(a_loss_holds_what_its_framework_says)
