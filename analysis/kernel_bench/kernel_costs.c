@@ -5,7 +5,7 @@
  * (latency_ms), smaller products by the fastest (min_ms): their frameworks differ by up to 30.
  * Rows with shapes that the figures of bursts were fitted on are predicted and listed, and not
  * counted. Collectives are of one node; on some of them the latencies and rates of one node were
- * fitted that `--algorithm nccl+cal` takes (sim/nccl/nccl_tuning.c). */
+ * fitted that the calibrated model takes (sim/nccl/nccl_tuning.c). */
 #include "analysis/kernel_bench/kernel_costs.h"
 
 #include <inttypes.h>
@@ -388,7 +388,7 @@ static enum lw_status collective(const struct table *t, int32_t i, const struct 
     if (n > c->devices_per_node)
         return LW_OK;
     LW_TRY(lw_sim_cost_explain(&bare, &q, &answer, err));
-    if (q.algorithm == LW_REDUCER_NCCL_CAL)
+    if (strcmp(answer.model, "nccl+cal") == 0)
         r->fitted = is_fitted(q.op, n, q.bytes);
     r->predicted = answer.time;
     r->algorithm = answer.algorithm;

@@ -27,10 +27,11 @@ struct netbench_table {
 
 /* Where the curves are asked for row i. */
 struct sim_nccl_spot netbench_spot(const struct netbench_table *t, int32_t i);
-/* Row i by the model alone, or with what nccl+cal adds times its factor; with the host's time of a
- * call. */
+/* Row i by the model alone, with the host's time of a call. */
 double netbench_raw_us(const struct netbench_table *t, int32_t i);
-double netbench_calibrated_us(const struct netbench_table *t, int32_t i, double factor);
+/* The same by what auto takes, the table left out of its curves, the transfer times `times`: the
+ * model alone where no curve is left. */
+double netbench_left_out_us(const struct netbench_table *t, int32_t i, double times);
 
 /* The stored table that has the same rows, whatever the file is called; -1: none. */
 int netbench_stored(const struct netbench_table *t);

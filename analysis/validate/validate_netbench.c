@@ -176,9 +176,16 @@ double netbench_raw_us(const struct netbench_table *t, int32_t i)
     return t->host_us + t->raw_us[i];
 }
 
-double netbench_calibrated_us(const struct netbench_table *t, int32_t i, double factor)
+double netbench_left_out_us(const struct netbench_table *t, int32_t i, double times)
 {
-    return t->host_us + (t->raw_us[i] + t->beyond_us[i]) * factor;
+    int n, n_used, same = netbench_stored(t);
+    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+    struct sim_nccl_spot at = netbench_spot(t, i);
+
+    if (!sim_nccl_has_curve(tables, n, same, t->place, t->arch))
+        return t->host_us + t->raw_us[i] * times;
+    return t->host_us + (t->raw_us[i] + t->beyond_us[i]) *
+                            sim_nccl_factor(tables, n, same, &at, &n_used) * times;
 }
 
 /* --- cases --- */
@@ -186,8 +193,6 @@ double netbench_calibrated_us(const struct netbench_table *t, int32_t i, double 
 static enum lw_status add_cases(const struct netbench_table *t, struct lw_validation *v,
                                 int32_t family, bool calibrated, struct lw_err *err)
 {
-    int n_tables, n_used, same = netbench_stored(t);
-    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n_tables);
     int32_t series[N_CLASSES] = {-1, -1, -1};
     char text[160];
 
@@ -197,9 +202,7 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
             snprintf(text, sizeof text, "%s, %s", t->name, classes[k]);
             LW_TRY(lw_validation_series(v, family, text, 5, &series[k], err));
         }
-        struct sim_nccl_spot at = netbench_spot(t, i);
-        double factor = sim_nccl_factor(tables, n_tables, same, &at, &n_used);
-        double us = calibrated ? netbench_calibrated_us(t, i, factor) : netbench_raw_us(t, i);
+        double us = calibrated ? netbench_left_out_us(t, i, 1) : netbench_raw_us(t, i);
         snprintf(text, sizeof text, "%s:%d", t->name, i + 1);
         struct lw_case c = {.id = text,
                             .unit = "ns",
@@ -244,11 +247,10 @@ static int n_inside(const struct netbench_table *t)
 
     for (int32_t i = 0; i < t->n; i++) {
         struct sim_nccl_spot at = netbench_spot(t, i);
-        double factor = sim_nccl_factor(tables, n_tables, same, &at, &n_used);
         double wide =
             sim_nccl_p90_over_p50(sim_nccl_spread(tables, n_tables, same, &at, &n_used));
-        double least = netbench_calibrated_us(t, i, factor / wide);
-        double most = netbench_calibrated_us(t, i, factor * wide);
+        double least = netbench_left_out_us(t, i, 1 / wide);
+        double most = netbench_left_out_us(t, i, wide);
         n += t->measured_us[i] >= least && t->measured_us[i] <= most;
     }
     return n;

@@ -104,7 +104,8 @@ static const struct {
     {sim_fitted_applies, sim_scaled_time},
     /* "table": a measured table of the cluster */
     {table_applies, table_time},
-    /* "nccl": NCCL's own cost model, the least of its algorithms and protocols */
+    /* "nccl+cal", "nccl": NCCL's own cost model, the least of its algorithms and protocols, times
+     * the curve of measured tables where one is of such a fabric */
     {sim_nccl_applies, sim_nccl_answer},
     /* "library": the cheapest algorithm of those that the cluster's library has */
     {sim_library_applies, sim_library_time},
@@ -151,14 +152,18 @@ static void choose_again(const struct lw_cluster *c, const struct lw_cost_query 
 {
     struct lw_cost_query one = *q;
     struct lw_cost_answer a;
+    bool curve = strcmp(best->model, "nccl+cal") == 0;
 
-    if (strcmp(best->model, "nccl") != 0 ||
-        (q->algorithm != LW_REDUCER_AUTO && q->algorithm != LW_REDUCER_NCCL))
+    if ((!curve && strcmp(best->model, "nccl") != 0) ||
+        (q->algorithm != LW_REDUCER_AUTO && q->algorithm != LW_REDUCER_NCCL &&
+         q->algorithm != LW_REDUCER_NCCL_CAL))
         return;
     for (int list = 1; list < LW_N_NCCL_ALGORITHM_LISTS; list *= 2) {
         one.algorithm = (enum lw_reducer_kind)LW_REDUCER_NCCL_LISTS(list, 0);
         if (sim_nccl_answer(c, &one, &a, NULL) != LW_OK || a.instead)
             continue;
+        if (curve)
+            sim_nccl_calibrate(c, q, &a);
         hold_to_links(c, q, &a);
         if (a.time < best->time)
             *best = a;

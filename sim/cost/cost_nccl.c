@@ -519,42 +519,66 @@ enum lw_status sim_nccl_check_shape(const struct lw_cluster *c, const struct lw_
     return lw_fail(err, why.code, "%s", why.msg);
 }
 
-/* The model and what it leaves out between nodes, times the curve of measured tables. */
-static enum lw_status calibrated(const struct lw_cluster *c, const struct lw_cost_query *q,
-                                 struct lw_cost_answer *out, struct lw_err *err)
+/* --- calibrated --- */
+
+/* What the curves are asked for. */
+static struct sim_nccl_spot spot_of(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     const struct sim_nccl_comm group = {
         .n_ranks = q->n_ranks, .n_nodes = q->n_nodes, .nvlink = has_nvlink(c)};
-    struct lw_cost_query plain = *q;
-    bool measured;
 
-    plain.algorithm = LW_REDUCER_NCCL;
-    LW_TRY(sim_nccl_answer(c, &plain, out, err));
-    struct sim_nccl_spot at = {sim_nccl_place_of(&group),
-                               sim_nccl_share(q->op, q->bytes, q->n_ranks)};
-    double factor = sim_nccl_curve(&at, &measured);
-    out->model = "nccl+cal";
-    out->detail = measured ? "model times measured curve" : "model: no table of such a place";
-    double model = (double)out->time, total = (double)(out->time + out->beyond);
+    return (struct sim_nccl_spot){sim_nccl_place_of(&group),
+                                  sim_nccl_share(q->op, q->bytes, q->n_ranks)};
+}
+
+/* What the answer says that it is, with the curve. */
+static const char *with_curve(const char *detail)
+{
+    static const char *const words[][2] = {
+        {"shared adapter", "model times measured curve, shared adapter"},
+        {"slow adapter", "model times measured curve, slow adapter"},
+        {"own choice", "model times measured curve, own choice"}};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(detail, words[i][0]) == 0)
+            return words[i][1];
+    return "model times measured curve";
+}
+
+bool sim_nccl_is_calibrated(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    int n;
+    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+    bool asked = q->algorithm == LW_REDUCER_AUTO || q->algorithm == LW_REDUCER_NCCL_CAL;
+
+    return asked && sim_nccl_has_curve(tables, n, -1, spot_of(c, q).place,
+                                       arch_of(c->nccl.compute_capability.value));
+}
+
+void sim_nccl_calibrate(const struct lw_cluster *c, const struct lw_cost_query *q,
+                        struct lw_cost_answer *a)
+{
+    const struct sim_nccl_spot at = spot_of(c, q);
+    double factor = sim_nccl_curve(&at);
+    double model = (double)a->time, total = (double)(a->time + a->beyond);
+
+    a->model = "nccl+cal";
+    a->detail = with_curve(a->detail);
     if (q->n_nodes == 1 && model > 0) { /* of latency and rate alike */
         factor *= total / model;
         total = model;
-        out->beyond = 0;
+        a->beyond = 0;
     }
-    out->time = lw_round_sat(total * factor);
-    out->latency = lw_round_sat((double)(out->latency + out->beyond) * factor);
-    out->bytes_per_s /= factor;
-    return LW_OK;
+    a->time = lw_round_sat(total * factor);
+    a->latency = lw_round_sat((double)(a->latency + a->beyond) * factor);
+    a->bytes_per_s /= factor;
 }
 
-enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *query,
+static enum lw_status by_model(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err)
 {
-    const struct lw_cost_query pair = sim_of_pair(query), *q = &pair;
-    struct lw_cost_query least = pair;
+    struct lw_cost_query least = *q;
 
-    if (q->algorithm == LW_REDUCER_NCCL_CAL)
-        return calibrated(c, q, out, err);
     if (modelled(q->op))
         return collective(c, q, out, err);
     if (q->op != LW_OP_BARRIER)
@@ -564,16 +588,26 @@ enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_
     return collective(c, &least, out, err);
 }
 
+enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *query,
+                               struct lw_cost_answer *out, struct lw_err *err)
+{
+    const struct lw_cost_query q = sim_of_pair(query);
+
+    LW_TRY(by_model(c, &q, out, err));
+    if (sim_nccl_is_calibrated(c, &q))
+        sim_nccl_calibrate(c, &q, out);
+    else if (q.algorithm == LW_REDUCER_NCCL_CAL)
+        out->detail = "model: no measured curve here";
+    return LW_OK;
+}
+
 bool sim_nccl_fabrics_of(const struct lw_cluster *c, const struct lw_cost_query *q,
                          const struct lw_cost_answer *answer, struct sim_nccl_fabrics *out)
 {
     static const char *const kinds[SIM_N_NCCL_PLACES] = {
         "one node by NVLink", "one node by PCIe", "several nodes", "several nodes of one rank"};
-    const struct sim_nccl_comm group = {
-        .n_ranks = q->n_ranks, .n_nodes = q->n_nodes, .nvlink = has_nvlink(c)};
-    const struct sim_nccl_spot at = {sim_nccl_place_of(&group),
-                                     sim_nccl_share(q->op, q->bytes, q->n_ranks)};
-    bool calibrated = strcmp(answer->model, "nccl+cal") == 0, measured;
+    const struct sim_nccl_spot at = spot_of(c, q);
+    bool calibrated = strcmp(answer->model, "nccl+cal") == 0;
     int n;
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
 
@@ -581,8 +615,9 @@ bool sim_nccl_fabrics_of(const struct lw_cluster *c, const struct lw_cost_query 
         return false;
     double wide = sim_nccl_p90_over_p50(sim_nccl_spread(tables, n, -1, &at, &out->n));
     double middle = (double)answer->time;
-    if (!calibrated)
-        middle = (middle + (double)answer->beyond) * sim_nccl_curve(&at, &measured);
+    if (!calibrated &&
+        sim_nccl_has_curve(tables, n, -1, at.place, arch_of(c->nccl.compute_capability.value)))
+        middle = (middle + (double)answer->beyond) * sim_nccl_curve(&at);
     out->p10 = lw_round_sat(middle / wide);
     out->p90 = lw_round_sat(middle * wide);
     out->kind = kinds[at.place];

@@ -30,9 +30,17 @@ enum lw_status sim_nccl_check_shape(const struct lw_cluster *c, const struct lw_
                                     struct lw_err *err);
 
 /* What the operation or the shape does not have is NCCL's own choice, as NCCL_ALGO leaves it for an
- * operation that it does not list: answer.instead. */
+ * operation that it does not list: answer.instead. auto and nccl+cal: calibrated where a curve is
+ * of such a fabric (model "nccl+cal"), else NCCL's model (model "nccl"). */
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err);
+
+/* Whether the answer to q is NCCL's model times a curve of measured tables: auto or nccl+cal, and a
+ * curve of such a place and device (sim/nccl/nccl_curves.h). */
+bool sim_nccl_is_calibrated(const struct lw_cluster *c, const struct lw_cost_query *q);
+/* Makes of an answer of NCCL's model to q the calibrated one. */
+void sim_nccl_calibrate(const struct lw_cluster *c, const struct lw_cost_query *q,
+                        struct lw_cost_answer *answer);
 
 /* Between which times an answer lies on eight of ten fabrics of its kind (one node by NVLink or by
  * PCIe, several nodes of several ranks, or of one), by the measured tables of n such fabrics around

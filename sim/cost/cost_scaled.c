@@ -118,7 +118,7 @@ static enum lw_status model_at(const struct lw_cluster *c, const struct lw_cost_
 {
     struct lw_cost_query there = *q;
 
-    there.algorithm = LW_REDUCER_NCCL;
+    there.algorithm = LW_REDUCER_AUTO;
     there.bytes = bytes;
     if (t) {
         there.n_ranks = t->n_ranks;

@@ -171,25 +171,32 @@ double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int withou
     return here + part * (next - here);
 }
 
-double sim_nccl_curve(const struct sim_nccl_spot *at, bool *measured)
+double sim_nccl_curve(const struct sim_nccl_spot *at)
 {
-    static _Thread_local struct {
-        double factor[SIM_NCCL_N_KNOTS]; /* 0: not yet */
-        bool measured;
-    } kept[SIM_N_NCCL_PLACES];
-    double part, *factor = kept[at->place].factor;
+    static _Thread_local double kept[SIM_N_NCCL_PLACES][SIM_NCCL_N_KNOTS]; /* 0: not yet */
+    double part, *factor = kept[at->place];
 
     if (factor[0] == 0) {
         int n, n_used;
         const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
-        for (int k = 0; k < SIM_NCCL_N_KNOTS; k++) {
+        for (int k = 0; k < SIM_NCCL_N_KNOTS; k++)
             factor[k] = factor_at(tables, n, -1, at->place, k, &n_used);
-            kept[at->place].measured |= n_used > 0;
-        }
     }
     int k = below(at->share, &part);
-    *measured = kept[at->place].measured;
     return factor[k] + part * (factor[k + 1] - factor[k]);
+}
+
+bool sim_nccl_has_curve(const struct sim_nccl_measured *tables, int n, int without,
+                        enum sim_nccl_place place, enum sim_nccl_arch arch)
+{
+    int n_of_place = 0, n_of_arch = 0;
+
+    for (int i = 0; i < n; i++) {
+        bool counts = tables[i].place == place && i != without;
+        n_of_place += counts;
+        n_of_arch += counts && tables[i].arch == arch;
+    }
+    return n_of_place > 1 && n_of_arch > 0;
 }
 
 /* Around the curve at the nearest knot, with FEW tables' worth of USUAL spread before any; a next

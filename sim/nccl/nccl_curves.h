@@ -61,8 +61,12 @@ int sim_nccl_same_table(const struct sim_nccl_measured *tables, int n, const uin
  * is 1. */
 double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
                        const struct sim_nccl_spot *at, int *n_used);
-/* The same of all stored tables; *measured: some count there. Each thread keeps the knots. */
-double sim_nccl_curve(const struct sim_nccl_spot *at, bool *measured);
+/* The same of all stored tables. Each thread keeps the knots. */
+double sim_nccl_curve(const struct sim_nccl_spot *at);
+/* Whether the n tables, without one of them (-1: all), speak for a place and architecture: at least
+ * two are of the place (one alone says nothing), and one of these is of the architecture. */
+bool sim_nccl_has_curve(const struct sim_nccl_measured *tables, int n, int without,
+                        enum sim_nccl_place place, enum sim_nccl_arch arch);
 
 /* Measured over modelled time of fabrics of a place: its logarithm has that standard deviation
  * around the curve, by the n tables without one of them (-1: all). *n_fabrics: tables whose shares

@@ -120,7 +120,9 @@ static void put_modules(const char *file, int n, long forward, long backward)
 static double step_ms(const char *options)
 {
     const char *text =
-        lapwingf("sim -w blocks.json -c dgx-h100 --dp 16 --ep 16 --no-db %s", options);
+        lapwingf("sim -w blocks.json -c dgx-h100 --collective-algorithm nccl --dp 16 --ep 16 "
+                 "--no-db %s",
+                 options);
     const char *at = strstr(text, "\nstep ");
     double ms = 0;
 

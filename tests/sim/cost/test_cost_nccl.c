@@ -24,15 +24,42 @@
 #define RING_SIMPLE LISTS(2, 4)
 
 /* 1 MiB on 8 H100: ring/LL, 6.6 + 14 x 0.6 us and 80.571 GB/s; 32 MiB: NVLS, 25 us and 272 GB/s. */
+/* What auto is: the calibrated model where two measured fabrics are of such a place and one of them
+ * is of the device's kind, else NCCL's model. */
+TEST(auto_is_the_calibrated_model_where_it_was_measured)
+{
+    static const struct {
+        const char *cluster;
+        int32_t n_ranks, n_nodes;
+        const char *model;
+    } cases[] = {{"dgx-h100", 8, 1, "nccl+cal"}, {"dgx-h100", 16, 2, "nccl+cal"},
+                 {"dgx-a100", 8, 1, "nccl+cal"}, {"gb200", 144, 2, "nccl+cal"},
+                 {"l40s", 8, 1, "nccl"},         {"v100-ib", 8, 1, "nccl"},
+                 {"v100-ib", 16, 2, "nccl"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_cluster c = known(cases[i].cluster);
+        int32_t n = cases[i].n_ranks, nodes = cases[i].n_nodes;
+        struct lw_cost_answer by = ask(&c, LW_OP_ALL_REDUCE, 1 << 24, n, nodes, LW_REDUCER_AUTO);
+        assert_string_equal(by.model, cases[i].model);
+        bool curve = strcmp(by.model, "nccl+cal") == 0;
+        enum lw_reducer_kind same = curve ? LW_REDUCER_NCCL_CAL : LW_REDUCER_NCCL;
+        assert_int_equal(by.time, ask(&c, LW_OP_ALL_REDUCE, 1 << 24, n, nodes, same).time);
+        assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 24, n, nodes, LW_REDUCER_NCCL).model,
+                            "nccl");
+        lw_cluster_free(&c);
+    }
+}
+
 TEST(unmeasured_cluster_takes_the_model)
 {
     static const struct cost_case cases[] = {
-        {LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO, 28014241, 15000000, "ring", "ll",
+        {LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL, 28014241, 15000000, "ring", "ll",
          "nccl"},
-        {LW_OP_ALL_REDUCE, 32 << 20, 8, 1, LW_REDUCER_AUTO, 148361882, .algorithm = "nvls"},
+        {LW_OP_ALL_REDUCE, 32 << 20, 8, 1, LW_REDUCER_NCCL, 148361882, .algorithm = "nvls"},
     };
     struct lw_cluster c = known("dgx-h100");
-    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO);
+    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL);
 
     expect_costs(&c, cases);
     assert_int_equal(a.n_channels, 12);
@@ -208,14 +235,14 @@ TEST(ll128_may_be_switched_off)
 {
     struct lw_cluster c = known("dgx-h100");
 
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 16, 2, LW_REDUCER_AUTO).protocol,
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 16, 2, LW_REDUCER_NCCL).protocol,
                         "ll128");
     c.nccl.ll128 = (struct lw_figure){0, "NCCL_PROTO=^LL128"};
     for (int64_t bytes = 8; bytes < 1 << 30; bytes *= 2)
-        assert_string_not_equal(ask(&c, LW_OP_ALL_REDUCE, bytes, 16, 2, LW_REDUCER_AUTO).protocol,
+        assert_string_not_equal(ask(&c, LW_OP_ALL_REDUCE, bytes, 16, 2, LW_REDUCER_NCCL).protocol,
                                 "ll128");
     c.nccl.ll128.value = 1;
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 16, 2, LW_REDUCER_AUTO).protocol,
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 16, 2, LW_REDUCER_NCCL).protocol,
                         "ll128");
     lw_cluster_free(&c);
 }
@@ -285,9 +312,9 @@ TEST(groups_side_by_side_share_an_adapter)
     alone.interference.fair_links = (struct lw_figure){1, "test"}; /* the engine shares */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_cost_answer a =
-            ask(&c, cases[i].op, 1 << 30, cases[i].n_ranks, 2, LW_REDUCER_AUTO);
+            ask(&c, cases[i].op, 1 << 30, cases[i].n_ranks, 2, LW_REDUCER_NCCL);
         struct lw_cost_answer b =
-            ask(&alone, cases[i].op, 1 << 30, cases[i].n_ranks, 2, LW_REDUCER_AUTO);
+            ask(&alone, cases[i].op, 1 << 30, cases[i].n_ranks, 2, LW_REDUCER_NCCL);
         assert_true(fabs(a.bytes_per_s / 1e9 - cases[i].gbs) < 1e-6);
         assert_true(fabs(b.bytes_per_s / 1e9 - cases[i].alone_gbs) < 1e-6);
         assert_int_equal(a.latency, b.latency);
@@ -319,7 +346,7 @@ TEST(a_port_that_reaches_less_than_it_reports_is_searched_with_what_it_reports)
     a = ask(&c, LW_OP_ALL_REDUCE, 1 << 30, 2, 2, RING_SIMPLE);
     assert_string_equal(a.detail, "shared adapter");
     c.links[1].bytes_per_s.value = 1.75e9;
-    struct lw_cost_answer send = ask(&c, LW_OP_SEND, 1 << 30, 2, 2, LW_REDUCER_AUTO);
+    struct lw_cost_answer send = ask(&c, LW_OP_SEND, 1 << 30, 2, 2, LW_REDUCER_NCCL);
     assert_true(fabs(send.bytes_per_s - 1.75e9 / 2) < 1);
     c.nccl.adapter_bytes_per_s.value = 1.75e9;
     assert_true(ask(&c, LW_OP_ALL_REDUCE, 1 << 30, 32, 4, RING_SIMPLE).bytes_per_s == searched);
@@ -333,14 +360,14 @@ TEST(point_to_point_is_marked_as_assumed)
 {
     struct lw_cluster c = known("dgx-h100");
     const struct cost_case cases[] = {
-        {LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO, 10000000 + 277777778, .detail = "assumed"},
-        {LW_OP_ALL_TO_ALL, 100000000, 16, 2, LW_REDUCER_AUTO, 20000000 + INT64_C(1111111111)},
-        {LW_OP_BARRIER, 0, 8, 1, LW_REDUCER_AUTO,
-         ask(&c, LW_OP_ALL_REDUCE, 4, 8, 1, LW_REDUCER_AUTO).time},
+        {LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_NCCL, 10000000 + 277777778, .detail = "assumed"},
+        {LW_OP_ALL_TO_ALL, 100000000, 16, 2, LW_REDUCER_NCCL, 20000000 + INT64_C(1111111111)},
+        {LW_OP_BARRIER, 0, 8, 1, LW_REDUCER_NCCL,
+         ask(&c, LW_OP_ALL_REDUCE, 4, 8, 1, LW_REDUCER_NCCL).time},
     };
 
     expect_costs(&c, cases);
-    has(ask(&c, LW_OP_SEND, 8, 2, 1, LW_REDUCER_AUTO).source, "NCCL has no model");
+    has(ask(&c, LW_OP_SEND, 8, 2, 1, LW_REDUCER_NCCL).source, "NCCL has no model");
     lw_cluster_free(&c);
 }
 
@@ -348,13 +375,13 @@ TEST(point_to_point_is_marked_as_assumed)
 TEST_WITH(a_barrier_takes_the_same_time_at_every_size, fixture_open, fixture_close)
 {
     struct lw_cluster c = known("dgx-h100");
-    struct lw_cost_answer least = ask(&c, LW_OP_BARRIER, 0, 16, 2, LW_REDUCER_AUTO);
-    struct lw_cost_answer most = ask(&c, LW_OP_BARRIER, INT64_C(1) << 34, 16, 2, LW_REDUCER_AUTO);
+    struct lw_cost_answer least = ask(&c, LW_OP_BARRIER, 0, 16, 2, LW_REDUCER_NCCL);
+    struct lw_cost_answer most = ask(&c, LW_OP_BARRIER, INT64_C(1) << 34, 16, 2, LW_REDUCER_NCCL);
 
     assert_int_equal(most.time, least.time);
     assert_string_equal(most.detail, least.detail);
     lw_cluster_free(&c);
-    EXPECT("cost -c dgx-h100 --op barrier --ranks 16 --bytes 16GiB",
+    EXPECT("cost -c dgx-h100 --op barrier --ranks 16 --bytes 16GiB --algorithm nccl",
            {"--format csv", 0, "\n17179869184,25200,,,nccl"}, {"", 0, "a barrier carries no"});
 }
 
@@ -367,9 +394,9 @@ TEST(a_message_costs_the_same_in_every_group)
     static const int32_t groups[][2] = {{4, 2}, {16, 2}, {32, 4}, {4, 4}};
     struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100");
 
-    assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 16, 2, LW_REDUCER_AUTO).time,
+    assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 16, 2, LW_REDUCER_NCCL).time,
                      20000000 + 2083333333);
-    assert_int_equal(ask(&a100, LW_OP_SEND, 100000000, 8, 1, LW_REDUCER_AUTO).time,
+    assert_int_equal(ask(&a100, LW_OP_SEND, 100000000, 8, 1, LW_REDUCER_NCCL).time,
                      10000000 + 508130081);
     lw_cluster_free(&a100);
     for (int k = 0; k < 3; k++) {
@@ -388,16 +415,16 @@ TEST(a_message_costs_the_same_in_every_group)
 TEST(the_share_of_a_pair_is_of_a100_on_a_switch)
 {
     struct lw_cluster c = known("dgx-a100");
-    struct lw_cost_answer a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO);
+    struct lw_cost_answer a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_NCCL);
 
     assert_non_null(strstr(a.source, "0.82 of a ring"));
     c.devices_per_node = 4;
-    a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO);
+    a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_NCCL);
     assert_null(strstr(a.source, "0.82"));
     assert_int_equal(a.time, 10000000 + 416666667);
     c.devices_per_node = 8;
     c.nccl.compute_capability.value = 86;
-    assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO).time, a.time);
+    assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_NCCL).time, a.time);
     lw_cluster_free(&c);
 }
 
@@ -419,7 +446,7 @@ TEST(every_known_cluster_answers)
                     struct lw_cost_answer a =
                         ask(&c, ops[o], 1 << 20, on * nodes, nodes, LW_REDUCER_AUTO);
                     if (c.n_tables == 0)
-                        assert_string_equal(a.model, "nccl");
+                        assert_int_equal(strncmp(a.model, "nccl", 4), 0);
                     assert_non_null(strstr(a.model, "nccl"));
                     assert_true(a.time > 0 && a.latency > 0 && a.latency <= a.time &&
                                 a.n_channels > 0);
@@ -501,8 +528,12 @@ TEST_WITH(times_of_nccl_have_the_interval_of_measured_fabrics, fixture_open, fix
 static lw_ps tokens(const struct lw_cluster *c, int64_t bytes, int32_t n_ranks, int32_t n_nodes,
                     int32_t copies)
 {
-    const struct lw_cost_query q = {.op = LW_OP_ALL_TO_ALL, .dtype = LW_BF16, .bytes = bytes,
-                                    .n_ranks = n_ranks, .n_nodes = n_nodes,
+    const struct lw_cost_query q = {.op = LW_OP_ALL_TO_ALL,
+                                    .dtype = LW_BF16,
+                                    .bytes = bytes,
+                                    .n_ranks = n_ranks,
+                                    .n_nodes = n_nodes,
+                                    .algorithm = LW_REDUCER_NCCL,
                                     .once.copies = copies};
     struct lw_cost_answer a;
     struct lw_err err = {0};
