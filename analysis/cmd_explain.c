@@ -26,6 +26,7 @@ struct session {
     int n_faster;
     struct lw_what_if what_ifs[LW_N_WHAT_IFS];
     int n_what_ifs;
+    struct lw_sim_stats stats; /* of the plan as it is: what timed its communication */
     char why[1200];
 };
 
@@ -81,8 +82,8 @@ static enum lw_status ask_what_if(struct session *s, struct lw_err *err)
 
     if (!find_cluster(s))
         return s->cluster_file ? lw_fail(err, LW_EINVAL, "%s", s->why) : LW_OK;
-    enum lw_status st = lw_explain_what_ifs(&s->plan, &s->cluster, s->what_ifs, &s->n_what_ifs,
-                                            &why);
+    enum lw_status st =
+        lw_explain_what_ifs(&s->plan, &s->cluster, s->what_ifs, &s->n_what_ifs, &s->stats, &why);
     if (st == LW_ENOMEM || (st != LW_OK && s->cluster_file)) {
         *err = why;
         return st;
@@ -114,11 +115,17 @@ static enum lw_status work(struct session *s, struct lw_err *err)
                       &s->e, err));
     LW_TRY(ask_what_if(s, err));
     LW_TRY(ask_faster(s, err));
-    struct lw_explain_report r = {.run = &s->run, .plan = &s->plan, .e = &s->e,
-                                  .bounds = &s->bounds, .faster = s->faster,
+    struct lw_explain_report r = {.run = &s->run,
+                                  .plan = &s->plan,
+                                  .e = &s->e,
+                                  .bounds = &s->bounds,
+                                  .faster = s->faster,
                                   .n_faster = s->n_faster,
-                                  .what_ifs = s->what_ifs, .n_what_ifs = s->n_what_ifs,
-                                  .all = s->all, .why = s->why};
+                                  .what_ifs = s->what_ifs,
+                                  .n_what_ifs = s->n_what_ifs,
+                                  .stats = &s->stats,
+                                  .all = s->all,
+                                  .why = s->why};
     return lw_explain_print(&r, s->format, stdout, err);
 }
 

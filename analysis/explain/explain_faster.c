@@ -38,16 +38,16 @@ const char *lw_faster_word(int how)
 
 enum lw_status lw_explain_simulate(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                    const struct lw_cost *cost, lw_ps *step, lw_ps *exposed_comm,
-                                   struct lw_err *err)
+                                   struct lw_sim_stats *stats, struct lw_err *err)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_timeline t = {0};
     struct lw_summary s = {0};
-    struct lw_sim_stats stats;
+    struct lw_sim_stats own;
 
     o.n_steps = lw_sim_warmup_steps(plan) + 1;
     o.cost = cost;
-    enum lw_status st = lw_sim_run(plan, cluster, &o, &t, &stats, err);
+    enum lw_status st = lw_sim_run(plan, cluster, &o, &t, stats ? stats : &own, err);
     if (st == LW_OK)
         st = lw_timeline_measure(&t, plan, o.n_steps - 1, &s, err);
     if (st == LW_OK) {
@@ -169,7 +169,7 @@ static enum lw_status step_with(const struct lw_plan *plan, const struct lw_clus
         s = change_device(&f, r, err);
     if (s == LW_OK)
         s = lw_explain_simulate(&f.plan, &f.cluster, r == LW_RESOURCE_NETWORK ? &less : NULL, step,
-                                NULL, err);
+                                NULL, NULL, err);
     lw_arena_free(&f.arena);
     return s;
 }
@@ -228,7 +228,7 @@ enum lw_status lw_explain_faster(const struct lw_plan *plan, const struct lw_clu
     int made = 0;
 
     if (cluster)
-        LW_TRY(lw_explain_simulate(plan, cluster, NULL, &base, NULL, err));
+        LW_TRY(lw_explain_simulate(plan, cluster, NULL, &base, NULL, NULL, err));
     for (int r = 0; r < LW_N_RESOURCES; r++) {
         struct lw_faster all = {.resource = (enum lw_resource)r, .op = -1,
                                 .bound = lw_resource_time((enum lw_resource)r, b->ps)};

@@ -3,6 +3,7 @@
 #include "analysis/explain/path_bound.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/cost.h"
+#include "sim/timing/sim_options.h"
 
 /* What a resource that is a tenth faster would shorten the step by. */
 
@@ -33,7 +34,7 @@ enum lw_status lw_explain_faster(const struct lw_plan *plan, const struct lw_clu
                                  struct lw_err *err);
 
 /* The step of the plan at collective detail without noise; cost NULL: the cluster's.
- * exposed_comm of its slowest rank; NULL: not asked for. */
+ * exposed_comm of its slowest rank; stats: what timed its ops; NULL: not asked for. */
 enum lw_status lw_explain_simulate(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                    const struct lw_cost *cost, lw_ps *step, lw_ps *exposed_comm,
-                                   struct lw_err *err);
+                                   struct lw_sim_stats *stats, struct lw_err *err);

@@ -14,6 +14,7 @@
 #include "shared/timeline/period_figures.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/text/wrap.h"
+#include "sim/predict/sim_print.h"
 
 enum { PIECES_SHOWN = 10 };
 
@@ -403,6 +404,7 @@ static enum lw_status put_what_ifs(const struct lw_explain_report *r, FILE *f, s
     fprintf(f, "\nwhat if, simulated\n");
     LW_TRY(lw_records_text(&LW_RECORDS(NULL, what_if_columns, r->what_ifs, r->n_what_ifs), f, 0,
                            err));
+    lw_sim_print_comm(r->stats, f);
     if (r->why[0])
         lw_printf_paragraph(f, "note: %s", r->why);
     return LW_OK;
@@ -485,6 +487,7 @@ static enum lw_status put_json(const struct lw_explain_report *r, const struct l
     lw_records_json(&o, &LW_RECORDS("faster", faster_columns, faster, n));
     lw_records_json(&o, &LW_RECORDS("what_ifs", what_if_columns, r->what_ifs, r->n_what_ifs));
     lw_jsonout_string(&o, "what_ifs_note", r->why[0] ? r->why : NULL);
+    lw_sim_json_timed(&o, r->stats);
     lw_jsonout_end(&o);
     lw_arena_free(&room);
     return LW_OK;

@@ -26,6 +26,7 @@ struct lw_explain_report {
     int n_faster;
     const struct lw_what_if *what_ifs;
     int n_what_ifs;
+    const struct lw_sim_stats *stats; /* of the first */
     bool all;        /* text: every piece of the path, not only the longest */
     const char *why; /* there are none; or what to know about them; "" */
 };

@@ -46,13 +46,15 @@ static bool is_changed(const struct lw_op *op, enum change c)
 }
 
 static enum lw_status simulate(const struct lw_plan *plan, const struct lw_cluster *cluster,
-                               enum change c, struct lw_what_if *out, struct lw_err *err)
+                               enum change c, struct lw_what_if *out, struct lw_sim_stats *stats,
+                               struct lw_err *err)
 {
     struct bent_cost bent = {lw_sim_cost(cluster), c};
     const struct lw_cost cost = {bent_time, &bent, bent.cost.ranks_per_node};
 
     *out = (struct lw_what_if){.name = changes[c].name, .key = changes[c].key};
-    return lw_explain_simulate(plan, cluster, &cost, &out->step, &out->exposed_comm, err);
+    return lw_explain_simulate(plan, cluster, c == AS_IT_IS ? NULL : &cost, &out->step,
+                               &out->exposed_comm, c == AS_IT_IS ? stats : NULL, err);
 }
 
 /* A negative time is asked of the cluster, which compute in half the time leaves as it is. */
@@ -89,14 +91,14 @@ static void put_back(struct lw_plan *plan, const struct kept *kept)
 
 static enum lw_status try_change(struct lw_plan *plan, const struct lw_cluster *cluster,
                                  enum change c, const struct kept *kept, struct lw_what_if *out,
-                                 struct lw_err *err)
+                                 struct lw_sim_stats *stats, struct lw_err *err)
 {
     struct lw_cluster copy = *cluster; /* borrows everything */
 
     change_works(plan, c, kept);
     if (c == ALONE)
         copy.interference = (struct lw_interference){0};
-    enum lw_status st = simulate(plan, &copy, c, out, err);
+    enum lw_status st = simulate(plan, &copy, c, out, stats, err);
     put_back(plan, kept);
     return st;
 }
@@ -119,7 +121,8 @@ static bool interferes(const struct lw_cluster *c)
 }
 
 enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster *cluster,
-                                   struct lw_what_if *out, int *n, struct lw_err *err)
+                                   struct lw_what_if *out, int *n, struct lw_sim_stats *stats,
+                                   struct lw_err *err)
 {
     struct lw_arena scratch = {0};
     const struct kept kept = {lw_arena_alloc(&scratch, plan->n_ops, sizeof *kept.ops),
@@ -134,7 +137,7 @@ enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster
     for (int c = 0; c < LW_N_WHAT_IFS && st == LW_OK; c++) {
         if ((c == NO_COPIES && !has_copies(plan)) || (c == ALONE && !interferes(cluster)))
             continue;
-        st = try_change(plan, cluster, (enum change)c, &kept, &out[made++], err);
+        st = try_change(plan, cluster, (enum change)c, &kept, &out[made++], stats, err);
     }
     lw_arena_free(&scratch);
     for (int i = 0; i < made && st == LW_OK; i++) {

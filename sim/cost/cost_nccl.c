@@ -545,14 +545,21 @@ static const char *with_curve(const char *detail)
     return "model times measured curve";
 }
 
-bool sim_nccl_is_calibrated(const struct lw_cluster *c, const struct lw_cost_query *q)
+/* Whether measured fabrics are like the group's. Those of several nodes have NVLink in each. */
+static bool has_curve(const struct lw_cluster *c, enum sim_nccl_place place)
 {
     int n;
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+
+    return (place != SIM_NCCL_ACROSS || has_nvlink(c)) &&
+           sim_nccl_has_curve(tables, n, -1, place, arch_of(c->nccl.compute_capability.value));
+}
+
+bool sim_nccl_is_calibrated(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
     bool asked = q->algorithm == LW_REDUCER_AUTO || q->algorithm == LW_REDUCER_NCCL_CAL;
 
-    return asked && sim_nccl_has_curve(tables, n, -1, spot_of(c, q).place,
-                                       arch_of(c->nccl.compute_capability.value));
+    return asked && has_curve(c, spot_of(c, q).place);
 }
 
 void sim_nccl_calibrate(const struct lw_cluster *c, const struct lw_cost_query *q,
@@ -615,8 +622,7 @@ bool sim_nccl_fabrics_of(const struct lw_cluster *c, const struct lw_cost_query 
         return false;
     double wide = sim_nccl_p90_over_p50(sim_nccl_spread(tables, n, -1, &at, &out->n));
     double middle = (double)answer->time;
-    if (!calibrated &&
-        sim_nccl_has_curve(tables, n, -1, at.place, arch_of(c->nccl.compute_capability.value)))
+    if (!calibrated && has_curve(c, at.place))
         middle = (middle + (double)answer->beyond) * sim_nccl_curve(&at);
     out->p10 = lw_round_sat(middle / wide);
     out->p90 = lw_round_sat(middle * wide);

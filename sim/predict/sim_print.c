@@ -137,7 +137,7 @@ static int64_t n_timed_alike(const struct lw_sim_stats *s, int32_t i)
     return n;
 }
 
-static void text_comm(const struct lw_sim_stats *s, FILE *f)
+void lw_sim_print_comm(const struct lw_sim_stats *s, FILE *f)
 {
     for (int32_t i = 0; i < s->n_timed; i++) {
         const struct lw_sim_timed *x = &s->timed[i];
@@ -153,7 +153,7 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     const struct lw_sim_stats *s = r->stats;
 
     fprintf(f, "\n");
-    text_comm(s, f);
+    lw_sim_print_comm(s, f);
     for (int32_t i = 0; i < s->n_timed; i++) {
         const struct lw_sim_timed *x = &s->timed[i];
         if (is_comm(x))
@@ -620,7 +620,7 @@ static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
             "step_max_ns", lw_ps_to_ns(r->samples->most));
 }
 
-static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
+void lw_sim_json_timed(struct lw_jsonout *o, const struct lw_sim_stats *s)
 {
     lw_jsonout_array(o, "timed_by_cluster");
     for (int32_t i = 0; i < s->n_timed; i++)
@@ -629,6 +629,11 @@ static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
                     "source", s->timed[i].source, "basis", s->timed[i].basis,
                     "n_ops", s->timed[i].n_ops);
     lw_jsonout_end(o);
+}
+
+static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
+{
+    lw_sim_json_timed(o, s);
     lw_jsonout_array(o, "interference");
     for (int32_t i = 0; i < s->n_terms; i++)
         LW_JSON_ROW(o, NULL, "term", s->terms[i].name, "value", s->terms[i].value,

@@ -76,3 +76,9 @@ struct lw_sim_report {
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
                             struct lw_err *err);
+
+/* What timed the collectives and messages of a run, a line for each model or table: "collectives
+ * and messages: 12 modelled by nccl+cal (...)". */
+void lw_sim_print_comm(const struct lw_sim_stats *s, FILE *f);
+/* The same and what the cluster timed beside, as the array timed_by_cluster. */
+void lw_sim_json_timed(struct lw_jsonout *o, const struct lw_sim_stats *s);

@@ -311,16 +311,17 @@ TEST(compute_in_half_the_time_halves_the_works_of_a_plan)
     struct lw_plan p;
     struct lw_cluster c;
     struct lw_what_if what[LW_N_WHAT_IFS];
+    struct lw_sim_stats stats;
     struct lw_strategy s = lw_strategy_default();
     int n = 0, half;
 
     tiny_init(&t);
     make_cluster(&c, 1, 1e9, 0);
     ok(lw_plan_build(&t.w, &s, NULL, &p, &err));
-    ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
+    ok(lw_explain_what_ifs(&p, &c, what, &n, &stats, &err));
     half = half_compute(what, n);
     assert_int_equal(what[half].step, what[0].step / 2);
-    ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
+    ok(lw_explain_what_ifs(&p, &c, what, &n, &stats, &err));
     assert_int_equal(what[half].step, what[0].step / 2);
     lw_plan_free(&p);
     lw_cluster_free(&c);
@@ -335,6 +336,7 @@ TEST(compute_that_the_cluster_times_is_not_left_out)
     struct lw_plan p;
     struct lw_cluster c;
     struct lw_what_if what[LW_N_WHAT_IFS];
+    struct lw_sim_stats stats;
     struct lw_strategy s = lw_strategy_default();
     int n = 0, half;
 
@@ -348,7 +350,7 @@ TEST(compute_that_the_cluster_times_is_not_left_out)
     struct lw_work *w = &p.works[p.ops[optimizer].work];
     w->ps = -1;
     w->bytes = 10000;
-    ok(lw_explain_what_ifs(&p, &c, what, &n, &err));
+    ok(lw_explain_what_ifs(&p, &c, what, &n, &stats, &err));
     half = half_compute(what, n);
     lw_ps others = 18 * LW_PS_PER_US, asked = what[0].step - others;
     assert_true(asked > 0);
@@ -365,11 +367,11 @@ TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
            "step 150.083 ms");
     EXPECT(
         "explain", {"last --db r.db", 0, "as it is                  150.083          -         -"},
-        {"1 --db r.db", 0, "twice the bandwidth"},
+        {"1 --db r.db", 0, "twice the bandwidth", {"modelled by nccl+cal ("}},
         {"1 --db r.db --format json",
          0,
          "\"change\": \"no_communication\"",
-         {"\"what_ifs_note\": null", "\"wait_pipeline_ns\": "}},
+         {"\"what_ifs_note\": null", "\"wait_pipeline_ns\": ", "\"by\": \"nccl+cal\""}},
         {"1 --db r.db --format csv", 0, "cause,time_ns,share_pct,exposed_comm_ns,critical_path_ns"},
         {"1 --db r.db -c dgx-h100", 0, "note: 'dgx-h100' is not the cluster of the run"},
         {"2 --db r.db", 1, "no run '2'"});

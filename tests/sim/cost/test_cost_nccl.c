@@ -34,8 +34,8 @@ TEST(auto_is_the_calibrated_model_where_it_was_measured)
         const char *model;
     } cases[] = {{"dgx-h100", 8, 1, "nccl+cal"}, {"dgx-h100", 16, 2, "nccl+cal"},
                  {"dgx-a100", 8, 1, "nccl+cal"}, {"gb200", 144, 2, "nccl+cal"},
-                 {"l40s", 8, 1, "nccl"},         {"v100-ib", 8, 1, "nccl"},
-                 {"v100-ib", 16, 2, "nccl"}};
+                 {"l40s", 8, 1, "nccl"},         {"l40s", 16, 2, "nccl"},
+                 {"v100-ib", 8, 1, "nccl"},      {"v100-ib", 16, 2, "nccl"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_cluster c = known(cases[i].cluster);
