@@ -1,9 +1,10 @@
 /* Memory over time: what a rank holds from the start, and every change that its ops make, in the
- * order of time. At one time what an ended op gives back goes first, so that a backward and the
- * forward after it are never both counted: the peaks in flight are those of the schedule. Rows
- * of warm-up steps count too: what does not fit there does not fit. Messages between stages take
- * room while they wait to be sent or used, and all keys and values that a context group gathers;
- * and gradients where no buffer holds them (gradient_memory.c). */
+ * order of time. Ranks are walked one after the other in the same room: the changes of all would
+ * take more than their rows. At one time what an ended op gives back goes first, so that a backward
+ * and the forward after it are never both counted: the peaks in flight are those of the schedule.
+ * Rows of warm-up steps count too: what does not fit there does not fit. Messages between stages
+ * take room while they wait to be sent or used, and all keys and values that a context group
+ * gathers; and gradients where no buffer holds them (gradient_memory.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,24 +41,32 @@ struct turn {
     bool at_end;
 };
 
-/* Changes so far, and the turns of messages at each op, by the plan's op numbers. */
-struct changes {
+/* Neighbouring rows [from, to) of one rank; the next ones of that rank, -1 = none. */
+struct run {
+    int64_t from, to, next;
+};
+
+/* Changes of the rank at hand, and the turns of messages at each op of its role. */
+struct lw_memory_walk {
     const struct lw_timeline *t;
     const struct lw_plan *plan;
     struct lw_memory_change *v;
     int64_t n, capacity;
+    struct run *runs;
+    int64_t n_runs, runs_capacity;
+    int64_t *first_run;    /* [n_ranks] -1 = it has no rows */
     struct lw_arena room;
     int32_t *first;        /* [n_ops] turns at an op; -1 = none. NULL: the plan has no messages */
     struct turn *turns;
     int64_t n_turns, turns_capacity;
+    int32_t role;          /* whose turns these are; -1 = none yet */
     int64_t *makes;        /* [n_ops] gradient_memory.c; NULL: gradients are there throughout */
-    int64_t *held;         /* [n_ranks] of gradients made in the step so far */
+    int64_t held;          /* of gradients made in the step so far */
 };
 
-static enum lw_status add(struct changes *c, struct lw_memory_change x, struct lw_err *err)
+static enum lw_status add(struct lw_memory_walk *c, struct lw_memory_change x, struct lw_err *err)
 {
-    if (lw_reserve(&c->v, &c->capacity, c->n + 1, sizeof *c->v))
-        return lw_fail_nomem(err);
+    LW_ROOM(c->v, c->capacity, c->n + 1, err);
     c->v[c->n++] = x;
     return LW_OK;
 }
@@ -94,7 +103,7 @@ static int64_t saved_by_narrow(const struct lw_plan *p, int32_t bucket, int64_t 
 }
 
 /* What the op takes or gives back of its own. */
-static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
+static enum lw_status add_own(struct lw_memory_walk *c, int64_t i, struct lw_err *err)
 {
     const struct lw_timeline *t = c->t;
     enum lw_op_class class_ = lw_op_class((enum lw_op_kind)t->kind[i]);
@@ -112,7 +121,6 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
         use.n -= saved_by_narrow(c->plan, bucket, role->narrow_above);
     return add(c,
                (struct lw_memory_change){
-                   .rank = t->rank[i],
                    .at = takes && computes ? t->start[i] : t->end[i],
                    .turn = !computes ? TURN_ALLOCATION : takes ? TURN_TAKEN : TURN_GIVEN_BACK,
                    .row = i,
@@ -122,18 +130,17 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
 }
 
 /* Gradients that come: with a step's first pass that makes them; they go with its optimizer. */
-static enum lw_status add_gradients(struct changes *c, int64_t i, struct lw_err *err)
+static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, struct lw_err *err)
 {
     const struct lw_timeline *t = c->t;
     bool ends = t->kind[i] == LW_OP_OPTIMIZER;
-    int64_t *held = &c->held[t->rank[i]], bytes = ends ? -*held : c->makes[t->op[i]];
+    int64_t bytes = ends ? -c->held : c->makes[t->op[i]];
 
     if (bytes == 0 || (!ends && t->pass[i] > 0))
         return LW_OK;
-    *held += bytes;
+    c->held += bytes;
     return add(c,
-               (struct lw_memory_change){.rank = t->rank[i],
-                                         .at = ends ? t->end[i] : t->start[i],
+               (struct lw_memory_change){.at = ends ? t->end[i] : t->start[i],
                                          .turn = ends ? TURN_GIVEN_BACK : TURN_TAKEN,
                                          .row = i,
                                          .memory = LW_MEMORY_GRADIENTS,
@@ -141,12 +148,11 @@ static enum lw_status add_gradients(struct changes *c, int64_t i, struct lw_err 
                err);
 }
 
-static enum lw_status find_gradients(struct changes *c, struct lw_err *err)
+static enum lw_status find_gradients(struct lw_memory_walk *c, struct lw_err *err)
 {
     if (!lw_gradients_come(c->plan))
         return LW_OK;
     LW_TAKE(&c->room, c->makes, c->plan->n_ops, err);
-    LW_TAKE(&c->room, c->held, c->plan->n_ranks, err);
     return lw_gradient_bytes(c->plan, &c->room, c->makes, err);
 }
 
@@ -168,11 +174,10 @@ static bool moves_any(const struct lw_plan *p)
 
 enum moment { AT_START, AT_END };
 
-static enum lw_status note(struct changes *c, int32_t op, int32_t message, int sign,
+static enum lw_status note(struct lw_memory_walk *c, int32_t op, int32_t message, int sign,
                            enum moment moment, struct lw_err *err)
 {
-    if (lw_reserve(&c->turns, &c->turns_capacity, c->n_turns + 1, sizeof *c->turns))
-        return lw_fail_nomem(err);
+    LW_ROOM(c->turns, c->turns_capacity, c->n_turns + 1, err);
     c->turns[c->n_turns] = (struct turn){message, c->first[op], (int8_t)sign, moment == AT_END};
     c->first[op] = (int32_t)c->n_turns++;
     return LW_OK;
@@ -183,7 +188,7 @@ static enum lw_status note(struct changes *c, int32_t op, int32_t message, int s
  * what a forward keeps counts as its activations from its start. What a ring passes on is sent from
  * where it was received, and needed until the send and the step beside it have ended: when the op
  * that takes the next message begins. */
-static enum lw_status note_sent(struct changes *c, const struct lw_program *g,
+static enum lw_status note_sent(struct lw_memory_walk *c, const struct lw_program *g,
                                 const struct lw_message_ends *f, int32_t i, struct lw_err *err)
 {
     int32_t op = g->first_op + i, end = f->end_of[i];
@@ -194,7 +199,7 @@ static enum lw_status note_sent(struct changes *c, const struct lw_program *g,
     return note(c, op, op, -1, AT_END, err);
 }
 
-static enum lw_status note_received(struct changes *c, const struct lw_program *g,
+static enum lw_status note_received(struct lw_memory_walk *c, const struct lw_program *g,
                                     const struct lw_message_ends *f, int32_t i, int32_t next_user,
                                     struct lw_err *err)
 {
@@ -211,7 +216,7 @@ static enum lw_status note_received(struct changes *c, const struct lw_program *
 }
 
 /* From the last message to the first: the user of the next message of a ring is known. */
-static enum lw_status note_ends(struct changes *c, const struct lw_program *g,
+static enum lw_status note_ends(struct lw_memory_walk *c, const struct lw_program *g,
                                 const struct lw_message_ends *f, struct lw_err *err)
 {
     int32_t user = -1, next_user = -1; /* of the receive after, in a ring; where it is passed on */
@@ -233,7 +238,7 @@ static enum lw_status note_ends(struct changes *c, const struct lw_program *g,
 /* All keys and values of a context group take room from the start of their gather to the end of the
  * op that attends, in a backward of the last op before their gradients are reduced. These are as
  * large, from the start of the backward's first op to the end of the reduce-scatter. */
-static enum lw_status note_gathered(struct changes *c, const struct lw_program *g,
+static enum lw_status note_gathered(struct lw_memory_walk *c, const struct lw_program *g,
                                     struct lw_err *err)
 {
     const struct lw_plan *p = c->plan;
@@ -262,7 +267,7 @@ static enum lw_status note_gathered(struct changes *c, const struct lw_program *
     return LW_OK;
 }
 
-static enum lw_status note_program(struct changes *c, const struct lw_program *g,
+static enum lw_status note_program(struct lw_memory_walk *c, const struct lw_program *g,
                                    struct lw_err *err)
 {
     struct lw_arena room = {0};
@@ -277,20 +282,25 @@ static enum lw_status note_program(struct changes *c, const struct lw_program *g
     return s;
 }
 
-static enum lw_status note_messages(struct changes *c, struct lw_err *err)
+/* The turns of all programs of a role. */
+static enum lw_status note_role(struct lw_memory_walk *c, int32_t role, struct lw_err *err)
 {
     const struct lw_plan *p = c->plan;
 
-    if (!moves_any(p))
+    if (!c->first || c->role == role)
         return LW_OK;
-    LW_TAKE(&c->room, c->first, p->n_ops, err);
-    memset(c->first, -1, (size_t)p->n_ops * sizeof *c->first);
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
-        LW_TRY(note_program(c, &p->programs[i], err));
+    c->n_turns = 0;
+    c->role = -1;
+    for (int32_t v = 0; v < p->n_variants; v++) {
+        const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + role];
+        memset(c->first + g->first_op, -1, (size_t)g->n_ops * sizeof *c->first);
+        LW_TRY(note_program(c, g, err));
+    }
+    c->role = role;
     return LW_OK;
 }
 
-static enum lw_status add_messages(struct changes *c, int64_t row, struct lw_err *err)
+static enum lw_status add_messages(struct lw_memory_walk *c, int64_t row, struct lw_err *err)
 {
     int32_t rank = c->t->rank[row];
 
@@ -298,7 +308,6 @@ static enum lw_status add_messages(struct changes *c, int64_t row, struct lw_err
         const struct turn *x = &c->turns[i];
         LW_TRY(add(c,
                    (struct lw_memory_change){
-                       .rank = rank,
                        .at = x->at_end ? c->t->end[row] : c->t->start[row],
                        .turn = x->sign > 0 ? TURN_TAKEN : TURN_GIVEN_BACK,
                        .row = row,
@@ -310,60 +319,85 @@ static enum lw_status add_messages(struct changes *c, int64_t row, struct lw_err
     return LW_OK;
 }
 
-LW_COMPARATOR(compare_changes, struct lw_memory_change, a->rank, b->rank, a->at, b->at, a->turn,
-              b->turn, a->row, b->row)
+LW_COMPARATOR(compare_changes, struct lw_memory_change, a->at, b->at, a->turn, b->turn, a->row,
+              b->row)
 
-/* By rank, those of one in the order in which they were found; then those of each. */
-static enum lw_status sort_changes(struct changes *c, struct lw_err *err)
+/* --- one rank after the other ----------------------------------------------------------------- */
+
+static enum lw_status find_runs(struct lw_memory_walk *c, struct lw_err *err)
 {
-    struct lw_arena room = {0};
-    struct lw_memory_change *by_rank = lw_alloc((size_t)c->n * sizeof *by_rank);
-    int64_t *end = lw_arena_alloc(&room, c->plan->n_ranks + 1L, sizeof *end); /* of each rank */
+    const struct lw_timeline *t = c->t;
+    int64_t *last; /* run of each rank */
 
-    if (!by_rank || !end) {
-        lw_free(by_rank);
-        lw_arena_free(&room);
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->room, c->first_run, c->plan->n_ranks, err);
+    LW_TAKE(&c->room, last, c->plan->n_ranks, err);
+    memset(c->first_run, -1, (size_t)c->plan->n_ranks * sizeof *c->first_run);
+    for (int64_t i = 0; i < t->n; i = c->runs[c->n_runs - 1].to) {
+        int32_t rank = t->rank[i];
+        int64_t to = i + 1;
+        while (to < t->n && t->rank[to] == rank)
+            to++;
+        LW_ROOM(c->runs, c->runs_capacity, c->n_runs + 1, err);
+        *(c->first_run[rank] < 0 ? &c->first_run[rank] : &c->runs[last[rank]].next) = c->n_runs;
+        last[rank] = c->n_runs;
+        c->runs[c->n_runs++] = (struct run){i, to, -1};
     }
-    for (int64_t i = 0; i < c->n; i++)
-        end[c->v[i].rank + 1]++;
-    for (int32_t r = 0; r < c->plan->n_ranks; r++)
-        end[r + 1] += end[r];
-    for (int64_t i = 0; i < c->n; i++)
-        by_rank[end[c->v[i].rank]++] = c->v[i];
-    for (int32_t r = 0; r < c->plan->n_ranks; r++)
-        lw_sort_nearly(by_rank + (r > 0 ? end[r - 1] : 0), end[r] - (r > 0 ? end[r - 1] : 0),
-                       compare_changes);
-    lw_free(c->v);
-    lw_arena_free(&room);
-    c->v = by_rank;
     return LW_OK;
 }
 
-enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,
-                                 struct lw_memory_change **out, int64_t *n, struct lw_err *err)
+static enum lw_status begin(struct lw_memory_walk *c, struct lw_err *err)
 {
-    struct changes c = {.t = t, .plan = plan};
-    enum lw_status s = note_messages(&c, err);
+    LW_TRY(find_runs(c, err));
+    if (moves_any(c->plan))
+        LW_TAKE(&c->room, c->first, c->plan->n_ops, err);
+    return find_gradients(c, err);
+}
 
+enum lw_status lw_memory_walk_new(const struct lw_timeline *t, const struct lw_plan *plan,
+                                  struct lw_memory_walk **out, struct lw_err *err)
+{
+    struct lw_memory_walk *c;
+
+    LW_NEW(c, 1, err);
+    *c = (struct lw_memory_walk){.t = t, .plan = plan, .role = -1};
+    enum lw_status s = begin(c, err);
     if (s == LW_OK)
-        s = find_gradients(&c, err);
-    for (int64_t i = 0; s == LW_OK && i < t->n; i++) {
-        s = add_own(&c, i, err);
-        if (s == LW_OK && c.makes)
-            s = add_gradients(&c, i, err);
-        if (s == LW_OK && c.first)
-            s = add_messages(&c, i, err);
-    }
-    lw_arena_free(&c.room);
-    lw_free(c.turns);
-    if (s == LW_OK && c.n > 0)
-        s = sort_changes(&c, err);
-    if (s != LW_OK) {
-        lw_free(c.v);
-        return s;
-    }
-    *out = c.v;
-    *n = c.n;
+        *out = c;
+    else
+        lw_memory_walk_free(c);
+    return s;
+}
+
+void lw_memory_walk_free(struct lw_memory_walk *c)
+{
+    if (!c)
+        return;
+    lw_arena_free(&c->room);
+    lw_free(c->runs);
+    lw_free(c->turns);
+    lw_free(c->v);
+    lw_free(c);
+}
+
+static enum lw_status add_row(struct lw_memory_walk *c, int64_t row, struct lw_err *err)
+{
+    LW_TRY(add_own(c, row, err));
+    if (c->makes)
+        LW_TRY(add_gradients(c, row, err));
+    return c->first ? add_messages(c, row, err) : LW_OK;
+}
+
+enum lw_status lw_memory_walk_rank(struct lw_memory_walk *c, int32_t rank,
+                                   const struct lw_memory_change **v, int64_t *n,
+                                   struct lw_err *err)
+{
+    c->n = c->held = 0;
+    LW_TRY(note_role(c, lw_plan_role_of(c->plan, rank), err));
+    for (int64_t k = c->first_run[rank]; k >= 0; k = c->runs[k].next)
+        for (int64_t i = c->runs[k].from; i < c->runs[k].to; i++)
+            LW_TRY(add_row(c, i, err));
+    lw_sort_nearly(c->v, c->n, compare_changes);
+    *v = c->v;
+    *n = c->n;
     return LW_OK;
 }

@@ -1,5 +1,4 @@
-/* What a rank's memory is made of at its largest: one walk over the changes of all ranks in
- * time. */
+/* What a rank's memory is made of at its largest: a walk over the changes of each rank in time. */
 #include "shared/base/arena.h"
 #include "shared/numbers/checked.h"
 #include "shared/timeline/param_memory.h"
@@ -61,35 +60,56 @@ static void keep_largest(const struct lw_memory_peak *now, int64_t *peak, struct
         *at = *now;
 }
 
-enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
-                               int64_t *peak, struct lw_memory_peak *out, struct lw_err *err)
+/* Before anything runs. *at: of several equal ones the first. */
+static void peaks_at_start(const struct lw_plan *plan, int64_t *peak, struct lw_memory_peak *at)
 {
-    struct lw_memory_peak now = {.rank = -1}, best = {.rank = -1, .total = -1};
-    struct lw_memory_change *v;
-    int64_t n;
+    struct lw_memory_peak now;
 
-    LW_TRY(lw_memory_changes(t, plan, &v, &n, err));
     for (int32_t r = 0; r < plan->n_ranks; r++) {
         begin(plan, r, &now);
         if (peak)
             peak[r] = now.total;
-        keep_largest(&now, peak, &best);
+        keep_largest(&now, peak, at);
     }
-    for (int64_t i = 0; i < n; i++) {
-        if (i == 0 || v[i].rank != v[i - 1].rank)
-            begin(plan, v[i].rank, &now);
-        apply(t, &v[i], &now);
-        keep_largest(&now, peak, &best);
+}
+
+static enum lw_status walk_ranks(struct lw_memory_walk *w, const struct lw_timeline *t,
+                                 const struct lw_plan *plan, int64_t *peak,
+                                 struct lw_memory_peak *at, struct lw_err *err)
+{
+    const struct lw_memory_change *v;
+    struct lw_memory_peak now;
+    int64_t n;
+
+    for (int32_t r = 0; r < plan->n_ranks; r++) {
+        LW_TRY(lw_memory_walk_rank(w, r, &v, &n, err));
+        begin(plan, r, &now);
+        for (int64_t i = 0; i < n; i++) {
+            apply(t, &v[i], &now);
+            keep_largest(&now, peak, at);
+        }
     }
-    lw_free(v);
-    if (out)
-        *out = best;
     return LW_OK;
+}
+
+enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
+                               int64_t *peak, struct lw_memory_peak *out, struct lw_err *err)
+{
+    struct lw_memory_peak best = {.rank = -1, .total = -1};
+    struct lw_memory_walk *w;
+
+    LW_TRY(lw_memory_walk_new(t, plan, &w, err));
+    peaks_at_start(plan, peak, &best);
+    enum lw_status s = walk_ranks(w, t, plan, peak, &best, err);
+    lw_memory_walk_free(w);
+    if (s == LW_OK && out)
+        *out = best;
+    return s;
 }
 
 /* --- what is alive at the peak of one rank ---------------------------------------------------- */
 
-/* Changes of the rank up to the one after which it holds most; -1: nothing runs yet. */
+/* Its changes up to the one after which it holds most; -1: nothing runs yet. */
 static int64_t find_peak(const struct lw_timeline *t, const struct lw_plan *plan, int32_t rank,
                          const struct lw_memory_change *v, int64_t n, struct lw_memory_peak *at)
 {
@@ -99,8 +119,6 @@ static int64_t find_peak(const struct lw_timeline *t, const struct lw_plan *plan
     begin(plan, rank, &now);
     *at = now;
     for (int64_t i = 0; i < n; i++) {
-        if (v[i].rank != rank)
-            continue;
         apply(t, &v[i], &now);
         if (now.total > at->total) {
             *at = now;
@@ -114,16 +132,18 @@ enum lw_status lw_memory_alive(const struct lw_timeline *t, const struct lw_plan
                                int32_t rank, int64_t *of_module, struct lw_memory_peak *out,
                                struct lw_err *err)
 {
-    struct lw_memory_change *v;
+    const struct lw_memory_change *v;
+    struct lw_memory_walk *w;
     int64_t n;
 
-    LW_TRY(lw_memory_changes(t, plan, &v, &n, err));
-    int64_t last = find_peak(t, plan, rank, v, n, out);
+    LW_TRY(lw_memory_walk_new(t, plan, &w, err));
+    enum lw_status s = lw_memory_walk_rank(w, rank, &v, &n, err);
+    int64_t last = s == LW_OK ? find_peak(t, plan, rank, v, n, out) : -1;
     for (int64_t i = 0; i <= last; i++) {
         int32_t module = plan->ops[t->op[v[i].row]].module;
-        if (v[i].rank == rank && v[i].memory == LW_MEMORY_ACTIVATIONS)
+        if (v[i].memory == LW_MEMORY_ACTIVATIONS)
             of_module[module < 0 ? plan->n_modules : module] += v[i].bytes;
     }
-    lw_free(v);
-    return LW_OK;
+    lw_memory_walk_free(w);
+    return s;
 }

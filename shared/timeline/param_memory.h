@@ -31,12 +31,11 @@ void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[
 
 /* One change of what a rank holds. */
 struct lw_memory_change {
-    int32_t rank;
     lw_ps at;
-    int32_t turn;  /* at one time: what ended, then ALLOC and FREE, then what starts */
-    int64_t row;   /* of the timeline */
-    int64_t bytes; /* added */
-    enum lw_memory memory;
+    int64_t row;    /* of the timeline */
+    int64_t bytes;  /* added */
+    uint8_t turn;   /* at one time: what ended, then ALLOC and FREE, then what starts */
+    uint8_t memory; /* enum lw_memory */
 };
 
 /* gradient_memory.c: of gradients that come and go, what each op makes the first time that its
@@ -46,11 +45,17 @@ enum lw_status lw_gradient_bytes(const struct lw_plan *plan, struct lw_arena *ro
                                  struct lw_err *err);
 bool lw_gradients_come(const struct lw_plan *plan); /* of some role */
 
-/* Every change that the rows of a timeline make, by rank and time: a forward takes its activations
- * when it starts, a backward gives them back when it ends, ALLOC and FREE ops at their end. *out is
- * one block of lw_alloc (NULL if there is none), the caller's to free. */
-enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,
-                                 struct lw_memory_change **out, int64_t *n, struct lw_err *err);
+/* Every change that the rows of a timeline make, rank by rank, those of a rank by time: a forward
+ * takes its activations when it starts, a backward gives them back when it ends, ALLOC and FREE ops
+ * at their end. Timeline and plan are kept until it is freed. */
+struct lw_memory_walk;
+enum lw_status lw_memory_walk_new(const struct lw_timeline *t, const struct lw_plan *plan,
+                                  struct lw_memory_walk **out, struct lw_err *err);
+/* Those of one rank, valid until the next call; ranks of one role are best asked for in turn. */
+enum lw_status lw_memory_walk_rank(struct lw_memory_walk *w, int32_t rank,
+                                   const struct lw_memory_change **v, int64_t *n,
+                                   struct lw_err *err);
+void lw_memory_walk_free(struct lw_memory_walk *w);
 
 /* The most that each rank of the plan holds at any time, into peak[plan->n_ranks], and the moment
  * of the largest; each may be NULL. */

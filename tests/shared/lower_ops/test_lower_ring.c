@@ -141,7 +141,8 @@ static struct seen simulate(int32_t n, const char *type, double bytes_per_s)
     struct world w = {0};
     struct seen seen = {0};
     struct lw_err err = {0};
-    struct lw_memory_change *v;
+    const struct lw_memory_change *v;
+    struct lw_memory_walk *walk;
     struct lw_sim_options o = lw_sim_options_default();
     char words[80];
     int64_t n_changes;
@@ -164,15 +165,16 @@ static struct seen simulate(int32_t n, const char *type, double bytes_per_s)
     }
     seen.forward = end[0] - first[0];
     seen.backward = end[1] - first[1];
-    assert_int_equal(lw_memory_changes(&w.t, &w.plan, &v, &n_changes, &err), LW_OK);
+    assert_int_equal(lw_memory_walk_new(&w.t, &w.plan, &walk, &err), LW_OK);
+    assert_int_equal(lw_memory_walk_rank(walk, 0, &v, &n_changes, &err), LW_OK);
     for (int64_t i = 0; i < n_changes; i++) {
-        if (v[i].rank != 0 || v[i].memory != LW_MEMORY_MESSAGES)
+        if (v[i].memory != LW_MEMORY_MESSAGES)
             continue;
         seen.left += v[i].bytes;
         int back = v[i].at > end[0];
         seen.most[back] = seen.left > seen.most[back] ? seen.left : seen.most[back];
     }
-    lw_free(v);
+    lw_memory_walk_free(walk);
     free_world(&w);
     return seen;
 }
@@ -328,17 +330,19 @@ static struct totals totals_of(const struct lw_plan *p)
 
 static void expect_nothing_left(const struct lw_timeline *t, const struct lw_plan *p)
 {
-    struct lw_memory_change *v;
+    const struct lw_memory_change *v;
+    struct lw_memory_walk *walk;
     struct lw_err err = {0};
-    int64_t n, left = 0;
 
-    assert_int_equal(lw_memory_changes(t, p, &v, &n, &err), LW_OK);
-    for (int64_t i = 0; i < n; i++) {
-        left += v[i].memory == LW_MEMORY_MESSAGES ? v[i].bytes : 0;
-        if (i + 1 == n || v[i + 1].rank != v[i].rank)
-            assert_int_equal(left, 0);
+    assert_int_equal(lw_memory_walk_new(t, p, &walk, &err), LW_OK);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        int64_t n, left = 0;
+        assert_int_equal(lw_memory_walk_rank(walk, r, &v, &n, &err), LW_OK);
+        for (int64_t i = 0; i < n; i++)
+            left += v[i].memory == LW_MEMORY_MESSAGES ? v[i].bytes : 0;
+        assert_int_equal(left, 0);
     }
-    lw_free(v);
+    lw_memory_walk_free(walk);
 }
 
 static void simulate_any(const struct lw_plan *p)

@@ -192,22 +192,24 @@ static int64_t rooms(const struct lw_plan *p, enum lw_memory kind)
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_sim_stats stats;
     struct lw_timeline t = {0};
-    struct lw_memory_change *v = NULL;
+    const struct lw_memory_change *v;
+    struct lw_memory_walk *walk;
     struct lw_err err = {0};
-    int64_t n = 0, taken = 0, left = 0;
+    int64_t n, taken = 0, left = 0;
 
     o.n_steps = 1;
     make_cluster(&c, p->n_ranks, 1e12, 0);
     c.device.copy_bytes_per_s = (struct lw_figure){.value = 1e12, .source = "a test"};
     assert_ok(lw_sim_run(p, &c, &o, &t, &stats, &err), err);
-    assert_ok(lw_memory_changes(&t, p, &v, &n, &err), err);
+    assert_ok(lw_memory_walk_new(&t, p, &walk, &err), err);
+    assert_ok(lw_memory_walk_rank(walk, 0, &v, &n, &err), err);
     for (int64_t i = 0; i < n; i++) {
-        bool counts = v[i].rank == 0 && v[i].memory == kind;
+        bool counts = v[i].memory == kind;
         taken += counts && v[i].bytes > 0 ? v[i].bytes : 0;
         left += counts ? v[i].bytes : 0;
     }
     assert_int_equal(left, 0);
-    lw_free(v);
+    lw_memory_walk_free(walk);
     lw_timeline_free(&t);
     lw_cluster_free(&c);
     return taken;
@@ -355,4 +357,57 @@ TEST(plans_that_lose_activations_are_refused)
     assert_non_null(strstr(err.msg, "gives back more activations than are kept"));
     lw_plan_free(&p);
     lw_workload_free(&w);
+}
+
+static void expect_same_changes(struct lw_memory_walk *a, struct lw_memory_walk *b, int32_t rank)
+{
+    const struct lw_memory_change *x, *y;
+    struct lw_err err = {0};
+    int64_t n, m;
+
+    assert_ok(lw_memory_walk_rank(a, rank, &x, &n, &err), err);
+    assert_ok(lw_memory_walk_rank(b, rank, &y, &m, &err), err);
+    assert_true(n > 0);
+    assert_int_equal(m, n);
+    for (int64_t i = 0; i < n; i++) {
+        assert_int_equal(x[i].at, y[i].at);
+        assert_int_equal(x[i].row, y[i].row);
+        assert_int_equal(x[i].bytes, y[i].bytes);
+        assert_int_equal(x[i].turn, y[i].turn);
+        assert_int_equal(x[i].memory, y[i].memory);
+    }
+}
+
+/* Ranks of two stages in turn, as data ranks of a grid whose pipeline varies first are: the changes
+ * of a rank do not depend on whose were asked for before. */
+TEST(changes_of_a_rank_do_not_depend_on_the_rank_before)
+{
+    struct lw_workload w = layers(4);
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_cluster c;
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_err err = {0};
+    s.dp = s.pp = 2;
+    s.micro_batches = 3;
+    struct lw_plan p = plan_of(&w, &s);
+    make_cluster(&c, p.n_ranks, 1e12, 0);
+    c.device.copy_bytes_per_s = (struct lw_figure){.value = 1e12, .source = "a test"};
+    assert_ok(lw_sim_run(&p, &c, &o, &t, &stats, &err), err);
+    for (int32_t r = 0; r < p.n_ranks; r++) {
+        struct lw_memory_walk *new, *used;
+        const struct lw_memory_change *v;
+        int64_t n;
+        assert_ok(lw_memory_walk_new(&t, &p, &new, &err), err);
+        assert_ok(lw_memory_walk_new(&t, &p, &used, &err), err);
+        assert_ok(lw_memory_walk_rank(used, p.n_ranks - 1 - r, &v, &n, &err), err);
+        expect_same_changes(new, used, r);
+        lw_memory_walk_free(new);
+        lw_memory_walk_free(used);
+    }
+    lw_timeline_free(&t);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+    lw_cluster_free(&c);
 }
