@@ -5,128 +5,105 @@
  * receives of two roles name each other rank by rank, the roles' lists are matched in place of
  * the ranks': O(ops + rows * ranks of a role). Whatever does not fit, a fault included, is done
  * again rank by rank, which finds the words for it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/sort.h"
+#include "shared/check/message_channels.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 #include "shared/plan/role_line.h"
-#include "shared/numbers/order.h"
 
-struct message {
-    int32_t comm, from, to, op; /* ranks, or roles where these represent them; op: of the one that
-                                 * sends or receives */
-    bool received;
-    int64_t bytes;
-};
-
-LW_COMPARATOR(compare_messages, struct message, a->comm, b->comm, a->from, b->from, a->to, b->to,
-              a->received, b->received, a->op, b->op)
-
-/* The messages of every rank; list NULL: checked and counted only. */
+/* The messages of every rank. */
 static enum lw_status list_messages(const struct lw_plan *p, const struct lw_matches *m,
-                                    struct message *list, int64_t *n, struct lw_err *err)
+                                    struct lw_channels *list, struct lw_err *err)
 {
-    *n = 0;
     for (int32_t r = 0; r < p->n_ranks; r++) {
         for (int32_t k = m->first[lw_plan_role_of(p, r)]; k < m->first[lw_plan_role_of(p, r) + 1];
              k++) {
             const struct lw_op *o = &p->ops[m->list[k]];
-            struct lw_operand d = lw_plan_operand(p, o, r);
-            int32_t mine = lw_plan_group_of(p, o->comm, r);
-            if (d.peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, d.peer) != mine)
+            int32_t peer = lw_plan_operand(p, o, r).peer, mine = lw_plan_group_of(p, o->comm, r);
+            if (peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, peer) != mine)
                 return lw_plan_op_fail(p, m->list[k], err, " on rank %d: peer %d is not in its "
-                                       "group of communicator '%.40s'", r, d.peer,
+                                       "group of communicator '%.40s'", r, peer,
                                        p->comms[o->comm].name);
             bool received = o->kind == LW_OP_RECV;
-            if (list)
-                list[*n] = (struct message){o->comm, received ? d.peer : r,
-                                            received ? r : d.peer, m->list[k], received, d.bytes};
-            (*n)++;
+            LW_TRY(lw_channels_add(list, o->comm, received ? peer : r, received ? r : peer,
+                                   received, m->list[k], err));
         }
     }
     return LW_OK;
 }
 
-static enum lw_status unmatched(const struct lw_plan *p, const struct message *m,
-                                struct lw_err *err)
+static enum lw_status unmatched(const struct lw_plan *p, const struct lw_channels *list,
+                                const struct lw_channel *c, struct lw_err *err)
 {
-    return lw_plan_op_fail(p, m->op, err, " on rank %d: rank %d never %s it",
-                           m->received ? m->to : m->from, m->received ? m->from : m->to,
-                           m->received ? "sends" : "receives");
+    int64_t n_sent = c->at[0] - c->first, n_received = c->at[1] - c->at[0];
+    bool received = n_sent < n_received;
+    int32_t op = list->ops[received ? c->at[0] + n_sent : c->first + n_received];
+
+    return lw_plan_op_fail(p, op, err, " on rank %d: rank %d never %s it",
+                           received ? c->to : c->from, received ? c->from : c->to,
+                           received ? "sends" : "receives");
 }
 
-static enum lw_status differ(const struct lw_plan *p, const struct message *s,
-                             const struct message *r, struct lw_err *err)
+/* A send and the receive that it meets, on a rank each. */
+struct pair {
+    int32_t sent, from, received, to;
+};
+
+static int64_t bytes_of(const struct lw_plan *p, int32_t op, int32_t rank)
 {
-    const struct lw_op *a = &p->ops[s->op], *b = &p->ops[r->op];
+    return lw_plan_operand(p, &p->ops[op], rank).bytes;
+}
+
+static enum lw_status differ(const struct lw_plan *p, struct pair x, struct lw_err *err)
+{
+    const struct lw_op *a = &p->ops[x.sent], *b = &p->ops[x.received];
+    int64_t sent = bytes_of(p, x.sent, x.from), received = bytes_of(p, x.received, x.to);
     char text[LW_OP_TEXT], other[LW_OP_TEXT];
 
-    lw_plan_op_text(p, s->op, text);
-    lw_plan_op_text(p, r->op, other);
-    if (s->bytes != r->bytes)
+    lw_plan_op_text(p, x.sent, text);
+    lw_plan_op_text(p, x.received, other);
+    if (sent != received)
         return lw_fail(err, LW_EPLAN, "%s sends %lld bytes from rank %d, but %s takes %lld on rank "
-                                      "%d", text, (long long)s->bytes, s->from, other,
-                       (long long)r->bytes, r->to);
+                                      "%d", text, (long long)sent, x.from, other,
+                       (long long)received, x.to);
     return lw_fail(err, LW_EPLAN, "%s sends micro-batch %d of module %d from rank %d, but %s takes "
                                   "micro-batch %d of module %d on rank %d", text, a->micro_batch,
-                   a->module, s->from, other, b->micro_batch, b->module, r->to);
+                   a->module, x.from, other, b->micro_batch, b->module, x.to);
 }
 
 /* Equal bytes; and where both say what they carry, the same. */
-static bool meets(const struct lw_plan *p, const struct lw_matches *out, const struct message *s,
-                  const struct message *r)
+static bool meets(const struct lw_plan *p, const struct lw_matches *out, struct pair x)
 {
-    const struct lw_op *a = &p->ops[s->op], *b = &p->ops[r->op];
+    const struct lw_op *a = &p->ops[x.sent], *b = &p->ops[x.received];
 
     if (out->ends_only)
         return true;
-    return s->bytes == r->bytes &&
+    return bytes_of(p, x.sent, x.from) == bytes_of(p, x.received, x.to) &&
            (a->micro_batch < 0 || b->micro_batch < 0 || a->micro_batch == b->micro_batch) &&
            (a->module < 0 || b->module < 0 || a->module == b->module);
 }
 
-/* The messages of one channel in a sorted list: sends from `i`, receives from `receives` to
- * `end`. */
-struct channel {
-    int64_t i, receives, end;
-};
-
-static struct channel channel_at(const struct message *list, int64_t n, int64_t i)
-{
-    struct channel c = {i, i, i};
-
-    while (c.end < n && list[c.end].comm == list[i].comm && list[c.end].from == list[i].from &&
-           list[c.end].to == list[i].to)
-        c.end++;
-    while (c.receives < c.end && !list[c.receives].received)
-        c.receives++;
-    return c;
-}
-
-static enum lw_status match(const struct lw_plan *p, const struct message *list, int64_t n,
+static enum lw_status match(const struct lw_plan *p, const struct lw_channels *list,
                             struct lw_matches *out, struct lw_err *err)
 {
-    for (int64_t i = 0; i < n;) {
-        struct channel c = channel_at(list, n, i);
-        int64_t n_sent = c.receives - i, n_received = c.end - c.receives;
+    for (int32_t i = 0; i < list->n; i++) {
+        const struct lw_channel *c = &list->v[i];
+        int64_t n_sent = c->at[0] - c->first, n_received = c->at[1] - c->at[0];
         for (int64_t k = 0; k < n_sent && k < n_received; k++) {
-            const struct message *s = &list[i + k], *r = &list[c.receives + k];
-            if (!meets(p, out, s, r))
-                return differ(p, s, r, err);
-            int32_t at = out->base[s->from] + out->ordinal[s->op];
-            out->rank[at] = s->to;
-            out->op[at] = r->op;
-            at = out->base[r->to] + out->ordinal[r->op];
-            out->rank[at] = r->from;
-            out->op[at] = s->op;
+            struct pair x = {list->ops[c->first + k], c->from, list->ops[c->at[0] + k], c->to};
+            if (!meets(p, out, x))
+                return differ(p, x, err);
+            int32_t at = out->base[x.from] + out->ordinal[x.sent];
+            out->rank[at] = x.to;
+            out->op[at] = x.received;
+            at = out->base[x.to] + out->ordinal[x.received];
+            out->rank[at] = x.from;
+            out->op[at] = x.sent;
         }
         if (n_sent != n_received)
-            return unmatched(p, n_sent > n_received ? &list[i + n_received]
-                                                    : &list[c.receives + n_sent], err);
-        i = c.end;
+            return unmatched(p, list, c, err);
     }
     return LW_OK;
 }
@@ -170,32 +147,41 @@ static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
     return LW_OK;
 }
 
-enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
+/* Where the messages of each rank begin, and room for what n of them meet. */
+static enum lw_status make_room(const struct lw_plan *p, int64_t n, struct lw_matches *out,
                                 struct lw_arena *room, struct lw_err *err)
 {
-    int64_t n;
+    int32_t *base;
 
-    LW_TRY(list_messages(p, out, NULL, &n, err));
     if (n > INT32_MAX)
         return lw_fail(err, LW_EPLAN, "variant '%s' has %lld messages, more than 2^31",
                        p->variants[out->variant].name, (long long)n);
-    int32_t *base = lw_arena_alloc(room, p->n_ranks, sizeof *base);
-    struct message *list = lw_alloc((size_t)n * sizeof *list);
-    out->rank = lw_arena_alloc(room, n, sizeof *out->rank);
-    out->op = lw_arena_alloc(room, n, sizeof *out->op);
-    enum lw_status s = base && list && out->rank && out->op ? LW_OK : lw_fail_nomem(err);
-    for (int32_t r = 1; s == LW_OK && r < p->n_ranks; r++)
+    LW_TAKE(room, base, p->n_ranks, err);
+    LW_TAKE(room, out->rank, n, err);
+    LW_TAKE(room, out->op, n, err);
+    for (int32_t r = 1; r < p->n_ranks; r++)
         base[r] = base[r - 1] + out->first[lw_plan_role_of(p, r - 1) + 1] -
                   out->first[lw_plan_role_of(p, r - 1)];
     out->base = base;
     out->folded = false;
+    return LW_OK;
+}
+
+enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
+                                struct lw_arena *room, struct lw_err *err)
+{
+    struct lw_channels list = {0};
+    enum lw_status s = list_messages(p, out, &list, err);
+
     if (s == LW_OK)
-        s = list_messages(p, out, list, &n, err);
-    if (s == LW_OK) {
-        lw_sort(list, n, compare_messages);
-        s = match(p, list, n, out, err);
-    }
-    lw_free(list);
+        s = make_room(p, lw_channels_messages(&list), out, room, err);
+    if (s == LW_OK)
+        s = lw_channels_settle(&list, err);
+    if (s == LW_OK)
+        s = list_messages(p, out, &list, err);
+    if (s == LW_OK)
+        s = match(p, &list, out, err);
+    lw_channels_free(&list);
     return s;
 }
 
@@ -213,7 +199,7 @@ struct folding {
     struct lw_role_line *lines;   /* [n_roles] */
     struct peers_seen *seen;      /* [2 * n_operand_rows]: the last two looked at of each row, which
                                    * a stage has for both directions */
-    struct message *list;         /* [messages of all roles] */
+    struct lw_channels list;      /* the messages of all roles */
 };
 
 static int32_t peer_of(const struct folding *f, const struct lw_op *o, int32_t index)
@@ -288,25 +274,26 @@ static int32_t role_of_peers(struct folding *f, int32_t role, const struct lw_op
     return seen[0].role;
 }
 
-static bool list_roles(struct folding *f, int64_t *n)
+/* *all: the peers of each message have one role. */
+static enum lw_status list_roles(struct folding *f, bool *all, struct lw_err *err)
 {
     const struct lw_plan *p = f->p;
     const struct lw_matches *m = f->out;
 
-    *n = 0;
+    *all = true;
     for (int32_t role = 0; role < p->n_roles; role++) {
         for (int32_t k = m->first[role]; k < m->first[role + 1]; k++) {
             const struct lw_op *o = &p->ops[m->list[k]];
             int32_t other = role_of_peers(f, role, o);
             bool received = o->kind == LW_OP_RECV;
-            if (other < 0)
-                return false;
-            f->list[(*n)++] = (struct message){
-                o->comm, received ? other : role, received ? role : other, m->list[k], received,
-                lw_plan_operand(p, o, lw_role_rank(&f->ranks, role, 0)).bytes};
+            *all = other >= 0;
+            if (!*all)
+                return LW_OK;
+            LW_TRY(lw_channels_add(&f->list, o->comm, received ? other : role,
+                                   received ? role : other, received, m->list[k], err));
         }
     }
-    return true;
+    return LW_OK;
 }
 
 /* Two ops of a role name the same peer on every rank. */
@@ -321,45 +308,43 @@ static bool same_peers(const struct folding *f, int32_t role, const struct lw_op
     return true;
 }
 
-/* Peers of the sends, looked up in the receives, are where one came from. */
-static bool peers_agree(const struct folding *f, const struct message *s, const struct message *r)
+/* Peers of the sends, looked up in the receives, are where one came from. x: ops of two roles. */
+static bool peers_agree(const struct folding *f, struct pair x)
 {
     const struct lw_plan *p = f->p;
 
-    if (lw_rule_names_line(p, p->ops[s->op].operand, &f->lines[r->to]) &&
-        lw_rule_names_line(p, p->ops[r->op].operand, &f->lines[s->from]))
-        return p->roles[s->from].n_ranks == p->roles[r->to].n_ranks;
-    for (int32_t i = 0; i < p->roles[s->from].n_ranks; i++) {
-        int32_t to = peer_of(f, &p->ops[s->op], i);
-        if (peer_of(f, &p->ops[r->op], lw_plan_index_of(p, to)) !=
-            lw_role_rank(&f->ranks, s->from, i))
+    if (lw_rule_names_line(p, p->ops[x.sent].operand, &f->lines[x.to]) &&
+        lw_rule_names_line(p, p->ops[x.received].operand, &f->lines[x.from]))
+        return p->roles[x.from].n_ranks == p->roles[x.to].n_ranks;
+    for (int32_t i = 0; i < p->roles[x.from].n_ranks; i++) {
+        int32_t to = peer_of(f, &p->ops[x.sent], i);
+        if (peer_of(f, &p->ops[x.received], lw_plan_index_of(p, to)) !=
+            lw_role_rank(&f->ranks, x.from, i))
             return false;
     }
-    return p->roles[s->from].n_ranks == p->roles[r->to].n_ranks;
+    return p->roles[x.from].n_ranks == p->roles[x.to].n_ranks;
 }
 
-static bool match_roles(struct folding *f, int64_t n)
+static bool match_channel(struct folding *f, const struct lw_channel *c)
 {
-    const struct lw_plan *p = f->p;
-    const struct message *list = f->list;
-    const struct lw_op *ops = p->ops;
+    const struct lw_op *ops = f->p->ops;
+    int32_t from = lw_role_rank(&f->ranks, c->from, 0), to = lw_role_rank(&f->ranks, c->to, 0);
+    const int32_t *sends = f->list.ops + c->first, *receives = f->list.ops + c->at[0];
+    int64_t n = c->at[0] - c->first;
 
-    for (int64_t i = 0; i < n;) {
-        struct channel c = channel_at(list, n, i);
-        int64_t n_sent = c.receives - i;
-        if (n_sent != c.end - c.receives || !peers_agree(f, &list[i], &list[c.receives]))
+    if (n != c->at[1] - c->at[0] ||
+        !peers_agree(f, (struct pair){sends[0], c->from, receives[0], c->to}))
+        return false;
+    for (int64_t k = 0; k < n; k++) {
+        int32_t s = sends[k], r = receives[k];
+        if (!meets(f->p, f->out, (struct pair){s, from, r, to}) ||
+            !same_peers(f, c->from, &ops[sends[0]], &ops[s]) ||
+            !same_peers(f, c->to, &ops[receives[0]], &ops[r]))
             return false;
-        for (int64_t k = 0; k < n_sent; k++) {
-            const struct message *s = &list[i + k], *r = &list[c.receives + k];
-            if (!meets(p, f->out, s, r) || !same_peers(f, s->from, &ops[list[i].op], &ops[s->op]) ||
-                !same_peers(f, r->to, &ops[list[c.receives].op], &ops[r->op]))
-                return false;
-            f->out->mate[s->op] = r->op;
-            f->out->mate[r->op] = s->op;
-            f->out->mate_role[s->op] = r->to;
-            f->out->mate_role[r->op] = s->from;
-        }
-        i = c.end;
+        f->out->mate[s] = r;
+        f->out->mate[r] = s;
+        f->out->mate_role[s] = c->to;
+        f->out->mate_role[r] = c->from;
     }
     return true;
 }
@@ -368,7 +353,7 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
                               struct lw_err *err)
 {
     const struct lw_plan *p = f->p;
-    int64_t n = f->out->first[p->n_roles];
+    bool all;
 
     LW_TAKE(room, f->out->mate, p->n_ops, err);
     LW_TAKE(room, f->out->mate_role, p->n_ops, err);
@@ -376,11 +361,14 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
     LW_TAKE(scratch, f->lines, p->n_roles, err);
     lw_role_lines(p, f->lines);
     LW_TAKE(scratch, f->seen, 2L * p->n_operand_rows, err);
-    LW_TAKE(scratch, f->list, n, err);
-    if (!list_roles(f, &n))
+    LW_TRY(list_roles(f, &all, err));
+    if (!all)
         return LW_OK;
-    lw_sort(f->list, n, compare_messages);
-    f->out->folded = match_roles(f, n);
+    LW_TRY(lw_channels_settle(&f->list, err));
+    LW_TRY(list_roles(f, &all, err));
+    for (int32_t i = 0; i < f->list.n && all; i++)
+        all = match_channel(f, &f->list.v[i]);
+    f->out->folded = all;
     return LW_OK;
 }
 
@@ -391,6 +379,7 @@ static enum lw_status fold(const struct lw_plan *p, struct lw_matches *out, stru
     struct lw_arena scratch = {0};
     enum lw_status s = fold_in(&f, room, &scratch, err);
 
+    lw_channels_free(&f.list);
     lw_arena_free(&scratch);
     return s;
 }
