@@ -202,8 +202,8 @@ static enum lw_status tell(const struct lw_prediction *s, struct lw_memory_story
 
     LW_TAKE(&x->arena, of_module, p->n_modules + 1, err);
     LW_TAKE(&x->arena, x->parts, p->n_modules + 1 + LW_N_MEMORY + OTHER_PARTS, err);
-    LW_TRY(lw_memory_alive(&s->classes.rows, &s->classes.plan, s->classes.class_of[m->rank],
-                           of_module, &x->at, err));
+    LW_TRY(lw_memory_alive(&s->classes.rows, &s->classes.plan,
+                           lw_alike_class(&s->classes.ranks, m->rank), of_module, &x->at, err));
     x->at.rank = m->rank;
     x->device = lw_memory_device_bytes(&s->memory);
     lw_framework_beside_of(&s->source.framework, p, m, &beside);

@@ -186,15 +186,15 @@ static void put_ranks(struct lw_sql *q, int64_t run, const struct lw_summary *m)
 {
     lw_ps figures[2][LW_N_FIGURES];
     bool all = m->n_ranks <= LW_RANKS_STORED_EACH;
-    int32_t last = -1;
+    int at = 0;
 
-    for (int32_t i = 0; i < m->n_ranks; i++) {
-        lw_ps *now = figures[i % 2], *before = figures[1 - i % 2];
+    for (int32_t i = 0; i < m->n_ranks; at = !at) {
+        lw_ps *now = figures[at], *before = figures[!at];
         struct lw_measure x = lw_summary_of(m, i);
         lw_period_figures(&x, now);
-        if (all || i == 0 || x.rank != last + 1 || memcmp(now, before, sizeof figures[0]) != 0)
+        if (all || i == 0 || memcmp(now, before, sizeof figures[0]) != 0)
             put_figures(q, run, x.rank, now);
-        last = x.rank;
+        i = all ? i + 1 : lw_alike_end(&m->alike, i, m->n_ranks);
     }
 }
 

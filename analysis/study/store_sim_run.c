@@ -62,7 +62,7 @@ static enum lw_status store_classes(struct lw_sim_row *row, const struct lw_sim_
     for (int64_t i = 0; status == LW_OK && i < rows.n; i++)
         rows.rank[i] = c->rank_of[c->rows.rank[i]];
     for (int32_t r = 0; status == LW_OK && r < c->n_ranks; r++)
-        rows_of[r] = c->rank_of[c->class_of[r]];
+        rows_of[r] = c->rank_of[lw_alike_class(&c->ranks, r)];
     if (status == LW_OK)
         status = lw_store_rows_of_ranks(row->store, row->id, rows_of, c->n_ranks, err);
     if (status == LW_OK)

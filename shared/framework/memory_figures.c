@@ -7,20 +7,12 @@
 #include "shared/text/wrap.h"
 #include "shared/timeline/timeline.h"
 
-/* The rank has the measure of the one before it: they run alike. */
-static bool is_as_before(const struct lw_summary *s, int32_t rank)
-{
-    return rank > 0 && s->of_rank && s->of_rank[rank] == s->of_rank[rank - 1];
-}
-
 const struct lw_measure *lw_memory_fullest(const struct lw_summary *s)
 {
     const struct lw_measure *most = s->ranks;
 
-    for (int32_t i = 0; i < s->n_ranks; i++) {
-        if (is_as_before(s, i))
-            continue;
-        const struct lw_measure *m = &s->ranks[s->of_rank ? s->of_rank[i] : i];
+    for (int32_t i = 0; i < s->n_ranks; i = lw_alike_end(&s->alike, i, s->n_ranks)) {
+        const struct lw_measure *m = &s->ranks[lw_alike_class(&s->alike, i)];
         most = m->peak_memory_bytes > most->peak_memory_bytes ? m : most;
     }
     return most;
@@ -45,9 +37,10 @@ void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
     if (s->n_ranks == 0)
         return;
     lw_framework_bytes_of(f, p, &c->device, lw_memory_fullest(s), &out->fullest);
-    for (int32_t i = 0; i < s->n_ranks; i++) {
-        if (is_as_before(s, i) && i < s->n_ranks - 1)
-            continue;
+    for (int32_t i = 0, next; i < s->n_ranks; i = next) { /* of ranks that run alike the first, */
+        next = lw_alike_end(&s->alike, i, s->n_ranks);
+        if (next == s->n_ranks && i < s->n_ranks - 1)
+            next = s->n_ranks - 1; /* and the last of all */
         const struct lw_measure m = lw_summary_of(s, i);
         if (i == 0 || !holds_alike(p, &m, &before))
             lw_framework_bytes_of(f, p, &c->device, &m, &b);

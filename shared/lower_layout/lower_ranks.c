@@ -399,7 +399,7 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     int32_t *members, *holders;
 
     LW_TAKE(&l->arena, members, most_members(l), err);
-    LW_TAKE(&l->arena, holders, (int64_t)lw_n_copies(l) * l->tp, err);
+    LW_TAKE(&l->arena, holders, l->ep > 1 ? (int64_t)lw_n_copies(l) * l->tp : 0, err);
     if (l->s->offload == LW_OFFLOAD_OPTIMIZER)
         LW_TAKE(&l->arena, l->offloaded, l->pp, err);
     LW_TRY(add_roles(l, err));

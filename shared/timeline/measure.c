@@ -154,11 +154,12 @@ void lw_summary_shares(struct lw_summary *s)
 {
     double all = 0, waiting = 0, computing = 0;
 
-    for (int32_t r = 0; r < s->n_ranks; r++) {
-        const struct lw_measure *m = &s->ranks[s->of_rank ? s->of_rank[r] : r];
-        all += (double)(m->end - m->start);
-        waiting += (double)m->wait[LW_WAIT_PIPELINE];
-        computing += (double)m->compute_busy;
+    for (int32_t r = 0, end; r < s->n_ranks; r = end) {
+        const struct lw_measure *m = &s->ranks[lw_alike_class(&s->alike, r)];
+        end = lw_alike_end(&s->alike, r, s->n_ranks);
+        all += (double)(end - r) * (double)(m->end - m->start);
+        waiting += (double)(end - r) * (double)m->wait[LW_WAIT_PIPELINE];
+        computing += (double)(end - r) * (double)m->compute_busy;
     }
     s->bubble_ratio = all > 0 ? waiting / all : 0;
     s->compute_share = all > 0 ? computing / all : 0;
@@ -243,6 +244,6 @@ void lw_summary_free(struct lw_summary *s)
 {
     lw_free(s->steps);
     lw_free(s->ranks);
-    lw_free(s->of_rank);
+    lw_free(s->alike.of);
     *s = (struct lw_summary){0};
 }

@@ -5,6 +5,7 @@
 
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
+#include "shared/timeline/alike_ranks.h"
 
 struct lw_plan;
 
@@ -104,7 +105,7 @@ struct lw_summary {
     /* Of the step shown: the one nearest the median (the lower one of two). Of ranks that are alike
      * the lowest one's measure is there once: lw_summary_of gives that of any rank. */
     struct lw_measure *ranks;
-    int32_t *of_rank; /* [n_ranks]: index into ranks; NULL: ranks[r] is rank r's */
+    struct lw_alike_ranks alike; /* class of each rank: its index into ranks */
     int32_t worst; /* index into ranks: the longest period, the lowest rank of several */
     double bubble_ratio;    /* waiting for pipeline neighbours, of all ranks' periods */
     double compute_share;   /* computing, of all ranks' periods */
@@ -124,9 +125,9 @@ enum lw_status lw_timeline_measure(const struct lw_timeline *t, const struct lw_
 void lw_summary_free(struct lw_summary *s);
 static inline struct lw_measure lw_summary_of(const struct lw_summary *s, int32_t rank)
 {
-    struct lw_measure m = s->ranks[s->of_rank ? s->of_rank[rank] : rank];
+    struct lw_measure m = s->ranks[lw_alike_class(&s->alike, rank)];
 
-    m.rank = s->of_rank ? rank : m.rank;
+    m.rank = rank;
     return m;
 }
 /* bubble_ratio and compute_share of the ranks that a summary holds. */

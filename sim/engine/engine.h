@@ -337,7 +337,7 @@ static inline int32_t sim_given_rank(const struct sim_engine *e, int32_t rank)
 
 static inline int32_t sim_run_rank(const struct sim_engine *e, int32_t given)
 {
-    return e->fold ? e->fold->class_of[given] : given;
+    return e->fold ? lw_alike_class(&e->fold->ranks, given) : given;
 }
 
 /* Ranks of the given plan that this one represents. */

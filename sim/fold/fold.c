@@ -338,9 +338,7 @@ static bool messages_match(struct sim_folding *m)
 
 /* --- the fold --- */
 
-/* Classes go to the fold. */
-static enum lw_status take_columns(struct sim_folding *m, struct lw_arena *of_fold,
-                                   struct lw_err *err)
+static enum lw_status take_columns(struct sim_folding *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     struct lw_arena *a = &m->arena;
@@ -348,7 +346,6 @@ static enum lw_status take_columns(struct sim_folding *m, struct lw_arena *of_fo
 
     for (int32_t g = 0; g < p->n_groups; g++)
         largest = p->groups[g].n_members > largest ? p->groups[g].n_members : largest;
-    LW_TAKE(of_fold, m->colour, p->n_ranks, err);
     LW_TAKE(a, m->ring, p->n_comms + 1, err);
     LW_TAKE(a, m->unlike, p->n_comms + 1, err);
     LW_TAKE(a, m->set, largest, err);
@@ -404,7 +401,7 @@ static enum lw_status give(const struct sim_folding *m, struct lw_arena *arena,
                            struct sim_fold *out, struct lw_err *err)
 {
     struct sim_fold f = {.n_ranks = m->plan->n_ranks, .n_classes = m->n_colours,
-                         .class_of = m->colour};
+                         .ranks.of = m->colour};
 
     LW_TAKE(arena, f.rank_of, f.n_classes, err);
     LW_TAKE(arena, f.n_alike, f.n_classes, err);
@@ -458,7 +455,7 @@ static enum lw_status make_by_rules(struct sim_folding *m, struct lw_arena *aren
                                     struct sim_fold *out, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
-    struct sim_fold f = {p->n_ranks, p->n_roles, .class_of = m->colour};
+    struct sim_fold f = {p->n_ranks, p->n_roles, {0}};
 
     *made = p->grid && lw_grid_rules_all(p);
     for (int32_t role = 0; *made && role < p->n_roles; role++)
@@ -471,7 +468,7 @@ static enum lw_status make_by_rules(struct sim_folding *m, struct lw_arena *aren
         return LW_OK;
     LW_TAKE(arena, f.rank_of, f.n_classes, err);
     LW_TAKE(arena, f.n_alike, f.n_classes, err);
-    lw_plan_roles_write(p, m->colour);
+    f.ranks = (struct lw_alike_ranks){NULL, p->grid->axis[LW_AXIS_PP].stride, p->n_roles};
     for (int32_t role = 0; role < p->n_roles; role++) {
         f.rank_of[role] = m->first_of[role];
         f.n_alike[role] = p->roles[role].n_ranks;
@@ -489,6 +486,7 @@ static enum lw_status make_by_tables(struct sim_folding *m, struct lw_arena *are
 
     LW_TRY(lw_plan_with_tables(m->plan, &m->arena, &full, err));
     m->plan = &full;
+    LW_TAKE(arena, m->colour, full.n_ranks, err); /* the fold's */
     LW_TRY(take_groups(m, err));
     LW_TRY(take_paths(m, err));
     if (!sim_fold_read_groups(m) || rings_share(m))
@@ -509,7 +507,7 @@ static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct
 {
     bool made;
 
-    LW_TRY(take_columns(m, arena, err));
+    LW_TRY(take_columns(m, err));
     LW_TRY(sim_fold_read_programs(m, err));
     LW_TRY(make_by_rules(m, arena, &made, out, err));
     return made ? LW_OK : make_by_tables(m, arena, out, err);

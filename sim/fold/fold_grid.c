@@ -86,7 +86,8 @@ static void keep_group(struct sim_fold *f, const struct lw_grid_rule *grid, int3
 
     q->groups[q->n_groups] = (struct lw_group){q->n_members, n};
     for (int32_t i = 0; i < n; i++) {
-        int32_t k = f->class_of[lw_grid_member(x, number, lw_digits_value(&kinds, i))];
+        int32_t rank = lw_grid_member(x, number, lw_digits_value(&kinds, i));
+        int32_t k = lw_alike_class(&f->ranks, rank);
         q->members[q->n_members++] = k;
         q->comm_group[(int64_t)comm * f->n_classes + k] = q->n_groups;
     }

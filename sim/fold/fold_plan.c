@@ -47,7 +47,7 @@ static void keep_group(const struct lw_plan *p, struct sim_fold *f, int32_t g, i
 
     *x = (struct lw_group){q->n_members, 0};
     for (int32_t i = 0; i < p->groups[g].n_members; i++) {
-        int32_t k = f->class_of[lw_plan_member_at(p, p->groups[g].first_member + i)];
+        int32_t k = lw_alike_class(&f->ranks, lw_plan_member_at(p, p->groups[g].first_member + i));
         if (seen_in[k] == g + 1)
             continue;
         seen_in[k] = g + 1;

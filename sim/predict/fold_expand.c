@@ -58,10 +58,9 @@ static enum lw_status count_rows(const struct lw_sim_classes *c, int64_t *n, str
     int64_t *alike;
 
     LW_NEW(alike, c->n_classes, err);
-    for (int32_t r = 0, from = 0; r < c->n_ranks; from = r) { /* most are as the one before */
-        while (r < c->n_ranks && c->class_of[r] == c->class_of[from])
-            r++;
-        alike[c->class_of[from]] += r - from;
+    for (int32_t r = 0, end; r < c->n_ranks; r = end) {
+        end = lw_alike_end(&c->ranks, r, c->n_ranks);
+        alike[lw_alike_class(&c->ranks, r)] += end - r;
     }
     *n = 0;
     for (int64_t i = 0; i < c->rows.n; i++)
@@ -82,8 +81,10 @@ enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline 
     enum lw_status status = lw_timeline_reserve(&out, n, err);
     for (int64_t i = 0; status == LW_OK && i < c->rows.n;) {
         i = find_pass(c, i, first, last);
-        for (int32_t r = 0; r < c->n_ranks; r++)
-            copy_rows(&c->rows, first[c->class_of[r]], last[c->class_of[r]], r, &out);
+        for (int32_t r = 0; r < c->n_ranks; r++) {
+            int32_t k = lw_alike_class(&c->ranks, r);
+            copy_rows(&c->rows, first[k], last[k], r, &out);
+        }
     }
     lw_free(first);
     if (status == LW_OK)
@@ -98,14 +99,18 @@ static enum lw_status take_measures(const struct lw_sim_classes *c, const struct
                                     struct lw_summary *out, struct lw_err *err)
 {
     LW_NEW(out->ranks, c->n_classes, err);
-    LW_NEW(out->of_rank, out->n_ranks, err);
+    out->alike = c->ranks;
+    out->alike.of = NULL;
+    if (c->ranks.of) {
+        LW_NEW(out->alike.of, out->n_ranks, err);
+        memcpy(out->alike.of, c->ranks.of, (size_t)out->n_ranks * sizeof *out->alike.of);
+    }
     for (int32_t k = 0; k < c->n_classes; k++) {
         out->ranks[k] = (struct lw_measure){.step = s->ranks[0].step, .peak_memory_bytes = -1};
         if (k < s->n_ranks)
             out->ranks[k] = s->ranks[k];
         out->ranks[k].rank = c->rank_of[k];
     }
-    memcpy(out->of_rank, c->class_of, (size_t)out->n_ranks * sizeof *out->of_rank);
     if (s->memory.rank >= 0)
         out->memory.rank = c->rank_of[s->memory.rank];
     lw_summary_shares(out);
@@ -128,7 +133,7 @@ enum lw_status lw_sim_summarize(const struct lw_sim_classes *c, int32_t first_st
     all.ranks = NULL;
     all.n_ops = n_ops;
     all.n_ranks = c->n_ranks;
-    while (all.n_ranks > 1 && c->class_of[all.n_ranks - 1] >= s.n_ranks)
+    while (all.n_ranks > 1 && lw_alike_class(&c->ranks, all.n_ranks - 1) >= s.n_ranks)
         all.n_ranks--;
     enum lw_status status = take_measures(c, &s, &all, err);
     lw_free(s.ranks);

@@ -336,16 +336,15 @@ static enum lw_status take_classes(const struct lw_plan *plan, const struct sim_
 {
     c->n_ranks = plan->n_ranks;
     c->n_classes = fold->n_classes > 0 ? fold->n_classes : plan->n_ranks;
-    c->class_of = fold->class_of;
+    c->ranks = fold->ranks;
     c->rank_of = fold->rank_of;
     c->plan = fold->n_classes > 0 ? fold->plan : *plan;
     c->plan.arena = (struct lw_arena){0};
     if (fold->n_classes > 0)
         return LW_OK;
-    LW_TAKE(&c->arena, c->class_of, plan->n_ranks, err);
-    c->rank_of = c->class_of;
+    LW_TAKE(&c->arena, c->rank_of, plan->n_ranks, err);
     for (int32_t r = 0; r < plan->n_ranks; r++)
-        c->class_of[r] = r;
+        c->rank_of[r] = r;
     return LW_OK;
 }
 

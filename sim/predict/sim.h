@@ -7,6 +7,7 @@
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
+#include "shared/timeline/alike_ranks.h"
 #include "shared/timeline/timeline.h"
 #include "sim/timing/sim_options.h"
 
@@ -33,7 +34,7 @@ enum lw_status lw_sim_run_steps(const struct lw_plan *plan, const struct lw_clus
 struct lw_sim_classes {
     struct lw_arena arena;   /* owns the columns below */
     int32_t n_ranks, n_classes;
-    int32_t *class_of;       /* [n_ranks] */
+    struct lw_alike_ranks ranks; /* class of each */
     int32_t *rank_of;        /* [n_classes]: the lowest rank of the class; ascending */
     struct lw_timeline rows; /* `rank` is a class; else as lw_sim_run */
     struct lw_plan plan; /* of the classes: roles and operands by class. Borrows the plan's rest */
