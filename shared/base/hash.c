@@ -8,7 +8,8 @@
 
 #include "shared/base/arena.h"
 
-enum { BUFFER_BYTES = 16384, LITTLE_ENDIAN_HOST = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ };
+enum { BUFFER_BYTES = 16384, DIRECT_BYTES = 4096 };
+enum { LITTLE_ENDIAN_HOST = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ };
 
 /* Of a library built for x86 with the choice of vector instructions at run time (xxHash 0.8,
  * xxh_x86dispatch.h); NULL elsewhere. Digests are the same. */
@@ -52,9 +53,9 @@ static void flush(struct lw_hash *h)
 
 void lw_hash_bytes(struct lw_hash *h, const void *bytes, size_t n)
 {
-    if (n > BUFFER_BYTES - h->used)
+    if (n > BUFFER_BYTES - h->used || n >= DIRECT_BYTES)
         flush(h);
-    if (n > BUFFER_BYTES) {
+    if (n >= DIRECT_BYTES) {
         feed(h, bytes, n);
         return;
     }

@@ -9,8 +9,7 @@
 
 /* --- axes ------------------------------------------------------------------------------------- */
 
-/* Axes from the one with the largest stride to that with the least; those of one rank first. */
-static void order_axes(const struct lw_digit axis[LW_N_AXES], int order[LW_N_AXES])
+void lw_grid_axes_order(const struct lw_digit axis[LW_N_AXES], int order[LW_N_AXES])
 {
     for (int i = 0; i < LW_N_AXES; i++) {
         int at = i;
@@ -29,7 +28,7 @@ bool lw_grid_is_whole(const struct lw_digit axis[LW_N_AXES], int32_t n_ranks)
     int order[LW_N_AXES];
     int64_t size = 1;
 
-    order_axes(axis, order);
+    lw_grid_axes_order(axis, order);
     for (int i = LW_N_AXES; i-- > 0;) {
         const struct lw_digit *x = &axis[order[i]];
         if (x->count < 1 || (x->count > 1 && x->stride != size))
@@ -54,7 +53,7 @@ static struct walk begin(const struct lw_digit axis[LW_N_AXES])
 {
     struct walk w = {.axis = axis};
 
-    order_axes(axis, w.order);
+    lw_grid_axes_order(axis, w.order);
     return w;
 }
 
@@ -90,7 +89,7 @@ struct lw_digits lw_grid_column(const struct lw_digit axis[LW_N_AXES],
     struct lw_digits d = {0};
     int order[LW_N_AXES];
 
-    order_axes(axis, order);
+    lw_grid_axes_order(axis, order);
     for (int i = 0; i < LW_N_AXES; i++) {
         int32_t count = axis[order[i]].count, step = weight[order[i]];
         struct lw_digit *slower = d.n > 0 ? &d.at[d.n - 1] : NULL;

@@ -47,6 +47,8 @@ struct lw_grid_rule {
 
 /* The axes are all ranks, each once, and data ranks lie further apart than tensor ranks. */
 bool lw_grid_is_whole(const struct lw_digit axis[LW_N_AXES], int32_t n_ranks);
+/* Axes from the one with the largest stride to that with the least; those of one rank first. */
+void lw_grid_axes_order(const struct lw_digit axis[LW_N_AXES], int order[LW_N_AXES]);
 /* Rank at the coordinates. */
 static inline int32_t lw_grid_rank(const struct lw_digit axis[LW_N_AXES], int32_t dp, int32_t pp,
                                    int32_t tp)

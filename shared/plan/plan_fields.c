@@ -7,6 +7,7 @@
 #include "shared/base/hash.h"
 #include "shared/plan/grid_hash.h"
 #include "shared/plan/grid_rule.h"
+#include "shared/plan/hash_rows.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/plan_work.h"
@@ -151,50 +152,33 @@ static void feed_numbers(struct lw_hash *h, const struct lw_plan_table *t, const
     }
 }
 
-/* A row that a rule of one line describes. */
-static void feed_line(struct lw_hash *h, const struct lw_operand_rule *x)
+/* A row that a rule describes, all of whose lines are whole. */
+static void feed_operand_rule(struct lw_hash *h, const struct lw_operand_rule *x)
 {
-    enum { LINE = 256 };
-    int64_t block[LINE][3];
+    int32_t width = x->width < x->n ? x->width : x->n;
+    const struct lw_row_rule lines = {
+        2, {{x->n / width, {0, x->offset_down, x->down}}, {width, {0, 0, x->across}}}};
 
-    for (int32_t i = 0, k; i < x->n; i += k) {
-        k = x->n - i < LINE ? x->n - i : LINE;
-        for (int32_t a = 0; a < k; a++) {
-            block[a][0] = x->first.bytes;
-            block[a][1] = x->first.offset;
-            block[a][2] = x->first.peer + (int64_t)(i + a) * x->across;
-        }
-        lw_hash_ints(h, &block[0][0], k * INT64_C(3));
-    }
+    lw_hash_rows(h, (int64_t[]){x->first.bytes, x->first.offset, x->first.peer}, 3, &lines);
 }
 
 /* Each entry of each row, also where a rule describes them. */
 static void feed_operands(const struct canon *c)
 {
-    int64_t block[3 * 128];
     const struct lw_plan *p = c->p;
-    int n = 0;
 
     for (int32_t row = 0; row < p->n_operand_rows; row++) {
-        int32_t end = lw_operand_row_length(p, row);
-        if (p->operand_rules[row].n == end && p->operand_rules[row].width >= end) {
-            lw_hash_ints(c->h, block, n);
-            n = 0;
-            feed_line(c->h, &p->operand_rules[row]);
+        const struct lw_operand_rule *x = &p->operand_rules[row];
+        int32_t n = lw_operand_row_length(p, row);
+        if (n > 0 && x->n == n && (x->width >= n || n % x->width == 0)) {
+            feed_operand_rule(c->h, x);
             continue;
         }
-        for (int32_t i = 0; i < end; i++) {
+        for (int32_t i = 0; i < n; i++) {
             struct lw_operand d = lw_operand_at(p, row, i);
-            block[n++] = d.bytes;
-            block[n++] = d.offset;
-            block[n++] = d.peer;
-            if (n < (int)(sizeof block / sizeof *block))
-                continue;
-            lw_hash_ints(c->h, block, n);
-            n = 0;
+            lw_hash_ints(c->h, (int64_t[]){d.bytes, d.offset, d.peer}, 3);
         }
     }
-    lw_hash_ints(c->h, block, n);
 }
 
 static void feed_table(const struct canon *c, enum lw_plan_table_id id)

@@ -1,0 +1,125 @@
+/* Rows of a rule, made in one block and fed from there: XXH3 takes every byte in order. The block
+ * holds all rows of the fastest digits and as many values of the next one (`cut`) as it has room
+ * for. The next block is the same rows, each with one sum added. Where that sum is 0, the block is
+ * fed again as it is. */
+#include "shared/plan/hash_rows.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { LANES = 8 };
+
+struct block {
+    int32_t width;
+    int64_t n;    /* numbers in v */
+    int64_t n_by; /* numbers in by that hold `last` */
+    int64_t last[LW_ROW_STEPS];
+    int64_t v[LW_ROW_WIDTH], by[LW_ROW_WIDTH];
+};
+
+static int column_of(int32_t c)
+{
+    return c < LW_ROW_STEPS ? c : LW_ROW_STEPS - 1;
+}
+
+/* The rows again, `count - 1` times, each time with the step added once more. */
+static void repeat(struct block *b, int32_t count, const int64_t step[LW_ROW_STEPS])
+{
+    int64_t n = b->n;
+
+    for (int64_t from = 0; from < n * (count - 1); from += b->width)
+        for (int32_t c = 0; c < b->width; c++)
+            b->v[n + from + c] = b->v[from + c] + step[column_of(c)];
+    b->n = n * count;
+}
+
+/* What is added to each number of the block. */
+static void prepare(struct block *b, const int64_t sum[LW_ROW_STEPS])
+{
+    if (b->n_by == b->n && memcmp(b->last, sum, sizeof b->last) == 0)
+        return;
+    for (int64_t from = 0; from < b->n; from += b->width)
+        for (int32_t c = 0; c < b->width; c++)
+            b->by[from + c] = sum[column_of(c)];
+    memcpy(b->last, sum, sizeof b->last);
+    b->n_by = b->n;
+}
+
+static void add(struct block *b, const int64_t sum[LW_ROW_STEPS])
+{
+    if (sum[0] == 0 && sum[1] == 0 && sum[2] == 0)
+        return;
+    prepare(b, sum);
+    int64_t i = 0;
+    for (; b->n - i >= LANES; i += LANES) /* a count that compilers vectorize at -O2 */
+#pragma GCC unroll 4
+        for (int a = 0; a < LANES; a++)
+            b->v[i + a] += b->by[i + a];
+    for (; i < b->n; i++)
+        b->v[i] += b->by[i];
+}
+
+/* The next values of digits 0 to n - 1; false after the last. *sum: what is added by it. */
+static bool next(const struct lw_row_digit *at, int32_t n, int32_t *value,
+                 int64_t sum[LW_ROW_STEPS])
+{
+    while (n-- > 0) {
+        bool more = ++value[n] < at[n].count;
+        int64_t times = more ? 1 : 1 - at[n].count;
+        for (int c = 0; c < LW_ROW_STEPS; c++)
+            sum[c] += times * at[n].step[c];
+        if (more)
+            return true;
+        value[n] = 0;
+    }
+    return false;
+}
+
+/* All values of the digit of which the block holds `held`. moved: what that added to the block. */
+static void feed_cut(struct lw_hash *h, struct block *b, const struct lw_row_digit *cut,
+                     int32_t held, int64_t moved[LW_ROW_STEPS])
+{
+    int64_t step[LW_ROW_STEPS], each = b->n / held;
+
+    for (int c = 0; c < LW_ROW_STEPS; c++)
+        step[c] = held * cut->step[c];
+    for (int32_t left = cut->count;; left -= held) {
+        lw_hash_ints(h, b->v, (left < held ? left : held) * each);
+        if (left <= held)
+            return;
+        add(b, step);
+        for (int c = 0; c < LW_ROW_STEPS; c++)
+            moved[c] += step[c];
+    }
+}
+
+void lw_hash_rows(struct lw_hash *h, const int64_t *first, int32_t width,
+                  const struct lw_row_rule *rule)
+{
+    static const struct lw_row_digit none = {.count = 1};
+    struct block b;
+    int32_t value[LW_ROW_DIGITS] = {0}, n = rule->n;
+    int64_t sum[LW_ROW_STEPS] = {0};
+    bool more = true;
+
+    b.width = width;
+    b.n = width;
+    b.n_by = 0;
+    memcpy(b.v, first, (size_t)width * sizeof *first);
+    for (; n > 0 && b.n * rule->at[n - 1].count <= LW_ROW_WIDTH; n--)
+        repeat(&b, rule->at[n - 1].count, rule->at[n - 1].step);
+    const struct lw_row_digit *cut = n > 0 ? &rule->at[n - 1] : &none;
+    int64_t room = LW_ROW_WIDTH / b.n;
+    int32_t held = room < cut->count ? (int32_t)room : cut->count;
+    repeat(&b, held, cut->step);
+    n -= n > 0;
+    while (more) {
+        int64_t moved[LW_ROW_STEPS] = {0};
+        feed_cut(h, &b, cut, held, moved);
+        for (int c = 0; c < LW_ROW_STEPS; c++)
+            sum[c] = -moved[c];
+        more = next(rule->at, n, value, sum);
+        if (more)
+            add(&b, sum);
+    }
+}
