@@ -89,9 +89,23 @@ def ffn_of(a):
     return a.number("ffn-hidden-size", gated)
 
 
+def has_old_attention(a):
+    """Of an older container a deterministic run on A100 stores scores unless a backend is named.
+
+    Until NVIDIA/Megatron-LM@23a1dcaf (.gitlab/stages/01.build.yml) the lts image was
+    pytorch:24.01-py3 with TransformerEngine 1.2, which takes neither FlashAttention 2 nor, before
+    Hopper, cuDNN's attention for a deterministic run (NVIDIA/TransformerEngine@4f9662fb,
+    transformer_engine/pytorch/attention.py, DotProductAttention: Filter: determinism).
+    """
+    old = a.text("env") == "lts" and a.text("recipe_lists_it") == "0" and a.text("gpu") == "A100"
+    return old and a.on("deterministic-mode") and \
+        a.text("attention-backend", "auto") == "auto"
+
+
 def attention_of(a):
-    return "full" if a.text("transformer-impl") == "local" or \
-        a.text("attention-backend") in ("unfused", "local") else "flash"
+    full = a.text("transformer-impl") == "local" or \
+        a.text("attention-backend") in ("unfused", "local") or has_old_attention(a)
+    return "full" if full else "flash"
 
 
 def put_experts(a, put):
