@@ -27,6 +27,7 @@
     row(kept_projections, "", FLAG, "selective recomputation keeps queries, keys and values") \
     row(kept_16bit, "", FLAG, "8-bit products keep their operands in 16 bits") \
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
+    row(kept_needed, "", FLAG, "of these products what no backward reads is not kept") \
     row(kept_no_cudnn, "", FLAG, "selective recomputation repeats attention by cuDNN (Blackwell)") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \
     row(kept_loss_in_place, "", FLAG, "the loss's steps change one f32 copy of the scores") \
@@ -72,6 +73,7 @@
     row(mask_in_batch, "", FLAG, "a batch has a mask of all pairs of positions") \
     row(gather_buffer, "", FLAG, "what a group gathers of all tokens goes to a buffer that stays") \
     row(reserved, "", FACTOR, "memory that the allocator reserves, against tensors alive") \
+    row(freed_scores, "B", COUNT, "of a score, freed by the loss and still reserved") \
     row(whole_inputs, "", COUNT, "sequence parallelism: whole inputs held by a backward") \
     row(fp8_params, "", FLAG, "weights of blocks are 8 bits beside 8-bit products") \
     row(fp8_transposes, "", FLAG, "of such weights Hopper's products need the transposes too") \

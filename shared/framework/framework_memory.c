@@ -1,8 +1,9 @@
 /* Memory of a rank beyond what its plan counts, and the kinds of figures that programs print:
  *
  *   allocated   the largest sum of allocated tensors, as torch's max_memory_allocated
- *   reserved    what torch's allocator has taken from the device: more by the fact `reserved`.
- *               Buffers made once, before an empty cache, take what they hold
+ *   reserved    what torch's allocator has taken from the device: more by the fact `reserved`,
+ *               and by scores that the loss has freed (`freed_scores`). Buffers made once, before
+ *               an empty cache, take what they hold
  *   device      as nvidia-smi: reserved, and what the framework takes (device.framework_bytes)
  *
  * Blocks that are freed stay with the allocator. What an optimizer's step allocates adds to what
@@ -225,6 +226,19 @@ static double stage_outputs(const struct run *r)
     return r->s->sequence_parallel ? outputs / (double)r->s->tp : outputs;
 }
 
+/* Scores in 16 bits that the loss freed: their block is smaller than what it takes next. The stage
+ * with the last module has them. */
+static double freed_scores(const struct run *r, const struct lw_measure *m)
+{
+    const struct lw_plan *p = r->plan;
+    int32_t stage = p->roles[lw_plan_role_of(p, m->rank)].stage;
+    double scores = (double)(r->d->batch * r->d->seq) * (double)r->d->vocab;
+
+    if (r->s->pp > 1 && (!p->stage_of || p->stage_of[p->n_modules - 1] != stage))
+        return 0;
+    return lw_fact_value(r->f->freed_scores, 0) * scores / (double)(r->s->cp * r->s->tp);
+}
+
 /* The largest tensor that a backward frees: f32 scores where one stage has all blocks, else the
  * gated pair's results. */
 static double largest_block(const struct run *r)
@@ -325,7 +339,7 @@ void lw_framework_beside_of(const struct lw_framework *f, const struct lw_plan *
 }
 
 static void bytes_of(const struct run *r, const struct lw_device *d, const struct rank_bytes *x,
-                     struct lw_framework_bytes *out)
+                     const struct lw_measure *m, struct lw_framework_bytes *out)
 {
     const struct lw_framework *f = r->f;
     double factor = lw_fact_value(f->reserved, 1), own = (double)lw_device_framework_bytes(d);
@@ -335,7 +349,8 @@ static void bytes_of(const struct run *r, const struct lw_device *d, const struc
     out->allocated = tensors(r, x);
     out->needed = factor * out->allocated;
     double bytes = (gathers ? 1 : factor) * (x->fixed + x->gradients + step_bytes(r, x->bytes)) +
-                   factor * (x->active + stage_outputs(r)) + factor * whole_inputs(r);
+                   factor * (x->active + stage_outputs(r)) + factor * whole_inputs(r) +
+                   freed_scores(r, m);
     if (out->needed <= full && bytes > full)
         bytes = gathers ? out->needed : full;
     out->reserved = bytes;
@@ -349,7 +364,7 @@ void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_plan *p
     const struct run r = {f, &plan->dims, plan, plan->strategy};
     const struct rank_bytes x = bytes_of_rank(&r, m);
 
-    bytes_of(&r, d, &x, out);
+    bytes_of(&r, d, &x, m, out);
 }
 
 void lw_framework_bytes_of_last(const struct lw_framework *f, const struct lw_plan *plan,
@@ -360,5 +375,5 @@ void lw_framework_bytes_of_last(const struct lw_framework *f, const struct lw_pl
     struct rank_bytes x = bytes_of_rank(&r, m);
 
     take_spared(&r, &x);
-    bytes_of(&r, d, &x, out);
+    bytes_of(&r, d, &x, m, out);
 }

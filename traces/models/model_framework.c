@@ -43,6 +43,7 @@ static unsigned kept_of(const struct lw_framework *f, bool adapters)
            (adapters ? kept_of_adapters(f) : 0) |
            bit(f->kept_projections, TRACES_KEPT_PROJECTIONS) |
            bit(f->kept_alternate, TRACES_KEPT_ALTERNATE) |
+           bit(f->kept_needed, TRACES_KEPT_NEEDED) |
            bit(f->kept_chunked_loss, TRACES_KEPT_CHUNKED_LOSS) |
            bit(f->kept_loss_in_place, TRACES_KEPT_LOSS_IN_PLACE) |
            bit(f->kept_unweighted, TRACES_KEPT_UNWEIGHTED) |

@@ -43,6 +43,7 @@ enum traces_kept {
     TRACES_KEPT_LOSS_IN_PLACE = 32, /* the loss's steps change one f32 copy of the scores */
     TRACES_KEPT_UNWEIGHTED = 128, /* an expert's activation before and after its weight */
     TRACES_KEPT_LAYOUTS = 64, /* a fused kernel's result is kept in its layout and the next's */
+    TRACES_KEPT_NEEDED = 16384, /* with every second product: not the block's result */
     TRACES_KEPT_NO_ATTENTION = 2048, /* with every second product: not attention's result */
     TRACES_KEPT_ATTENTION_8BIT = 256, /* queries, keys, values and attention's result in 8 bits */
     TRACES_KEPT_ADAPTER_WHOLE = 512, /* the first adapter's input is kept for all tokens of a

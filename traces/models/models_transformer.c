@@ -687,16 +687,18 @@ void transformer_loss(struct transformer *t, int64_t vocab)
 /* Of a block's seven products the first is of queries, the third of values, the fifth of the gate,
  * the last of the block's result (pytorch/torchtitan@b5bcd76c, models/llama3/infra/parallelize.py:
  * every second product is computed again). Attention's result stays with them, but that of
- * cuDNN's only since @b39377f9 (add all SDPA backends to op_sac_save_list). */
+ * cuDNN's only since @b39377f9 (add all SDPA backends to op_sac_save_list). No backward reads the
+ * last product's result: an eager block keeps it, a compiled one does not. */
 static void keep_alternate(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);
     bool stays = !has_kept(t, TRACES_KEPT_NO_ATTENTION);
     int64_t wide = queries_of(t) + values_of(t) + (stays ? results(t) : 0) + t->tokens * t->ffn;
     int64_t sums = stays ? 4 * t->tokens * t->heads : 0;
+    int64_t ends = has_kept(t, TRACES_KEPT_NEEDED) ? 1 : 2; /* the block's input, and its result */
 
     m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE] = 0;
-    keep(t, LW_RECOMPUTE_SELECTIVE, 2 * t->b.item * t->tokens * t->hidden, true);
+    keep(t, LW_RECOMPUTE_SELECTIVE, ends * t->b.item * t->tokens * t->hidden, true);
     keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + sums, false);
 }
 

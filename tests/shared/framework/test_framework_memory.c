@@ -102,6 +102,31 @@ TEST(figures_of_each_kind)
     }
 }
 
+/* 2 bytes of a score, 2 samples of 100 tokens and 50,000 words, a part of each rank of both groups.
+ * Tensors and what is needed have none of them. Of a pipeline the stage with the last module. */
+TEST(scores_that_the_loss_freed_stay_reserved)
+{
+    int32_t stages[] = {0, 1};
+    struct fixture x;
+
+    set_up(&x, 0, 0, 0, 2000000000);
+    x.dims.vocab = 50000;
+    struct lw_framework_bytes b = bytes_of(&x, "torchtitan");
+    same(b.allocated, 2e9);
+    same(b.needed, RESERVE * 2e9);
+    same(b.reserved, RESERVE * 2e9 + 2 * 2 * 100 * 50000);
+    same(bytes_of(&x, "torchtitan-compile").reserved, RESERVE * 2e9);
+    x.strategy.cp = x.strategy.tp = 2;
+    same(bytes_of(&x, "torchtitan").reserved, RESERVE * 2e9 + 2 * 2 * 100 * 50000 / 4);
+    x.strategy.cp = x.strategy.tp = 1;
+    x.strategy.pp = 2;
+    x.plan.n_modules = 2;
+    x.plan.stage_of = stages;
+    same(bytes_of(&x, "torchtitan").reserved, RESERVE * (2e9 + 2 * 4e5));
+    x.role.stage = 1;
+    same(bytes_of(&x, "torchtitan").reserved, RESERVE * (2e9 + 2 * 4e5) + 2 * 2 * 100 * 50000);
+}
+
 /* Of 1 GB at most 200 MB are weights and 400 MB sums: 400 MB of activations are more than the
  * 200 MB of gradients, which take their blocks. Of two micro-batches' 300 MB one frees 150 MB. */
 TEST(gradients_beside_sums_take_the_blocks_of_activations)

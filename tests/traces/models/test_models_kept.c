@@ -261,6 +261,17 @@ TEST(every_second_product_is_kept)
     lw_workload_free(&w);
 }
 
+/* A compiled block keeps no result of its last product, which no backward reads. */
+TEST(a_compiled_block_keeps_what_its_backward_reads)
+{
+    struct traces_model_shape s = {.kept = TRACES_KEPT_ALTERNATE | TRACES_KEPT_NEEDED};
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), 2 * (3 * HIDDEN + KV_WIDTH + FFN) + SUMS);
+    s.kept = TRACES_KEPT_NEEDED;
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE),
+                     kept((struct traces_model_shape){0}, LW_RECOMPUTE_SELECTIVE));
+}
+
 /* Attention's result and row sums go, and attention is computed again. */
 TEST(every_second_product_stays_without_attention)
 {
