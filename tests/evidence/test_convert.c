@@ -406,6 +406,29 @@ TEST(what_a_source_does_not_state_is_named)
     expect_cell(csv, "dtype", "f32");
 }
 
+/* The script beside the table of Llama 3 in 8 bits shards the optimizer and reduces in 16 bits; the
+ * other rows are of scripts that reduce in f32. */
+TEST(llama_in_megatron_follows_its_script)
+{
+    static const struct {
+        const char *row, *grad_dtype, *zero;
+    } cases[] = {
+        {"LLAMA3-70B,H100,64,128,4,8,5,,,,FP8 hybrid,1621", "param", "1"},
+        {"GPT 1.7B,H100,48,192,1,1,,24,2048,16,bf16,1000", "f32", ""},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char csv[400];
+        snprintf(csv, sizeof csv,
+                 "model,gpu,gpus,gbs,tp,pp,vpp,layers,hidden,heads,precision,tok_s_gpu,mbs,seq,"
+                 "framework,dist_optimizer,tflops_gpu,mfu_pct\n%s,1,8192,Megatron-LM,,,\n",
+                 cases[i].row);
+        const char *name = "megatron_h100_scaling";
+        expect_cell(rows_of(name, csv), "grad-dtype", cases[i].grad_dtype);
+        expect_cell(rows_of(name, csv), "zero", cases[i].zero);
+    }
+}
+
 static void check_shared(const char *name)
 {
     char words[200];
