@@ -534,15 +534,14 @@ static struct sim_nccl_spot spot_of(const struct lw_cluster *c, const struct lw_
 /* What the answer says that it is, with the curve. */
 static const char *with_curve(const char *detail)
 {
-    static const char *const words[][2] = {
-        {"shared adapter", "model times measured curve, shared adapter"},
-        {"slow adapter", "model times measured curve, slow adapter"},
-        {"own choice", "model times measured curve, own choice"}};
+    static const char *const words[][2] = {{"shared adapter", "calibrated, shared adapter"},
+                                           {"slow adapter", "calibrated, slow adapter"},
+                                           {"own choice", "calibrated, own choice"}};
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(detail, words[i][0]) == 0)
             return words[i][1];
-    return "model times measured curve";
+    return "calibrated";
 }
 
 /* Whether measured fabrics are like the group's. Those of several nodes have NVLink in each. */
