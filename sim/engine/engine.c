@@ -168,13 +168,18 @@ enum lw_status sim_engine_begin(struct sim_engine *e)
 
 /* --- units --- */
 
+static bool is_merged(const struct sim_program *p, int32_t unit)
+{
+    return p->merged_of && p->merged_of[unit] >= 0;
+}
+
 enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     struct sim_rank *r = &e->ranks[rank];
     const struct sim_program *p = r->program;
 
     r->wait[unit] = SIM_DONE;
-    if (e->timeline && !(p->merged && p->merged[unit]))
+    if (e->timeline && !is_merged(p, unit))
         record_end(e, rank, unit);
     for (int32_t i = p->first_next[unit]; i < p->first_next[unit + 1]; i++)
         if (--r->wait[p->next[i]] == 0)
@@ -254,6 +259,7 @@ static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit
 {
     const struct sim_program *p = e->ranks[rank].program;
     int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
+    const int32_t *first_inner = p->first_inner + p->merged[p->merged_of[unit]].first_inner;
     lw_ps *start = e->part_start; /* of each part, from now on */
 
     memset(start, 0, (size_t)n * sizeof *start);
@@ -266,7 +272,7 @@ static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit
             record_op(e, rank, p->parts[first + i], at, all_in, lw_add_sat(at, *time));
         }
         *time = lw_add_sat(start[i], *time);
-        for (int32_t k = p->first_inner[first + i]; k < p->first_inner[first + i + 1]; k++)
+        for (int32_t k = first_inner[i]; k < first_inner[i + 1]; k++)
             if (*time > start[p->inner[k]])
                 start[p->inner[k]] = *time;
     }
@@ -275,7 +281,8 @@ static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit
 
 static enum lw_status start_merged(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    struct sim_known_time *x = &e->ranks[rank].program->known[unit];
+    const struct sim_program *p = e->ranks[rank].program;
+    struct sim_merged *x = &p->merged[p->merged_of[unit]];
     int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit)->stream);
     int64_t speed = e->ranks[rank].speed;
 
@@ -301,7 +308,7 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     e->ranks[rank].wait[unit] = SIM_STARTED;
     if (e->now < e->run_start)
         e->run_start = e->now;
-    if (p->merged && p->merged[unit])
+    if (is_merged(p, unit))
         return start_merged(e, rank, unit);
     if (e->timeline)
         record_start(e, rank, unit);

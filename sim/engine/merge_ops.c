@@ -101,68 +101,108 @@ static void find_blocks(struct merging *m)
 /* At least one, so that no column is empty. */
 #define TAKE(arena, pointer, n) LW_TAKE(arena, pointer, (int64_t)(n) + 1, err)
 
-/* Parts, and the edges between them by their places in the unit. */
+static int32_t n_units_in(const struct merging *m, int32_t k)
+{
+    return m->first[k + 1] - m->first[k];
+}
+
 static void fill_parts(const struct merging *m, int32_t k, struct sim_program *out)
 {
     const struct sim_program *p = m->p;
-    int32_t part = out->first_part[k], begin = m->first[k], end = m->first[k + 1];
+    int32_t part = out->first_part[k];
 
-    for (int32_t i = begin; i < end; i++) {
+    for (int32_t i = m->first[k]; i < m->first[k + 1]; i++) {
         int32_t u = m->units[i];
         for (int32_t at = p->first_part[u]; at < p->first_part[u + 1]; at++)
             out->parts[part++] = p->parts[at];
-        m->place[u] = i - begin;
+        m->place[u] = i - m->first[k];
     }
     out->first_part[k + 1] = part;
-    for (int32_t i = begin; end - begin > 1 && i < end; i++) {
-        int32_t u = m->units[i], at = out->first_part[k] + i - begin;
-        out->first_inner[at] = out->n_inner;
-        for (int32_t e = p->first_next[u]; i + 1 < end && e < p->first_next[u + 1]; e++)
-            out->inner[out->n_inner++] = m->place[p->next[e]];
-        out->first_inner[at + 1] = out->n_inner;
-    }
 }
 
-static void fill_unit(const struct merging *m, int32_t k, struct sim_program *out)
+/* Where the edges of merged units are written next. */
+struct inner_cursor {
+    int32_t first_inner, inner;
+};
+
+/* The edges between the parts by their places in the unit; those of the last lead out of it. */
+static void fill_inner(const struct merging *m, int32_t k, struct inner_cursor *at,
+                       struct sim_program *out)
 {
     const struct sim_program *p = m->p;
-    int32_t n = m->first[k + 1] - m->first[k], last = m->units[m->first[k] + n - 1];
+    int32_t end = m->first[k + 1];
+
+    out->merged[out->n_merged++].first_inner = at->first_inner;
+    for (int32_t i = m->first[k]; i < end; i++) {
+        int32_t u = m->units[i];
+        out->first_inner[at->first_inner++] = at->inner;
+        for (int32_t e = p->first_next[u]; i + 1 < end && e < p->first_next[u + 1]; e++)
+            out->inner[at->inner++] = m->place[p->next[e]];
+    }
+    out->first_inner[at->first_inner++] = at->inner;
+}
+
+static void fill_unit(const struct merging *m, int32_t k, struct inner_cursor *at,
+                      struct sim_program *out)
+{
+    const struct sim_program *p = m->p;
+    int32_t n = n_units_in(m, k), last = m->units[m->first[k] + n - 1];
     int32_t next = out->first_next[k];
 
     fill_parts(m, k, out);
     for (int32_t i = p->first_next[last]; i < p->first_next[last + 1]; i++)
         out->next[next++] = m->of[p->next[i]];
-    out->merged[k] = n > 1;
-    out->most_merged = n > 1 && n > out->most_merged ? n : out->most_merged;
-    out->wait[k] = p->wait[m->units[m->first[k]]];
     out->first_next[k + 1] = next;
+    out->wait[k] = p->wait[m->units[m->first[k]]];
     if (out->wait[k] == 0)
         out->roots[out->n_roots++] = k;
+    out->merged_of[k] = n > 1 ? out->n_merged : -1;
+    out->most_merged = n > 1 && n > out->most_merged ? n : out->most_merged;
+    if (n > 1)
+        fill_inner(m, k, at, out);
+}
+
+/* What a program of merged units has, so that each column is as long as it must be. */
+struct sizes {
+    int64_t outer, inner, first_inner;
+    int32_t merged, roots;
+};
+
+static struct sizes measure(const struct merging *m)
+{
+    struct sizes x = {0};
+
+    for (int32_t k = 0; k < m->n; k++) {
+        int32_t n = n_units_in(m, k);
+        x.outer += n_next(m->p, m->units[m->first[k + 1] - 1]);
+        x.roots += m->p->wait[m->units[m->first[k]]] == 0;
+        x.merged += n > 1;
+        x.first_inner += n > 1 ? n + 1 : 0;
+        for (int32_t i = m->first[k]; i + 1 < m->first[k + 1]; i++)
+            x.inner += n_next(m->p, m->units[i]);
+    }
+    return x;
 }
 
 static enum lw_status fill(const struct merging *m, struct lw_arena *arena, struct sim_program *out,
                            struct lw_err *err)
 {
-    int64_t n_outer = 0, n_inner = 0;
+    struct sizes size = measure(m);
+    struct inner_cursor at = {0, 0};
 
-    for (int32_t k = 0; k < m->n; k++) {
-        n_outer += n_next(m->p, m->units[m->first[k + 1] - 1]);
-        for (int32_t i = m->first[k]; i + 1 < m->first[k + 1]; i++)
-            n_inner += n_next(m->p, m->units[i]);
-    }
     out->n_units = m->n;
     TAKE(arena, out->first_part, m->n);
     TAKE(arena, out->parts, m->p->n_ops);
     TAKE(arena, out->wait, m->n);
     TAKE(arena, out->first_next, m->n);
-    TAKE(arena, out->next, n_outer);
-    TAKE(arena, out->roots, m->n);
-    TAKE(arena, out->merged, m->n);
-    TAKE(arena, out->known, m->n);
-    TAKE(arena, out->first_inner, m->p->n_ops + 1);
-    TAKE(arena, out->inner, n_inner);
+    TAKE(arena, out->next, size.outer);
+    TAKE(arena, out->roots, size.roots);
+    TAKE(arena, out->merged_of, m->n);
+    TAKE(arena, out->merged, size.merged);
+    TAKE(arena, out->first_inner, size.first_inner);
+    TAKE(arena, out->inner, size.inner);
     for (int32_t k = 0; k < m->n; k++)
-        fill_unit(m, k, out);
+        fill_unit(m, k, &at, out);
     return LW_OK;
 }
 

@@ -18,8 +18,11 @@
  * before or after all of them. */
 enum { SIM_NOT_POOLED = -2 };
 
-/* How long a merged unit takes, and for whom that is: a rank, or every rank of a speed. */
-struct sim_known_time {
+/* A merged unit (sim/engine/merge_ops.h): part i, of those of the unit, starts when those have
+ * ended that have an edge to it. And how long it takes, and for whom that is: a rank, or every rank
+ * of a speed. */
+struct sim_merged {
+    int32_t first_inner; /* edges of part i: inner[first_inner[this + i]] .. */
     bool known, by_rank;
     int32_t rank;
     int64_t speed;
@@ -35,13 +38,12 @@ struct sim_program {
     int32_t *first_next; /* [n_units + 1] */
     int32_t *next;       /* units that wait for this one */
     int32_t *roots;      /* [n_roots]: units that wait for nothing, in program order */
-    /* Of merged units (sim/engine/merge_ops.h), where unit_of is NULL; else all NULL. Part i of a
-     * merged unit starts when those have ended that have an edge to it. */
-    bool *merged;                 /* [n_units]: it has parts that depend on each other */
-    struct sim_known_time *known; /* [n_units] */
-    int32_t *first_inner;         /* [n_ops + 1], by part: edges inner[first_inner[p]] .. */
-    int32_t *inner;               /* where they lead, from the unit's first part on */
-    int32_t n_inner, most_merged; /* most parts of a merged unit */
+    /* Of a program with merged units, where unit_of is NULL; else all NULL. */
+    int32_t *merged_of;           /* [n_units]: into merged; -1 = its parts start together */
+    struct sim_merged *merged;    /* [n_merged] */
+    int32_t *first_inner;         /* of the parts of merged units, and each unit's end */
+    int32_t *inner;               /* where edges lead, from the unit's first part on */
+    int32_t n_merged, most_merged; /* most parts of a merged unit */
     /* NULL without pooled communicators: */
     int32_t *first_pooled; /* [n_comms]: first collective of a pooled communicator; -1 = none */
     int32_t *next_pooled;  /* [n_units]: the next one there; -1 = last; SIM_NOT_POOLED */
