@@ -1,6 +1,8 @@
 /* Ends of messages. Found by what ops are about (module, micro-batch, direction), not by what they
  * wait for: so a wait that is missing, or one for the wrong op, cannot hide itself. One hash table
- * of (direction, module, micro-batch) holds the first and the last op that works there. */
+ * of (micro-batch, module, direction) holds the first and the last op that works there. These count
+ * up in a program, so a key that is smaller than the table is its own place: a walk of the program
+ * is one of the table, and not a miss of the cache an op. */
 #include "shared/plan/message_ends.h"
 
 #include <string.h>
@@ -8,14 +10,18 @@
 #include "shared/plan/op.h"
 
 struct entry {
-    int32_t module, micro, backward, first, last, received; /* ops; -1 = none; module -1: unused */
+    uint64_t key;                  /* 1 + (micro-batch, module, direction); 0: unused */
+    int32_t first, last, received; /* 1 + op; 0 = none */
 };
 
 struct table {
-    struct entry *entries; /* [size], a power of two; at most half in use */
+    struct entry *entries; /* [size], a power of two, 1 << bits; at most half in use */
     int64_t size;
+    int bits;
     int32_t n_modules;
-    bool *meets; /* [n_modules + 1]: a message carries the activation before it or after it */
+    int32_t *number; /* [n_modules + 1]: of a module, from 0, if a message carries the activation
+                      * before it or after it; else -1 */
+    int32_t n_numbers;
 };
 
 bool lw_message_is_backward(const struct lw_plan *p, const struct lw_op *op)
@@ -30,26 +36,21 @@ static bool is_message(const struct lw_plan *p, const struct lw_op *op)
            (p->comms[op->comm].purpose == LW_COMM_FORWARD || lw_message_is_backward(p, op));
 }
 
-/* The entry, or the unused one where it belongs. */
-static struct entry *place(const struct table *t, bool backward, int32_t module, int32_t micro)
+/* The entry of a module with a number; one that is not there is added, or is an unused one. */
+static struct entry *place(const struct table *t, bool backward, int32_t module, int32_t micro,
+                           bool adds)
 {
-    uint64_t key = ((uint64_t)(uint32_t)module << 32 | (uint32_t)micro) * 2 + backward;
-    uint64_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+    uint64_t key = ((uint64_t)(uint32_t)micro * (uint64_t)t->n_numbers +
+                    (uint64_t)t->number[module]) * 2 + backward;
+    uint64_t at = key + (key >> t->bits) * UINT64_C(0x9e3779b97f4a7c15);
 
     for (;; at++) {
         struct entry *e = &t->entries[at & (uint64_t)(t->size - 1)];
-        if (e->module < 0 || (e->module == module && e->micro == micro && e->backward == backward))
+        if (e->key == 0 && adds)
+            e->key = key + 1;
+        if (e->key == 0 || e->key == key + 1)
             return e;
     }
-}
-
-static struct entry *add(const struct table *t, bool backward, const struct lw_op *op)
-{
-    struct entry *e = place(t, backward, op->module, op->micro_batch);
-
-    if (e->module < 0)
-        *e = (struct entry){op->module, op->micro_batch, backward, -1, -1, -1};
-    return e;
 }
 
 static void note(const struct lw_plan *p, struct table *t, const struct lw_op *op, int32_t i)
@@ -57,14 +58,15 @@ static void note(const struct lw_plan *p, struct table *t, const struct lw_op *o
     bool backward = op->kind == LW_OP_BACKWARD || op->kind == LW_OP_BACKWARD_INPUT;
 
     if (is_message(p, op) && op->kind == LW_OP_RECV)
-        add(t, lw_message_is_backward(p, op), op)->received = i;
+        place(t, lw_message_is_backward(p, op), op->module, op->micro_batch, true)->received =
+            i + 1;
     if (op->module < 0 || op->micro_batch < 0 || (!backward && op->kind != LW_OP_FORWARD) ||
-        !t->meets[op->module])
+        t->number[op->module] < 0)
         return;
-    struct entry *e = add(t, backward, op);
-    if (e->first < 0)
-        e->first = i;
-    e->last = i;
+    struct entry *e = place(t, backward, op->module, op->micro_batch, true);
+    if (e->first == 0)
+        e->first = i + 1;
+    e->last = i + 1;
 }
 
 /* The nearest receive of the micro-batch from which the send's value comes. */
@@ -73,11 +75,11 @@ static int32_t source_of(const struct table *t, bool backward, const struct lw_o
     int32_t step = backward ? 1 : -1;
 
     for (int32_t m = op->module + step; m >= 0 && m < t->n_modules; m += step) {
-        if (!t->meets[m])
+        if (t->number[m] < 0)
             continue;
-        const struct entry *e = place(t, backward, m, op->micro_batch);
-        if (e->module >= 0 && e->received >= 0)
-            return e->received;
+        const struct entry *e = place(t, backward, m, op->micro_batch, false);
+        if (e->received > 0)
+            return e->received - 1;
     }
     return -1;
 }
@@ -87,8 +89,9 @@ static void connect(const struct lw_plan *p, const struct lw_program *g, const s
 {
     const struct lw_op *op = &p->ops[g->first_op + i];
     bool backward = lw_message_is_backward(p, op), sends = op->kind == LW_OP_SEND;
-    const struct entry *e = place(t, backward, op->module + (backward == sends), op->micro_batch);
-    int32_t end = e->module < 0 ? -1 : sends ? e->last : e->first;
+    const struct entry *e =
+        place(t, backward, op->module + (backward == sends), op->micro_batch, false);
+    int32_t end = (sends ? e->last : e->first) - 1;
 
     if (end < 0)
         return;
@@ -167,27 +170,37 @@ static void follow_rings(const struct lw_plan *p, const struct lw_program *g,
     }
 }
 
-/* Modules at which messages begin or end, and room for what their ops work at. */
+/* Number the modules at which messages begin or end. */
+static enum lw_status number_modules(const struct lw_plan *p, const struct lw_program *g,
+                                     struct table *t, struct lw_err *err)
+{
+    const struct lw_op *ops = p->ops + g->first_op;
+
+    for (int32_t i = 0; i < g->n_ops; i++)
+        t->n_modules = ops[i].module >= t->n_modules ? ops[i].module + 1 : t->n_modules;
+    LW_NEW(t->number, (int64_t)t->n_modules + 1, err);
+    for (int32_t i = 0; i < g->n_ops; i++)
+        if (is_message(p, &ops[i]))
+            t->number[ops[i].module] = t->number[ops[i].module + 1] = 1;
+    for (int32_t m = 0; m <= t->n_modules; m++)
+        t->number[m] = t->number[m] ? t->n_numbers++ : -1;
+    return LW_OK;
+}
+
+/* Room for what their ops work at. */
 static enum lw_status make_table(const struct lw_plan *p, const struct lw_program *g,
                                  struct table *t, struct lw_err *err)
 {
     const struct lw_op *ops = p->ops + g->first_op;
     int64_t n = 1;
 
+    LW_TRY(number_modules(p, g, t, err));
     for (int32_t i = 0; i < g->n_ops; i++)
-        t->n_modules = ops[i].module >= t->n_modules ? ops[i].module + 1 : t->n_modules;
-    LW_NEW(t->meets, (int64_t)t->n_modules + 1, err);
-    for (int32_t i = 0; i < g->n_ops; i++)
-        if (is_message(p, &ops[i]))
-            t->meets[ops[i].module] = t->meets[ops[i].module + 1] = true;
-    for (int32_t i = 0; i < g->n_ops; i++)
-        n += ops[i].module >= 0 && t->meets[ops[i].module];
-    for (t->size = 2; t->size < 2 * n;)
-        t->size *= 2;
-    t->entries = lw_alloc((size_t)t->size * sizeof *t->entries);
-    if (!t->entries)
-        return lw_fail_nomem(err);
-    memset(t->entries, -1, (size_t)t->size * sizeof *t->entries);
+        n += ops[i].module >= 0 && t->number[ops[i].module] >= 0;
+    for (t->bits = 1; INT64_C(1) << t->bits < 2 * n;)
+        t->bits++;
+    t->size = INT64_C(1) << t->bits;
+    LW_NEW(t->entries, t->size, err);
     return LW_OK;
 }
 
@@ -203,7 +216,7 @@ static enum lw_status fill(const struct lw_plan *p, const struct lw_program *g,
         if (is_message(p, &p->ops[g->first_op + i]))
             connect(p, g, &t, f, i);
     lw_free(t.entries);
-    lw_free(t.meets);
+    lw_free(t.number);
     return status;
 }
 
