@@ -10,10 +10,14 @@
 
 enum { FREE = -1 };
 
-/* First ops of whole works of the program, by open addressing. */
+/* First ops of whole works of the program, by open addressing. Most programs count their
+ * micro-batches up, so their whole works lie in the order of the program; mixing those places too
+ * would be a miss of the cache for each. */
 struct places {
     int32_t *op;
-    int64_t n; /* a power of two */
+    int64_t n; /* a power of two, 1 << bits */
+    int bits;
+    int64_t first_module, n_modules; /* that the program's ops are about */
 };
 
 static uint64_t mix(uint64_t x)
@@ -32,9 +36,9 @@ static bool parts_of_one(const struct lw_op *a, const struct lw_op *b)
 /* Where the first op of this op's whole work stands, or may stand. */
 static int32_t *place_of(const struct places *t, const struct lw_plan *p, const struct lw_op *op)
 {
-    uint64_t key = mix((uint64_t)op->kind << 16 | (uint16_t)op->stage) ^
-                   ((uint64_t)(uint32_t)op->module << 32 | (uint32_t)op->micro_batch);
-    int64_t at = (int64_t)(mix(key) & (uint64_t)(t->n - 1));
+    uint64_t key = ((uint64_t)(uint32_t)op->micro_batch * (uint64_t)t->n_modules +
+                    (uint64_t)(op->module - t->first_module)) * 4 + op->kind % 4;
+    int64_t at = (int64_t)((key + mix(key >> t->bits)) & (uint64_t)(t->n - 1));
 
     while (t->op[at] != FREE && !parts_of_one(&p->ops[t->op[at]], op))
         at = (at + 1) & (t->n - 1);
@@ -90,14 +94,30 @@ static bool lies_in(const struct lw_plan *p, struct lw_program g)
     return g.first_op >= 0 && g.n_ops >= 0 && g.first_op <= p->n_ops - (int64_t)g.n_ops;
 }
 
-/* At most half of them are taken. */
-static int64_t n_places(int64_t n_ops)
+/* 1 << n_bits: at most half of the places are taken. */
+static int n_bits(int64_t n_ops)
 {
-    int64_t n = 16;
+    int n = 4;
 
-    while (n < 2 * n_ops)
-        n *= 2;
+    while (INT64_C(1) << n < 2 * n_ops)
+        n++;
     return n;
+}
+
+static void begin_places(const struct lw_plan *p, struct lw_program g, struct places *t)
+{
+    int64_t least = INT32_MAX, most = -1;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        int32_t module = p->ops[i].module;
+        least = module >= 0 && module < least ? module : least;
+        most = module > most ? module : most;
+    }
+    t->first_module = least;
+    t->n_modules = most < least ? 1 : most - least + 1;
+    t->bits = n_bits(g.n_ops);
+    t->n = INT64_C(1) << t->bits;
+    memset(t->op, FREE, (size_t)t->n * sizeof *t->op);
 }
 
 static int64_t longest_program(const struct lw_plan *p)
@@ -123,8 +143,7 @@ static void take_programs(const struct lw_plan *p, struct places *t, const uint6
         seen += g.n_ops;
         if (seen > p->n_ops)
             return;
-        t->n = n_places(g.n_ops);
-        memset(t->op, FREE, (size_t)t->n * sizeof *t->op);
+        begin_places(p, g, t);
         take_program(p, g.first_op, g.first_op + (int64_t)g.n_ops, t, marks, w);
     }
 }
@@ -132,7 +151,7 @@ static void take_programs(const struct lw_plan *p, struct places *t, const uint6
 enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works *w,
                                  struct lw_err *err)
 {
-    struct places t = {.n = n_places(longest_program(p))};
+    struct places t = {.n = INT64_C(1) << n_bits(longest_program(p))};
     int64_t with_work = 0;
 
     for (int32_t i = 0; i < p->n_ops; i++)
