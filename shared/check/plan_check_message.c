@@ -174,11 +174,9 @@ enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
     enum lw_status s = list_messages(p, out, &list, err);
 
     if (s == LW_OK)
-        s = make_room(p, lw_channels_messages(&list), out, room, err);
+        s = make_room(p, list.n_added, out, room, err);
     if (s == LW_OK)
         s = lw_channels_settle(&list, err);
-    if (s == LW_OK)
-        s = list_messages(p, out, &list, err);
     if (s == LW_OK)
         s = match(p, &list, out, err);
     lw_channels_free(&list);
@@ -365,7 +363,6 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
     if (!all)
         return LW_OK;
     LW_TRY(lw_channels_settle(&f->list, err));
-    LW_TRY(list_roles(f, &all, err));
     for (int32_t i = 0; i < f->list.n && all; i++)
         all = match_channel(f, &f->list.v[i]);
     f->out->folded = all;
