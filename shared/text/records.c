@@ -106,7 +106,7 @@ void lw_record_json(struct lw_jsonout *o, const struct lw_column *columns, int n
 
 static const char *row_of(const struct lw_records *r, int64_t i)
 {
-    return (const char *)r->rows + (size_t)i * r->size;
+    return r->make ? r->make(r->from, i) : (const char *)r->rows + (size_t)i * r->size;
 }
 
 void lw_records_json(struct lw_jsonout *o, const struct lw_records *r)
@@ -177,9 +177,11 @@ static struct lw_table *new_table(const struct lw_records *r, bool csv, const ch
 
 static void add_row(struct lw_table *t, const struct lw_records *r, int64_t i, bool csv)
 {
+    const char *row = row_of(r, i);
+
     for (int k = 0; k < r->n_columns; k++)
         if (is_column(&r->columns[k], csv))
-            table_cell(t, &r->columns[k], row_of(r, i) + r->columns[k].at, csv);
+            table_cell(t, &r->columns[k], row + r->columns[k].at, csv);
 }
 
 static int64_t size_of(const struct lw_records *r, int64_t i)

@@ -53,11 +53,15 @@ struct lw_records {
     int64_t most;                /* rows of the text; 0 = all */
     size_t largest;              /* those with the largest int64_t at this offset, of equals the
                                   * earlier, in their order */
+    /* Row i, of rows that no array holds, valid until the next call; NULL: rows is an array. */
+    const void *(*make)(void *from, int64_t i);
+    void *from;
 };
 
 /* Of an array of columns, not of a pointer to one. */
 #define LW_RECORDS(key, columns, rows, n) \
-    ((struct lw_records){key, columns, LW_N_COLUMNS(columns), rows, n, sizeof *(rows), 0, 0})
+    ((struct lw_records){key, columns, LW_N_COLUMNS(columns), rows, n, sizeof *(rows), 0, 0,     \
+                         NULL, NULL})
 #define LW_N_COLUMNS(columns) ((int)(sizeof(columns) / sizeof *(columns)))
 
 /* The members of one struct, into an object that is open. */

@@ -43,27 +43,40 @@ void lw_summary_text(const struct lw_summary *s, FILE *f)
     line(f, LW_FIGURE_COMM_BUSY, figure);
 }
 
+/* The row of a rank: made once for ranks that are alike. */
+struct rank_row {
+    const struct lw_summary *s;
+    int32_t class;
+    struct lw_period_row row;
+};
+
+static const void *make_row(void *from, int64_t rank)
+{
+    struct rank_row *x = from;
+    int32_t class = lw_alike_class(&x->s->alike, (int32_t)rank);
+
+    if (class != x->class) {
+        struct lw_measure m = lw_summary_of(x->s, (int32_t)rank);
+        x->row = lw_period_row_of(&m);
+        x->class = class;
+    }
+    x->row.rank = (int32_t)rank;
+    return &x->row;
+}
+
 /* CSV, or the array "ranks" into the object that is open in o. */
 static enum lw_status put_ranks(const struct lw_summary *s, bool memory, struct lw_jsonout *o,
                                 FILE *f, struct lw_err *err)
 {
-    struct lw_period_row *rows = lw_alloc((size_t)s->n_ranks * sizeof *rows);
-    struct lw_records r = {"ranks", lw_period_columns, LW_N_PERIOD_COLUMNS - !memory,
-                           rows, s->n_ranks, sizeof *rows};
-    enum lw_status status = LW_OK;
+    struct rank_row row = {.s = s, .class = -1};
+    const struct lw_records r = {.key = "ranks", .columns = lw_period_columns,
+                                 .n_columns = LW_N_PERIOD_COLUMNS - !memory, .n = s->n_ranks,
+                                 .make = make_row, .from = &row};
 
-    if (!rows && s->n_ranks > 0)
-        return lw_fail_nomem(err);
-    for (int32_t i = 0; i < s->n_ranks; i++) {
-        struct lw_measure m = lw_summary_of(s, i);
-        rows[i] = lw_period_row_of(&m);
-    }
-    if (o)
-        lw_records_json(o, &r);
-    else
-        status = lw_records_csv(&r, f, err);
-    lw_free(rows);
-    return status;
+    if (!o)
+        return lw_records_csv(&r, f, err);
+    lw_records_json(o, &r);
+    return LW_OK;
 }
 
 enum lw_status lw_summary_csv(const struct lw_summary *s, FILE *f, struct lw_err *err)
