@@ -12,6 +12,7 @@
 #include "analysis/store/store.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
+#include "shared/io/gzip_out.h"
 #include "shared/io/input.h"
 #include "shared/plan/op_bound.h"
 #include "shared/plan/plan.h"
@@ -247,13 +248,18 @@ static enum lw_status put_ops(struct lw_store *s, int64_t plan, const struct lw_
 static enum lw_status put_file(struct lw_store *s, int64_t id, const struct lw_plan *p,
                                struct lw_err *err)
 {
-    char *text = NULL, *packed = NULL;
-    size_t len = 0, n = 0;
+    struct lw_gzip_out out;
+    struct lw_err other;
+    char *packed = NULL;
+    size_t n = 0;
 
-    LW_TRY(lw_plan_write_text(p, &text, &len, err));
-    enum lw_status st = lw_gzip_pack(text, len, &packed, &n, err);
-    free(text);
-    LW_TRY(st);
+    LW_TRY(lw_gzip_out_begin(&out, err));
+    enum lw_status st = lw_plan_write_stream(p, out.file, err);
+    enum lw_status end = lw_gzip_out_end(&out, &packed, &n, st == LW_OK ? err : &other);
+    if (st != LW_OK || end != LW_OK) {
+        lw_free(packed);
+        return st != LW_OK ? st : end;
+    }
     st = lw_sql_do(s, err, "INSERT INTO plan_file VALUES (?,?)", "lb", id, packed, n);
     lw_free(packed);
     return st;

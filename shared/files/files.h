@@ -62,6 +62,9 @@ enum lw_status lw_plan_read_text(const char *name, const char *text, size_t len,
 enum lw_status lw_plan_write_text(const struct lw_plan *p, char **text, size_t *len,
                                   struct lw_err *err);
 
+/* The file into an open stream; whether that failed is the caller's to see. */
+enum lw_status lw_plan_write_stream(const struct lw_plan *p, FILE *to, struct lw_err *err);
+
 /* A name with '/', that ends in .json or .gz, "-", or of a file that is there. Others may
  * name a model or a cluster. */
 bool lw_names_file(const char *name);

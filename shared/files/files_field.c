@@ -701,7 +701,7 @@ enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err)
     return LW_OK;
 }
 
-static void write_whole(FILE *f, const char *kind, const struct lw_field *table, const void *base)
+void lw_stream_write(FILE *f, const char *kind, const struct lw_field *table, const void *base)
 {
     struct lw_jsonout o = {.file = f};
 
@@ -719,7 +719,7 @@ enum lw_status lw_text_write(const char *kind, const struct lw_field *table, con
 
     if (!f)
         return lw_fail_nomem(err);
-    write_whole(f, kind, table, base);
+    lw_stream_write(f, kind, table, base);
     bool failed = ferror(f) != 0;
     if (fclose(f) != 0 || failed) {
         free(made);
@@ -735,6 +735,6 @@ enum lw_status lw_file_write(const char *file, const char *kind, const struct lw
     struct lw_output out;
 
     LW_TRY(lw_output_open(file, kind, &out, err));
-    write_whole(out.file, kind, table, base);
+    lw_stream_write(out.file, kind, table, base);
     return lw_output_commit(&out, err);
 }

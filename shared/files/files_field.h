@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
@@ -131,6 +132,8 @@ enum lw_status lw_foreign_read(const char *name, const char *text, size_t len,
 /* The whole file as a text in memory, without a content_hash; *text with free. */
 enum lw_status lw_text_write(const char *kind, const struct lw_field *table, const void *base,
                              char **text, size_t *len, struct lw_err *err);
+/* The same into an open stream; whether that failed is the caller's to see. */
+void lw_stream_write(FILE *f, const char *kind, const struct lw_field *table, const void *base);
 /* "-" is standard output; a regular file appears whole or not at all. */
 enum lw_status lw_file_write(const char *file, const char *kind, const struct lw_field *table,
                              const void *base, struct lw_err *err);

@@ -235,6 +235,19 @@ enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct l
     return s;
 }
 
+enum lw_status lw_plan_write_stream(const struct lw_plan *p, FILE *to, struct lw_err *err)
+{
+    struct plan_file f = {.plan = *p, .hash = p->hash, .format = LW_PLAN_FORMAT};
+    struct lw_plan_format format;
+    struct lw_arena rows = {0};
+    enum lw_status s = unpack(&f, &rows, err);
+
+    if (s == LW_OK)
+        lw_stream_write(to, "plan", lw_plan_file_fields(&format), &f);
+    lw_arena_free(&rows);
+    return s;
+}
+
 enum lw_status lw_plan_write_text(const struct lw_plan *p, char **text, size_t *len,
                                   struct lw_err *err)
 {
