@@ -429,6 +429,30 @@ TEST(llama_in_megatron_follows_its_script)
     }
 }
 
+/* mlperf-common logs on rank 0 alone, Megatron-Bridge of April 2026 on the last rank, torchtitan
+ * the largest of all. */
+TEST(printed_memory_is_of_the_rank_that_logs)
+{
+    static const struct {
+        const char *table, *row, *rank;
+    } cases[] = {
+        {"mlperf_training_steps", "llama3.1-8b,Megatron,1", "first"},
+        {"mlperf_v6_training_steps", "llama3.1-8b,Megatron,1", "first"},
+        {"ablations_moe_recompute_fp8", "llama3.1-8b,Megatron-Bridge PR 3107,1", "last"},
+        {"ablations_moe_recompute_fp8", "llama3.1-8b,torchtitan,1", ""},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char csv[400];
+        snprintf(csv, sizeof csv,
+                 "model,framework,pp,gpu,gpus,gbs,mbs,seq,precision,step_s,tok_s,tok_s_gpu,"
+                 "tflops_gpu,mem_gb,mem_gib,mem_kind,layers,hidden,heads,num_microbatches,"
+                 "status\n"
+                 "%s,H100,8,8,1,8192,bf16,1,,,,50,50,,32,4096,32,1,ok\n", cases[i].row);
+        expect_cell(rows_of(cases[i].table, csv), "memory_rank", cases[i].rank);
+    }
+}
+
 static void check_shared(const char *name)
 {
     char words[200];
