@@ -8,17 +8,27 @@
  * The file format, the check (RANGE is one of shared/cluster/cluster.c) and what shows a cluster
  * are made from these lists. */
 
-#define LW_DEVICE_FIGURES(row, time)                                                               \
-    row(gemm_efficiency, "", SHARE) row(gemm_sustained, "", SHARE) row(gemm_boost, "", SHARE)      \
-        row(gemm_fill, "", POSITIVE) row(gemm_tile, "", COUNT) row(fp8_speedup, "", POSITIVE)      \
-            row(fp8_peak_flops, "flop/s", POSITIVE) row(fp4_speedup, "", POSITIVE)                 \
-                row(fp4_peak_flops, "flop/s", POSITIVE) row(attention_forward, "", SHARE)          \
-                    row(attention_backward, "", SHARE) row(memory_bytes, "B", COUNT)               \
-                        row(framework_bytes, "B", COUNT) row(memory_bytes_per_s, "B/s", POSITIVE)  \
-                            row(memory_sustained, "", SHARE)                                       \
-                                row(copy_bytes_per_s, "B/s", POSITIVE)                             \
-                                    row(host_link_bytes_per_s, "B/s", POSITIVE)                    \
-                                        row(n_sms, "", COUNT) time(launch) time(probe)
+#define LW_DEVICE_FIGURES(row, time) \
+    row(gemm_efficiency, "", SHARE) \
+    row(gemm_sustained, "", SHARE) \
+    row(gemm_boost, "", SHARE) \
+    row(gemm_fill, "", POSITIVE) \
+    row(gemm_tile, "", COUNT) \
+    row(fp8_speedup, "", POSITIVE) \
+    row(fp8_peak_flops, "flop/s", POSITIVE) \
+    row(fp4_speedup, "", POSITIVE) \
+    row(fp4_peak_flops, "flop/s", POSITIVE) \
+    row(attention_forward, "", SHARE) \
+    row(attention_backward, "", SHARE) \
+    row(memory_bytes, "B", COUNT) \
+    row(framework_bytes, "B", COUNT) \
+    row(memory_bytes_per_s, "B/s", POSITIVE) \
+    row(memory_sustained, "", SHARE) \
+    row(copy_bytes_per_s, "B/s", POSITIVE) \
+    row(host_link_bytes_per_s, "B/s", POSITIVE) \
+    row(n_sms, "", COUNT) \
+    time(launch) \
+    time(probe)
 
 #define LW_LINK_FIGURES(row, time) \
     row(bytes_per_s, "B/s", POSITIVE) \

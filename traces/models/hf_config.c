@@ -11,6 +11,7 @@
 #include "shared/json/json.h"
 #include "shared/json/value.h"
 #include "shared/numbers/dtype.h"
+#include "traces/models/hf_refused.h"
 #include "traces/models/models_transformer.h"
 
 #define AT(field) offsetof(struct traces_model_shape, field)
@@ -59,6 +60,9 @@ enum trait {
     WINDOW_ASKED = 1024, /* of all, with use_sliding_window */
     WINDOW_LATER = 2048, /* and but of the first max_window_layers */
     PARALLEL = 4096,     /* attention and the linear pair from one input */
+    TIED_USUAL = 16384,  /* where the file does not say, and it may say otherwise */
+    HEAD_256 = 32768,    /* head_dim where the file does not say; scores that may be capped */
+    WINDOW_TURN = 65536, /* of all but each n-th block */
     GLM = 8192, /* attention_bias and use_qk_norm say which it has; a part of a head is rotated */
 };
 
@@ -78,6 +82,12 @@ static const struct type {
     {"gpt_oss", "decoder", EXPERT_WIDTH | GPT_OSS},
     {"glm4_moe", "decoder", GLM},
     {"llama4_text", "decoder", EXPERT_WIDTH | SHARED_SAME},
+    {"gemma", "decoder", TIED_USUAL | HEAD_256},
+    {"gemma3_text", "decoder", TIED_USUAL | HEAD_256 | QK_NORM | WINDOW_TURN},
+    {"granite", "decoder", 0},
+    {"olmo2", "decoder", 0},
+    {"phi3", "decoder", WINDOW},
+    {"starcoder2", "decoder", TIED_USUAL | WINDOW},
     {"gpt2", "gpt2", TIED},
     {"bert", "bert-base", TIED},
     {"bloom", "bloom-560m", TIED | NO_TABLE},
@@ -421,6 +431,20 @@ static enum lw_status take_layer_types(const struct lw_input *in, const struct l
     return LW_OK;
 }
 
+/* Gemma 3: each n-th block attends to all tokens (huggingface/transformers@008f5c8c,
+ * models/gemma3/configuration_gemma3.py). */
+static enum lw_status take_turn(const struct lw_input *in, const struct lw_value *v, int64_t *every,
+                                struct lw_err *err)
+{
+    enum { USUAL = 6 };
+
+    LW_TRY(take(in, v, "sliding_window_pattern", 1, every, err));
+    if (*every == 0)
+        LW_TRY(take(in, v, "_sliding_window_pattern", 1, every, err));
+    *every = *every > 0 ? *every : USUAL;
+    return LW_OK;
+}
+
 /* Of a file without max_window_layers (huggingface/transformers@008e5743, Qwen2Config and
  * Qwen3Config; Qwen3MoeConfig has no such field). */
 enum { FULL_BLOCKS = 28 };
@@ -446,9 +470,11 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
                        "(attention in chunks is not modelled: --seq %lld or less)",
                        in->name, (long long)chunk, (long long)s->seq, (long long)chunk);
     if (!used || window == 0 || window >= s->seq ||
-        !(t->traits & (WINDOW | WINDOW_ASKED | GPT_OSS)))
+        !(t->traits & (WINDOW | WINDOW_ASKED | WINDOW_TURN | GPT_OSS)))
         return LW_OK;
     s->window = window;
+    if (t->traits & WINDOW_TURN && !list)
+        return take_turn(in, v, &s->window_every, err);
     if (list)
         return take_layer_types(in, list, s->layers, &s->window_every, err);
     if (t->traits & GPT_OSS)
@@ -522,7 +548,7 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
         LW_TRY(take_capacity(in, v, s, err));
     else
         leave_experts(given, s);
-    LW_TRY(take_flag(in, v, "tie_word_embeddings", false, &tied, err));
+    LW_TRY(take_flag(in, v, "tie_word_embeddings", t->traits & TIED_USUAL, &tied, err));
     s->tied = given->tied || tied;
     return check_listed(in, v, s, err);
 }
@@ -540,6 +566,50 @@ static enum lw_status need_flag(const struct lw_input *in, const struct lw_value
     return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: %s (model_type %s has no other "
                    "form here); import a recording of it (lapwing import)", in->name, key,
                    found ? "true" : "false", needed ? "true" : "false", t->type);
+}
+
+/* tanh of scores before the softmax or the loss. */
+static enum lw_status check_uncapped(const struct lw_input *in, const struct lw_value *v,
+                                     struct lw_err *err)
+{
+    static const char *const keys[] = {"attn_logit_softcapping", "final_logit_softcapping"};
+    char found[64];
+
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const struct lw_value *f = lw_value_get(v, keys[k]);
+        if (f && f->type != LW_JSON_NULL)
+            return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: null (capped scores are "
+                           "not modelled)", in->name, keys[k], written(f, found, sizeof found));
+    }
+    return LW_OK;
+}
+
+/* Of decoders that differ from Llama's in their parameters or norms (huggingface/transformers
+ * @000c33fd, models/olmo2/modeling_olmo2.py; @008f5c8c, models/gemma3 and phi3; @008e5743,
+ * models/starcoder2). */
+static enum lw_status complete_decoder(const struct lw_input *in, const struct lw_value *v,
+                                       const struct type *t, const struct traces_model_shape *given,
+                                       struct traces_model_shape *s, struct lw_err *err)
+{
+    enum { HEAD = 256 };
+
+    if (t->traits & HEAD_256) {
+        LW_TRY(check_uncapped(in, v, err));
+        s->head_width = s->head_width ? s->head_width : HEAD;
+    }
+    if (strcmp(t->type, "gemma3_text") == 0) {
+        s->norms_after = true;
+    } else if (strcmp(t->type, "olmo2") == 0) {
+        s->norms_after = s->no_norms_before = s->qk_norm_wide = true;
+    } else if (strcmp(t->type, "phi3") == 0) {
+        s->joined = true;
+        LW_TRY(take_rotation(in, v, "partial_rotary_factor", 1, s, err));
+        s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
+    } else if (strcmp(t->type, "starcoder2") == 0) {
+        LW_TRY(need_flag(in, v, t, "use_bias", true, true, err));
+        s->layer_norm = s->biases = s->plain_ffn = true;
+    }
+    return LW_OK;
 }
 
 /* Falcon's blocks: one head of keys and values and one norm, or as many as the file says and a norm
@@ -597,8 +667,12 @@ static enum lw_status complete_parallel(const struct lw_input *in, const struct 
 
 static enum lw_status unknown_type(const struct lw_input *in, const char *found, struct lw_err *err)
 {
-    char all[240] = "";
+    const char *why = traces_hf_refused(found);
+    char all[400] = "";
 
+    if (why)
+        return lw_fail(err, LW_ENOTSUP, "%s: model_type '%s' is not modelled: %s; import a "
+                       "recording of it (lapwing import)", in->name, found, why);
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         lw_err_word(all, sizeof all, types[k].type);
     return lw_fail(err, LW_ENOTSUP,
@@ -630,10 +704,12 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     LW_TRY(take_dtype(in, v, shape, err));
     LW_TRY(take_dtype(in, outer, shape, err));
     LW_TRY(check_exact(in, v, t, err));
-    if (strcmp(t->model, "decoder") == 0)
+    if (strcmp(t->model, "decoder") == 0) {
         LW_TRY(complete(in, v, t, &given, shape, err));
-    else
+        LW_TRY(complete_decoder(in, v, t, &given, shape, err));
+    } else {
         leave_decoder(&given, shape);
+    }
     LW_TRY(check_family(in, v, t, shape, err));
     *name = t->model;
     if (t->traits & PARALLEL)

@@ -101,6 +101,11 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */
     bool plain_ffn;         /* llama: two linear layers and not a gated pair (Nemotron) */
     bool qk_norm;           /* llama: norms of each head's queries and keys (Qwen3) */
+    bool qk_norm_wide;      /* llama: of all heads' queries, and of all keys, one norm (OLMo 2) */
+    bool norms_after;       /* llama: norms of what each half of a block gives (OLMo 2, Gemma 3) */
+    bool no_norms_before;   /* llama: and none of what it takes (OLMo 2) */
+    bool joined;            /* llama: queries, keys and values are one parameter, and gate and up
+                             * another (Phi-3) */
     bool qkv_bias;          /* llama: biases of queries, keys and values (Qwen2) */
     bool expert_bias;       /* llama: biases of attention, router and experts, and a sink for each
                              * head (GPT-OSS) */

@@ -463,19 +463,12 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
 {
     if (s->hidden == 0)
         return (struct lw_model_dims){0};
-    return (struct lw_model_dims){.layers = s->layers,
-                                  .hidden = s->hidden,
-                                  .ffn = s->ffn,
-                                  .vocab = s->vocab,
-                                  .seq = s->seq,
-                                  .batch = s->batch,
-                                  .fp8 = s->fp8,
-                                  .fp4 = s->fp4,
+    return (struct lw_model_dims){.layers = s->layers, .hidden = s->hidden, .ffn = s->ffn,
+                                  .vocab = s->vocab, .seq = s->seq, .batch = s->batch,
+                                  .fp8 = s->fp8, .fp4 = s->fp4,
                                   .fp8_transposes = s->fp8 && s->fp8_transposes,
-                                  .n_experts = s->experts,
-                                  .expert_groups = s->expert_groups,
-                                  .topk_groups = s->topk_groups,
-                                  .workspace = s->workspace,
+                                  .n_experts = s->experts, .expert_groups = s->expert_groups,
+                                  .topk_groups = s->topk_groups, .workspace = s->workspace,
                                   .score_bytes = s->score_bytes};
 }
 

@@ -1,8 +1,8 @@
 /* Llama: RMS norms, rotary positions, attention with as many or fewer heads of keys and values, a
- * gated pair of linear layers with SiLU, no biases, no dropout; by options norms with biases, a
- * table of positions, latent attention, a plain pair, biases, dropout, experts (models_experts.c)
- * and adapters. Names and order of registration are
- * those of LlamaForCausalLM (huggingface/transformers@5dd4a635,
+ * gated pair of linear layers with SiLU, no biases, no dropout; by options norms with biases, norms
+ * of what the halves of a block give, a table of positions, latent attention, a plain pair, biases,
+ * dropout, joined parameters, experts (models_experts.c) and adapters. Names and order of
+ * registration are those of LlamaForCausalLM (huggingface/transformers@5dd4a635,
  * src/transformers/models/llama/modeling_llama.py): a block registers its norms after what they
  * come before, so gradients do not become ready in the reverse of registration.
  *
@@ -56,6 +56,29 @@ static void add_norm(struct transformer *t, int64_t width, bool whole, int32_t b
     add_param(t, transformer_norm_of(t, width, whole), width, 1, LW_TP_REPLICATED, block, name);
 }
 
+/* One product; its weights are registered after those of the result, as in Phi3Attention. */
+static int32_t join_projections(struct transformer *t)
+{
+    int64_t k_width = t->kv_heads * t->qk_width, v_width = t->kv_heads * t->v_width;
+    int32_t kernel = transformer_linear(t, t->tokens, t->hidden,
+                                        t->heads * t->qk_width + k_width + v_width, LW_TP_COLUMN);
+
+    transformer_rotate_heads(t);
+    return kernel;
+}
+
+static void add_qk_norms(struct transformer *t, int64_t q_width, int64_t k_width, int32_t i)
+{
+    bool wide = t->b.shape.qk_norm_wide;
+    enum lw_tp_split split = wide ? LW_TP_COLUMN : LW_TP_REPLICATED;
+
+    if (!t->b.shape.qk_norm && !wide)
+        return;
+    int32_t norm = transformer_norm_of(t, q_width + k_width, false);
+    add_param(t, norm, wide ? q_width : t->qk_width, 1, split, i, "self_attn.q_norm");
+    add_param(t, norm, wide ? k_width : t->qk_width, 1, split, i, "self_attn.k_norm");
+}
+
 /* Queries, keys and values of as many widths as heads have. */
 static void add_projections(struct transformer *t, int32_t i)
 {
@@ -75,11 +98,7 @@ static void add_projections(struct transformer *t, int32_t i)
         add_bias_of(t, k, k_width, LW_TP_COLUMN, i, "self_attn.k_proj");
         add_bias_of(t, v, v_width, LW_TP_COLUMN, i, "self_attn.v_proj");
     }
-    if (s->qk_norm) {
-        int32_t norm = transformer_norm_of(t, q_width + k_width, false);
-        add_param(t, norm, t->qk_width, 1, LW_TP_REPLICATED, i, "self_attn.q_norm");
-        add_param(t, norm, t->qk_width, 1, LW_TP_REPLICATED, i, "self_attn.k_norm");
-    }
+    add_qk_norms(t, q_width, k_width, i);
     if (s->positions == 0)
         transformer_rotate_heads(t);
 }
@@ -142,12 +161,15 @@ static void add_attention(struct transformer *t, int32_t i)
 {
     const struct traces_model_shape *s = &t->b.shape;
     int64_t h = t->hidden, width = t->heads * t->v_width;
+    int32_t joined = -1;
 
     if (s->lora > 0)
         transformer_keep_adapter(t, h, true);
     transformer_gathers(t);
     if (s->kv_lora > 0)
         add_latent(t, i);
+    else if (s->joined)
+        joined = join_projections(t);
     else
         add_projections(t, i);
     t->window = (i + 1) % (s->window_every > 0 ? s->window_every : 2) != 0 ? s->window : 0;
@@ -158,11 +180,27 @@ static void add_attention(struct transformer *t, int32_t i)
     add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");
     transformer_sums(t); /* of both: the adapter's parts add up as the product's do */
     add_param(t, o, h, width, LW_TP_ROW, i, "self_attn.o_proj");
+    if (joined >= 0)
+        add_param(t, joined, width + 2 * t->kv_heads * t->qk_width, h, LW_TP_COLUMN, i,
+                  "self_attn.qkv_proj");
     if (s->expert_bias || s->biases)
         add_bias_of(t, o, h, LW_TP_REPLICATED, i, "self_attn.o_proj");
     if (s->expert_bias)
         add_bias_of(t, o, t->heads, LW_TP_COLUMN, i, "self_attn.sinks");
-    transformer_residual(t);
+}
+
+/* Gate and up in one product, whose weights are one parameter. */
+static void add_joined_pair(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, ffn = t->ffn;
+
+    transformer_gathers(t);
+    int32_t up = transformer_linear(t, t->tokens, h, 2 * ffn, LW_TP_COLUMN);
+    transformer_gate(t, ffn, false);
+    int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
+    transformer_sums(t);
+    add_param(t, up, 2 * ffn, h, LW_TP_COLUMN, i, "mlp.gate_up_proj");
+    add_param(t, down, h, ffn, LW_TP_ROW, i, "mlp.down_proj");
 }
 
 static void add_pair(struct transformer *t, int32_t i)
@@ -170,6 +208,10 @@ static void add_pair(struct transformer *t, int32_t i)
     int64_t h = t->hidden, ffn = t->ffn;
     bool gated = !t->b.shape.plain_ffn;
 
+    if (t->b.shape.joined) {
+        add_joined_pair(t, i);
+        return;
+    }
     transformer_gathers(t);
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
@@ -197,21 +239,61 @@ bool llama_has_experts(const struct traces_model_shape *s, int64_t block)
            (s->expert_every <= 1 || (block + 1) % s->expert_every == 0);
 }
 
+/* What a half of a block takes: the result of its norm, or the block's own tensor, which a product
+ * reads, or a router alone. -1: no norm. */
+static int32_t begin_half(struct transformer *t, bool product)
+{
+    int32_t norm = t->b.shape.no_norms_before ? -1 : transformer_norm(t);
+
+    if (product)
+        transformer_cast_norm(t);
+    transformer_keep_operand(t, t->hidden, true);
+    return norm;
+}
+
+/* A norm of what it gives; -1: none. */
+static int32_t end_half(struct transformer *t)
+{
+    int32_t norm = -1;
+
+    if (t->b.shape.norms_after) {
+        bool before = transformer_begin_norm(t, false);
+        norm = transformer_norm(t);
+        transformer_end_part(t, before);
+    }
+    transformer_residual(t);
+    return norm;
+}
+
+/* Registered after the halves, in the order of the forward. */
+static void add_block_norms(struct transformer *t, int32_t i, const int32_t norms[4])
+{
+    const char *const names[] = {
+        "input_layernorm", "post_attention_layernorm",
+        t->b.shape.norms_after ? "pre_feedforward_layernorm" : "post_attention_layernorm",
+        "post_feedforward_layernorm"};
+
+    for (int k = 0; k < 4; k++)
+        if (norms[k] >= 0)
+            add_param(t, norms[k], t->hidden, 1, LW_TP_REPLICATED, i, names[k]);
+    for (int k = 0; k < 4 && t->b.shape.layer_norm; k++)
+        if (norms[k] >= 0)
+            add_bias_of(t, norms[k], t->hidden, LW_TP_REPLICATED, i, names[k]);
+}
+
 static void add_block(struct transformer *t, int32_t i)
 {
+    int32_t norms[4];
+
     transformer_module(t, "model.layers.%d", i);
     bool fused = t->b.shape.fused_norms, experts = llama_has_experts(&t->b.shape, i);
     bool before = transformer_begin_norm(t, fused && t->b.shape.kv_lora == 0);
-    int32_t norm_1 = transformer_norm(t);
-    transformer_cast_norm(t);
-    transformer_keep_operand(t, t->hidden, true);
+    norms[0] = begin_half(t, true);
     transformer_end_part(t, before);
     add_attention(t, i);
+    norms[1] = end_half(t);
     before = experts ? transformer_begin_norm(t, false) : transformer_begin_pair(t, fused);
-    int32_t norm_2 = transformer_norm(t);
-    if (!experts || t->b.shape.shared_ffn > 0)
-        transformer_cast_norm(t);
-    transformer_keep_operand(t, t->hidden, true);
+    norms[2] = begin_half(t, !experts || t->b.shape.shared_ffn > 0);
     transformer_end_part(t, before);
     before = transformer_begin_part(t, experts ? LW_AGAIN_MOE : LW_AGAIN_MLP);
     if (experts)
@@ -219,14 +301,9 @@ static void add_block(struct transformer *t, int32_t i)
     else
         add_pair(t, i);
     transformer_end_part(t, before);
-    transformer_residual(t);
+    norms[3] = end_half(t);
     transformer_end_block(t);
-    add_param(t, norm_1, t->hidden, 1, LW_TP_REPLICATED, i, "input_layernorm");
-    add_param(t, norm_2, t->hidden, 1, LW_TP_REPLICATED, i, "post_attention_layernorm");
-    if (!t->b.shape.layer_norm)
-        return;
-    add_bias_of(t, norm_1, t->hidden, LW_TP_REPLICATED, i, "input_layernorm");
-    add_bias_of(t, norm_2, t->hidden, LW_TP_REPLICATED, i, "post_attention_layernorm");
+    add_block_norms(t, i, norms);
 }
 
 /* A learned table, whose rows are added, and dropout. Where they are frozen no gradient comes this
@@ -341,6 +418,9 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
         traces_builder_note(&t.b, LW_ASSUMPTION "config.json's num_nextn_predict_layers is %lld; "
                             "blocks for further tokens that are trained: %lld (--mtp-layers)",
                             (long long)s.mtp_stated, (long long)s.mtp_layers);
+    if (s.qk_norm_wide && s.tensor > 1)
+        traces_builder_note(&t.b, LW_ASSUMPTION "one norm of all queries, and one of all keys: a "
+                            "tensor group's sums of their squares are not counted");
     if (s.expert_capacity > 0 && s.expert_capacity < 1)
         traces_builder_note(&t.b, LW_ASSUMPTION
                             "--expert-capacity %g drops %.3g %% of the copies of tokens that go to "

@@ -402,10 +402,7 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
 
     cast_operands(t, rows, in, out, split == LW_TP_VOCAB);
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
-    int32_t kernel = product(t, (struct lw_kernel){.batch = 1,
-                                                   .m = rows,
-                                                   .n = out,
-                                                   .k = in,
+    int32_t kernel = product(t, (struct lw_kernel){.batch = 1, .m = rows, .n = out, .k = in,
                                                    .split = (uint8_t)split_of(split),
                                                    .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
                                                    .fp4 = t->b.shape.fp4 && split != LW_TP_VOCAB,
@@ -419,17 +416,13 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
 {
     const struct traces_model_shape *s = &t->b.shape;
 
-    return product(
-        t, (struct lw_kernel){.m = t->tokens * s->topk,
-                              .n = out,
-                              .k = in,
-                              .split = (uint8_t)split_of(split),
-                              .fp8 = s->fp8,
-                              .fp4 = s->fp4,
-                              .epilogue = s->fused_experts && !s->plain_ffn,
-                              .halves = halves,
-                              .experts = s->experts,
-                              .capacity = s->expert_capacity == 1 ? 0 : s->expert_capacity});
+    return product(t, (struct lw_kernel){.m = t->tokens * s->topk, .n = out, .k = in,
+                                         .split = (uint8_t)split_of(split), .fp8 = s->fp8,
+                                         .fp4 = s->fp4,
+                                         .epilogue = s->fused_experts && !s->plain_ffn,
+                                         .halves = halves, .experts = s->experts,
+                                         .capacity = s->expert_capacity == 1
+                                                         ? 0 : s->expert_capacity});
 }
 
 /* The product of scores, or of values, with every score, for every head of every sequence. Its
