@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every check, one stage after the other; all stages run even when one fails. Ends with
 # "N passed, M failed, K skipped" over all of them. A stage that counts nothing itself is one check.
+# TIMES=1: the programs of a stage that took longest, seconds of processor and clock.
 cd "$(dirname "$0")/.." || exit 1
 pass=0 fail=0 skip=0
 folder=$(mktemp -d)
@@ -25,6 +26,7 @@ stage() { # title, command...
         grep -nE -B 20 '[1-9][0-9]* failed|ERROR: |runtime error' "$log" | head -n 200
         tail -n 100 "$log"
     fi
+    [ -z "$TIMES" ] || grep -E '^ +[0-9.]+ +[0-9.]+  ' "$log" | awk 'NR <= 20 || $3 == "all"'
     echo "    ${line:-exit $rc} ($(($(date +%s) - began)) s)"
 }
 
