@@ -31,6 +31,14 @@ bool plot_search_fits(const struct lw_searched *v)
     return v->outcome == LW_SEARCHED_SIMULATED && v->missing_bytes <= 0;
 }
 
+const char *plot_search_ranked(const struct plot_search *s)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->v[i].step_p90 >= 0)
+            return "p90 of the step";
+    return "step";
+}
+
 void plot_search_title(const struct plot_search *s, const char *what, char *out, size_t size)
 {
     snprintf(out, size, "%s of %.60s on %.60s, %lld samples a step", what, s->search->model,
@@ -63,8 +71,8 @@ static enum lw_status axes_of(const struct lw_plot *p, const struct plot_search 
 
     for (int64_t i = 0; i < s->n; i++)
         if (is_drawn(&s->v[i])) {
-            least = fmin(least, (double)s->v[i].step);
-            most = fmax(most, (double)s->v[i].step);
+            least = fmin(least, (double)lw_searched_rank_by(&s->v[i]));
+            most = fmax(most, (double)lw_searched_rank_by(&s->v[i]));
             low = fmin(low, gib(&s->v[i]));
             high = fmax(high, gib(&s->v[i]));
             n++;
@@ -85,7 +93,7 @@ static enum lw_status axes_of(const struct lw_plot *p, const struct plot_search 
 
 static double across(const struct axes *a, const struct lw_searched *v)
 {
-    double x = (double)v->step;
+    double x = (double)lw_searched_rank_by(v);
 
     return a->log ? log(x / a->left) / log(a->right / a->left)
                   : (x - a->left) / (a->right - a->left);
@@ -94,6 +102,11 @@ static double across(const struct axes *a, const struct lw_searched *v)
 static double up(const struct axes *a, const struct lw_searched *v)
 {
     return (gib(v) - a->bottom) / (a->top - a->bottom);
+}
+
+static void put_point(const struct lw_searched *x, const struct axes *a, FILE *f)
+{
+    fprintf(f, "%.6g %.6g\n", (double)lw_searched_rank_by(x) / a->unit.ps, gib(x));
 }
 
 typedef bool chooses(const struct lw_searched *v);
@@ -121,7 +134,7 @@ static int64_t put_points(const struct plot_search *s, const struct axes *a, con
     fprintf(f, "$%s << EOD\n", name);
     for (int64_t i = 0; i < s->n; i++)
         if (is(&s->v[i])) {
-            fprintf(f, "%.6g %.6g\n", (double)s->v[i].step / a->unit.ps, gib(&s->v[i]));
+            put_point(&s->v[i], a, f);
             n++;
         }
     fputs("EOD\n", f);
@@ -145,11 +158,6 @@ static int64_t n_front(const struct plot_search *s)
     return n;
 }
 
-static void put_point(const struct lw_searched *x, const struct axes *a, FILE *f)
-{
-    fprintf(f, "%.6g %.6g\n", (double)x->step / a->unit.ps, gib(x));
-}
-
 /* Least memory first. Prices and numbers of devices may make a point of it that is neither fastest
  * nor smallest: the line, the least memory of steps up to x, has only those that are faster than
  * all with less. */
@@ -161,9 +169,9 @@ static void put_front(const struct plot_search *s, const struct axes *a, FILE *f
     fputs("EOD\n$line << EOD\n", f);
     lw_ps least = INT64_MAX;
     for (int64_t k = 1; of_front(s, k); k++) {
-        if (of_front(s, k)->step >= least)
+        if (lw_searched_rank_by(of_front(s, k)) >= least)
             continue;
-        least = of_front(s, k)->step;
+        least = lw_searched_rank_by(of_front(s, k));
         put_point(of_front(s, k), a, f);
     }
     fputs("EOD\n", f);
@@ -258,8 +266,9 @@ static enum lw_status draw_points(const struct lw_plot *p, struct plot_search *s
     LW_TRY(axes_of(p, s, &a, err));
     plot_search_title(s, "Strategies", title, sizeof title);
     plot_begin(p, f, WIDTH, HEIGHT, title, NULL, 0);
-    fprintf(f, "set xlabel 'step [%s]'\nset ylabel 'memory of a device [GiB]'\n"
-               "set xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n%s", a.unit.name,
+    fprintf(f, "set xlabel '%s [%s]'\nset ylabel 'memory of a device [GiB]'\n"
+               "set xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n%s", plot_search_ranked(s),
+            a.unit.name,
             a.left / a.unit.ps, a.right / a.unit.ps, a.bottom, a.top,
             a.log ? "set logscale x 10\n" : "");
     put_points(s, &a, "others", is_plain, f);

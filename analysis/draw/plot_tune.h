@@ -17,6 +17,9 @@ enum { PLOT_SEARCH_WORD = 64 };
 bool plot_search_value(const struct lw_searched *v, const char *option, char out[PLOT_SEARCH_WORD]);
 bool plot_search_fits(const struct lw_searched *v); /* simulated, and not known to lack memory */
 
+/* "step", or "p90 of the step" of a search with noise: what strategies are ranked by. */
+const char *plot_search_ranked(const struct plot_search *s);
+
 /* "Strategies of gpt2 on dgx-a100, 64 samples a step" after `what`. */
 void plot_search_title(const struct plot_search *s, const char *what, char *out, size_t size);
 

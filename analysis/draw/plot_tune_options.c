@@ -91,7 +91,7 @@ struct cell {
 
 static void add(struct cell *c, const struct lw_searched *v)
 {
-    if (plot_search_fits(v) && (!c->best || v->step < c->best->step))
+    if (plot_search_fits(v) && (!c->best || lw_searched_rank_by(v) < lw_searched_rank_by(c->best)))
         c->best = v;
     if (v->outcome == LW_SEARCHED_BOUNDED && (c->bound < 0 || v->bound < c->bound))
         c->bound = v->bound;
@@ -128,7 +128,8 @@ static const struct lw_searched *fastest(const struct plot_search *s)
     const struct lw_searched *best = NULL;
 
     for (int64_t i = 0; i < s->n; i++)
-        if (plot_search_fits(&s->v[i]) && (!best || s->v[i].step < best->step))
+        if (plot_search_fits(&s->v[i]) &&
+            (!best || lw_searched_rank_by(&s->v[i]) < lw_searched_rank_by(best)))
             best = &s->v[i];
     return best;
 }
@@ -155,16 +156,17 @@ static bool is_devices(const char *option)
     return strcmp(option, "devices") == 0 || strcmp(option, "ranks") == 0;
 }
 
-/* Rates of text models are in tokens. */
-static double rate_of(const struct lw_searched *v)
-{
-    return isnan(v->tokens_per_s) || v->tokens_per_s <= 0 ? v->samples_per_s : v->tokens_per_s;
-}
-
-/* tokens (or samples) of a step, from any strategy: all train the same samples. */
+/* tokens of text models, else samples, of a step: from any strategy, all train the same samples. */
 static double work_of(const struct lw_searched *v)
 {
-    return rate_of(v) * (double)v->step;
+    bool text = !isnan(v->tokens_per_s) && v->tokens_per_s > 0;
+
+    return (text ? v->tokens_per_s : v->samples_per_s) * (double)v->step;
+}
+
+static double rate_of(const struct lw_searched *v)
+{
+    return work_of(v) / (double)lw_searched_rank_by(v);
 }
 
 /* Numbers of devices lie at their logarithms, so that a rate in proportion to them is a line. */
@@ -255,7 +257,7 @@ enum lw_status plot_search_line(const struct lw_plot *p, struct plot_search *s, 
 static const char *text_of(const struct cell *c, double ps, char out[32])
 {
     if (c->best)
-        snprintf(out, 32, "%.4g", (double)c->best->step / ps);
+        snprintf(out, 32, "%.4g", (double)lw_searched_rank_by(c->best) / ps);
     else if (c->bound >= 0)
         snprintf(out, 32, "> %.4g", (double)c->bound / ps);
     else
@@ -268,7 +270,7 @@ static int32_t colour_of(const struct cell *c, lw_ps least)
 {
     if (!c->best)
         return 0xF2F2F2;
-    double slower = fmin((double)c->best->step / (double)least - 1, 1);
+    double slower = fmin((double)lw_searched_rank_by(c->best) / (double)least - 1, 1);
     return (0x56 + (int)(slower * 144)) << 16 | (0xB4 + (int)(slower * 60)) << 8 |
            (0xE9 + (int)(slower * 17));
 }
@@ -284,7 +286,7 @@ static void put_cells(const struct plot_search *s, const struct values *x, const
             fprintf(f, "set object %d rectangle from %g,%g to %g,%g behind fillcolor rgb '#%06x' "
                        "fillstyle solid 1.0 border linecolor rgb '#ffffff'\n", i + 1,
                     i / y->n - 0.5, i % y->n - 0.5, i / y->n + 0.5, i % y->n + 0.5,
-                    (unsigned)colour_of(&cells[i], least->step));
+                    (unsigned)colour_of(&cells[i], lw_searched_rank_by(least)));
     fputs("$cell << EOD\n", f);
     for (int i = 0; i < x->n * y->n; i++)
         fprintf(f, "%d %d \"%s\"\n", i / y->n, i % y->n, text_of(&cells[i], ps, text));
@@ -300,7 +302,8 @@ static lw_ps slowest(const struct plot_search *s)
     lw_ps most = 0;
 
     for (int64_t i = 0; i < s->n; i++)
-        most = plot_search_fits(&s->v[i]) && s->v[i].step > most ? s->v[i].step : most;
+        if (plot_search_fits(&s->v[i]) && lw_searched_rank_by(&s->v[i]) > most)
+            most = lw_searched_rank_by(&s->v[i]);
     return most;
 }
 
@@ -316,7 +319,8 @@ enum lw_status plot_search_heat(const struct lw_plot *p, struct plot_search *s, 
     LW_TRY(check(s, err));
     LW_TRY(make_cells(p, s, &x, &y, &cells, err));
     struct plot_unit unit = plot_unit_for(slowest(s));
-    snprintf(what, sizeof what, "Best step [%s] by --%.40s and --%.40s", unit.name, p->x, p->y);
+    snprintf(what, sizeof what, "Best %s [%s] by --%.40s and --%.40s", plot_search_ranked(s),
+             unit.name, p->x, p->y);
     plot_search_title(s, what, title, sizeof title);
     plot_begin(p, f, 1000, 640, title, NULL, 0);
     put_cells(s, &x, &y, cells, unit.ps, f);

@@ -565,3 +565,7 @@ JOIN op_kind ON op_kind.id = span.kind
 LEFT JOIN op_row ON op_row.plan = run.plan AND op_row.op = span.op
 LEFT JOIN op_alike ON op_alike.plan = op_row.plan AND op_alike.alike = op_row.alike
 LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream;
+
+-- version 14
+-- Of searches with noise, which rank strategies by it; -1 = no samples were drawn.
+ALTER TABLE searched ADD COLUMN samples_p90_ps INTEGER NOT NULL DEFAULT -1;

@@ -59,9 +59,9 @@ enum lw_status lw_store_continue_search(struct lw_store *s, const struct lw_sear
 
 static void put_one(struct lw_sql *q, int64_t search, const struct lw_searched *x)
 {
-    lw_sql_run(q, "lltllllttt" "lllltl" "llllll" "dddt", search, x->combination,
+    lw_sql_run(q, "lltllllttt" "llllltl" "llllll" "dddt", search, x->combination,
                outcome_name[x->outcome], x->place, x->front, x->run, x->nth, x->strategy,
-               x->command, x->why, x->bound, x->step, x->p10, x->p90, x->interval_of,
+               x->command, x->why, x->bound, x->step, x->step_p90, x->p10, x->p90, x->interval_of,
                (int64_t)x->told_apart, x->n_devices, x->peak_memory_bytes, x->memory_bytes,
                x->missing_bytes, x->needed_bytes, x->needed_bound, x->tokens_per_s,
                x->samples_per_s, x->cost_per_trillion_tokens, x->alike);
@@ -74,11 +74,13 @@ static enum lw_status put_all(struct lw_store *s, int64_t search, const struct l
 
     LW_TRY(lw_sql_prepare(s,
                           "INSERT OR REPLACE INTO searched (search, combination, outcome, place,"
-                          " front, run, nth, strategy, command, why, bound_ps, step_ps, p10_ps,"
-                          " p90_ps, interval_of, told_apart, n_devices, peak_memory_bytes,"
-                          " memory_bytes, missing_bytes, needed_bytes, needed_bound_bytes,"
-                          " tokens_per_s, samples_per_s, cost_per_trillion_tokens, alike)"
-                          " VALUES (?,?,?,?,?,nullif(?,0),?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                          " front, run, nth, strategy, command, why, bound_ps, step_ps,"
+                          " samples_p90_ps, p10_ps, p90_ps, interval_of, told_apart, n_devices,"
+                          " peak_memory_bytes, memory_bytes, missing_bytes, needed_bytes,"
+                          " needed_bound_bytes, tokens_per_s, samples_per_s,"
+                          " cost_per_trillion_tokens, alike)"
+                          " VALUES (?,?,?,?,?,nullif(?,0),?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+                          "?)",
                           &q, err));
     for (int64_t i = 0; i < n && !lw_sql_failed(q); i++)
         put_one(q, search, &v[i]);
@@ -120,8 +122,9 @@ static enum lw_status put_reasons(struct lw_store *s, int64_t search,
 static enum lw_status tell_apart(struct lw_store *s, const struct lw_search *x, struct lw_err *err)
 {
     return lw_sql_do(s, err,
-                     "UPDATE searched SET told_apart = coalesce(step_ps > ? * (SELECT step_ps FROM"
-                     " searched WHERE search = ? AND place = 1), 0)"
+                     "UPDATE searched SET told_apart = coalesce(iif(samples_p90_ps < 0, step_ps,"
+                     " samples_p90_ps) > ? * (SELECT iif(samples_p90_ps < 0, step_ps,"
+                     " samples_p90_ps) FROM searched WHERE search = ? AND place = 1), 0)"
                      " WHERE search = ? AND outcome = 'simulated' AND place = 0 AND front = 0",
                      "dll", x->within, x->id, x->id);
 }
@@ -264,7 +267,8 @@ enum lw_status lw_store_find_search(struct lw_store *s, const char *text, struct
     "SELECT combination, outcome, place, front, coalesce(searched.run, 0), nth, strategy,"      \
     " searched.command, why, interval_of, alike, bound_ps, step_ps, p10_ps, p90_ps, told_apart," \
     " n_devices, peak_memory_bytes, memory_bytes, missing_bytes, needed_bytes,"                 \
-    " needed_bound_bytes, tokens_per_s, samples_per_s, cost_per_trillion_tokens FROM searched "
+    " needed_bound_bytes, tokens_per_s, samples_per_s, cost_per_trillion_tokens,"                  \
+    " samples_p90_ps FROM searched "
 
 static bool read_searched(struct lw_sql *q, struct lw_arena *a, struct lw_searched *x)
 {
@@ -297,6 +301,7 @@ static bool read_searched(struct lw_sql *q, struct lw_arena *a, struct lw_search
         .tokens_per_s = real_of(q, 22),
         .samples_per_s = real_of(q, 23),
         .cost_per_trillion_tokens = real_of(q, 24),
+        .step_p90 = lw_sql_int(q, 25),
     };
     return !failed;
 }

@@ -35,7 +35,8 @@ enum lw_searched_outcome {
     LW_SEARCHED_SIMULATED,
     LW_SEARCHED_INVALID, /* it cannot be planned */
     LW_SEARCHED_NO_ROOM, /* the lower bound of its memory exceeds the device's */
-    LW_SEARCHED_BOUNDED, /* the lower bound of its step exceeds the last of the best */
+    LW_SEARCHED_BOUNDED, /* the lower bound of its step exceeds the last of the best, or its first
+                          * samples exceed the last of the best as it was then */
     LW_N_SEARCHED
 };
 const char *lw_searched_outcome_name(int outcome);
@@ -48,11 +49,19 @@ struct lw_searched {
     int64_t run;          /* its stored run; 0 = none */
     int64_t nth;          /* of those that were simulated: 0, 1, ... */
     const char *strategy, *command, *why, *interval_of, *alike;
-    lw_ps bound, step, p10, p90;
+    lw_ps bound, step;
+    lw_ps step_p90; /* of the samples, in a search with noise */
+    lw_ps p10, p90; /* of measured runs */
     bool told_apart;
     int64_t n_devices, peak_memory_bytes, memory_bytes, missing_bytes, needed_bytes, needed_bound;
     double tokens_per_s, samples_per_s, cost_per_trillion_tokens;
 };
+
+/* What strategies are ranked by. */
+static inline lw_ps lw_searched_rank_by(const struct lw_searched *x)
+{
+    return x->step_p90 >= 0 ? x->step_p90 : x->step;
+}
 
 /* Strategies that are not valid for one reason. */
 struct lw_search_reason {

@@ -10,8 +10,9 @@
 #include "analysis/tune/tune_pieces.h"
 #include "analysis/tune/tune_rates.h"
 #include "shared/cli/model_source.h"
-#include "shared/framework/framework_stages.h"
 #include "shared/device/device_kind.h"
+#include "shared/framework/framework_stages.h"
+#include "shared/lower/plan_size.h"
 #include "shared/numbers/checked.h"
 #include "sim/cost/cost_model.h"
 
@@ -956,7 +957,8 @@ static enum lw_status bounds(const struct lw_tune_context *c, const struct model
                                       &c->cluster.device, stage_of, &needed, err);
     }
     if (st == LW_OK)
-        *out = (struct lw_tune_case){.bound = c->unbounded ? 0 : bound, .needed_bytes = needed};
+        *out = (struct lw_tune_case){.bound = c->unbounded ? 0 : bound, .needed_bytes = needed,
+                                     .most_ops = lw_plan_size_estimate(&m->w, s).ops};
     lw_arena_free(&k.arena);
     return st;
 }

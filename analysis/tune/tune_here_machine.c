@@ -51,6 +51,8 @@ static const struct {
                "--device"},
     {"store-runs", "all that it runs is stored, with --no-db nothing: leave out --store-runs"},
     {"noise", "the machine has noise of its own, which repeats show: leave out --noise"},
+    {"rank-noise", "the machine has noise of its own, which repeats show: leave out --rank-noise"},
+    {"samples", "it measures each step --repeats times, and draws none: leave out --samples"},
 };
 
 enum { N_MODEL = sizeof of_model / sizeof *of_model, N_SPACE = sizeof of_space / sizeof *of_space };

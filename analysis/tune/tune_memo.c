@@ -180,6 +180,7 @@ enum lw_status lw_tune_memo_take(const struct lw_searched *x, struct lw_tune_row
     if (x->outcome == LW_SEARCHED_INVALID)
         return lw_fail(err, LW_EINVAL, "%s", x->why);
     row->step = x->step;
+    row->step_p90 = x->step_p90;
     row->p10 = row->p90 = -1;
     row->n_devices = x->n_devices;
     row->peak_memory_bytes = x->peak_memory_bytes;
@@ -241,6 +242,7 @@ static struct lw_searched searched_of(struct lw_arena *a, int64_t number,
         .alike = simulated ? lw_tune_alike_text(a, x) : copy(a, ""),
         .bound = x->bound,
         .step = simulated ? x->step : -1,
+        .step_p90 = simulated ? x->step_p90 : -1,
         .p10 = simulated ? x->p10 : -1,
         .p90 = simulated ? x->p90 : -1,
         .told_apart = x->told_apart,
@@ -401,7 +403,8 @@ static enum lw_status store_run(const struct lw_tune_memo *m, const struct lw_tu
 {
     const struct lw_tune_part *part = &m->r.parts[x->part];
     struct lw_prediction p = {.options = lw_sim_options_default(), .seed = -1, .row.id = -1,
-                              .db = m->r.db, .quiet = true};
+                              .db = m->r.db, .quiet = true,
+                              .n_samples = part->noise.n_samples};
     struct lw_strategy strategy;
     struct lw_tune_given given;
     struct lw_sim_report report;
@@ -409,6 +412,7 @@ static enum lw_status store_run(const struct lw_tune_memo *m, const struct lw_tu
     lw_tune_strategy(&part->space, x->combination, &strategy, &given, NULL);
     /* as sim stores it: without the program's name */
     snprintf(p.command, sizeof p.command, "%s", x->command + strcspn(x->command, " ") + 1);
+    lw_tune_noise_set(&part->noise, &p);
     enum lw_status st = lw_tune_source(&part->request, &given, &p.source, err);
     if (st == LW_OK)
         st = lw_prediction_make(&p, &report, err);

@@ -206,7 +206,10 @@ static enum lw_status finish_part(struct lw_tune_command *c, struct lw_tune_sour
         snprintf(batch, sizeof batch, " --batch %lld", (long long)s->model.batch);
     if (!names_framework && s->framework_name)
         snprintf(framework, sizeof framework, " --framework %s", s->framework_name);
-    LW_PRINT(&c->arena, p->command, err, "%s%s%s", command, framework, batch);
+    const char *noise;
+    LW_TRY(lw_tune_noise_words(&c->noise, &c->arena, &noise, err));
+    LW_PRINT(&c->arena, p->command, err, "%s%s%s%s", command, framework, batch, noise);
+    p->noise = c->noise;
     if (!names_batch)
         snprintf(batch, sizeof batch, "%sbatch=%lld", outer[0] ? " " : "",
                  (long long)s->model.batch);
@@ -351,19 +354,9 @@ static enum lw_status check_tokens(const char *text, struct lw_err *err)
     return lw_parse_tokens(text, &tokens, err);
 }
 
-/* A bound is of ops that take their own time; drawn noise makes some of them faster. */
-static enum lw_status refuse_noise(const char *text, struct lw_err *err)
-{
-    (void)text;
-    return lw_fail(err, LW_EUSAGE, "a search has no noise, because noise may end a step below its "
-                                   "bound: search without it, then give the commands of the first "
-                                   "few rows --noise X --samples N, which print p90");
-}
-
 static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, int argc,
                       char **argv)
 {
-    const char *refused;
     const struct lw_opt own[] = {
         {"best", 0, LW_OPT_INT, &c->n_best, "N", "how many of the best strategies (10)", 1, 1000},
         {"no-bounds", 0, LW_OPT_FLAG, &c->no_bounds, NULL,
@@ -384,10 +377,13 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
          .check = check_shard},
         {"store-runs", 0, LW_OPT_INT, &c->n_runs, "N",
          "how many of the best become runs of the database, for explain and compare (3)", 0, 1000},
-        {"noise", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
-        {"rank-noise", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
-        {"samples", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
-        {"iterations", 0, LW_OPT_STRING, &refused, "TEXT", NULL, .check = refuse_noise},
+        {"noise", 0, LW_OPT_DOUBLE, &c->noise.sigma, "X",
+         "rank strategies by p90 of drawn steps; the standard deviation of compute and transfers, "
+         "a share (the cluster's, with --samples or --seed)", 0, 1},
+        {"rank-noise", 0, LW_OPT_DOUBLE, &c->noise.rank_sigma, "X",
+         "the same, of each rank's speed, for the whole run (0)", 0, 1},
+        {"samples", 0, LW_OPT_INT, &c->noise.n_samples, "N",
+         "with noise: draw each strategy's step N times (50)", 1, 1000000},
         {"here", 0, LW_OPT_FLAG, &c->here.on, NULL,
          "tune a small model on this machine's cores, execute the best 5 strategies and 5 others, "
          "and compare; exit status 3 where the regret is above 3 %, 4 where so under load. Every "
@@ -396,8 +392,9 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
          "with --here: measured steps of a run (10)", 1, 100000},
         {"repeats", 0, LW_OPT_INT, &c->here.n_repeats, "N",
          "with --here: runs of each strategy (3)", 2, LW_TUNE_REPEATS},
-        {"seed", 0, LW_OPT_INT, &c->here.seed, "N",
-         "with --here: which others are executed (1)", 1, INT64_MAX},
+        {"seed", 0, LW_OPT_INT, &c->noise.seed, "N",
+         "draw noise from this seed (0); with --here: which others are executed (1)", 0,
+         INT64_MAX},
         {"time-limit", 0, LW_OPT_DOUBLE, &c->here.most_s, "SECONDS",
          "with --here: what all runs may take, by the prediction (600)", 0, 1000000,
          .check = lw_cli_above_0},
@@ -429,7 +426,6 @@ static const char *needs_here(const struct lw_tune_here_request *h)
 {
     return h->n_steps > 0     ? "--steps"
            : h->n_repeats > 0 ? "--repeats"
-           : h->seed > 0      ? "--seed"
            : h->most_s > 0    ? "--time-limit"
                               : NULL;
 }
@@ -441,11 +437,14 @@ static enum lw_status check_here(struct lw_tune_command *c, struct lw_err *err)
 
     if (lost)
         return lw_fail(err, LW_EUSAGE, "%s goes with --here, which executes strategies on this "
-                                       "machine: a search measures nothing and has no noise",
+                                       "machine: a search measures nothing",
                        lost);
+    h->seed = h->on && c->noise.seed >= 0 ? c->noise.seed : 1;
+    if (h->on) /* draws nothing */
+        c->noise.seed = -1;
+    lw_tune_noise_complete(&c->noise);
     h->n_steps = h->n_steps > 0 ? h->n_steps : 10;
     h->n_repeats = h->n_repeats > 0 ? h->n_repeats : 3;
-    h->seed = h->seed > 0 ? h->seed : 1;
     h->most_s = h->most_s > 0 ? h->most_s : 600;
     return LW_OK;
 }
@@ -490,6 +489,7 @@ static enum lw_status put_part(struct lw_tune_command *c, int argc, char **argv,
                                        "`lapwing calibrate -o FILE` wrote on this machine, or no "
                                        "-c",
                        x->source.cluster_file, x->cluster.name);
+    LW_TRY(lw_tune_noise_check(&c->noise, &x->cluster, err));
     return put_batches(c, x, command, outer, err);
 }
 
@@ -540,7 +540,8 @@ int lw_tune_parts(struct lw_tune_command *c, int argc, char **argv)
     char **words;
     int rc = -1;
 
-    *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3, .db = "lapwing.db", .machine = -1};
+    *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3, .noise.seed = -1,
+                                  .db = "lapwing.db", .machine = -1};
     enum lw_status st = join_words(c, argc, argv, &err);
     if (st == LW_OK)
         st = copy_words(c, argc, argv, &words, &err);

@@ -22,6 +22,7 @@ struct lw_tune_command {
     int n_parts;
     int64_t n_best, n_threads, n_runs, global_batch;
     double price, tokens;
+    struct lw_tune_noise noise;
     bool no_bounds, quiet, resume, no_db;
     const char *db, *shard_text, *tokens_text;
     struct lw_tune_shard shard;

@@ -69,6 +69,14 @@ static bool any_days(const struct lw_tune_row *const *v, int64_t n)
     return false;
 }
 
+static bool any_samples(const struct lw_tune_row *const *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (v[i]->step_p90 >= 0)
+            return true;
+    return false;
+}
+
 static bool many_sizes(const struct lw_tune_row *const *v, int64_t n)
 {
     for (int64_t i = 1; i < n; i++)
@@ -155,7 +163,7 @@ static enum lw_status put_same(const struct options *o, FILE *f, struct lw_err *
 
 /* Of what rows have. */
 struct shown {
-    bool sizes, days, cost; /* cost: of the training where `days`, else of 10^12 tokens */
+    bool noise, sizes, days, cost; /* cost: of the training where `days`, else of 10^12 tokens */
 };
 
 static int put_titles(const struct options *o, const struct shown *x, const char **titles)
@@ -164,6 +172,8 @@ static int put_titles(const struct options *o, const struct shown *x, const char
 
     titles[k++] = ">";
     titles[k++] = ">step";
+    if (x->noise)
+        titles[k++] = ">p90 of samples";
     titles[k++] = ">p10/p90 %";
     titles[k++] = ">tokens/s";
     titles[k++] = ">memory GiB";
@@ -190,8 +200,9 @@ static enum lw_status put_table(const struct lw_tune_row *const *v, int64_t n, F
                                 struct lw_err *err)
 {
     const struct options o = options_of(v, n);
-    const struct shown shown = {many_sizes(v, n), any_days(v, n), any_cost(v, n)};
-    const char *titles[SHOWN + 8];
+    const struct shown shown = {any_samples(v, n), many_sizes(v, n), any_days(v, n),
+                                any_cost(v, n)};
+    const char *titles[SHOWN + 9];
     char text[WORD];
 
     struct lw_table *t = lw_table_new(put_titles(&o, &shown, titles), titles);
@@ -202,6 +213,8 @@ static enum lw_status put_table(const struct lw_tune_row *const *v, int64_t n, F
         char pct[LW_INTERVAL_PCT];
         lw_table_cell(t, "%lld", (long long)i + 1);
         lw_table_cell(t, "%s", step_text(text, x->step));
+        if (shown.noise)
+            lw_table_cell(t, "%s", x->step_p90 < 0 ? "-" : step_text(text, x->step_p90));
         lw_table_cell(t, "%s", lw_interval_pct(pct, x->step, x->p10, x->p90));
         put_real(t, 0, x->tokens_per_s);
         put_real(t, 1, x->device_bytes < 0 ? NAN : (double)x->device_bytes / 1073741824);
@@ -320,6 +333,9 @@ static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct
         fprintf(o, ", shard %lld of %lld", (long long)p->shard.i, (long long)p->shard.n);
     LW_TRY(lw_paragraph_close(&line, err));
     LW_TRY(put_numbers(r, f, err));
+    if (r->has_noise)
+        LW_TRY(put_line(f, "ranked by the p90 of samples: the step that 90 % of the samples do not "
+                           "exceed, drawn as the commands of the rows draw them", err));
     if (r->interrupted)
         LW_TRY(put_line(f, "interrupted: the best of those that were simulated", err));
     fputc('\n', f);
@@ -345,6 +361,7 @@ static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct
 static const struct lw_column columns[] = {
     {"strategy", NULL, LW_COLUMN_TEXT, AT(strategy)},
     {"step_ns", NULL, LW_COLUMN_PS, AT(step)},
+    {"step_p90_ns", NULL, LW_COLUMN_PS, AT(step_p90), .lacking = ""},
     {"bound_ns", NULL, LW_COLUMN_PS, AT(bound)},
     {"p10_ns", NULL, LW_COLUMN_PS, AT(p10), .lacking = ""},
     {"p90_ns", NULL, LW_COLUMN_PS, AT(p90), .lacking = ""},

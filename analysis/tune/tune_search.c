@@ -137,6 +137,14 @@ struct listing {
     int n;
 };
 
+/* Of what strategies are ranked by. */
+static lw_ps bound_of(const struct search *s, int part, const struct lw_tune_case *c)
+{
+    const struct lw_tune_part *p = &s->t->parts[part];
+
+    return lw_tune_noise_bound(&p->noise, p->request.cluster, c->bound, c->most_ops);
+}
+
 /* The k-th combination of a part, and those after it that are alike. */
 static enum lw_status list_one(const struct search *s, struct stretch *x, struct lw_tune_walk *w,
                                int64_t k, struct lw_err *err)
@@ -163,6 +171,8 @@ static enum lw_status list_one(const struct search *s, struct stretch *x, struct
     *out = (struct listed){k, n, c.bound,
                            kind == LW_TUNE_REPEATED ? REPEATED : st != LW_OK ? INVALID : VALID, "",
                            by};
+    if (out->kind == VALID)
+        out->bound = bound_of(s, x->part, &c);
     if (out->kind == INVALID)
         out->why = lw_arena_strdup(&x->arena, why.msg);
     return out->why ? LW_OK : lw_fail_nomem(err);
@@ -271,7 +281,7 @@ struct job {
     struct candidate of;
     struct lw_tune_row row;
     struct lw_err why;
-    enum { UNKNOWN, UNFIT, REFUSED, SIMULATED } what;
+    enum { UNKNOWN, UNFIT, REFUSED, SLOWER, SIMULATED } what; /* SLOWER: its samples exclude it */
     int64_t family, least_cap, next_cap; /* of caps that make its plan too; next_cap 0: not known */
     struct lw_arena arena; /* texts of the row */
 };
@@ -280,6 +290,7 @@ struct round {
     struct search *s;
     struct job job[ROUND];
     int n;
+    lw_ps most; /* what is ranked after it is not among the best */
 };
 
 static enum lw_status put_texts(const struct lw_tune_part *p, const struct lw_tune_given *g,
@@ -306,7 +317,7 @@ static void take_figures(const struct lw_tune_part *part, const struct lw_predic
     double each = part->price > 0 ? part->price : lw_figure_is_set(price) ? price.value : NAN;
 
     x->step = p->summary.step;
-    x->p10 = x->p90 = x->run = -1;
+    x->step_p90 = x->p10 = x->p90 = x->run = -1;
     x->n_devices = p->plan.n_ranks;
     x->peak_memory_bytes = p->memory.peak_bytes;
     x->device_bytes = p->memory.peak_bytes < 0 ? -1 : lw_memory_device_bytes(&p->memory);
@@ -372,20 +383,36 @@ static void note_caps(const struct lw_plan *p, struct job *j)
     j->next_cap = sized ? 0 : p->next_cap;
 }
 
-/* The function of `lapwing sim`, from the same options; the plan is checked if it is shown. */
+/* Of what does not fit no samples are drawn. */
+static enum lw_status sample(const struct lw_tune_part *part, const struct lw_prediction *p,
+                             lw_ps most, const struct lw_progress *stop, struct lw_tune_row *x,
+                             struct lw_err *err)
+{
+    return part->noise.on && x->fits
+               ? lw_tune_noise_p90(&part->noise, p, most, stop, &x->step_p90, err)
+               : LW_OK;
+}
+
+/* The function of `lapwing sim`, from the same options; the plan is checked if it is shown. most,
+ * stop: of its samples. */
 static enum lw_status predict(const struct lw_tune_part *part, const struct lw_tune_given *g,
-                              struct job *j, struct lw_err *err)
+                              lw_ps most, const struct lw_progress *stop, struct job *j,
+                              struct lw_err *err)
 {
     struct lw_prediction p = {.options = lw_sim_options_default(), .seed = -1, .row.id = -1,
                               .no_db = true, .quiet = true};
     enum lw_status st = lw_tune_source(&part->request, g, &p.source, err);
 
     p.source.unproven = true;
+    lw_tune_noise_set(&part->noise, &p);
     if (st == LW_OK)
         st = lw_predict(&p, err);
     if (st == LW_OK) {
-        const struct lw_alike_key key = lw_prediction_key(&p);
         take_figures(part, &p, &j->row);
+        st = sample(part, &p, most, stop, &j->row, err);
+    }
+    if (st == LW_OK) {
+        const struct lw_alike_key key = lw_prediction_key(&p);
         st = keep_key(&j->arena, &key, p.source.framework.name, &j->row, err);
         note_caps(&p.plan, j);
     }
@@ -422,7 +449,7 @@ static enum lw_status look(const struct search *s, struct job *j, struct lw_err 
 
     lw_tune_strategy(&p->space, k, &strategy, &given, NULL);
     LW_TRY(lw_tune_case_of(s->contexts[part], &strategy, true, NULL, &c, err));
-    begin_row(j, part, k, c.bound, c.needed_bytes);
+    begin_row(j, part, k, bound_of(s, part, &c), c.needed_bytes);
     LW_TRY(put_texts(p, &given, j, err));
     j->what = room >= 0 && c.needed_bytes > room ? UNFIT : UNKNOWN;
     if (j->what == UNFIT)
@@ -436,6 +463,12 @@ static enum lw_status look_one(void *ctx, int i, const struct lw_progress *p, st
 
     (void)p;
     return look(r->s, &r->job[i], err);
+}
+
+/* Figures that are known come to what those of samples that are drawn come to. */
+static bool is_slower(const struct lw_tune_part *part, const struct lw_tune_row *x, lw_ps most)
+{
+    return part->noise.on && x->fits && (x->step_p90 < 0 || x->step_p90 > most);
 }
 
 /* A strategy that cannot be planned, though nothing before said so, is not valid. */
@@ -459,12 +492,15 @@ static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, str
     int64_t same = lw_tune_same_find(r->s->same, j->family, strategy.bucket_cap_bytes);
     enum lw_status st = known        ? recall(known, j, &j->why)
                         : same >= 0 ? share(&r->s->r->rows[same], j, &j->why)
-                                    : predict(of, &given, j, &j->why);
+                                    : predict(of, &given, r->most, r->s->t->progress, j, &j->why);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
     if (st == LW_OK)
         lw_tune_put_budget(of->tokens, &j->row);
-    j->what = st == LW_OK ? SIMULATED : REFUSED;
+    j->what = st == LW_EFAILED && lw_progress_stopped(r->s->t->progress) ? UNKNOWN
+              : st != LW_OK                                              ? REFUSED
+              : is_slower(of, &j->row, r->most)                          ? SLOWER
+                                                                         : SIMULATED;
     return LW_OK;
 }
 
@@ -475,8 +511,8 @@ static bool is_better(const struct search *s, const struct lw_tune_row *a,
 {
     int64_t at_a = s->first[a->part] + a->combination, at_b = s->first[b->part] + b->combination;
 
-    if (a->step != b->step)
-        return a->step < b->step;
+    if (lw_tune_rank_by(a) != lw_tune_rank_by(b))
+        return lw_tune_rank_by(a) < lw_tune_rank_by(b);
     if (a->needed_bytes != b->needed_bytes)
         return a->needed_bytes < b->needed_bytes;
     return at_a < at_b;
@@ -531,9 +567,27 @@ static enum lw_status remember(const struct search *s, const struct job *j, stru
                                                   [REFUSED] = LW_SEARCHED_INVALID,
                                                   [SIMULATED] = LW_SEARCHED_SIMULATED};
 
-    return j->what == UNKNOWN ? LW_OK
-                              : lw_tune_memo_keep(s->t->memo, j->of.number, of[j->what], &j->row,
+    return j->what == UNKNOWN || j->what == SLOWER
+               ? LW_OK
+               : lw_tune_memo_keep(s->t->memo, j->of.number, of[j->what], &j->row,
                                                   j->why.msg, err);
+}
+
+/* The least of what is ranked after the best. */
+static void note_pruned(struct search *s, lw_ps bound)
+{
+    if (s->r->least_pruned < 0 || bound < s->r->least_pruned)
+        s->r->least_pruned = bound;
+}
+
+/* All that is known of its p90 is that it exceeds `most`. */
+static enum lw_status lose(struct search *s, const struct job *j, lw_ps most, struct lw_err *err)
+{
+    lw_ps bound = j->row.bound > most ? j->row.bound : most + 1;
+
+    s->r->n_bounded_step++;
+    note_pruned(s, bound);
+    return lw_tune_memo_lost(s->t->memo, j->of.number, bound, err);
 }
 
 /* st: of running it; where it failed, what the jobs hold is freed all the same. */
@@ -548,6 +602,8 @@ static enum lw_status take_round(struct search *s, struct round *r, enum lw_stat
             s->r->n_valid--;
             st = count_reason(s, j->why.msg, LW_TUNE_BY_PLAN, 1, err);
         }
+        if (st == LW_OK && j->what == SLOWER)
+            st = lose(s, j, r->most, err);
         if (st == LW_OK && j->what == SIMULATED)
             st = keep_row(s, j, err);
         if (st == LW_OK && j->what == SIMULATED && j->next_cap > 0)
@@ -560,18 +616,23 @@ static enum lw_status take_round(struct search *s, struct round *r, enum lw_stat
     return st;
 }
 
+/* The N-th of the best, which others have to precede; NULL: there is none yet. */
+static const struct lw_tune_row *last_of_best(const struct search *s)
+{
+    return s->t->no_bounds || s->r->n_best < s->t->n_best ? NULL : s->r->best[s->t->n_best - 1];
+}
+
 /* It cannot be among the best N: its step is at least its bound, and so is its memory. */
 static bool is_pruned(const struct search *s, const struct candidate *c)
 {
-    const struct lw_tune_row *last;
+    const struct lw_tune_row *last = last_of_best(s);
     int64_t at;
 
-    if (s->t->no_bounds || s->r->n_best < s->t->n_best)
+    if (!last)
         return false;
-    last = s->r->best[s->t->n_best - 1];
     at = s->first[last->part] + last->combination;
-    if (c->bound != last->step)
-        return c->bound > last->step;
+    if (c->bound != lw_tune_rank_by(last))
+        return c->bound > lw_tune_rank_by(last);
     return c->needed != last->needed_bytes ? c->needed > last->needed_bytes : c->number > at;
 }
 
@@ -730,21 +791,25 @@ static enum lw_status simulate_all(struct search *s, struct lw_err *err)
 
     for (;;) {
         s->r->interrupted = lw_progress_stopped(s->t->progress);
-        if (s->r->interrupted) /* what was not reached is not excluded */
+        if (s->r->interrupted) { /* what was not reached is not excluded */
+            s->r->least_pruned = -1;
             return LW_OK;
+        }
         LW_TRY(fill_round(s, &r, err));
         if (r.n == 0)
             break;
+        r.most = last_of_best(s) ? lw_tune_rank_by(last_of_best(s)) : INT64_MAX;
         enum lw_status st = lw_parallel(
             &(struct lw_parallel_work){.one = run_one, .ctx = &r, .n = r.n,
                                        .n_threads = s->t->n_threads}, err);
         LW_TRY(take_round(s, &r, st, err));
         tell(s);
     }
-    s->r->n_bounded_step = s->n - s->at + s->n_queue;
-    s->r->least_pruned = s->at < s->n ? s->v[s->at].bound : -1;
-    if (s->n_queue > 0 && (s->at == s->n || s->queue[0].bound < s->r->least_pruned))
-        s->r->least_pruned = s->queue[0].bound;
+    s->r->n_bounded_step += s->n - s->at + s->n_queue;
+    if (s->at < s->n)
+        note_pruned(s, s->v[s->at].bound);
+    if (s->n_queue > 0)
+        note_pruned(s, s->queue[0].bound);
     return keep_lost(s, err);
 }
 
@@ -791,13 +856,20 @@ static enum lw_status prove_best(struct search *s, struct lw_err *err)
 
 /* --- the front --- */
 
+/* In steps as long as what strategies are ranked by. */
+static double rate(const struct lw_tune_row *x)
+{
+    return x->step_p90 < 0 ? x->samples_per_s
+                           : x->samples_per_s * ((double)x->step / (double)x->step_p90);
+}
+
 static bool is_dominated(const struct lw_tune_row *x, const struct lw_tune_row *by)
 {
-    bool no_worse = by->samples_per_s >= x->samples_per_s &&
+    bool no_worse = rate(by) >= rate(x) &&
                     by->peak_memory_bytes <= x->peak_memory_bytes &&
                     by->n_devices <= x->n_devices &&
                     !(by->cost_per_trillion_tokens > x->cost_per_trillion_tokens);
-    bool better = by->samples_per_s > x->samples_per_s ||
+    bool better = rate(by) > rate(x) ||
                   by->peak_memory_bytes < x->peak_memory_bytes ||
                   by->n_devices < x->n_devices ||
                   by->cost_per_trillion_tokens < x->cost_per_trillion_tokens;
@@ -809,7 +881,8 @@ static int by_memory(const struct lw_tune_row *a, const struct lw_tune_row *b)
 {
     return a->peak_memory_bytes != b->peak_memory_bytes
                ? (a->peak_memory_bytes > b->peak_memory_bytes ? 1 : -1)
-               : (a->step > b->step) - (a->step < b->step);
+               : (lw_tune_rank_by(a) > lw_tune_rank_by(b)) -
+                     (lw_tune_rank_by(a) < lw_tune_rank_by(b));
 }
 
 static enum lw_status find_front(struct lw_tune_result *r, struct lw_err *err)
@@ -854,7 +927,7 @@ static enum lw_status put_intervals(struct lw_tune_result *r, struct lw_err *err
 
 static void tell_from(const struct lw_tune_row *first, double within, struct lw_tune_row *x)
 {
-    x->told_apart = (double)x->step > within * (double)first->step;
+    x->told_apart = (double)lw_tune_rank_by(x) > within * (double)lw_tune_rank_by(first);
 }
 
 /* A recording has no runs like it: nothing is known of its differences. */
@@ -904,7 +977,8 @@ enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
     struct search s = {.t = t, .r = out};
     double began = lw_now_s();
 
-    *out = (struct lw_tune_result){.least_pruned = -1};
+    *out = (struct lw_tune_result){.least_pruned = -1,
+                                   .has_noise = t->n_parts > 0 && t->parts[0].noise.on};
     enum lw_status st = begin(&s, err);
     if (st == LW_OK)
         st = list_all(&s, err);

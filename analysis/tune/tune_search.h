@@ -6,6 +6,7 @@
 #include "analysis/alike/alike_pairs.h"
 #include "analysis/alike/alike_step.h"
 #include "analysis/tune/tune_cases.h"
+#include "analysis/tune/tune_noise.h"
 #include "analysis/tune/tune_shard.h"
 #include "analysis/tune/tune_space.h"
 #include "shared/base/progress.h"
@@ -17,7 +18,9 @@
 struct lw_tune_part {
     struct lw_tune_request request;
     struct lw_tune_space space;
-    const char *command; /* "lapwing sim -w ..." up to the options of the strategy */
+    const char *command; /* "lapwing sim -w ..." up to the options of the strategy, with those of
+                          * the noise */
+    struct lw_tune_noise noise;
     const char *budget;  /* " --tokens 1T --price 2", after the strategy's options; "" */
     const char *outer;   /* "batch=4": what it has of lists that are not of the strategy; "" */
     const char *workload_hash; /* of the file that it is recorded in; "" */
@@ -45,7 +48,9 @@ struct lw_tune_row {
     const char *strategy; /* "tp=8 dp=2": its options */
     const char *command;  /* of sim, which gives the same step */
     const char *same_as;  /* the strategy whose plan it has too, which was simulated; "" */
-    lw_ps bound, step, p10, p90;    /* p10, p90: -1 = no interval */
+    lw_ps bound, step;
+    lw_ps step_p90;                 /* of the samples, in a search with noise; -1 = none drawn */
+    lw_ps p10, p90;                 /* of measured runs; -1 = no interval */
     int64_t n_devices, peak_memory_bytes, device_bytes, missing_bytes;
     int64_t needed_bytes, needed_bound; /* of the fullest rank's allocator; -1 = not known */
     double tokens_per_s, samples_per_s, cost_per_trillion_tokens; /* NAN: not known */
@@ -57,6 +62,12 @@ struct lw_tune_row {
     const char *framework;
     int64_t run;                    /* of the database; -1 = not stored as one */
 };
+
+/* What strategies are ranked by. */
+static inline lw_ps lw_tune_rank_by(const struct lw_tune_row *x)
+{
+    return x->step_p90 >= 0 ? x->step_p90 : x->step;
+}
 
 /* What found that a combination is not valid, the first one first. */
 enum lw_tune_found { LW_TUNE_BY_GROUPS, LW_TUNE_BY_BOUND, LW_TUNE_BY_PLAN };
@@ -81,12 +92,14 @@ struct lw_tune_result {
     double wall_s;
     struct lw_alike_pairs pairs;    /* how far two predictions may be apart by chance */
     lw_ps least_pruned; /* the least bound of those that were pruned by it; -1 = none */
+    bool has_noise;     /* strategies are ranked by step_p90 */
 };
 
 /* Valid strategies of which an interrupted search came to know nothing; else 0. */
 static inline int64_t lw_tune_n_unreached(const struct lw_tune_result *r)
 {
-    return r->interrupted ? r->n_valid - r->n_simulated - r->n_bounded_memory : 0;
+    return r->interrupted ? r->n_valid - r->n_simulated - r->n_bounded_memory - r->n_bounded_step
+                          : 0;
 }
 
 /* LW_OK also where no strategy is valid (n_valid == 0). Free the result in any case. */

@@ -50,7 +50,7 @@ static enum lw_status best_step(struct lw_store *s, const struct lw_search *x, s
     *step = -1;
     LW_TRY(lw_store_searched(s, x->id, a, &v, &n, err));
     for (int64_t i = 0; i < n; i++)
-        *step = v[i].place == 1 ? v[i].step : *step;
+        *step = v[i].place == 1 ? lw_searched_rank_by(&v[i]) : *step;
     return LW_OK;
 }
 
@@ -117,6 +117,7 @@ static struct lw_tune_row row_of(const struct lw_searched *v, double tokens)
         .command = v->command,
         .bound = v->bound,
         .step = v->step,
+        .step_p90 = v->step_p90,
         .p10 = v->p10,
         .p90 = v->p90,
         .n_devices = v->n_devices,
@@ -147,6 +148,7 @@ static void put_row(struct lw_tune_result *r, const struct lw_searched *v, doubl
         r->best[v->place - 1] = x;
     if (v->front > 0)
         r->front[v->front - 1] = x;
+    r->has_noise |= x->step_p90 >= 0;
     r->n_best += v->place > 0;
     r->n_front += v->front > 0;
 }
@@ -239,7 +241,7 @@ enum lw_status lw_search_print(struct lw_store *s, const struct lw_search *x,
 
 struct loser {
     struct lw_searched v;
-    lw_ps time; /* the step, else its bound */
+    lw_ps time; /* what it is ranked by, else the bound of that */
     char why[200];
 };
 
@@ -248,6 +250,7 @@ static const struct lw_column loser_columns[] = {
     {"strategy", NULL, LW_COLUMN_TEXT, AT(v.strategy)},
     {"outcome", NULL, LW_COLUMN_WORD, AT(v.outcome), .word = lw_searched_outcome_name},
     {"step_ns", NULL, LW_COLUMN_PS, AT(v.step), .lacking = ""},
+    {"step_p90_ns", NULL, LW_COLUMN_PS, AT(v.step_p90), .lacking = ""},
     {"bound_ns", NULL, LW_COLUMN_PS, AT(v.bound), .lacking = ""},
     {"memory_bytes", NULL, LW_COLUMN_BYTES, AT(v.memory_bytes), .lacking = ""},
     {"missing_bytes", NULL, LW_COLUMN_BYTES, AT(v.missing_bytes), .lacking = ""},
@@ -263,7 +266,7 @@ static double percent(lw_ps a, lw_ps b)
     return 100 * ((double)a / (double)b - 1);
 }
 
-/* first, last: steps of the best; -1 = there are none. */
+/* first, last: of the best, what they are ranked by; -1 = there are none. */
 static void explain(struct loser *x, lw_ps first, lw_ps last)
 {
     const struct lw_searched *v = &x->v;
@@ -281,7 +284,8 @@ static void explain(struct loser *x, lw_ps first, lw_ps last)
         snprintf(x->why, sizeof x->why, "lacks %s of memory",
                  lw_format_bytes(bytes, v->missing_bytes));
     else
-        snprintf(x->why, sizeof x->why, "%.1f %% slower than the first", percent(v->step, first));
+        snprintf(x->why, sizeof x->why, "%.1f %% slower than the first",
+                 percent(lw_searched_rank_by(v), first));
     const char *cap = v->outcome == LW_SEARCHED_SIMULATED ? strstr(v->why, "bucket-cap=") : NULL;
     size_t n = strlen(x->why);
     if (cap)
@@ -300,14 +304,16 @@ static enum lw_status losers(struct lw_store *s, const struct lw_search *x, stru
     LW_TRY(lw_store_searched(s, x->id, a, &v, &all, err));
     LW_TAKE(a, *out, all + 1, err);
     for (int64_t i = 0; i < all; i++) {
-        first = v[i].place == 1 ? v[i].step : first;
-        last = v[i].place > 0 && v[i].step > last ? v[i].step : last;
+        lw_ps step = lw_searched_rank_by(&v[i]);
+        first = v[i].place == 1 ? step : first;
+        last = v[i].place > 0 && step > last ? step : last;
     }
     for (int64_t i = 0; i < all; i++) {
         if (v[i].place > 0)
             continue;
         struct loser *y = &(*out)[(*n)++];
-        *y = (struct loser){.v = v[i], .time = v[i].step >= 0 ? v[i].step : v[i].bound};
+        *y = (struct loser){.v = v[i], .time = v[i].step >= 0 ? lw_searched_rank_by(&v[i])
+                                                               : v[i].bound};
         explain(y, first, last);
     }
     lw_sort(*out, *n, by_time);
@@ -322,7 +328,8 @@ static enum lw_status losers_text(const struct loser *v, int64_t n, FILE *f, str
         FILE *o = lw_paragraph_open(&line, f, NULL);
         fprintf(o, "%s", v[i].v.strategy);
         if (v[i].v.step >= 0)
-            fprintf(o, ": %s,", lw_format_ps(time, v[i].v.step));
+            fprintf(o, ": %s%s,", v[i].v.step_p90 >= 0 ? "p90 " : "",
+                    lw_format_ps(time, lw_searched_rank_by(&v[i].v)));
         else if (v[i].v.bound >= 0)
             fprintf(o, ": at least %s,", lw_format_ps(time, v[i].v.bound));
         fprintf(o, " %s", v[i].why);

@@ -27,15 +27,14 @@ static lw_ps percentile(const lw_ps *v, int64_t n, int64_t p)
     return v[(n * p + 99) / 100 - 1];
 }
 
-static enum lw_status one(void *ctx, int i, const struct lw_progress *progress, struct lw_err *err)
+/* The step of sample i: the median over the measured steps of a run of its own. */
+static enum lw_status draw(const struct sampling *p, int32_t i, lw_ps *step, struct lw_err *err)
 {
-    const struct sampling *p = ctx;
     struct lw_sim_options o = *p->options;
     struct lw_sim_stats unused;
     int32_t n = o.n_steps - p->first_step;
     lw_ps *lengths;
 
-    (void)progress;
     o.seed = sim_seed_of(o.seed, (uint64_t)i);
     o.noise = true;
     o.progress = NULL;
@@ -44,10 +43,18 @@ static enum lw_status one(void *ctx, int i, const struct lw_progress *progress, 
     if (status == LW_OK) {
         lw_sort(lengths + p->first_step, n, compare_ps);
         lw_ps low = lengths[p->first_step + (n - 1) / 2], high = lengths[p->first_step + n / 2];
-        p->step[i] = low + (high - low) / 2;
+        *step = low + (high - low) / 2;
     }
     lw_free(lengths);
     return status;
+}
+
+static enum lw_status one(void *ctx, int i, const struct lw_progress *progress, struct lw_err *err)
+{
+    const struct sampling *p = ctx;
+
+    (void)progress;
+    return draw(p, i, &p->step[i], err);
 }
 
 static enum lw_status summarize(int32_t n, lw_ps *step, struct lw_sim_samples *out,
@@ -65,8 +72,10 @@ static enum lw_status summarize(int32_t n, lw_ps *step, struct lw_sim_samples *o
     return LW_OK;
 }
 
-static bool draws(const struct lw_cluster *c, struct lw_sim_options o)
+bool lw_sim_draws(const struct lw_cluster *c, const struct lw_sim_options *options)
 {
+    struct lw_sim_options o = *options;
+
     o.noise = true;
     return sim_compute_sigma(c, &o) > 0 || sim_comm_sigma(c, &o) > 0 || o.jitter_ps > 0 ||
            o.start_skew_ps > 0 || o.rank_sigma > 0;
@@ -82,7 +91,7 @@ static enum lw_status check(const struct lw_cluster *c, const struct lw_sim_opti
                        "%d steps, of which the first %d are warm-up: nothing to "
                        "measure",
                        o->n_steps, first_step);
-    if (!draws(c, *o))
+    if (!lw_sim_draws(c, o))
         return lw_fail(err, LW_EINVAL,
                        "cluster '%s' has no noise, and no --noise, --rank-noise, --jitter or "
                        "--start-skew is given: all samples would be the same",
@@ -104,6 +113,43 @@ enum lw_status lw_sim_sample(const struct lw_plan *plan, const struct lw_cluster
         status = summarize(n, p.step, out, err);
     if (status != LW_OK)
         lw_free(p.step);
+    return status;
+}
+
+/* Samples in their order. p90 exceeds `most` if, and only if, more samples than the largest tenth
+ * do. */
+static enum lw_status draw_within(struct sampling *p, int32_t n, lw_ps most,
+                                  const struct lw_progress *progress, lw_ps *p90,
+                                  struct lw_err *err)
+{
+    int64_t may_exceed = n - (n * INT64_C(90) + 99) / 100, exceeding = 0;
+
+    for (int32_t i = 0; i < n; i++) {
+        if (lw_progress_stopped(progress))
+            return lw_fail(err, LW_EFAILED, "interrupted");
+        LW_TRY(draw(p, i, &p->step[i], err));
+        exceeding += p->step[i] > most;
+        if (exceeding > may_exceed) {
+            *p90 = -1;
+            return LW_OK;
+        }
+    }
+    lw_sort(p->step, n, compare_ps);
+    *p90 = percentile(p->step, n, 90);
+    return LW_OK;
+}
+
+enum lw_status lw_sim_sample_within(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                    const struct lw_sim_options *options, int32_t first_step,
+                                    int32_t n, lw_ps most, const struct lw_progress *progress,
+                                    lw_ps *p90, struct lw_err *err)
+{
+    struct sampling p = {plan, cluster, options, first_step, NULL};
+
+    LW_TRY(check(cluster, options, first_step, n, err));
+    LW_NEW(p.step, n, err);
+    enum lw_status status = draw_within(&p, n, most, progress, p90, err);
+    lw_free(p.step);
     return status;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sim/predict/sim.h"
@@ -20,4 +21,13 @@ struct lw_sim_samples {
 enum lw_status lw_sim_sample(const struct lw_plan *plan, const struct lw_cluster *cluster,
                              const struct lw_sim_options *options, int32_t first_step, int32_t n,
                              int32_t n_threads, struct lw_sim_samples *out, struct lw_err *err);
+/* The p90 of lw_sim_sample alone, on this thread; -1 where it exceeds `most`, which is certain
+ * before all samples are drawn. progress: NULL, or what may ask to stop (LW_EFAILED). */
+enum lw_status lw_sim_sample_within(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                                    const struct lw_sim_options *options, int32_t first_step,
+                                    int32_t n, lw_ps most, const struct lw_progress *progress,
+                                    lw_ps *p90, struct lw_err *err);
+
+/* Whether a seed decides anything: the options or the cluster have noise, jitter or skew. */
+bool lw_sim_draws(const struct lw_cluster *c, const struct lw_sim_options *options);
 void lw_sim_samples_free(struct lw_sim_samples *s);

@@ -18,19 +18,20 @@
  * that do not fit; on 16 devices at least 60 ms. */
 static const struct lw_searched strategies[] = {
     {.combination = 0, .place = 1, .front = 2, .nth = 0, .strategy = "ranks=8 tp=1 pp=1",
-     .bound = 90 * LW_PS_PER_MS, .step = 100 * LW_PS_PER_MS, .n_devices = 8, .tokens_per_s = 1000,
-     .memory_bytes = 10LL * GIB},
+     .bound = 90 * LW_PS_PER_MS, .step = 100 * LW_PS_PER_MS, .step_p90 = -1, .n_devices = 8,
+     .tokens_per_s = 1000, .memory_bytes = 10LL * GIB},
     {.combination = 1, .front = 1, .nth = 1, .strategy = "ranks=8 tp=2 pp=1",
-     .bound = 90 * LW_PS_PER_MS, .step = 130 * LW_PS_PER_MS, .n_devices = 8, .tokens_per_s = 769,
-     .memory_bytes = 4LL * GIB},
+     .bound = 90 * LW_PS_PER_MS, .step = 130 * LW_PS_PER_MS, .step_p90 = -1, .n_devices = 8,
+     .tokens_per_s = 769, .memory_bytes = 4LL * GIB},
     {.combination = 2, .nth = 2, .strategy = "ranks=8 tp=1 pp=2", .bound = 90 * LW_PS_PER_MS,
-     .step = 120 * LW_PS_PER_MS, .n_devices = 8, .tokens_per_s = 833, .memory_bytes = 12LL * GIB},
+     .step = 120 * LW_PS_PER_MS, .step_p90 = -1, .n_devices = 8, .tokens_per_s = 833,
+     .memory_bytes = 12LL * GIB},
     {.combination = 3, .nth = 3, .strategy = "ranks=8 tp=2 pp=2", .bound = 80 * LW_PS_PER_MS,
-     .step = 90 * LW_PS_PER_MS, .n_devices = 8, .tokens_per_s = 1111, .memory_bytes = 90LL * GIB,
-     .missing_bytes = GIB},
+     .step = 90 * LW_PS_PER_MS, .step_p90 = -1, .n_devices = 8, .tokens_per_s = 1111,
+     .memory_bytes = 90LL * GIB, .missing_bytes = GIB},
     {.combination = 4, .outcome = LW_SEARCHED_BOUNDED, .nth = -1,
-     .strategy = "ranks=16 tp=1 pp=1", .bound = 50 * LW_PS_PER_MS, .step = -1, .n_devices = -1,
-     .tokens_per_s = NAN, .memory_bytes = -1},
+     .strategy = "ranks=16 tp=1 pp=1", .bound = 50 * LW_PS_PER_MS, .step = -1, .step_p90 = -1,
+     .n_devices = -1, .tokens_per_s = NAN, .memory_bytes = -1},
 };
 
 enum { N = sizeof strategies / sizeof *strategies };

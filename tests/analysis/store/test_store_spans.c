@@ -152,7 +152,7 @@ TEST_WITH(spans_of_an_older_database_are_packed, fixture_open, fixture_close)
     assert_int_equal(lw_store_open(file(), LW_STORE_READ, &s, &err), LW_EFORMAT);
     assert_ok(lw_store_open(file(), LW_STORE_WRITE, &s, &err), err);
     lw_store_close(s);
-    assert_int_equal(sql_ask(file(), "PRAGMA user_version"), 13);
+    assert_int_equal(sql_ask(file(), "PRAGMA user_version"), 14);
     assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_data"), n);
     for (int i = 0; i < 2; i++) {
         comes_back(i + 1, &t[i]);

@@ -168,7 +168,8 @@ TEST(what_cannot_be_had_together_is_refused)
            {"--here -c c.json --resume", 2, "leave out --resume"},
            {"--here -c c.json --framework ideal", 2, "leave out --framework"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --steps 3", 2, "--steps goes with --here"},
-           {"-w gpt2 -c dgx-a100 --global-batch 8 --seed 3", 2, "--seed goes with --here"});
+           {"-w gpt2 -c dgx-a100 --global-batch 8 --seed 3", 1,
+            "cluster 'dgx-a100' has no noise", {"leave out --samples and --seed"}});
     expect(SMALL "--no-db --time-limit 0.001", 1, "allowed: 0 s; take a smaller model");
 }
 

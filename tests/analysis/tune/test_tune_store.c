@@ -270,9 +270,6 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"--resume --tp 1,2 --db a.db", 1,
             "a.db: --resume: no search of this space; the last one, search 1, has 'tp 1,2,4,8' "
             "where this one has 'tp 1,2': give its options, or leave out --resume"},
-           {"--noise 0.02", 2, "--noise: a search has no noise",
-            {"give the commands of the first few rows --noise X --samples N"}},
-           {"--iterations 5", 2, "--iterations: a search has no noise"},
            {"--db /nowhere/a.db", 1, "nothing was run"});
     EXPECT("runs --db a.db",
            {"--search 2", 1, "no search '2', expected 'last' or a number from 1 to 1"},

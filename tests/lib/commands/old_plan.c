@@ -75,5 +75,6 @@ void make_spans_old(const char *file)
            " issue_ps, start_ps, all_in_ps, end_ps FROM unpacked; DROP TABLE unpacked;"
            "UPDATE run SET first_span = (SELECT min(id) FROM span WHERE span.run = run.id),"
            " last_span = (SELECT max(id) FROM span WHERE span.run = run.id);"
-           "CREATE VIEW run_span AS SELECT 1; PRAGMA user_version = 11");
+           "CREATE VIEW run_span AS SELECT 1;"
+           "ALTER TABLE searched DROP COLUMN samples_p90_ps; PRAGMA user_version = 11");
 }

@@ -140,6 +140,27 @@ TEST(a_rank_keeps_its_speed)
     free_world(&w);
 }
 
+/* Within what at least 90 % of the samples do not exceed, the percentile is that of all samples;
+ * within one picosecond less, or anything less, it is said to be larger. */
+TEST(a_percentile_within_a_limit)
+{
+    const struct world *w = *state;
+    struct lw_err err = {0};
+
+    for (int32_t n = 1; n <= 21; n += n == 1 ? 8 : 1) {
+        struct lw_sim_options o = {.n_steps = 1, .seed = (uint64_t)n, .sigma = 0.1};
+        struct lw_sim_samples s = sample(w, o, n, 1);
+        const lw_ps most[] = {INT64_MAX, s.most, s.p90, s.p90 - 1, s.least, 0};
+        for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+            lw_ps p90;
+            assert_ok(lw_sim_sample_within(&w->plan, &w->c, &o, 0, n, most[i], NULL, &p90, &err),
+                      err);
+            assert_int_equal(p90, s.p90 <= most[i] ? s.p90 : -1);
+        }
+        lw_sim_samples_free(&s);
+    }
+}
+
 TEST(samples_without_noise_are_refused)
 {
     struct world *w = *state;
