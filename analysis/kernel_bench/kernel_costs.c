@@ -277,6 +277,19 @@ static enum lw_status product(const struct table *t, int32_t i, const struct lw_
     return LW_OK;
 }
 
+/* The frameworks that measured a row; 0: the table does not say. */
+static unsigned servers_of(const struct table *t, int32_t i)
+{
+    static const char *const titles[LW_N_SERVERS] = {"trtllm_ms", "sglang_ms", "vllm_ms"};
+    unsigned servers = 0;
+
+    for (int k = 0; k < LW_N_SERVERS; k++) {
+        const char *cell = lw_rows_cell(&t->rows, i, titles[k]);
+        servers |= (cell && *cell ? 1u : 0u) << k;
+    }
+    return servers;
+}
+
 static enum lw_status attention(const struct table *t, int32_t i, const struct lw_cluster *c,
                                 struct row *r, struct lw_err *err)
 {
@@ -297,7 +310,8 @@ static enum lw_status attention(const struct table *t, int32_t i, const struct l
         r->predicted = lw_device_by_shape(&c->device, LW_BF16)
                            ? lw_attention_time(&c->device, &a) : 0;
     else if (b) {
-        r->predicted = lw_burst_attention_time(&c->device, b, &a, strcmp(r->dtype, "fp8") == 0);
+        r->predicted = lw_burst_attention_time(&c->device, b, &a, strcmp(r->dtype, "fp8") == 0,
+                                               servers_of(t, i));
         r->fitted = lw_burst_fitted(v, 6);
     }
     return LW_OK;

@@ -17,14 +17,18 @@
  *   the median error of fp8 is 13 to 16 % in place of 5 to 8 (products with a small n, and a large
  *   m and k, are up to 3 times too fast).
  *
- * Attention. Tiles of 64 queries of one head (Blackwell 128) over all keys that the mask leaves.
- * The width is that of the kernels' forms, each with a speed of its own; widths of 72 are slower on
- * Blackwell. Loading and storing is not hidden, and what frameworks do beside (rotary embedding,
- * writing the cache) is in the measured time: memory is a share of the bandwidth below one.
+ * Attention, of one framework. Tiles of 64 queries of one head (Blackwell 128) over all keys that
+ * the mask leaves. The width is that of the kernels' forms, each with a speed of its own; widths of
+ * 72 are slower on Blackwell. The last tiles run while other SMs have none left (tail); kernels of
+ * heads above 256 cut smaller tiles and have a tail of their own. What frameworks do beside (rotary
+ * embedding, writing the cache) is in the measured time: queries and outputs, and keys and values,
+ * pass the memory more than once. Kernels of 8 bits are others than those of 16 and have a speed of
+ * their own, that of heads of 64 apart. Which frameworks have a kernel of a width and type differs:
+ * the time of a shape is the median of those that measured it, as the table's is.
  *
  * The figures are fits (traces/clusters/fit_burst.py) on half of the shapes of public measurements
- * (AIConfigurator), chosen by lw_burst_fitted. Not modelled: which of its kernels a framework
- * chooses; frameworks differ by 1.2 in products, by 2 in attention. */
+ * (AIConfigurator), chosen by lw_burst_fitted. Not modelled: versions of a framework; times of a
+ * framework that are shorter than the peak permits (long sequences of sglang). */
 #include "shared/device/burst_time.h"
 
 #include <math.h>
@@ -32,6 +36,7 @@
 
 #include "shared/device/burst_data.h"
 #include "shared/device/device_kind.h"
+#include "shared/numbers/median.h"
 
 static const double SMALL_TILE = 40, BOOST_S = 1e-3, JOIN = 4, SPLIT_TRAFFIC = 8;
 static const double LAST_WAVE = 0.45, LEAST_K = 256;
@@ -181,28 +186,43 @@ static int form_of(int64_t width)
     return -1;
 }
 
-lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
-                              const struct lw_attention *a, bool fp8)
+static double in_framework(const struct lw_device *d, const struct lw_burst_attention *f,
+                           const struct lw_attention *a, bool fp8)
 {
-    const struct lw_burst_attention *f = &b->attention;
     double peak = lw_burst_peak(d, LW_OPERANDS_BF16), queries = is_small(d) ? 64 : 128;
     double key_tile = 64, sms = d->n_sms.value;
     int k = form_of(a->qk_width);
-
-    if (f->share <= 0 || peak <= 0 || !lw_figure_is_set(d->n_sms) ||
-        !lw_figure_is_set(d->memory_bytes_per_s) || a->batch <= 0 || a->seq_q <= 0 ||
-        a->seq_k <= 0 || k < 0 || form_of(a->v_width) < 0)
-        return 0;
-    double rate = peak * f->share * f->form[k] * (fp8 ? f->fp8 : 1) * (a->causal ? 1 : f->full) *
+    double of_8 = !fp8 ? 1 : k == 0 ? f->narrow_fp8 : f->fp8;
+    double rate = peak * f->share * f->form[k] * of_8 * (a->causal ? 1 : f->full) *
                   (a->qk_width % 16 ? f->odd : 1) / sms;
     double keys = ceil((double)a->seq_k / key_tile) * key_tile;
     double mean = (a->causal ? keys / 2 + key_tile : keys) + f->fill;
     double tiles = (double)(a->batch * a->heads) * ceil((double)a->seq_q / queries);
-    double per_key = 4 * queries * forms[k];
-    double t = per_key * (tiles * mean / sms + f->tail * (keys + f->fill)) / rate;
-    double bytes = 2 * (double)a->batch * (double)(a->qk_width + a->v_width) *
-                   (double)(a->heads * a->seq_q + a->kv_heads * a->seq_k);
-    double memory = bytes / (f->memory * d->memory_bytes_per_s.value);
-    return lw_ps_from_seconds(join(t, memory, f->join) +
-                              (a->causal ? f->overhead_s : f->full_overhead_s));
+    double tail = k == LW_N_HEAD_FORMS - 1 ? f->wide_tail : f->tail;
+    double t = 4 * queries * forms[k] * (tiles * mean / sms + tail * (keys + f->fill)) / rate;
+    double bytes =
+        2 * (double)a->batch * (double)(a->qk_width + a->v_width) *
+        ((double)(a->heads * a->seq_q) * f->queries + (double)(a->kv_heads * a->seq_k) * f->keys);
+    double memory = bytes * (fp8 ? f->fp8_traffic : 1) / d->memory_bytes_per_s.value;
+
+    return join(t, memory, f->join) + (a->causal ? f->overhead_s : f->full_overhead_s);
+}
+
+lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
+                              const struct lw_attention *a, bool fp8, unsigned servers)
+{
+    int64_t times[LW_N_SERVERS];
+    int n = 0;
+
+    if (lw_burst_peak(d, LW_OPERANDS_BF16) <= 0 || !lw_figure_is_set(d->n_sms) ||
+        !lw_figure_is_set(d->memory_bytes_per_s) || a->batch <= 0 || a->seq_q <= 0 ||
+        a->seq_k <= 0 || form_of(a->qk_width) < 0 || form_of(a->v_width) < 0)
+        return 0;
+    for (int i = 0; i < LW_N_SERVERS; i++) {
+        const struct lw_burst_attention *f = &b->attention[i];
+        bool asked = servers == 0 || (servers >> i & 1);
+        if (asked && f->share > 0 && (!fp8 || f->fp8 > 0))
+            times[n++] = lw_ps_from_seconds(in_framework(d, f, a, fp8));
+    }
+    return lw_median(times, n);
 }

@@ -28,12 +28,21 @@ struct lw_burst_gemm {
 
 enum { LW_N_HEAD_FORMS = 6 }; /* widths of heads that have kernels: 64, 96, 128, 192, 256, 512 */
 
+/* Whose kernels were measured. What a framework does beside the kernel (rotary embedding, writing
+ * the cache) is in its time. */
+enum lw_server { LW_SERVER_TRTLLM, LW_SERVER_SGLANG, LW_SERVER_VLLM, LW_N_SERVERS };
+
+/* Fitted figures of attention in one framework. */
 struct lw_burst_attention {
-    double share;       /* of the 16-bit peak: heads of 128, causal */
-    double fill, tail;  /* keys that a tile costs beside its own; share of the longest tile */
-    double memory, join, overhead_s; /* join: p of the p-norm of products and memory */
-    double full, full_overhead_s;    /* without a mask: speed; in place of overhead_s */
-    double fp8, odd;    /* speed of 8 bits; of widths that are no multiple of 16 */
+    double share;            /* of the 16-bit peak: heads of 128, causal; 0: no figures */
+    double fill;             /* keys that a tile costs beside its own */
+    double tail, wide_tail;  /* share of the longest tile that nothing hides; heads above 256 */
+    double queries, keys;    /* passes over queries and outputs, and over keys and values */
+    double join, overhead_s; /* join: p of the p-norm of products and memory */
+    double full, full_overhead_s;        /* without a mask: speed; in place of overhead_s */
+    double fp8, narrow_fp8, fp8_traffic; /* of 8 bits: speed (0: no kernel), of heads up to 64, and
+                                          * traffic */
+    double odd;                          /* speed of widths that are no multiple of 16 */
     double form[LW_N_HEAD_FORMS]; /* speed against 128 */
 };
 
@@ -44,7 +53,7 @@ struct lw_burst_attention {
 struct lw_burst {
     const char *kind; /* of the device */
     struct lw_burst_gemm gemm[LW_N_OPERANDS];
-    struct lw_burst_attention attention;
+    struct lw_burst_attention attention[LW_N_SERVERS];
 };
 
 /* Those of H100 for H800 and GH200, of A100 with 80 GB for 40 GB. NULL: no kernels of such a device
@@ -57,10 +66,11 @@ double lw_burst_peak(const struct lw_device *d, enum lw_operands o);
  * 0. Neither groups nor sums are taken. */
 struct lw_product_time lw_burst_product(const struct lw_device *d, const struct lw_burst *b,
                                         const struct lw_product *p, enum lw_operands o);
-/* Forward alone. 0: the device lacks a peak, SMs or a memory bandwidth, b figures of attention, or
- * heads are wider than 512. */
+/* Forward alone, the median of the frameworks in `servers` (bits of enum lw_server; 0: all) that b
+ * has figures of. 0: there is none, the device lacks a peak, SMs or a memory bandwidth, or heads
+ * are wider than 512. */
 lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
-                              const struct lw_attention *a, bool fp8);
+                              const struct lw_attention *a, bool fp8, unsigned servers);
 
 /* Half of all shapes, by a hash of their sizes: the figures are fitted on these. */
 bool lw_burst_fitted(const int64_t *sizes, int n);

@@ -7,8 +7,10 @@
 The model is that of shared/device/burst_time.c; its constants stand here once more. Half of the shapes
 (lw_burst_fitted) are fitted, `lapwing cost --measured FILE` prints the error of the other half. Products:
 six figures per device and kind of operands, of bf16 the median of frameworks (latency_ms), of smaller ones
-the fastest (min_ms). Attention: one share per device, the others per generation. Least mean of the absolute
-logarithm, at most CLIP per row, by Nelder and Mead's simplex. Needs numpy; takes seconds.
+the fastest (min_ms); least mean of the absolute logarithm, at most CLIP per row, by Nelder and Mead's simplex.
+Attention: of each framework one share per device, the other figures per generation; least sum of Cauchy's
+function of the logarithms, of which the scale falls in steps, and of the distance from values that a figure
+has without measurements. Needs numpy; takes a minute.
 """
 import csv
 import json
@@ -22,7 +24,7 @@ SIDES, SPLITS = (64, 128, 192, 256), (1, 2, 4, 8, 16, 32)
 OPERANDS = {"bf16": (1, 2), "fp8": (2, 1), "fp8_block": (2, 1), "nvfp4": (4, 0.5625)}
 CLUSTERS = {"a100_sxm": "dgx-a100", "h100_sxm": "dgx-h100", "h200_sxm": "dgx-h200", "b200_sxm": "dgx-b200",
             "gb200": "gb200", "b300_sxm": "dgx-b300", "gb300": "gb300", "l40s": "l40s"}
-GENERATIONS = [["a100_sxm"], ["h100_sxm", "h200_sxm"], ["l40s"], ["b200_sxm", "gb200", "b300_sxm", "gb300"]]
+GENERATIONS = [["a100_sxm"], ["h100_sxm", "h200_sxm"], ["l40s"], ["b200_sxm", "gb200"], ["b300_sxm", "gb300"]]
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -134,65 +136,114 @@ class Products:
                        [0.7, 0.6, 100, 0.8, 4e-6, 0.7], self.low, self.high)
 
 
-class Attention:
-    #       share fill tail memory join overhead full overhead fp8 odd  64 96 128 192 256 512
-    start = [0.6, 100, 0.5, 0.5, 1.1, 1e-5, 1, 8e-6, 1, 1, 0.8, 0.9, 1, 1, 1, 0.5]
-    low = [0.1, 0, 0, 0.05, 1, 0, 0.2, 0, 0.3, 0.2, 0.2, 0.2, 1, 0.05, 0.1, 0.05]
-    high = [1.1, 3000, 1.5, 1.1, 8, 5e-5, 2, 5e-5, 2.5, 1.2, 1.5, 1.5, 1, 1.5, 1.5, 1.5]
-    forms = (64, 96, 128, 192, 256, 512)
+# Attention: name, the value that a figure has without measurements, the weight of that value.
+FIGURES = [("fill", 100, 1), ("tail", 0.5, 1), ("wide_tail", 0.5, 1), ("queries", 1.5, 1), ("keys", 1.5, 1),
+           ("join", 0.5, 1), ("overhead", 1e-5, 1), ("full", 1, 1), ("full_overhead", 8e-6, 1), ("odd", 0.7, 1),
+           ("w64", 0.7, 1), ("w96", 0.8, 1), ("w192", 1, 1), ("w256", 1, 1), ("w512", 0.5, 1),
+           ("fp8", 1.2, 1), ("narrow_fp8", 1, 2), ("fp8_traffic", 0.8, 2)]
+OF_8_BITS = ("fp8", "narrow_fp8", "fp8_traffic")
+SHARE, PRIOR, ALIKE, CAUCHY = 0.5, 0.02, 0.2, (1, 0.5, 0.25, 0.12)
+FRAMEWORKS = ("trtllm_ms", "sglang_ms", "vllm_ms")
+FORMS = (64, 96, 128, 192, 256, 512)
 
+
+class Attention:
     def __init__(self, device, rows):
         self.d = device
         self.batch, self.seq, self.heads, self.kv, self.width, self.causal = (
             np.array([r[c] for r in rows], float)
             for c in ("batch", "seq", "heads", "kv_heads", "head_dim", "causal"))
         self.fp8 = np.array([r["dtype"] == "fp8" for r in rows])
-        self.odd = self.width % 16 != 0
-        self.measured = np.array([float(r["latency_ms"]) / 1e3 for r in rows])
-        self.form = np.select([self.width <= w for w in self.forms[:5]], self.forms[:5], 512)
+        self.form = np.select([self.width <= w for w in FORMS[:5]], FORMS[:5], 512)
 
-    def seconds(self, z):
-        share, fill, tail, memory, p, overhead, full, overhead_full, fp8, odd = z[:10]
-        speed = (share * np.select([self.form == w for w in self.forms], z[10:]) *
-                 np.where(self.fp8, fp8, 1) * np.where(self.causal > 0, 1, full) * np.where(self.odd, odd, 1))
+    def seconds(self, share, z):
+        speed = share * np.select([self.form == w for w in FORMS if w != 128],
+                                  [z["w%d" % w] for w in FORMS if w != 128], 1)
+        speed = speed * np.where(self.fp8, np.where(self.form == 64, z["narrow_fp8"], z["fp8"]), 1)
+        speed = speed * np.where(self.causal > 0, 1, z["full"]) * np.where(self.width % 16 != 0, z["odd"], 1)
         queries = 64 if self.d["side"] <= 128 else 128
         keys = np.ceil(self.seq / 64) * 64
-        mean = np.where(self.causal > 0, keys / 2 + 64, keys) + fill
+        mean = np.where(self.causal > 0, keys / 2 + 64, keys) + z["fill"]
+        tail = np.where(self.form == 512, z["wide_tail"], z["tail"])
         tiles = self.batch * self.heads * np.ceil(self.seq / queries)
-        t = 4 * queries * self.form * (tiles * mean / self.d["sms"] + tail * (keys + fill))
+        t = 4 * queries * self.form * (tiles * mean / self.d["sms"] + tail * (keys + z["fill"]))
         t = t / (self.d["peak"] * speed / self.d["sms"])
-        bytes_ = 4 * self.batch * self.width * (self.heads + self.kv) * self.seq
-        t = join(t, bytes_ / (memory * self.d["bandwidth"]), p)
-        return t + np.where(self.causal > 0, overhead, overhead_full)
+        bytes_ = 4 * self.batch * self.width * self.seq * (self.heads * z["queries"] + self.kv * z["keys"])
+        memory = bytes_ * np.where(self.fp8, z["fp8_traffic"], 1) / self.d["bandwidth"]
+        return join(t, memory, 1 + z["join"]) + np.where(self.causal > 0, z["overhead"], z["full_overhead"])
 
-    @staticmethod
-    def fit(tables):
-        n = len(tables)
 
-        def figures(z, i):
-            return np.concatenate(([z[i]], z[n:]))
+def descend(residuals, x, prior, weight, cauchy):
+    """Least sum of cauchy^2 log(1 + (r / cauchy)^2) and of weight (x - prior)^2: Levenberg and Marquardt."""
+    def loss(v):
+        r = residuals(v)
+        return (cauchy ** 2 * np.log1p((r / cauchy) ** 2)).sum() + (weight * (v - prior) ** 2).sum()
+    damping, least = 1e-2, loss(x)
+    for _ in range(80):
+        r = residuals(x)
+        slope = np.stack([(residuals(x + 1e-4 * e) - r) / 1e-4 for e in np.eye(len(x))], axis=1)
+        weighted = slope / (1 + (r / cauchy) ** 2)[:, None]
+        matrix = weighted.T @ slope + np.diag(weight)
+        down = -weighted.T @ r - weight * (x - prior)
+        for _ in range(8):
+            step = np.linalg.solve(matrix + damping * np.diag(np.diag(matrix) + 1e-6), down)
+            step = np.clip(step, -0.7, 0.7)
+            found = loss(x + step)
+            if found < least:
+                break
+            damping *= 4
+        else:
+            return x
+        x, before, least, damping = x + step, least, found, max(damping / 3, 1e-6)
+        if before - least < 1e-7 * before:
+            return x
+    return x
 
-        def error(z):
-            return np.concatenate([distance(t.seconds(figures(z, i)), t.measured)
-                                   for i, t in enumerate(tables)]).mean()
-        a = Attention
-        start, low, high = list(a.start), list(a.low), list(a.high)
 
-        def keep(k):
-            start[k] = low[k] = high[k] = 1
-        if not any(t.fp8.any() for t in tables):
-            keep(8)
-        if not any(t.odd.any() for t in tables):
-            keep(9)
-        if all((t.causal > 0).all() for t in tables):
-            keep(6)
-            start[7] = low[7] = high[7] = start[5]
-        for k, w in enumerate(a.forms):
-            if not any((t.form == w).any() for t in tables):
-                keep(10 + k)
-        z = simplex(error, [start[0]] * n + start[1:], np.array([low[0]] * n + low[1:]),
-                    np.array([high[0]] * n + high[1:]), 3000)
-        return [figures(z, i) for i in range(n)]
+def is_possible(device, row, column):
+    """Some times are shorter than the products take at the peak: the framework left most of the keys out."""
+    flop = (2 if row["causal"] else 4) * row["batch"] * row["heads"] * row["seq"] ** 2 * row["head_dim"]
+    return float(row[column]) / 1e3 > flop / (device["peak"] * (2 if row["dtype"] == "fp8" else 1))
+
+
+def fit_attention(devices, tables, column):
+    """A share of each device and the figures of the generation, in one framework; rows of 16 bits first,
+    then what 8 bits change. None: the framework has no rows."""
+    names, n = [f[0] for f in FIGURES], len(devices)
+    of_8 = np.array([False] * n + [k in OF_8_BITS for k in names])
+    prior = np.log(np.array([SHARE] * n + [f[1] for f in FIGURES]))
+    weight = PRIOR * np.array([0.02] * n + [f[2] for f in FIGURES])
+    x, seen = prior.copy(), [False, False]
+    for stage in (False, True):
+        rows = [[r for r in t if r[column] and (r["dtype"] == "fp8") == stage and is_possible(d, r, column)]
+                for d, t in zip(devices, tables)]
+        parts = [(i, Attention(d, r), np.array([float(q[column]) / 1e3 for q in r]))
+                 for i, (d, r) in enumerate(zip(devices, rows)) if r]
+        if not parts:
+            continue
+        seen[stage] = True
+        free, base = of_8 == stage, x.copy()
+
+        def whole(v):
+            all_ = base.copy()
+            all_[free] = v
+            return all_
+
+        def residuals(v):
+            y = whole(v)
+            z = dict(zip(names, np.exp(y[n:])))
+            r = [np.log(t.seconds(np.exp(y[i]), z) / measured) for i, t, measured in parts]
+            return np.concatenate(r + ([] if stage else [ALIKE ** 0.5 * (y[:n] - y[:n].mean())]))
+        v = x[free]
+        for cauchy in CAUCHY:
+            v = descend(residuals, v, prior[free], weight[free], cauchy)
+        x = whole(v)
+    if not seen[False]:
+        return None
+    z = dict(zip(names, np.exp(x[n:])))
+    if not seen[True]:
+        z["fp8"] = 0
+    return [{"share": share, **z} for share in np.exp(x[:n])]
 
 
 def read(path, columns):
@@ -208,6 +259,16 @@ def numbers(z):
     return ", ".join("%.3g" % v for v in z)
 
 
+def of_attention(z):
+    if not z:
+        return "{.share = 0}"
+    return "{%s,\n       {%s}}" % (
+        numbers([z["share"], z["fill"], z["tail"], z["wide_tail"], z["queries"], z["keys"], 1 + z["join"],
+                 z["overhead"], z["full"], z["full_overhead"], z["fp8"], z["narrow_fp8"], z["fp8_traffic"],
+                 z["odd"]]),
+        numbers([1 if w == 128 else z["w%d" % w] for w in FORMS]))
+
+
 def main(folder):
     products = read(os.path.join(folder, "gemm.csv"), ("m", "n", "k"))
     attention = read(os.path.join(folder, "attention_context.csv"),
@@ -219,9 +280,9 @@ def main(folder):
           "const struct lw_burst lw_bursts[] = {")
     for generation in GENERATIONS:
         devices = [cluster(CLUSTERS[name]) for name in generation]
-        fits = Attention.fit([Attention(d, [r for r in attention if r["device"] == name])
-                              for d, name in zip(devices, generation)])
-        for d, name, of_attention in zip(devices, generation, fits):
+        tables = [[r for r in attention if r["device"] == name] for name in generation]
+        fits = [fit_attention(devices, tables, column) for column in FRAMEWORKS]
+        for i, (d, name) in enumerate(zip(devices, generation)):
             print('    {"%s",\n     {' % d["kind"], end="")
             lines = []
             for operands in OPERANDS:
@@ -232,9 +293,8 @@ def main(folder):
                     lines.append("[LW_OPERANDS_%s] = {%s}" % (operands.upper(), numbers(
                         [short, long_, fill, memory, cast if operands != "bf16" else 1, overhead])))
             print(",\n      ".join(lines) + "},")
-            z = list(of_attention)
-            print("     {%s,\n      {%s}}}," % (numbers(z[:10]), numbers(z[10:])), flush=True)
-    print("    {NULL, {{0}}, {.share = 0}},\n};")
+            print("     {%s}}," % ",\n      ".join(of_attention(f and f[i]) for f in fits), flush=True)
+    print("    {NULL, {{0}}, {{.share = 0}}},\n};")
 
 
 if __name__ == "__main__":
