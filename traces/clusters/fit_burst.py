@@ -262,9 +262,9 @@ def numbers(z):
 def of_attention(z):
     if not z:
         return "{.share = 0}"
-    return "{%s,\n       {%s}}" % (
-        numbers([z["share"], z["fill"], z["tail"], z["wide_tail"], z["queries"], z["keys"], 1 + z["join"],
-                 z["overhead"], z["full"], z["full_overhead"], z["fp8"], z["narrow_fp8"], z["fp8_traffic"],
+    return "{%s,\n       %s,\n       {%s}}" % (
+        numbers([z["share"], z["fill"], z["tail"], z["wide_tail"], z["queries"], z["keys"], 1 + z["join"]]),
+        numbers([z["overhead"], z["full"], z["full_overhead"], z["fp8"], z["narrow_fp8"], z["fp8_traffic"],
                  z["odd"]]),
         numbers([1 if w == 128 else z["w%d" % w] for w in FORMS]))
 
