@@ -86,6 +86,16 @@ static void count_expected_roles(struct lw_check_run *k)
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
+static bool has_calls(const struct lw_check_run *k)
+{
+    const struct lw_matches *m = k->matches;
+
+    for (int32_t i = 0; m->any && i < m->first[k->p->n_roles]; i++)
+        if (k->p->ops[m->list[i]].call >= 0)
+            return true;
+    return false;
+}
+
 struct call {
     int32_t number, op;
 };
@@ -131,7 +141,8 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
         if (p->ops[run].call != o->call)
             run = i; /* the first of the ops without another call between them */
         bool grouped = lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0 && before >= run;
-        k->issue_lead[i] = grouped ? k->issue_lead[before] : i;
+        if (k->issue_lead)
+            k->issue_lead[i] = grouped ? k->issue_lead[before] : i;
         k->next_on_stream[i] = k->before_on_comm[i] = k->ordinal[i] = -1;
         if (before < 0)
             head[o->stream] = i;
@@ -157,18 +168,21 @@ static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
     LW_TAKE(&k->room, k->next_on_stream, p->n_ops, err);
     LW_TAKE(&k->room, k->before_on_comm, p->n_ops, err);
     LW_TAKE(&k->room, k->ordinal, p->n_ops, err);
-    LW_TAKE(&k->room, k->issue_lead, p->n_ops, err);
-    LW_TAKE(&k->room, k->call_lead, k->matches->any ? p->n_ops : 0, err);
-    LW_TAKE(&k->room, k->call_size, k->matches->any ? p->n_ops : 0, err);
+    bool has = has_calls(k);
+    if (has) {
+        LW_TAKE(&k->room, k->issue_lead, p->n_ops, err);
+        LW_TAKE(&k->room, k->call_lead, p->n_ops, err);
+        LW_TAKE(&k->room, k->call_size, p->n_ops, err);
+    }
     LW_TAKE(&k->room, k->head, (int64_t)p->n_roles * p->n_streams, err);
-    LW_TAKE(&k->room, calls, k->matches->any ? longest : 0, err);
+    LW_TAKE(&k->room, calls, has ? longest : 0, err);
     LW_TAKE(&k->room, last_on_comm, p->n_comms, err);
     LW_TAKE(&k->room, n_on_comm, p->n_comms, err);
     LW_TAKE(&k->room, last_on_stream, p->n_streams, err);
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + r];
         link_program(k, r, last_on_comm, n_on_comm, last_on_stream);
-        if (k->matches->any)
+        if (has)
             lead_calls(k, &g, calls);
     }
     return LW_OK;
@@ -237,7 +251,8 @@ static enum lw_status make_actors(struct lw_check_run *k, struct lw_err *err)
         total += program_of(k, a).n_ops;
     }
     LW_TAKE(&k->room, k->state, total, err);
-    LW_TAKE(&k->room, k->call_left, k->matches->any ? total : 0, err);
+    if (k->call_lead)
+        LW_TAKE(&k->room, k->call_left, total, err);
     LW_TAKE(&k->room, k->cursor, heads, err);
     LW_TAKE(&k->room, k->dep_cursor, heads, err);
     LW_TAKE(&k->room, k->n_queued, heads, err);
@@ -250,7 +265,7 @@ static enum lw_status make_actors(struct lw_check_run *k, struct lw_err *err)
         memcpy(k->cursor + (int64_t)a * p->n_streams,
                k->head + (int64_t)role_of_actor(k, a) * p->n_streams,
                (size_t)p->n_streams * sizeof *k->cursor);
-        for (int32_t i = g.first_op; k->matches->any && i < g.first_op + g.n_ops; i++)
+        for (int32_t i = g.first_op; k->call_lead && i < g.first_op + g.n_ops; i++)
             k->call_left[state_of(k, a, i)] = k->call_size[i];
     }
     return LW_OK;

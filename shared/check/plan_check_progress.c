@@ -67,8 +67,12 @@ static void end_collective(struct lw_check_run *k, int32_t actor, int32_t comm, 
 
 static void matched(struct lw_check_run *k, int32_t actor, int32_t op)
 {
+    if (!k->call_lead) {
+        k->state[state_of(k, actor, op)] = ENDED;
+        wake(k, actor);
+        return;
+    }
     int64_t lead = state_of(k, actor, k->call_lead[op]);
-
     if (--k->call_left[lead] > 0)
         return;
     struct lw_program g = program_of(k, actor);
@@ -120,7 +124,7 @@ static bool step_stream(struct lw_check_run *k, int32_t actor, int32_t stream)
             return moved;
         if (k->state[state] == ENTERED && (next < 0 || !same_call(k, op, next)))
             return moved;
-        k->n_queued[at] -= next < 0 || k->issue_lead[next] != k->issue_lead[op];
+        k->n_queued[at] -= next < 0 || issue_lead_of(k, next) != issue_lead_of(k, op);
         k->cursor[at] = next;
         k->dep_cursor[at] = 0;
         moved = true;
@@ -138,9 +142,9 @@ static bool issue(struct lw_check_run *k, int32_t actor)
         int32_t stream = k->p->ops[op].stream;
         int32_t *n_queued = &k->n_queued[(int64_t)actor * k->p->n_streams + stream];
         bool comm = k->p->streams[stream].class_ == LW_STREAM_COMM;
-        if (k->issue_lead[op] == op && *n_queued == (comm ? LW_CHECK_COMM_QUEUE : 1))
+        if (issue_lead_of(k, op) == op && *n_queued == (comm ? LW_CHECK_COMM_QUEUE : 1))
             break;
-        *n_queued += k->issue_lead[op] == op;
+        *n_queued += issue_lead_of(k, op) == op;
         k->host[actor] = op + 1;
         step_stream(k, actor, stream);
     }

@@ -26,8 +26,9 @@ struct lw_check_run {
     /* by op of the plan */
     int32_t *next_on_stream, *before_on_comm; /* -1 = none */
     int32_t *ordinal;            /* of a collective within its class and program */
+    /* These, and call_left, are NULL where no messages form a group call: each op is alone. */
     int32_t *call_lead;          /* first op of its group call in the program; itself when alone */
-    int32_t *call_size;          /* at the lead: ops of the call; both empty without messages */
+    int32_t *call_size;          /* at the lead: ops of the call */
     int32_t *issue_lead;         /* first of the ops that the host issues together with it */
     int32_t *head;               /* [n_roles * n_streams] first op of a stream; -1 = none */
 
@@ -74,15 +75,21 @@ static inline int64_t meeting_key(const struct lw_check_run *k, int32_t actor, i
     return key < 0 ? -1 : (int64_t)comm * k->n_keys + key;
 }
 
+/* Two ops are of one group call. */
 static inline bool same_call(const struct lw_check_run *k, int32_t a, int32_t b)
 {
-    return k->matches->any && k->call_lead[a] == k->call_lead[b];
+    return a == b || (k->call_lead && k->call_lead[a] == k->call_lead[b]);
+}
+
+static inline int32_t issue_lead_of(const struct lw_check_run *k, int32_t op)
+{
+    return k->issue_lead ? k->issue_lead[op] : op;
 }
 
 /* Of ops of one call and stream that follow each other: the host issues them together. */
 static inline bool is_issued(const struct lw_check_run *k, int32_t actor, int32_t op)
 {
-    return k->issue_lead[op] < k->host[actor];
+    return issue_lead_of(k, op) < k->host[actor];
 }
 
 /* The actor that a send or receive meets, and its op there. */

@@ -35,8 +35,9 @@ static struct place absent_member(const struct lw_check_run *k, struct place x)
 static struct place absent_partner(const struct lw_check_run *k, struct place x)
 {
     struct lw_program g = program_of(k, x.actor);
+    int32_t first = k->call_lead ? k->call_lead[x.op] : x.op;
 
-    for (int32_t i = k->call_lead[x.op]; i < g.first_op + g.n_ops; i++) {
+    for (int32_t i = first; i < g.first_op + g.n_ops; i++) {
         struct place mine = {x.actor, i}, other;
         if (!same_call(k, i, x.op))
             continue;
