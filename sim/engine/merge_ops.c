@@ -156,7 +156,8 @@ static void fill_unit(const struct merging *m, int32_t k, struct inner_cursor *a
     out->wait[k] = p->wait[m->units[m->first[k]]];
     if (out->wait[k] == 0)
         out->roots[out->n_roots++] = k;
-    out->merged_of[k] = n > 1 ? out->n_merged : -1;
+    if (out->merged_of)
+        out->merged_of[k] = n > 1 ? out->n_merged : -1;
     out->most_merged = n > 1 && n > out->most_merged ? n : out->most_merged;
     if (n > 1)
         fill_inner(m, k, at, out);
@@ -197,10 +198,12 @@ static enum lw_status fill(const struct merging *m, struct lw_arena *arena, stru
     TAKE(arena, out->first_next, m->n);
     TAKE(arena, out->next, size.outer);
     TAKE(arena, out->roots, size.roots);
-    TAKE(arena, out->merged_of, m->n);
-    TAKE(arena, out->merged, size.merged);
-    TAKE(arena, out->first_inner, size.first_inner);
-    TAKE(arena, out->inner, size.inner);
+    if (size.merged > 0) {
+        TAKE(arena, out->merged_of, m->n);
+        TAKE(arena, out->merged, size.merged);
+        TAKE(arena, out->first_inner, size.first_inner);
+        TAKE(arena, out->inner, size.inner);
+    }
     for (int32_t k = 0; k < m->n; k++)
         fill_unit(m, k, &at, out);
     return LW_OK;

@@ -38,7 +38,7 @@ struct sim_program {
     int32_t *first_next; /* [n_units + 1] */
     int32_t *next;       /* units that wait for this one */
     int32_t *roots;      /* [n_roots]: units that wait for nothing, in program order */
-    /* Of a program with merged units, where unit_of is NULL; else all NULL. */
+    /* Of a program with merged units, where unit_of is NULL. All are NULL where none is merged. */
     int32_t *merged_of;           /* [n_units]: into merged; -1 = its parts start together */
     struct sim_merged *merged;    /* [n_merged] */
     int32_t *first_inner;         /* of the parts of merged units, and each unit's end */

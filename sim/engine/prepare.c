@@ -160,7 +160,7 @@ static enum lw_status merge_program(struct sim_engine *e, const struct sim_progr
     for (int32_t u = 0; u < p->n_units; u++)
         alone[u] = is_alone(e, p, single, u);
     LW_TRY(sim_program_merge(p, alone, &e->arena, out, e->err));
-    for (int32_t u = 0; u < out->n_units; u++) {
+    for (int32_t u = 0; out->merged_of && u < out->n_units; u++) {
         struct sim_merged *x = out->merged_of[u] < 0 ? NULL : &out->merged[out->merged_of[u]];
         for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++)
             x->by_rank |= e->work[out->parts[i]] < 0 || e->plan->ops[out->parts[i]].comm >= 0;
