@@ -182,7 +182,7 @@ static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_p
 }
 
 static enum lw_status summarize(const struct lw_timeline *t, const struct lw_plan *plan,
-                                bool memory, int32_t first_step, struct lw_arena *a,
+                                int32_t first_step, struct lw_arena *a,
                                 struct lw_summary *out, struct lw_err *err)
 {
     struct steps s = {0};
@@ -208,7 +208,7 @@ static enum lw_status summarize(const struct lw_timeline *t, const struct lw_pla
     out->span = s.span[middle];
     LW_TRY(measure_ranks(t, plan, &s, middle, a, out, err));
     lw_summary_shares(out);
-    return plan && memory ? peak_memory(t, plan, a, out, err) : LW_OK;
+    return LW_OK;
 }
 
 static enum lw_status make_summary(const struct lw_timeline *t, const struct lw_plan *plan,
@@ -217,8 +217,11 @@ static enum lw_status make_summary(const struct lw_timeline *t, const struct lw_
 {
     struct lw_arena scratch = {0};
     struct lw_summary s = {0};
-    enum lw_status status = summarize(t, plan, memory, first_step, &scratch, &s, err);
+    enum lw_status status = summarize(t, plan, first_step, &scratch, &s, err);
 
+    lw_arena_free(&scratch); /* before memory is measured, which takes as much again */
+    if (status == LW_OK && plan && memory)
+        status = peak_memory(t, plan, &scratch, &s, err);
     lw_arena_free(&scratch);
     if (status == LW_OK)
         *out = s;
