@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { FIRST_BYTES = 4 * 1024, BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
 
@@ -47,30 +49,68 @@ static void *counted(void *p)
     return p;
 }
 
+/* --- large pages --- */
+
+enum { PAGE = 4096, OWN_BYTES = 16 << 20, TOP_PAD = 32 << 20 };
+
+static bool asks_large;            /* lw_alloc_setup was called */
+static _Atomic uintptr_t heap_end; /* of what was asked for */
+
+/* Whole mappings: the system does not grow one of which a part alone was asked for. */
+static void ask_large(uintptr_t from, uintptr_t end)
+{
+#ifdef MADV_HUGEPAGE
+    from &= ~(uintptr_t)(PAGE - 1);
+    end = (end + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+    madvise((void *)from, end - from, MADV_HUGEPAGE); /* advice: it may be refused */
+#else
+    (void)from, (void)end;
+#endif
+}
+
+/* A block of its own from the system, or the heap where it has grown. */
+static void *large(void *p, size_t size)
+{
+    if (!asks_large || !p)
+        return p;
+    if (size >= OWN_BYTES) {
+        ask_large((uintptr_t)p, (uintptr_t)p + malloc_usable_size(p));
+        return p;
+    }
+    uintptr_t end = (uintptr_t)sbrk(0), before = atomic_load(&heap_end);
+    if (end > before && atomic_compare_exchange_strong(&heap_end, &before, end))
+        ask_large(before, end);
+    return p;
+}
+
 void lw_alloc_setup(void)
 {
 #ifdef M_MMAP_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, 16 << 20);
+    mallopt(M_MMAP_THRESHOLD, OWN_BYTES);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
-    mallopt(M_TOP_PAD, 1 << 20);
+    mallopt(M_TOP_PAD, TOP_PAD);
+    heap_end = (uintptr_t)sbrk(0);
+    asks_large = true;
 #endif
 }
 
 void *lw_alloc(size_t size)
 {
-    return must_fail() ? NULL : counted(malloc(size ? size : 1));
+    return must_fail() ? NULL : counted(large(malloc(size ? size : 1), size));
 }
 
 void *lw_calloc(size_t n, size_t size)
 {
-    return must_fail() ? NULL : counted(calloc(n ? n : 1, size ? size : 1));
+    void *p = must_fail() ? NULL : calloc(n ? n : 1, size ? size : 1);
+
+    return counted(large(p, n * size));
 }
 
 void *lw_realloc(void *p, size_t size)
 {
     if (!p)
         return lw_alloc(size);
-    return must_fail() ? NULL : realloc(p, size ? size : 1);
+    return must_fail() ? NULL : large(realloc(p, size ? size : 1), size);
 }
 
 void lw_free(void *p)

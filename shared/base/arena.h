@@ -13,7 +13,9 @@ void *lw_realloc(void *p, size_t size);   /* as realloc: on NULL the old block l
 void lw_free(void *p);
 /* Once, at the start of a program. Tables of 16 MiB and more come from the system and go back to it
  * whole, so that growing them moves pages and not bytes. Smaller memory is kept when it is freed:
- * a program that plans and predicts many times would else fault the same pages in each time. */
+ * a program that plans and predicts many times would else fault the same pages in each time. Large
+ * pages are asked for, where the system gives them (Linux: "madvise" or "always" in
+ * /sys/kernel/mm/transparent_hugepage/enabled): one fault for 2 MiB and not for 4 KiB. */
 void lw_alloc_setup(void);
 
 /* Make sure that *items (elements of `size` bytes, capacity *cap) has room for `need` elements;
