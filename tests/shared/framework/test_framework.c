@@ -232,6 +232,21 @@ TEST(usual_options_hold_unless_the_user_chose)
     assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_OFF);
 }
 
+/* NeMo fuses the loss: 16-bit scores and two f32 tensors, with tensor groups too. */
+TEST(mlperf_programs_hold_a_compiled_loss)
+{
+    static const char *const names[] = {"megatron-mlperf", "megatron-mlperf-one-layout"};
+
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        struct lw_framework f;
+        struct lw_err err;
+        assert_ok(lw_framework_find(names[k], &f, &err), err);
+        assert_int_equal((int)lw_fact_value(f.loss_scores, 0), 2 + 4 + 4);
+        assert_int_equal((int)lw_fact_value(f.loss_scores_split, 0), 2 + 4 + 4);
+        lw_framework_free(&f);
+    }
+}
+
 /* Megatron-LM's programs and DeepSpeed close buckets by rules of their own. */
 TEST(a_frameworks_buckets_are_its_own)
 {
