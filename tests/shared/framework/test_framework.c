@@ -233,9 +233,9 @@ TEST(usual_options_hold_unless_the_user_chose)
 }
 
 /* NeMo fuses the loss: 16-bit scores and two f32 tensors, with tensor groups too. */
-TEST(mlperf_programs_hold_a_compiled_loss)
+TEST(programs_of_nemo_hold_a_compiled_loss)
 {
-    static const char *const names[] = {"megatron-mlperf", "megatron-mlperf-one-layout"};
+    static const char *const names[] = {"megatron-mlperf", "megatron-mlperf-one-layout", "nemo"};
 
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         struct lw_framework f;
