@@ -15,19 +15,24 @@ static enum lw_opt_kind kind_of(enum lw_model_option_kind kind)
         return LW_OPT_DOUBLE;
     case LW_MODEL_FLAG:
         return LW_OPT_FLAG;
+    case LW_MODEL_LAYERS:
     case LW_MODEL_TEXT:
         break;
     }
     return LW_OPT_CALL;
 }
 
-/* dtype, attention, optimizer */
+/* dtype, attention, optimizer; a pattern of layers */
 static enum lw_status set_word(void *request, const char *name, const char *value,
                                struct lw_err *err)
 {
     int i = lw_model_find(name);
 
-    return lw_model_word(i, value, (const char **)((char *)request + lw_model_option(i)->at), err);
+    void *at = (char *)request + lw_model_option(i)->at;
+
+    if (lw_model_option(i)->kind == LW_MODEL_LAYERS)
+        return lw_err_context(err, lw_model_layers(value, at, err), "--%s", name);
+    return lw_model_word(i, value, (const char **)at, err);
 }
 
 int lw_model_options(struct lw_model_request *r, struct lw_opt_call *words, struct lw_opt *table)
@@ -38,7 +43,7 @@ int lw_model_options(struct lw_model_request *r, struct lw_opt_call *words, stru
     *words = (struct lw_opt_call){set_word, r};
     for (int i = 0; i < n; i++) {
         const struct lw_model_option *o = lw_model_option(i);
-        bool word = o->kind == LW_MODEL_TEXT;
+        bool word = o->kind == LW_MODEL_TEXT || o->kind == LW_MODEL_LAYERS;
         table[i] = (struct lw_opt){o->name, 0, kind_of(o->kind),
                                    word ? (void *)words : (char *)r + o->at, o->arg, o->help,
                                    o->least, o->most};

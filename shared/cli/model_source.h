@@ -10,7 +10,7 @@
 
 /* The model's part of a command line: its options, and what a batch of the whole job gives. */
 
-enum { LW_MODEL_SOURCE_OPTIONS = 56 };
+enum { LW_MODEL_SOURCE_OPTIONS = 72 };
 
 /* The options of a model, each setting its field of `r`; their number. The table has room for
  * LW_MODEL_SOURCE_OPTIONS, and points at `words`. */

@@ -255,6 +255,18 @@ static bool read_text(struct lw_fields *r, const void *how, void *slot)
     return true;
 }
 
+static void read_chars(struct lw_fields *r, const struct lw_field *f, char *to)
+{
+    const char *text = read_string(r);
+
+    if (!text || lw_json_failed(r->j))
+        return;
+    if (strlen(text) >= f->size)
+        lw_json_fail(r->j, "found %zu characters, allowed: at most %zu", strlen(text), f->size - 1);
+    else
+        memcpy(to, text, strlen(text) + 1);
+}
+
 /* --- objects ---------------------------------------------------------------------------------- */
 
 static int32_t *count_of(const struct lw_field *f, const void *base)
@@ -281,6 +293,8 @@ static void set_absent(const struct lw_field *table, void *base)
             *count_of(f, base) = 0;
         } else if (f->kind == LW_FIELD_STRING) {
             memcpy(at(f, base), &empty, sizeof empty);
+        } else if (f->kind == LW_FIELD_CHARS) {
+            memset(at(f, base), 0, f->size);
         } else if (f->kind == LW_FIELD_OBJECT) {
             set_absent(f->fields, at(f, base));
         } else if (f->kind == LW_FIELD_REAL) {
@@ -334,6 +348,9 @@ static void read_field(struct lw_fields *r, const struct lw_field *f, void *base
         break;
     case LW_FIELD_STRING:
         read_text(r, NULL, to);
+        break;
+    case LW_FIELD_CHARS:
+        read_chars(r, f, to);
         break;
     case LW_FIELD_BOOL:
         set_number(f, to, lw_json_bool(r->j));
@@ -448,6 +465,8 @@ static bool is_absent(const struct lw_field *f, const void *base)
     case LW_FIELD_STRING:
         memcpy(&text, const_at(f, base), sizeof text);
         return !text || !*text;
+    case LW_FIELD_CHARS:
+        return !*(const char *)const_at(f, base);
     case LW_FIELD_REAL:
         return *(const double *)const_at(f, base) == 0;
     case LW_FIELD_FIGURE:
@@ -541,6 +560,9 @@ static void write_field(struct lw_jsonout *o, const struct lw_field *f, const vo
     case LW_FIELD_STRING:
         memcpy(&text, from, sizeof text);
         lw_jsonout_string(o, f->name, text ? text : "");
+        break;
+    case LW_FIELD_CHARS:
+        lw_jsonout_string(o, f->name, from);
         break;
     case LW_FIELD_BOOL:
         lw_jsonout_bool(o, f->name, get_number(f, from) != 0);

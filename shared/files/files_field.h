@@ -17,6 +17,7 @@
 enum lw_field_kind {
     LW_FIELD_SKIP,   /* known, read elsewhere ("lapwing", "kind", "content_hash") */
     LW_FIELD_STRING, /* const char *, "" when absent */
+    LW_FIELD_CHARS,  /* a text in an array of `size` characters, "" when absent */
     LW_FIELD_INT32,
     LW_FIELD_INT64,
     LW_FIELD_BOOL,
@@ -44,7 +45,7 @@ struct lw_field {
     int64_t least, most;           /* numbers (and items of INTS): allowed; NS in ps */
     const char *(*word)(int k);    /* WORD: the k-th word, NULL after the last */
     const struct lw_field *fields; /* OBJECT, LIST: of one struct */
-    /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4 */
+    /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4; CHARS: of the array */
     size_t size;
     bool plain;                    /* FIGURE: a number alone is taken too */
     bool null_is_minus_1;          /* numbers: -1 is written as null */

@@ -15,6 +15,7 @@
 #define WORD(name, field, words, arg, help) ROW(name, TEXT, field, 0, 0, words, arg, help)
 #define REAL(name, field, arg, help) ROW(name, REAL, field, 0, 0, NULL, arg, help)
 #define FLAG(name, field, help) ROW(name, FLAG, field, 0, 0, NULL, NULL, help)
+#define LAYERS(name, field, help) ROW(name, LAYERS, field, 0, 0, NULL, "LETTERS", help)
 static const char *const dtypes[] = {"f32", "bf16", "f16", NULL};
 static const char *const attentions[] = {"full", "flash", NULL};
 static const char *const optimizers[] = {"sgd", "momentum", "adam", "muon", NULL};
@@ -58,6 +59,17 @@ static const struct lw_model_option options[] = {
     SIZE("v-width", v_width, 1, 65536, "latent attention: of a head's values (--head-width)"),
     SIZE("positions", positions, 1, 4194304,
          "gpt, llama: rows of a learned table of positions, which llama has in place of rotation"),
+    LAYERS("layer-pattern", layer_pattern,
+           "hybrids: a letter for each layer: M state space, * attention, - two products, "
+           "E experts"),
+    SIZE("ssm-heads", ssm_heads, 1, 65536, "hybrids: heads of a state-space layer"),
+    SIZE("ssm-head-width", ssm_head_width, 1, 65536, "hybrids: width of each of these heads"),
+    SIZE("ssm-groups", ssm_groups, 1, 65536,
+         "hybrids: groups of heads that share the state's input and output"),
+    SIZE("ssm-state", ssm_state, 1, 65536, "hybrids: elements of a state for each of a head's"),
+    SIZE("ssm-chunk", ssm_chunk, 16, 4096, "hybrids: tokens of a chunk of the scan"),
+    SIZE("expert-latent", expert_latent, 1, 262144,
+         "hybrids: width of the tokens that go to experts (hidden)"),
     FLAG("plain-ffn", plain_ffn, "llama: two products, and not a gated pair and one"),
     FLAG("layer-norm", layer_norm, "llama: norms with a bias, and not RMS norms"),
     FLAG("qk-norm", qk_norm, "llama: norms of each head's queries and keys"),
@@ -143,6 +155,22 @@ enum lw_status lw_model_word(int option, const char *value, const char **word, s
     return lw_fail_word(err, o->name, value, o->words);
 }
 
+enum lw_status lw_model_layers(const char *value, char *to, struct lw_err *err)
+{
+    size_t n = strspn(value, "M*-E");
+
+    if (value[n])
+        return lw_fail(err, LW_EINVAL,
+                       "letter %zu: found '%c', allowed: M (state space), * (attention), - (two "
+                       "products), E (experts)", n + 1, value[n]);
+    if (n == 0 || n >= LW_MODEL_LAYERS_SIZE)
+        return lw_fail(err, LW_EINVAL, "found %zu layers, allowed: 1 to %d", n,
+                       LW_MODEL_LAYERS_SIZE - 1);
+    memset(to, 0, LW_MODEL_LAYERS_SIZE);
+    memcpy(to, value, n);
+    return LW_OK;
+}
+
 static enum lw_status parse(struct lw_model_request *r, int option, const char *value,
                             struct lw_err *err)
 {
@@ -155,6 +183,8 @@ static enum lw_status parse(struct lw_model_request *r, int option, const char *
         return parse_real(value, to, err);
     case LW_MODEL_FLAG:
         return parse_flag(value, to, err);
+    case LW_MODEL_LAYERS:
+        return lw_model_layers(value, to, err);
     case LW_MODEL_TEXT:
         break;
     }
@@ -183,6 +213,8 @@ bool lw_model_given(const struct lw_model_request *r, int option)
         return *(const double *)at > 0;
     case LW_MODEL_FLAG:
         return *(const bool *)at;
+    case LW_MODEL_LAYERS:
+        return *(const char *)at != '\0';
     case LW_MODEL_TEXT:
         break;
     }
@@ -202,6 +234,7 @@ void lw_model_override(struct lw_model_request *r, const struct lw_model_request
     static const size_t sizes[] = {
         [LW_MODEL_INT] = sizeof(int64_t), [LW_MODEL_REAL] = sizeof(double),
         [LW_MODEL_TEXT] = sizeof(const char *), [LW_MODEL_FLAG] = sizeof(bool),
+        [LW_MODEL_LAYERS] = LW_MODEL_LAYERS_SIZE,
     };
 
     for (int i = 0; i < N_OPTIONS; i++)

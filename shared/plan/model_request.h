@@ -11,6 +11,8 @@ struct lw_framework;
 struct lw_strategy;
 struct lw_workload;
 
+enum { LW_MODEL_LAYERS_SIZE = 256 }; /* of a pattern of layers, with its end */
+
 /* A model that a workload is computed from: its name, and the sizes that are not the name's own.
  * Commands fill it from their options; a workload that was made from one keeps it in its
  * provenance, so that it can be computed again for another device or other groups. 0, NULL and ""
@@ -32,6 +34,8 @@ struct lw_model_request {
     bool layer_norm, biases, dropout, fused_loss, deterministic, expert_serial, expert_gathered;
     bool fused_permute;
     bool f32_softmax, autocast;
+    char layer_pattern[LW_MODEL_LAYERS_SIZE]; /* hybrids: a letter for each layer; "": its own */
+    int64_t ssm_heads, ssm_head_width, ssm_groups, ssm_state, ssm_chunk, expert_latent;
     /* Of configurations alone, without an option; meanings: traces/models/models.h. */
     int64_t head_width, window, window_every, q_lora, kv_lora, rope_width, v_width;
     int64_t expert_every, expert_groups, topk_groups, mtp_stated;
@@ -55,7 +59,10 @@ typedef enum lw_status lw_model_maker(const struct lw_model_request *request,
                                       struct lw_err *err);
 
 /* The options of a model, which every command that takes one has: one row each. */
-enum lw_model_option_kind { LW_MODEL_INT, LW_MODEL_REAL, LW_MODEL_TEXT, LW_MODEL_FLAG };
+enum lw_model_option_kind {
+    LW_MODEL_INT, LW_MODEL_REAL, LW_MODEL_TEXT, LW_MODEL_FLAG,
+    LW_MODEL_LAYERS, /* a pattern of layers, of LW_MODEL_LAYERS_SIZE characters in the request */
+};
 struct lw_model_option {
     const char *name; /* as an option, without "--" */
     enum lw_model_option_kind kind;
@@ -69,6 +76,9 @@ int lw_model_find(const char *name); /* -1 = no such option */
 const struct lw_model_option *lw_model_option(int option);
 /* The word of a LW_MODEL_TEXT option that the value names (a dtype has several names). */
 enum lw_status lw_model_word(int option, const char *value, const char **word, struct lw_err *err);
+
+/* A pattern of layers is of M, *, - and E; `to` holds LW_MODEL_LAYERS_SIZE characters. */
+enum lw_status lw_model_layers(const char *value, char *to, struct lw_err *err);
 
 /* Set one field by its option's name and text, which is kept by pointer. LW_EINVAL names both. */
 enum lw_status lw_model_set(struct lw_model_request *r, const char *name, const char *value,

@@ -15,6 +15,7 @@ static const struct traces_model *const families[] = {
     traces_models_gpt,
     traces_models_llama,
     traces_models_experts,
+    traces_models_hybrid,
     traces_models_parallel,
     traces_models_bert,
     traces_models_megatron_bert,
@@ -38,6 +39,9 @@ static const struct {
     {"llama-3.1-8b", "llama-3-8b"},     {"llama-3.1-70b", "llama-3-70b"},
     {"llama-3.3-70b", "llama-3-70b"},   {"llama-3.1-405b", "llama-3-405b"},
     {"deepseek-r1", "deepseek-v3"},     {"deepseek-v3.1", "deepseek-v3"},
+    {"nemotron-3-nano-30b-a3b", "nemotron-3-nano"},
+    {"nemotron-3-super-120b-a12b", "nemotron-3-super"},
+    {"nemotron-3-ultra-550b-a55b", "nemotron-3-ultra"},
 };
 
 static int next_of_name(const char **at)
@@ -135,6 +139,9 @@ static const struct {
     {AT(rope_width), "rope-width", false}, {AT(v_width), "v-width", false},
     {AT(expert_every), NULL, false},
     {AT(expert_groups), NULL, false}, {AT(topk_groups), NULL, false},
+    {AT(ssm_heads), "ssm-heads", false},   {AT(ssm_head_width), "ssm-head-width", false},
+    {AT(ssm_groups), "ssm-groups", false}, {AT(ssm_state), "ssm-state", false},
+    {AT(ssm_chunk), "ssm-chunk", false},   {AT(expert_latent), "expert-latent", false},
 };
 
 static const size_t flags[] = {
@@ -195,6 +202,22 @@ static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
     return memcmp((const char *)s + at, absent, size) != 0;
 }
 
+#define OF_SSM(field) AT(field), sizeof(((struct traces_model_shape *)NULL)->field)
+/* What only hybrids with state-space layers compute. */
+static const struct {
+    const char *option;
+    size_t at, size;
+} hybrid_options[] = {
+    {"layer-pattern", AT(layer_pattern), 1}, /* its first letter */
+    {"ssm-heads", OF_SSM(ssm_heads)},
+    {"ssm-head-width", OF_SSM(ssm_head_width)},
+    {"ssm-groups", OF_SSM(ssm_groups)},
+    {"ssm-state", OF_SSM(ssm_state)},
+    {"ssm-chunk", OF_SSM(ssm_chunk)},
+    {"expert-latent", OF_SSM(expert_latent)},
+};
+#undef OF_SSM
+
 #define OF(field) AT(field), sizeof(((struct traces_model_shape *)NULL)->field)
 /* What only a transformer computes, or one whose loss is over a vocabulary. */
 static const struct {
@@ -211,8 +234,22 @@ static const struct {
 #undef OF
 #undef AT
 
+/* Of those of the llama family. */
+static bool takes_as_hybrid(const char *option)
+{
+    static const char *const others[] = {"dense-layers", "lora", "kv-lora", "q-lora", "rope-width",
+                                         "v-width", "qk-norm"};
+
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (strcmp(others[k], option) == 0)
+            return false;
+    return true;
+}
+
 static bool takes_llama_option(const struct traces_model *m, const char *option)
 {
+    if (m->build == hybrid_build)
+        return takes_as_hybrid(option);
     bool parallel = m->build == parallel_build;
     bool table = m->defaults.vocab > 0 && !m->defaults.alibi && !parallel; /* gpt, bert */
     bool tied = m->defaults.tied || parallel;
@@ -226,6 +263,7 @@ static enum lw_status check_transformer(const struct traces_model *m,
                                         const struct traces_model_shape *given, struct lw_err *err)
 {
     bool has_loss = m->build == llama_build || m->build == parallel_build ||
+                    m->build == hybrid_build ||
                     m->build == traces_models_gpt[0].build;
 
     for (size_t k = 0; k < sizeof transformer_options / sizeof *transformer_options; k++) {
@@ -271,6 +309,20 @@ static enum lw_status check_latent(const struct traces_model *m,
                    option, m->name);
 }
 
+static enum lw_status check_hybrid(const struct traces_model *m,
+                                   const struct traces_model_shape *given, struct lw_err *err)
+{
+    if (m->build == hybrid_build)
+        return LW_OK;
+    for (size_t k = 0; k < sizeof hybrid_options / sizeof *hybrid_options; k++)
+        if (is_given(given, hybrid_options[k].at, hybrid_options[k].size))
+            return lw_fail(err, LW_EINVAL,
+                           "--%s does not apply to model %s; hybrids with state-space layers take "
+                           "it (nemotron-h-8b, nemotron-3-nano, ...)",
+                           hybrid_options[k].option, m->name);
+    return LW_OK;
+}
+
 /* An option that the model would ignore is refused. */
 static enum lw_status check_family(const struct traces_model *m,
                                    const struct traces_model_shape *given, struct lw_err *err)
@@ -290,6 +342,7 @@ static enum lw_status check_family(const struct traces_model *m,
             return lw_fail(err, LW_EINVAL, "--%s: model %s has no experts; give --experts too",
                            option, m->name);
     }
+    LW_TRY(check_hybrid(m, given, err));
     return check_latent(m, given, err);
 }
 
@@ -324,6 +377,27 @@ static enum lw_status take_choice(const struct traces_model *m, size_t k,
     if (!*word)
         *word = standard;
     return *word ? lw_model_word(lw_model_find(choices[k].option), *word, word, err) : LW_OK;
+}
+
+/* As many layers as the given pattern has letters, or the first letters of the model's own; a
+ * pattern without experts leaves the model's out. */
+static void take_layers(const struct traces_model *m, const struct traces_model_shape *given,
+                        struct traces_model_shape *out)
+{
+    const char *own = m->defaults.layer_pattern;
+
+    if (m->build != hybrid_build)
+        return;
+    if (!given->layer_pattern[0]) {
+        memcpy(out->layer_pattern, own, sizeof out->layer_pattern);
+        if (out->layers < (int64_t)strlen(own))
+            out->layer_pattern[out->layers] = '\0';
+    } else if (!given->layers) {
+        out->layers = (int64_t)strlen(given->layer_pattern);
+    }
+    if (strchr(out->layer_pattern, 'E') || given->experts || given->mtp_layers)
+        return;
+    out->experts = out->topk = out->expert_ffn = out->shared_ffn = out->expert_latent = 0;
 }
 
 /* What follows from another size unless it is given: 0 asks the family for its rule. */
@@ -395,6 +469,7 @@ static enum lw_status check_autocast(struct traces_model_shape *s, const char *d
 {
     const char *other = s->experts > 0   ? "experts"
                         : s->kv_lora > 0 ? "latent attention"
+                        : s->layer_pattern[0] ? "state-space layers"
                         : s->lora > 0    ? "--lora"
                                          : narrow_option(s);
 
@@ -437,6 +512,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         *(bool *)((char *)&s + flags[k]) |= *(const bool *)((const char *)&m->defaults + flags[k]);
     leave_derived(m, shape, &s);
+    take_layers(m, shape, &s);
     LW_TRY(check_autocast(&s, shape->dtype, err));
     s.vocab = padded(s.vocab, s.pad_vocab * (s.tensor > 1 ? s.tensor : 1));
     if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))

@@ -6,6 +6,7 @@
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
 #include "shared/device/kernel_time.h"
+#include "shared/plan/model_request.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
@@ -80,6 +81,11 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, expert_every;
     int64_t expert_groups, topk_groups; /* a token's experts are of so many of so many equal groups
                                          * (DeepSeek); 0 = of all */
+    /* Hybrids: a letter for each layer (M state space, * attention, - two products, E experts) and
+     * the sizes of a state-space layer (models_ssm.c). */
+    char layer_pattern[LW_MODEL_LAYERS_SIZE];
+    int64_t ssm_heads, ssm_head_width, ssm_groups, ssm_state, ssm_chunk;
+    int64_t expert_latent; /* width of the tokens that go to experts; 0 = hidden */
     int64_t mtp_stated;     /* config.json: its blocks for further tokens, which are left out */
     int64_t mtp_layers;     /* llama: blocks for further tokens, each with the head again */
     double expert_capacity; /* rows that an expert takes of its even share, padded; 0 = all */
@@ -173,6 +179,6 @@ struct lw_device traces_no_device(void);
 /* The tables of the families; each ends with name == NULL. */
 extern const struct traces_model traces_models_mlp[], traces_models_resnet[];
 extern const struct traces_model traces_models_gpt[], traces_models_llama[];
-extern const struct traces_model traces_models_experts[];
+extern const struct traces_model traces_models_experts[], traces_models_hybrid[];
 extern const struct traces_model traces_models_bert[], traces_models_vit[];
 extern const struct traces_model traces_models_parallel[], traces_models_megatron_bert[];

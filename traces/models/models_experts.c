@@ -97,12 +97,18 @@ static int32_t route(struct transformer *t)
     return kernel;
 }
 
+/* Elements of a token that goes to experts: of its latent vector where they have one. */
+static int64_t width_of(const struct transformer *t)
+{
+    return t->b.shape.expert_latent > 0 ? t->b.shape.expert_latent : t->hidden;
+}
+
 /* Tokens in the order of experts, or back: T rows on one side and C on the other. Rows that lie
  * apart move at 0.5 of a B200's bandwidth (network_fit_simumax, permute_fwd and permute_bwd: fused
  * kernels), copies at 0.85. Where a token goes once the sort has it (kernel_share.c). */
 static void permute(struct transformer *t)
 {
-    int64_t bytes = t->b.item * t->hidden * (t->tokens + copies_of(t));
+    int64_t bytes = t->b.item * width_of(t) * (t->tokens + copies_of(t));
 
     bytes = bytes * 17 / 10;
     TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .experts = t->b.shape.experts);
@@ -111,17 +117,19 @@ static void permute(struct transformer *t)
 /* What came from several ranks in the order of a rank's own experts, or back. */
 static void sort(struct transformer *t, enum lw_kernel_tokens tokens)
 {
-    int64_t bytes = 2 * t->b.item * copies_of(t) * t->hidden;
+    int64_t bytes = 2 * t->b.item * copies_of(t) * width_of(t);
 
     TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .split = LW_SPLIT_EXPERTS,
                    .experts = t->b.shape.experts, .tokens = (uint8_t)tokens);
 }
 
 static void add_weights(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
-                        enum lw_tp_split split, bool expert, int32_t block, const char *name)
+                        enum lw_tp_split split, bool expert, const char *block, const char *name)
 {
-    struct lw_param *p = traces_builder_param(&t->b, kernel, rows, columns, split,
-                                              "model.layers.%d.mlp.%s", block, name);
+    if (!block)
+        return;
+    struct lw_param *p =
+        traces_builder_param(&t->b, kernel, rows, columns, split, "%s.%s", block, name);
 
     p->expert = expert;
     p->trainable = t->b.shape.lora == 0;
@@ -153,7 +161,7 @@ static void clamp(struct transformer *t, int64_t copies)
  * activations, since the router's type is not set). */
 static void add_bias(struct transformer *t, int64_t copies)
 {
-    int64_t n = copies * t->hidden * splits(t), item = t->b.item;
+    int64_t n = copies * width_of(t) * splits(t), item = t->b.item;
 
     TRACES_TRAFFIC(&t->b, 6 * item * n, 8 * item * n, 0, .split = LW_SPLIT_GROUP,
                    .experts = t->b.shape.experts, .n_forward = 2, .n_backward = 4);
@@ -199,21 +207,53 @@ static int64_t inner(const struct traces_model_shape *s)
 static void keep_scattered(struct transformer *t, int64_t copies)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    int64_t bytes = t->b.item * copies * t->hidden;
+    int64_t bytes = t->b.item * copies * width_of(t);
 
     if ((s->kept & TRACES_KEPT_SCATTERED) && !s->dispatch_once)
         transformer_keep(t, s->expert_gathered ? bytes * splits(t) : bytes, false);
 }
 
-static void add_routed(struct transformer *t, int32_t i)
+/* To the latent vector and back, on every tensor rank (NVIDIA/Megatron-LM@00bebb45,
+ * megatron/core/transformer/moe/moe_layer.py: fc1_latent_proj of the layer's input before tokens
+ * leave, fc2_latent_proj of the experts' sum, both "duplicated"). The first shares its operand with
+ * the router, and the second keeps its own. */
+static int32_t to_latent(struct transformer *t)
+{
+    int64_t width = t->b.shape.expert_latent;
+
+    return width > 0 ? transformer_linear(t, t->tokens, t->hidden, width, LW_TP_REPLICATED) : -1;
+}
+
+static int32_t from_latent(struct transformer *t)
+{
+    int64_t width = t->b.shape.expert_latent;
+
+    if (width == 0)
+        return -1;
+    transformer_keep_operand(t, width, true);
+    return transformer_linear(t, t->tokens, width, t->hidden, LW_TP_REPLICATED);
+}
+
+static void add_latent_weights(struct transformer *t, int32_t to, int32_t from, const char *block)
+{
+    int64_t width = t->b.shape.expert_latent, h = t->hidden;
+
+    if (width == 0)
+        return;
+    add_weights(t, to, width, h, LW_TP_REPLICATED, false, block, "fc1_latent_proj.weight");
+    add_weights(t, from, h, width, LW_TP_REPLICATED, false, block, "fc2_latent_proj.weight");
+}
+
+static void add_routed(struct transformer *t, const char *i)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    int64_t h = t->hidden, f = s->expert_ffn, wide = inner(s), copies = copies_of(t);
+    int64_t h = width_of(t), f = s->expert_ffn, wide = inner(s), copies = copies_of(t);
 
     bool gathers = gathers_copies(t);
     if (!s->expert_whole && !s->sequence_parallel) /* one sum of routed and shared experts */
         transformer_gathers(t);
     int32_t router = route(t);
+    int32_t to = to_latent(t);
     permute(t);
     sort(t, LW_TOKENS_SENT_BEFORE);
     traces_builder_gathers(&t->b, gathers ? t->b.item * copies * h : 0);
@@ -227,7 +267,8 @@ static void add_routed(struct transformer *t, int32_t i)
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
     keep_scattered(t, copies);
-    add_weights(t, router, s->experts, h, LW_TP_REPLICATED, false, i, "gate.weight");
+    int32_t from = from_latent(t);
+    add_weights(t, router, s->experts, t->hidden, LW_TP_REPLICATED, false, i, "gate.weight");
     add_weights(t, up, s->experts, wide * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
     add_weights(t, down, s->experts, f * h, LW_TP_ROW, true, i, "experts.down_proj");
     if (s->expert_bias)
@@ -236,9 +277,10 @@ static void add_routed(struct transformer *t, int32_t i)
         add_weights(t, up, s->experts, wide, LW_TP_COLUMN, true, i, "experts.gate_up_proj_bias");
         add_weights(t, down, s->experts, h, LW_TP_REPLICATED, true, i, "experts.down_proj_bias");
     }
+    add_latent_weights(t, to, from, i);
 }
 
-static void add_shared(struct transformer *t, int32_t i)
+static void add_shared(struct transformer *t, const char *i)
 {
     int64_t h = t->hidden, f = t->b.shape.shared_ffn;
 
@@ -265,19 +307,20 @@ static void add_shared(struct transformer *t, int32_t i)
     add_weights(t, down, h, f, LW_TP_ROW, false, i, "shared_experts.down_proj.weight");
 }
 
-void transformer_experts(struct transformer *t, int32_t block)
+void transformer_experts(struct transformer *t, const char *block)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    int64_t biases = s->expert_bias || s->biases ? inner(s) + t->hidden : 0;
+    int64_t biases = s->expert_bias || s->biases ? inner(s) + width_of(t) : 0;
 
     add_routed(t, block);
     if (s->shared_ffn > 0)
         add_shared(t, block);
     if (!s->expert_whole && !s->sequence_parallel)
         transformer_sums(t);
-    traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * t->hidden;
-    t->b.w.idle_numel += (s->experts - s->topk) *
-                       ((inner(s) + s->expert_ffn) * t->hidden + biases);
+    traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * width_of(t);
+    if (block)
+        t->b.w.idle_numel += (s->experts - s->topk) *
+                             ((inner(s) + s->expert_ffn) * width_of(t) + biases);
 }
 
 #define MIXTRAL "Jiang et al., arXiv 2401.04088, table 1; huggingface.co/mistralai, config.json"

@@ -12,6 +12,8 @@
  * arXiv 2407.21783, table 3 (8 heads of keys and values, 128,000 tokens and 256 of its own). */
 #include "traces/models/models_transformer.h"
 
+#include <stdio.h>
+
 enum { PARAMS_PER_BLOCK = 24 };
 
 static void add_param(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
@@ -281,6 +283,14 @@ static void add_block_norms(struct transformer *t, int32_t i, const int32_t norm
             add_bias_of(t, norms[k], t->hidden, LW_TP_REPLICATED, i, names[k]);
 }
 
+static void add_experts(struct transformer *t, int32_t i)
+{
+    char block[40];
+
+    snprintf(block, sizeof block, "model.layers.%d.mlp", i);
+    transformer_experts(t, block);
+}
+
 static void add_block(struct transformer *t, int32_t i)
 {
     int32_t norms[4];
@@ -297,7 +307,7 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_end_part(t, before);
     before = transformer_begin_part(t, experts ? LW_AGAIN_MOE : LW_AGAIN_MLP);
     if (experts)
-        transformer_experts(t, i);
+        add_experts(t, i);
     else
         add_pair(t, i);
     transformer_end_part(t, before);

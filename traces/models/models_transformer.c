@@ -22,9 +22,12 @@
 static double columns(const struct traces_model_shape *s, int64_t experts)
 {
     double heads = (double)s->heads * (double)(s->head_width + s->v_width + s->rope_width);
+    double ssm = 3.0 * (double)s->ssm_heads * (double)s->ssm_head_width +
+                 2.0 * (double)s->ssm_groups * (double)s->ssm_state;
 
-    return heads + (double)s->vocab + (double)s->hidden + (double)s->ffn + (double)s->q_lora +
-           (double)s->kv_lora + (double)s->lora + (double)s->shared_ffn + (double)s->experts +
+    return heads + ssm + (double)s->vocab + (double)s->hidden + (double)s->ffn +
+           (double)s->q_lora + (double)s->kv_lora + (double)s->lora + (double)s->shared_ffn +
+           (double)s->experts + (double)s->expert_latent +
            (double)experts * (double)s->expert_ffn;
 }
 
@@ -82,7 +85,7 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
 
     s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
     s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
-    if (m->build != llama_build && s.positions == 0)
+    if (m->build != llama_build && m->build != hybrid_build && s.positions == 0)
         s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
     LW_TRY(check_sizes(&s, err));
     s.f32_softmax |= s.autocast && strcmp(s.attention, "flash") != 0;

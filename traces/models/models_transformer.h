@@ -104,8 +104,9 @@ void transformer_norm_layer(struct transformer *t, const char *block, const char
 void transformer_pre_norm_block(struct transformer *t, const char *block,
                                 const char *const names[6]);
 
-/* The second half of a block with experts, and its parameters: router, experts, shared experts. */
-void transformer_experts(struct transformer *t, int32_t block);
+/* The second half of a block with experts, and its parameters: router, experts, shared experts,
+ * named "BLOCK.gate.weight". NULL: a repetition with the same parameters. */
+void transformer_experts(struct transformer *t, const char *block);
 /* The experts of a rank divide evenly. LW_EINVAL. */
 enum lw_status transformer_experts_check(const struct traces_model_shape *s, struct lw_err *err);
 
@@ -120,6 +121,10 @@ enum traces_parallel {
 enum lw_status parallel_build(const struct traces_model *m, const struct traces_model_shape *shape,
                               const struct lw_device *device, struct lw_workload *w,
                               struct lw_err *err);
+/* Hybrids of attention and state-space layers. */
+enum lw_status hybrid_build(const struct traces_model *m, const struct traces_model_shape *shape,
+                            const struct lw_device *device, struct lw_workload *w,
+                            struct lw_err *err);
 /* Whether this block of one has experts. */
 bool llama_has_experts(const struct traces_model_shape *s, int64_t block);
 #define LLAMA(layers_, hidden_, heads_, kv_heads_, ffn_, seq_, vocab_)                             \

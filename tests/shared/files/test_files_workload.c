@@ -324,6 +324,52 @@ static struct lw_workload random_workload(void)
     return w;
 }
 
+/* Layers of a request, in an array of the request itself. */
+static struct lw_workload with_layers(size_t n)
+{
+    struct lw_workload w = random_workload();
+
+    w.from.model.name = "nemotron-h-8b";
+    memset(w.from.model.layer_pattern, 'M', n);
+    w.from.model.ssm_state = 64;
+    return w;
+}
+
+TEST(a_pattern_of_layers_is_read_as_it_was_written)
+{
+    struct lw_err err = {0};
+    struct lw_workload w = with_layers(LW_MODEL_LAYERS_SIZE - 1), r;
+
+    assert_ok(lw_workload_write(&w, fixture_path("layers.json"), &err), err);
+    assert_ok(lw_workload_read(fixture_path("layers.json"), &r, &err), err);
+    assert_string_equal(r.from.model.layer_pattern, w.from.model.layer_pattern);
+    assert_int_equal(r.from.model.ssm_state, 64);
+    lw_workload_free(&w);
+    lw_workload_free(&r);
+}
+
+TEST(a_pattern_longer_than_its_array_is_refused)
+{
+    struct lw_err err = {0};
+    struct lw_workload w = with_layers(3), r;
+    char layers[LW_MODEL_LAYERS_SIZE + 9], *text;
+
+    memset(layers, 0, sizeof layers);
+    memset(layers, '"', 1);
+    memset(layers + 1, 'M', LW_MODEL_LAYERS_SIZE);
+    layers[LW_MODEL_LAYERS_SIZE + 1] = '"';
+    assert_ok(lw_workload_write(&w, fixture_path("layers.json"), &err), err);
+    char *written = fixture_written(fixture_path("layers.json"));
+    text = fixture_replaced(written, "\"MMM\"", layers);
+    fixture_put(fixture_path("long.json"), text);
+    free(written);
+    free(text);
+    assert_int_equal(lw_workload_read(fixture_path("long.json"), &r, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "at from.model.layer_pattern"));
+    assert_non_null(strstr(err.msg, "found 256 characters, allowed: at most 255"));
+    lw_workload_free(&w);
+}
+
 TEST(random_workloads_survive_writing_and_reading)
 {
     unsigned seed = 7;

@@ -1,0 +1,292 @@
+/* Hybrids of attention and state spaces: published counts, registration, products and scans by
+ * hand, what layers keep, what ranks share, and what is refused. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/device/kernel_time.h"
+#include "tests/lib/traces/model_help.h"
+
+/* Safetensors indexes at huggingface.co/nvidia: Nemotron-H-8B-Base-8K, NVIDIA-Nemotron-Nano-9B-v2,
+ * NVIDIA-Nemotron-3-Nano-30B-A3B-BF16, and NVIDIA-Nemotron-3-Super-120B-A12B-BF16, which holds one
+ * pair of layers for further tokens. */
+MODEL_TEST(parameter_counts_are_the_published_ones)
+{
+    static const struct {
+        const char *name;
+        int64_t mtp, count;
+    } cases[] = {
+        {"nemotron-h-8b", 0, INT64_C(8100852736)},
+        {"nemotron-nano-9b-v2", 0, INT64_C(8888227328)},
+        {"nemotron-3-nano", 0, INT64_C(31577937344)},
+        {"nemotron-3-super", 1, INT64_C(123611012096)},
+        {"nemotron-3-super", 2, INT64_C(123611012096)}, /* passes over the same parameters */
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = MODEL(cases[k].name, .mtp_layers = cases[k].mtp);
+        assert_int_equal(lw_workload_numel(&w, false), cases[k].count);
+    }
+}
+
+/* As the cards round them: 56 and 47 G (arXiv 2504.03624), 12.3 G, 120.6 and 12.7 G active,
+ * 550 and 55 G active; the embedding counts as active. */
+MODEL_TEST(sizes_without_an_index_are_those_of_the_cards)
+{
+    static const struct {
+        const char *name;
+        double total_g, active_g;
+    } cases[] = {
+        {"nemotron-h-56b", 56.3, 56.3},    {"nemotron-h-47b", 46.8, 46.8},
+        {"nemotron-nano-12b-v2", 12.3, 12.3}, {"nemotron-3-nano", 31.6, 3.6},
+        {"nemotron-3-super", 120.6, 12.7}, {"nemotron-3-ultra", 550, 55},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = MODEL(cases[k].name, 0);
+        double total = (double)lw_workload_numel(&w, false) * 1e-9;
+        double active = total - (double)w.idle_numel * 1e-9;
+        if (total < 0.995 * cases[k].total_g || total > 1.005 * cases[k].total_g ||
+            active < 0.98 * cases[k].active_g || active > 1.02 * cases[k].active_g)
+            fail_msg("%s: %.5g G, %.4g active", cases[k].name, total, active);
+    }
+}
+
+enum { T = 64, H = 32, HEADS = 8, P = 4, D = HEADS * P, G = 2, N = 16, L = 16, B = 2 };
+enum { IN = 2 * D + 2 * G * N + HEADS, CONV = D + 2 * G * N };
+
+static struct traces_model_shape small(const char *pattern)
+{
+    struct traces_model_shape s = {
+        .batch = B, .hidden = H, .heads = 4, .kv_heads = 2, .head_width = 8, .ffn = 96, .seq = T,
+        .vocab = 128, .ssm_heads = HEADS, .ssm_head_width = P, .ssm_groups = G, .ssm_state = N,
+        .ssm_chunk = L,
+    };
+    snprintf(s.layer_pattern, sizeof s.layer_pattern, "%s", pattern);
+    return s;
+}
+
+static struct traces_model_shape with_experts(const char *pattern)
+{
+    struct traces_model_shape s = small(pattern);
+
+    s.experts = 8;
+    s.topk = 2;
+    s.expert_ffn = 48;
+    return s;
+}
+
+MODEL_TEST(a_layer_registers_its_norm_and_its_mixer)
+{
+    static const struct {
+        const char *name;
+        int64_t numel;
+        enum lw_tp_split split;
+    } all[] = {
+        {"backbone.embeddings.weight", 128 * H, LW_TP_VOCAB},
+        {"backbone.layers.0.norm.weight", H, LW_TP_REPLICATED},
+        {"backbone.layers.0.mixer.dt_bias", HEADS, LW_TP_COLUMN},
+        {"backbone.layers.0.mixer.A_log", HEADS, LW_TP_COLUMN},
+        {"backbone.layers.0.mixer.D", HEADS, LW_TP_COLUMN},
+        {"backbone.layers.0.mixer.conv1d.weight", CONV * 4, LW_TP_COLUMN},
+        {"backbone.layers.0.mixer.conv1d.bias", CONV, LW_TP_COLUMN},
+        {"backbone.layers.0.mixer.in_proj.weight", IN * H, LW_TP_COLUMN},
+        {"backbone.layers.0.mixer.norm.weight", D, LW_TP_COLUMN},
+        {"backbone.layers.0.mixer.out_proj.weight", H * D, LW_TP_ROW},
+        {"backbone.layers.1.norm.weight", H, LW_TP_REPLICATED},
+        {"backbone.layers.1.mixer.q_proj.weight", 32 * H, LW_TP_COLUMN},
+        {"backbone.layers.1.mixer.k_proj.weight", 16 * H, LW_TP_COLUMN},
+        {"backbone.layers.1.mixer.v_proj.weight", 16 * H, LW_TP_COLUMN},
+        {"backbone.layers.1.mixer.o_proj.weight", H * 32, LW_TP_ROW},
+        {"backbone.layers.2.norm.weight", H, LW_TP_REPLICATED},
+        {"backbone.layers.2.mixer.up_proj.weight", 96 * H, LW_TP_COLUMN},
+        {"backbone.layers.2.mixer.down_proj.weight", H * 96, LW_TP_ROW},
+        {"backbone.norm_f.weight", H, LW_TP_REPLICATED},
+        {"lm_head.weight", 128 * H, LW_TP_VOCAB},
+    };
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, small("M*-"));
+
+    assert_int_equal(w.n_params, sizeof all / sizeof *all);
+    for (int32_t k = 0; k < w.n_params; k++) {
+        assert_string_equal(w.params[k].name, all[k].name);
+        assert_int_equal(w.params[k].numel, all[k].numel);
+        assert_int_equal(w.params[k].tp_split, all[k].split);
+    }
+}
+
+/* Of a token: 2 h (2 d + 2 g + H) + 2 d h of the products, g = G N. The scan: C B is 2 L N for each
+ * group, states and what earlier chunks give are 2 N d each, within a chunk 2 L d. */
+enum { PRODUCTS = 2 * H * IN + 2 * D * H, SCAN = 2 * L * N * G + 4 * N * D + 2 * L * D };
+
+MODEL_TEST(a_mixer_has_its_products_and_its_scan_by_hand)
+{
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, small("M"));
+
+    assert_int_equal(w.modules[1].forward_flops, B * T * (PRODUCTS + SCAN));
+    /* of the pairs of a chunk a token sees (L + 1) / 2: of one sample */
+    assert_int_equal(w.attention_flops, T * ((L + 1) * (G * N + D) + 4 * N * D));
+    assert_int_equal(w.score_flops, T * SCAN);
+    assert_int_equal(w.modules[1].kv_bytes, 0);
+}
+
+/* The backward of the scan alone: C B and its two gradients, 3 times; states again and the
+ * gradients of states, x, B and C, 5 times 2 N d; 3 times 2 L d. */
+MODEL_TEST(the_backward_of_a_scan_does_part_of_the_forward_again)
+{
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, small("M"));
+    const struct lw_module *m = &w.modules[1];
+    int64_t forward = 0, backward = 0;
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++) {
+        forward += w.kernels[k].flops[LW_PRODUCTS_FORWARD];
+        backward += w.kernels[k].flops[LW_PRODUCTS_INPUT];
+    }
+    assert_int_equal(forward, B * T * SCAN);
+    assert_int_equal(backward, B * T * (3 * 2 * L * N * G + 5 * 2 * N * D + 3 * 2 * L * D));
+}
+
+/* Input and the norm's result, 2 h; the first product's result; the scan's before and after its
+ * gate, and the norm's, 3 d; an f32 for each group. All but 2 h are split. */
+MODEL_TEST(a_mixer_keeps_what_the_fused_scan_does_not_repeat)
+{
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, small("M"));
+    const struct lw_module *m = &w.modules[1];
+    int64_t split = B * T * (2 * (IN + 3 * D) + 4 * G);
+
+    assert_int_equal(m->kept_bytes[LW_RECOMPUTE_NONE], split + B * T * 2 * 2 * H);
+    assert_int_equal(m->whole_kept_bytes[LW_RECOMPUTE_NONE], B * T * 2 * 2 * H);
+    assert_int_equal(m->kept_bytes[LW_RECOMPUTE_SELECTIVE], m->kept_bytes[LW_RECOMPUTE_NONE]);
+    assert_int_equal(m->kept_bytes[LW_RECOMPUTE_FULL], 2 * B * T * H);
+}
+
+/* A ReLU's input and its result beside the input and the norm's. */
+MODEL_TEST(two_products_keep_both_sides_of_the_activation)
+{
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, small("-"));
+
+    assert_int_equal(w.modules[1].forward_flops, B * T * 2 * 2 * H * 96);
+    assert_int_equal(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE], 2 * B * T * (2 * H + 2 * 96));
+}
+
+/* Tokens of 16 elements: the products in and out, 2 * 2 * 32 * 16; router 2 * 32 * 8; 2 copies of
+ * 2 products of 16 x 48; shared 2 * 2 * 32 * 24. */
+MODEL_TEST(experts_see_a_latent_vector)
+{
+    struct traces_model_shape s = with_experts("E");
+    s.expert_latent = 16;
+    s.shared_ffn = 24;
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
+
+    assert_int_equal(w.modules[1].forward_flops,
+                     B * T * (2 * 2 * H * 16 + 2 * H * 8 + 2 * 2 * 2 * 16 * 48 + 2 * 2 * H * 24));
+    assert_int_equal(w.modules[1].dispatch_bytes, B * T * 2 * 16 * 2);
+    assert_int_equal(w.idle_numel, 6 * 2 * 16 * 48);
+    int64_t all = lw_workload_numel(&w, false);
+    assert_int_equal(all, 2 * 128 * H + 2 * H + 8 * H + 8 * 2 * 16 * 48 + 2 * H * 16 + 2 * H * 24);
+}
+
+/* The second pass does the work of the first, and has no parameters. */
+MODEL_TEST(passes_for_further_tokens_share_their_parameters)
+{
+    struct traces_model_shape s = with_experts("ME");
+    struct lw_workload none = model_kept("nemotron-h-8b", NULL, s);
+    s.mtp_layers = 2;
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
+
+    assert_int_equal(w.n_modules, none.n_modules + 2);
+    assert_int_equal(w.modules[3].forward_flops, w.modules[4].forward_flops);
+    assert_int_equal(w.modules[3].kept_bytes[0], w.modules[4].kept_bytes[0]);
+    int64_t attention = 2 * 32 * H + 2 * 16 * H + H, experts = 8 * H + 8 * 2 * H * 48 + H;
+    assert_int_equal(lw_workload_numel(&w, false) - lw_workload_numel(&none, false),
+                     2 * H * H + 3 * H + attention + experts);
+    for (int32_t k = 0; k < w.n_params; k++)
+        assert_int_not_equal(w.params[k].module, 4);
+}
+
+/* A tensor group divides all of a mixer but its norm, the addition of the residual and, of
+ * parameters, the norm's. */
+MODEL_TEST(a_tensor_group_divides_the_mixer)
+{
+    struct traces_model_shape s = small("M");
+    struct lw_workload one = model_kept("nemotron-h-8b", NULL, s);
+    const struct lw_module *m = &one.modules[1];
+
+    assert_int_equal(m->tp_forward_bytes, 2 * B * T * H);
+    assert_int_equal(m->tp_backward_bytes, 2 * B * T * H);
+    for (int32_t k = m->first_kernel + 1; k < m->first_kernel + m->n_kernels - 1; k++)
+        assert_int_not_equal(one.kernels[k].split, LW_SPLIT_NONE);
+}
+
+/* The pattern of 52 letters is the model's own; a part of it is said. */
+MODEL_TEST(layers_take_the_first_letters)
+{
+    struct lw_workload w = MODEL("nemotron-3-nano", .layers = 3);
+    bool said = false;
+
+    assert_int_equal(w.n_modules, 5);
+    for (int32_t i = 0; i < w.n_notes; i++)
+        said |= strstr(w.notes[i], "--layers: the first 3 of the 52 layers") != NULL;
+    assert_true(said);
+}
+
+static void refused(struct traces_model_shape s, const char *name, const char *why)
+{
+    struct lw_device d = model_device();
+    struct lw_workload w;
+    struct lw_err err = {0};
+
+    assert_int_not_equal(traces_model_build(name, &s, &d, &w, &err), LW_OK);
+    assert_string_equal(err.msg, why);
+}
+
+TEST(what_does_not_fit_is_refused)
+{
+    struct traces_model_shape s = small("M*");
+
+    s.layers = 3;
+    refused(s, "nemotron-h-8b", "--layers: found 3, allowed: 2, the letters of the pattern; leave "
+                                "it out, and give --layer-pattern for others");
+    s.layers = 0;
+    s.ssm_groups = 3;
+    refused(s, "nemotron-h-8b",
+            "--ssm-groups: found 3, allowed: divisors of the heads of a state-space layer, 8");
+    s.ssm_groups = 2;
+    s.tensor = 4;
+    refused(s, "nemotron-h-8b",
+            "--tp: found 4, allowed: divisors of the groups of a state-space layer, 2");
+    s.tensor = 0;
+    s.context = 2;
+    refused(s, "nemotron-h-8b",
+            "--cp: found 2, allowed: 1 with state-space layers: the exchanges of their heads over "
+            "a context group are not modelled; leave --cp out");
+    s.context = 0;
+    s.seq = T + 1;
+    refused(s, "nemotron-h-8b",
+            "--seq: found 65, allowed: multiples of a chunk of the scan, 16 (--ssm-chunk)");
+    refused(small("MxE"), "nemotron-h-8b",
+            "--layer-pattern: letter 2: found 'x', allowed: M (state space), * (attention), - (two "
+            "products), E (experts)");
+    refused(small("ME"), "nemotron-h-8b", "--layer-pattern: the model has no experts; give "
+                                          "--experts, --topk and --expert-ffn too");
+    refused(with_experts("M-"), "nemotron-h-8b",
+            "--experts: no layer of the pattern has experts; give a --layer-pattern with E, or "
+            "leave --experts out");
+    s = (struct traces_model_shape){.ssm_state = 64};
+    refused(s, "llama-2-7b", "--ssm-state does not apply to model llama-2-7b; hybrids with "
+                             "state-space layers take it (nemotron-h-8b, nemotron-3-nano, ...)");
+    s = (struct traces_model_shape){.lora = 8};
+    refused(s, "nemotron-h-8b", "--lora does not apply to model nemotron-h-8b; models of the llama "
+                                "family take it (decoder, llama-2-7b, mixtral-8x7b, ...)");
+    s = (struct traces_model_shape){.autocast = true};
+    refused(s, "nemotron-h-8b", "--autocast: with state-space layers casts are not modelled; leave "
+                                "--autocast out, or choose a model without");
+}
+
+TEST(memory_may_run_out_anywhere)
+{
+    struct traces_model_shape s = with_experts("M*-E");
+
+    s.expert_latent = 16;
+    s.mtp_layers = 2;
+    model_without_memory("nemotron-h-8b", s);
+}

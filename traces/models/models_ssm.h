@@ -1,0 +1,19 @@
+#pragma once
+
+#include "traces/models/models_transformer.h"
+
+/* State-space layers (Mamba-2). See docs/design/models_hybrid.md. */
+
+enum { TRACES_SSM_CONV = 4 }; /* tokens that the causal convolution sees */
+
+/* Elements of a token: of all heads, and of the first product's result. */
+int64_t transformer_ssm_inner(const struct traces_model_shape *s);
+int64_t transformer_ssm_columns(const struct traces_model_shape *s);
+
+/* Heads, groups, chunks and the groups of ranks fit together. LW_EINVAL; LW_ENOTSUP: a context
+ * group. */
+enum lw_status transformer_ssm_check(const struct traces_model_shape *s, struct lw_err *err);
+
+/* The mixer after its norm: kernels, what is kept, and its parameters, "LAYER.mixer.D", in the
+ * order of NemotronHMamba2Mixer. Not `registers`: a repetition with the same parameters. */
+void transformer_ssm(struct transformer *t, const char *layer, bool registers);
