@@ -4,7 +4,11 @@
 
 #include "shared/base/arena.h"
 
-enum { FARTHEST = 12 }; /* heights that a label may lie away from its point */
+enum {
+    FARTHEST = 12, /* heights that a label may lie away from its point */
+    BESIDE = 4 * FARTHEST,
+    PLACES = BESIDE + 2 * FARTHEST,
+};
 
 enum lw_status plot_labels_block(struct plot_labels *l, struct plot_box box, struct lw_err *err)
 {
@@ -37,25 +41,43 @@ static struct plot_box box_at(double x, double y, double width, double height, b
                              y + height / 2};
 }
 
+/* The k-th place of a text: below and above its point, to the right and the left, then farther
+ * away; then over the point, moved inward from the side that it would cross. */
+static struct plot_box place_of(double x, double y, double width, double height, int k)
+{
+    double gap = height / 2, line = k < BESIDE ? 1 + k / 4 : 1 + (k - BESIDE) / 2;
+    double at = y + height * line * (k % 2 ? 1 : -1), begin = x - width / 2;
+
+    if (k < BESIDE)
+        return k % 4 < 2 ? box_at(x + gap, at, width, height, true)
+                         : box_at(x - gap, at, width, height, false);
+    begin = begin + width > 1 ? 1 - width : begin;
+    return box_at(begin > 0 ? begin : 0, at, width, height, true);
+}
+
+/* The first place that is between the sides of the picture, taken or not. */
+static int first_inside(double x, double width, double gap)
+{
+    return x + gap + width <= 1 ? 0 : x - gap - width >= 0 ? 2 : BESIDE;
+}
+
 enum lw_status plot_labels_place(struct plot_labels *l, double x, double y, double width,
                                  double height, double *at_x, double *at_y, bool *right,
                                  struct lw_err *err)
 {
-    double gap = height / 2;
+    struct plot_box b;
+    int k = 0;
 
-    *right = x + gap + width <= 1;
-    *at_x = *right ? x + gap : x - gap;
-    *at_y = y - height;
-    for (int k = 0; k < 4 * FARTHEST; k++) { /* below, above; right, left; then farther away */
-        double away = height * (1 + k / 4) * (k % 2 ? 1 : -1);
-        bool to_right = k % 4 < 2;
-        struct plot_box b = box_at(to_right ? x + gap : x - gap, y + away, width, height, to_right);
-        if (is_free(l, &b)) {
-            *right = to_right;
-            *at_x = to_right ? b.x0 : b.x1;
-            *at_y = y + away;
+    for (; k < PLACES; k++) {
+        b = place_of(x, y, width, height, k);
+        if (is_free(l, &b))
             break;
-        }
     }
-    return plot_labels_block(l, box_at(*at_x, *at_y, width, height, *right), err);
+    if (k == PLACES)
+        k = first_inside(x, width, height / 2);
+    b = place_of(x, y, width, height, k);
+    *right = k >= BESIDE || k % 4 < 2;
+    *at_x = *right ? b.x0 : b.x1;
+    *at_y = (b.y0 + b.y1) / 2;
+    return plot_labels_block(l, b, err);
 }

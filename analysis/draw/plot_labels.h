@@ -19,8 +19,8 @@ struct plot_labels {
 enum lw_status plot_labels_block(struct plot_labels *l, struct plot_box box, struct lw_err *err);
 
 /* A place for a text of that width and height beside the point (x, y): the nearest free one
- * below or above it, to the right or the left; taken from then on. *right: the text begins at
- * *at_x, else it ends there; *at_y is its middle. Full everywhere: below the point. */
+ * below or above it, to the right or the left, else over it; taken from then on. *right: the text
+ * begins at *at_x, else it ends there; *at_y is its middle. Full everywhere: below the point. */
 enum lw_status plot_labels_place(struct plot_labels *l, double x, double y, double width,
                                  double height, double *at_x, double *at_y, bool *right,
                                  struct lw_err *err);

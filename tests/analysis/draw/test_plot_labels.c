@@ -41,6 +41,26 @@ TEST(at_the_right_edge_it_lies_to_the_left)
     plot_labels_free(&l);
 }
 
+/* A text longer than the room on either side lies over the point, from the side that it would cross
+ * inward: where it is free, and where nothing is. */
+TEST(a_long_text_stays_in_the_picture)
+{
+    for (int full = 0; full < 2; full++)
+        for (int i = 0; i <= 20; i++) {
+            struct plot_labels l = {0};
+            double at_x, at_y, x = i / 20.0;
+            bool right;
+            if (full)
+                assert_int_equal(plot_labels_block(&l, (struct plot_box){0, 1, 0, 1}, &err), LW_OK);
+            assert_int_equal(plot_labels_place(&l, x, 0.5, 0.56, 0.03, &at_x, &at_y, &right, &err),
+                             LW_OK);
+            double begin = right ? at_x : at_x - 0.56;
+            assert_true(begin >= 0 && begin + 0.56 <= 1 + 1e-12);
+            assert_true(at_y < 0.5 - 0.015 || at_y > 0.5 + 0.015);
+            plot_labels_free(&l);
+        }
+}
+
 static bool meet(const struct plot_box *a, const struct plot_box *b)
 {
     return a->x0 < b->x1 && b->x0 < a->x1 && a->y0 < b->y1 && b->y0 < a->y1;
