@@ -567,5 +567,8 @@ LEFT JOIN op_alike ON op_alike.plan = op_row.plan AND op_alike.alike = op_row.al
 LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream;
 
 -- version 14
--- Of searches with noise, which rank strategies by it; -1 = no samples were drawn.
+-- p90 of the samples of a search with noise, which ranks strategies by it; -1 = none were drawn.
 ALTER TABLE searched ADD COLUMN samples_p90_ps INTEGER NOT NULL DEFAULT -1;
+-- Values of --bucket-cap that make its plan too: from the first to below the second; 0 = not known.
+ALTER TABLE searched ADD COLUMN least_cap_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE searched ADD COLUMN next_cap_bytes INTEGER NOT NULL DEFAULT 0;

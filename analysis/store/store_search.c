@@ -59,12 +59,13 @@ enum lw_status lw_store_continue_search(struct lw_store *s, const struct lw_sear
 
 static void put_one(struct lw_sql *q, int64_t search, const struct lw_searched *x)
 {
-    lw_sql_run(q, "lltllllttt" "llllltl" "llllll" "dddt", search, x->combination,
+    lw_sql_run(q, "lltllllttt" "llllltl" "llllll" "dddtll", search, x->combination,
                outcome_name[x->outcome], x->place, x->front, x->run, x->nth, x->strategy,
                x->command, x->why, x->bound, x->step, x->step_p90, x->p10, x->p90, x->interval_of,
                (int64_t)x->told_apart, x->n_devices, x->peak_memory_bytes, x->memory_bytes,
                x->missing_bytes, x->needed_bytes, x->needed_bound, x->tokens_per_s,
-               x->samples_per_s, x->cost_per_trillion_tokens, x->alike);
+               x->samples_per_s, x->cost_per_trillion_tokens, x->alike, x->least_cap,
+               x->next_cap);
 }
 
 static enum lw_status put_all(struct lw_store *s, int64_t search, const struct lw_searched *v,
@@ -78,9 +79,9 @@ static enum lw_status put_all(struct lw_store *s, int64_t search, const struct l
                           " samples_p90_ps, p10_ps, p90_ps, interval_of, told_apart, n_devices,"
                           " peak_memory_bytes, memory_bytes, missing_bytes, needed_bytes,"
                           " needed_bound_bytes, tokens_per_s, samples_per_s,"
-                          " cost_per_trillion_tokens, alike)"
+                          " cost_per_trillion_tokens, alike, least_cap_bytes, next_cap_bytes)"
                           " VALUES (?,?,?,?,?,nullif(?,0),?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                          "?)",
+                          "?,?,?)",
                           &q, err));
     for (int64_t i = 0; i < n && !lw_sql_failed(q); i++)
         put_one(q, search, &v[i]);
@@ -268,7 +269,7 @@ enum lw_status lw_store_find_search(struct lw_store *s, const char *text, struct
     " searched.command, why, interval_of, alike, bound_ps, step_ps, p10_ps, p90_ps, told_apart," \
     " n_devices, peak_memory_bytes, memory_bytes, missing_bytes, needed_bytes,"                 \
     " needed_bound_bytes, tokens_per_s, samples_per_s, cost_per_trillion_tokens,"                  \
-    " samples_p90_ps FROM searched "
+    " samples_p90_ps, least_cap_bytes, next_cap_bytes FROM searched "
 
 static bool read_searched(struct lw_sql *q, struct lw_arena *a, struct lw_searched *x)
 {
@@ -302,6 +303,8 @@ static bool read_searched(struct lw_sql *q, struct lw_arena *a, struct lw_search
         .samples_per_s = real_of(q, 23),
         .cost_per_trillion_tokens = real_of(q, 24),
         .step_p90 = lw_sql_int(q, 25),
+        .least_cap = lw_sql_int(q, 26),
+        .next_cap = lw_sql_int(q, 27),
     };
     return !failed;
 }

@@ -53,6 +53,7 @@ struct lw_searched {
     lw_ps step_p90; /* of the samples, in a search with noise */
     lw_ps p10, p90; /* of measured runs */
     bool told_apart;
+    int64_t least_cap, next_cap; /* as struct lw_tune_row */
     int64_t n_devices, peak_memory_bytes, memory_bytes, missing_bytes, needed_bytes, needed_bound;
     double tokens_per_s, samples_per_s, cost_per_trillion_tokens;
 };

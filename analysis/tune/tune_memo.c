@@ -192,7 +192,8 @@ enum lw_status lw_tune_memo_take(const struct lw_searched *x, struct lw_tune_row
     row->samples_per_s = x->samples_per_s;
     row->cost_per_trillion_tokens = x->cost_per_trillion_tokens;
     row->run = x->run > 0 ? x->run : -1;
-    row->same_as = x->why;
+    row->least_cap = x->least_cap;
+    row->next_cap = x->next_cap;
     return LW_OK;
 }
 
@@ -246,6 +247,8 @@ static struct lw_searched searched_of(struct lw_arena *a, int64_t number,
         .p10 = simulated ? x->p10 : -1,
         .p90 = simulated ? x->p90 : -1,
         .told_apart = x->told_apart,
+        .least_cap = simulated ? x->least_cap : 0,
+        .next_cap = simulated ? x->next_cap : 0,
         .n_devices = simulated ? x->n_devices : -1,
         .peak_memory_bytes = simulated ? x->peak_memory_bytes : -1,
         .memory_bytes = simulated ? x->device_bytes : -1,

@@ -282,7 +282,7 @@ struct job {
     struct lw_tune_row row;
     struct lw_err why;
     enum { UNKNOWN, UNFIT, REFUSED, SLOWER, SIMULATED } what; /* SLOWER: its samples exclude it */
-    int64_t family, least_cap, next_cap; /* of caps that make its plan too; next_cap 0: not known */
+    int64_t family;
     struct lw_arena arena; /* texts of the row */
 };
 
@@ -351,15 +351,16 @@ static enum lw_status keep_key(struct lw_arena *a, const struct lw_alike_key *fr
     return kept ? LW_OK : lw_fail_nomem(err);
 }
 
-/* As an earlier search of the space left it. */
+/* As an earlier search of the space left it. Whether another one has its plan is of this search. */
 static enum lw_status recall(const struct lw_searched *known, struct job *j, struct lw_err *err)
 {
     LW_TRY(lw_tune_memo_take(known, &j->row, err));
     return lw_tune_alike_set(&j->arena, known->alike, &j->row, err);
 }
 
-/* The figures of a strategy whose plan is the same. */
-static enum lw_status share(const struct lw_tune_row *of, struct job *j, struct lw_err *err)
+/* The figures of a strategy whose plan is the same; its run is its own, where it is known. */
+static enum lw_status share(const struct lw_tune_row *of, const struct lw_searched *known,
+                            struct job *j, struct lw_err *err)
 {
     struct lw_tune_row *x = &j->row, own = *x;
 
@@ -371,16 +372,17 @@ static enum lw_status share(const struct lw_tune_row *of, struct job *j, struct 
     x->bound = own.bound;
     x->needed_bound = own.needed_bound;
     x->same_as = of->same_as[0] ? of->same_as : of->strategy;
+    x->run = known && known->run > 0 ? known->run : -1;
     return keep_key(&j->arena, &of->key, of->framework, x, err);
 }
 
 /* Buffers of DeepSpeed have the size of the cap, whatever the buckets are. */
-static void note_caps(const struct lw_plan *p, struct job *j)
+static void note_caps(const struct lw_plan *p, struct lw_tune_row *x)
 {
     bool sized = p->strategy->bucket_policy == LW_BUCKET_DEEPSPEED;
 
-    j->least_cap = p->least_cap;
-    j->next_cap = sized ? 0 : p->next_cap;
+    x->least_cap = p->least_cap;
+    x->next_cap = sized ? 0 : p->next_cap;
 }
 
 /* Of what does not fit no samples are drawn. */
@@ -414,7 +416,7 @@ static enum lw_status predict(const struct lw_tune_part *part, const struct lw_t
     if (st == LW_OK) {
         const struct lw_alike_key key = lw_prediction_key(&p);
         st = keep_key(&j->arena, &key, p.source.framework.name, &j->row, err);
-        note_caps(&p.plan, j);
+        note_caps(&p.plan, &j->row);
     }
     lw_prediction_free(&p);
     return st;
@@ -490,8 +492,8 @@ static enum lw_status run_one(void *ctx, int i, const struct lw_progress *p, str
     begin_row(j, part, k, j->of.bound, j->of.needed > 0 ? j->of.needed : 0);
     LW_TRY(put_texts(of, &given, j, err));
     int64_t same = lw_tune_same_find(r->s->same, j->family, strategy.bucket_cap_bytes);
-    enum lw_status st = known        ? recall(known, j, &j->why)
-                        : same >= 0 ? share(&r->s->r->rows[same], j, &j->why)
+    enum lw_status st = same >= 0 ? share(&r->s->r->rows[same], known, j, &j->why)
+                        : known   ? recall(known, j, &j->why)
                                     : predict(of, &given, r->most, r->s->t->progress, j, &j->why);
     if (st == LW_ENOMEM)
         return lw_fail_nomem(err);
@@ -606,9 +608,9 @@ static enum lw_status take_round(struct search *s, struct round *r, enum lw_stat
             st = lose(s, j, r->most, err);
         if (st == LW_OK && j->what == SIMULATED)
             st = keep_row(s, j, err);
-        if (st == LW_OK && j->what == SIMULATED && j->next_cap > 0)
-            st = lw_tune_same_put(s->same, j->family, j->least_cap, j->next_cap, s->r->n_rows - 1,
-                                  err);
+        if (st == LW_OK && j->what == SIMULATED && !j->row.same_as[0] && j->row.next_cap > 0)
+            st = lw_tune_same_put(s->same, j->family, j->row.least_cap, j->row.next_cap,
+                                  s->r->n_rows - 1, err);
         if (st == LW_OK)
             st = remember(s, j, err);
         lw_arena_free(&j->arena);

@@ -48,6 +48,8 @@ struct lw_tune_row {
     const char *strategy; /* "tp=8 dp=2": its options */
     const char *command;  /* of sim, which gives the same step */
     const char *same_as;  /* the strategy whose plan it has too, which was simulated; "" */
+    int64_t least_cap, next_cap;    /* of --bucket-cap, which make its plan too: from the first to
+                                     * below the second; next_cap 0 = not known */
     lw_ps bound, step;
     lw_ps step_p90;                 /* of the samples, in a search with noise; -1 = none drawn */
     lw_ps p10, p90;                 /* of measured runs; -1 = no interval */

@@ -102,6 +102,32 @@ TEST_WITH(shards_together_are_the_single_search, fixture_open, fixture_close)
     free(one);
 }
 
+/* Which strategies have one plan does not depend on what was known: shards simulate some of them
+ * that the single search does not. */
+TEST_WITH(strategies_of_one_plan_are_those_of_the_single_search, fixture_open, fixture_close)
+{
+#define CAPS                                                                                     \
+    "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 8 --batch 1 --framework torch --tp 1 --pp 1,2 "  \
+    "--zero 0,1 --recompute none --schedule 1f1b --overlap-param-gather off "                     \
+    "--bucket-cap 8MiB,20MiB,21MiB,900MiB,1GiB,4GiB --no-bounds --best 1 -q "
+#define LOSERS "runs --search last --losers --format csv --db "
+    shell("$L tune " CAPS "--db one.db", NULL);
+    char *one = strdup(lapwing(LOSERS "one.db", NULL));
+    assert_non_null(strstr(one, "; the same plan as with bucket-cap="));
+    for (int i = 1; i <= 3; i++)
+        shellf("$L tune " CAPS "--shard %d/3 --db s%d.db && $L runs --merge s%d.db --db all.db", i,
+               i, i);
+    for (int i = 0; i < 2; i++) {
+        shell("$L tune " CAPS "--resume --db all.db", NULL);
+        assert_string_equal(lapwing(LOSERS "all.db", NULL), one);
+    }
+    shell("$L tune " CAPS "--resume --db one.db", NULL);
+    assert_string_equal(lapwing(LOSERS "one.db", NULL), one);
+    free(one);
+#undef LOSERS
+#undef CAPS
+}
+
 /* What several shards looked at is the space, each strategy once. */
 TEST_WITH(shards_share_the_space, fixture_open, fixture_close)
 {

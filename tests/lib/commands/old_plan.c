@@ -76,5 +76,7 @@ void make_spans_old(const char *file)
            "UPDATE run SET first_span = (SELECT min(id) FROM span WHERE span.run = run.id),"
            " last_span = (SELECT max(id) FROM span WHERE span.run = run.id);"
            "CREATE VIEW run_span AS SELECT 1;"
-           "ALTER TABLE searched DROP COLUMN samples_p90_ps; PRAGMA user_version = 11");
+           "ALTER TABLE searched DROP COLUMN samples_p90_ps;"
+           "ALTER TABLE searched DROP COLUMN least_cap_bytes;"
+           "ALTER TABLE searched DROP COLUMN next_cap_bytes; PRAGMA user_version = 11");
 }
