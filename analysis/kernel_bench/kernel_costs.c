@@ -17,6 +17,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/median.h"
+#include "shared/device/burst_experts.h"
 #include "shared/device/burst_time.h"
 #include "shared/device/device_kind.h"
 #include "shared/files/files.h"
@@ -317,19 +318,42 @@ static enum lw_status attention(const struct table *t, int32_t i, const struct l
     return LW_OK;
 }
 
-/* One product of all experts, m rows each. */
-static lw_ps grouped(const struct table *t, const struct lw_cluster *c, const struct lw_burst *b,
-                     struct lw_product p, int o)
+/* One product of all experts, m rows each, at the sustained clock. */
+static lw_ps grouped(const struct lw_cluster *c, struct lw_product p, int o)
 {
-    if (!t->q->sustained)
-        return b ? lw_burst_product(&c->device, b, &p, (enum lw_operands)o).time : 0;
     p.grouped = true;
     return sustained(&c->device, p, o);
 }
 
-/* The gated experts of one rank with an even load: a product to 2 inter / tp columns, the gate
- * between, a product back, and tokens moved to their experts and added up. No figure is fitted on
- * these; in a burst an expert's tiles are those of a product. Other loads are not timed. */
+/* A product to 2 inter / tp columns, the gate between, a product back, and tokens moved to their
+ * experts and added up. */
+static lw_ps sustained_experts(const struct lw_cluster *c, const struct lw_expert_layer *e, int o)
+{
+    struct lw_expert_share s = lw_expert_share_of(e);
+    const struct lw_product to = {.batch = s.used,
+                                  .m = s.each,
+                                  .n = 2 * s.inter,
+                                  .k = e->hidden,
+                                  .dtype = LW_BF16,
+                                  .out_size = 2};
+    const struct lw_product back = {.batch = s.used,
+                                    .m = s.each,
+                                    .n = e->hidden,
+                                    .k = s.inter,
+                                    .dtype = LW_BF16,
+                                    .out_size = 2};
+    lw_ps a = grouped(c, to, o), z = grouped(c, back, o);
+    int64_t gate = lw_mul_sat(6 * s.rows, s.inter);
+    int64_t move = lw_mul_sat(2 * (s.rows + e->tokens), e->hidden); /* each of twice */
+
+    if (a <= 0 || z <= 0)
+        return 0;
+    return lw_add_sat(lw_add_sat(a, z),
+                      lw_add_sat(lw_traffic_time(&c->device, gate),
+                                 lw_mul_sat(2, lw_traffic_time(&c->device, move))));
+}
+
+/* The gated experts of one rank with an even load. Other loads are not timed. */
 static enum lw_status experts(const struct table *t, int32_t i, const struct lw_cluster *c,
                               struct row *r, struct lw_err *err)
 {
@@ -343,23 +367,21 @@ static enum lw_status experts(const struct table *t, int32_t i, const struct lw_
     for (int k = 0; k < N; k++)
         LW_TRY(lw_rows_int(&t->rows, i, titles[k], 1, LARGEST, &v[k], err));
     LW_TRY(time_of(t, i, o == LW_OPERANDS_BF16 ? "latency_ms" : "min_ms", 1e-3, r, err));
-    int64_t inter = (v[INTER] + v[TP] - 1) / v[TP], rows = v[TOKENS] * v[TOPK] / v[EP];
-    int64_t here = (v[N_EXPERTS] + v[EP] - 1) / v[EP], used = rows < here ? rows : here;
-    snprintf(r->shape, sizeof r->shape, "%" PRId64 " tokens, %" PRId64 " of %" PRId64 ", %" PRId64
-             " x %" PRId64, v[TOKENS], v[TOPK], here, v[HIDDEN], inter);
-    if (o < 0 || used < 1 || strcmp(lw_rows_cell(&t->rows, i, "distribution"), "balanced") != 0)
+    const struct lw_expert_layer e = {v[TOKENS],    v[HIDDEN], v[INTER], v[TOPK],
+                                      v[N_EXPERTS], v[TP],     v[EP]};
+    struct lw_expert_share s = lw_expert_share_of(&e);
+    snprintf(r->shape, sizeof r->shape,
+             "%" PRId64 " tokens, %" PRId64 " of %" PRId64 ", %" PRId64 " x %" PRId64, e.tokens,
+             e.topk, (e.n_experts + e.ep - 1) / e.ep, e.hidden, s.inter);
+    if (o < 0 || s.used < 1 || strcmp(lw_rows_cell(&t->rows, i, "distribution"), "balanced") != 0)
         return LW_OK;
-    const struct lw_product to = {.batch = used, .m = (rows + used - 1) / used, .n = 2 * inter,
-                                  .k = v[HIDDEN], .dtype = LW_BF16, .out_size = 2};
-    const struct lw_product back = {.batch = used, .m = to.m, .n = v[HIDDEN], .k = inter,
-                                    .dtype = LW_BF16, .out_size = 2};
-    lw_ps a = grouped(t, c, b, to, o), z = grouped(t, c, b, back, o);
-    int64_t gate = lw_mul_sat(6 * rows, inter);
-    int64_t move = lw_mul_sat(2 * (rows + v[TOKENS]), v[HIDDEN]); /* each of twice */
-    if (a > 0 && z > 0)
-        r->predicted = lw_add_sat(lw_add_sat(a, z),
-                                  lw_add_sat(lw_traffic_time(&c->device, gate),
-                                             lw_mul_sat(2, lw_traffic_time(&c->device, move))));
+    if (t->q->sustained) {
+        r->predicted = sustained_experts(c, &e, o);
+    } else if (b) {
+        r->predicted =
+            lw_burst_experts_time(&c->device, b, &e, (enum lw_operands)o, servers_of(t, i));
+        r->fitted = lw_burst_fitted(v, N);
+    }
     return LW_OK;
 }
 

@@ -104,6 +104,11 @@ static double join(double a, double b, double p)
     return most > 0 ? most * pow(pow(a / most, p) + pow(b / most, p), 1 / p) : 0;
 }
 
+double lw_burst_both(double compute_s, double memory_s)
+{
+    return join(compute_s, memory_s, JOIN);
+}
+
 /* --- products --------------------------------------------------------------------------------- */
 
 /* Its tiles are those of before Blackwell. */
@@ -169,7 +174,7 @@ struct lw_product_time lw_burst_product(const struct lw_device *d, const struct 
     t.overhead_s = g->overhead_s;
     if (o != LW_OPERANDS_BF16)
         t.overhead_s += batch * (2 + item) * m * k / (g->cast * bandwidth);
-    t.time = lw_ps_from_seconds(join(t.compute_s, t.memory_s, JOIN) + t.overhead_s);
+    t.time = lw_ps_from_seconds(lw_burst_both(t.compute_s, t.memory_s) + t.overhead_s);
     return t;
 }
 

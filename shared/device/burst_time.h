@@ -46,6 +46,14 @@ struct lw_burst_attention {
     double form[LW_N_HEAD_FORMS]; /* speed against 128 */
 };
 
+/* Fitted figures of the experts of a rank (shared/device/burst_experts.c). */
+struct lw_burst_experts {
+    double products, memory; /* time against single products; 0: no figures */
+    double rows, inner; /* passes over the rank's rows, hidden and inner width of 2 bytes each */
+    double others;      /* passes over the rows of the other ranks of the expert group */
+    double overhead_s;
+};
+
 #define LW_BURST_SOURCE                                                                        \
     "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), measured kernels of one system; fit on half " \
     "of the shapes (traces/clusters/fit_burst.py)"
@@ -54,11 +62,15 @@ struct lw_burst {
     const char *kind; /* of the device */
     struct lw_burst_gemm gemm[LW_N_OPERANDS];
     struct lw_burst_attention attention[LW_N_SERVERS];
+    struct lw_burst_experts experts[LW_N_SERVERS];          /* 16 bits */
+    struct lw_burst_experts fastest_experts[LW_N_OPERANDS]; /* smaller types: any framework */
 };
 
 /* Those of H100 for H800 and GH200, of A100 with 80 GB for 40 GB. NULL: no kernels of such a device
  * are published. */
 const struct lw_burst *lw_burst_of(const char *kind);
+/* What products and memory take together: neither hides the other wholly. Seconds. */
+double lw_burst_both(double compute_s, double memory_s);
 /* The peak that a burst's shares are of; 0: unknown. */
 double lw_burst_peak(const struct lw_device *d, enum lw_operands o);
 

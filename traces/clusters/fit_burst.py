@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Fit the figures of kernels in bursts: writes shared/device/burst_data.c to standard output.
 
-    fit_burst.py FOLDER        FOLDER holds gemm.csv and attention_context.csv of AIConfigurator's
-                               measurements (device, dtype, sizes, latency_ms, min_ms)
+    fit_burst.py FOLDER        FOLDER holds gemm.csv, attention_context.csv and moe.csv of
+                               AIConfigurator's measurements (device, dtype, sizes, latency_ms, min_ms)
 
 The model is that of shared/device/burst_time.c; its constants stand here once more. Half of the shapes
 (lw_burst_fitted) are fitted, `lapwing cost --measured FILE` prints the error of the other half. Products:
@@ -10,7 +10,8 @@ six figures per device and kind of operands, of bf16 the median of frameworks (l
 the fastest (min_ms); least mean of the absolute logarithm, at most CLIP per row, by Nelder and Mead's simplex.
 Attention: of each framework one share per device, the other figures per generation; least sum of Cauchy's
 function of the logarithms, of which the scale falls in steps, and of the distance from values that a figure
-has without measurements. Needs numpy; takes a minute.
+has without measurements. Experts: the same, six figures per generation, of bf16 in each framework, of smaller
+operands of the fastest. Needs numpy; takes a minute.
 """
 import csv
 import json
@@ -103,15 +104,17 @@ class Products:
     def __init__(self, device, rows, operands):
         times, self.item = OPERANDS[operands]
         self.d, self.cast = device, operands != "bf16"
+        self.column = "min_ms" if self.cast else "latency_ms"
         self.m, self.n, self.k = (np.array([r[c] for r in rows], float) for c in "mnk")
-        self.measured = np.array([float(r["min_ms" if self.cast else "latency_ms"]) / 1e3 for r in rows])
+        self.batch = np.array([r.get("batch", 1) for r in rows], float)
+        self.measured = np.array([float(r[self.column]) / 1e3 for r in rows if self.column in r])
         side = device["side"]
         tiles = [(a, b) for a in SIDES for b in SIDES
                  if min(a, b) <= side and (operands != "nvfp4" or max(a, b) > 64)]
         self.tm = np.array([a for a, b in tiles], float)[:, None, None]
         self.tn = np.array([b for a, b in tiles], float)[:, None, None]
         self.split = np.array(SPLITS, float)[None, :, None]
-        x = np.ceil(self.m / self.tm) * np.ceil(self.n / self.tn) * self.split / device["sms"]
+        x = self.batch * np.ceil(self.m / self.tm) * np.ceil(self.n / self.tn) * self.split / device["sms"]
         last = LAST_WAVE if side <= 128 else 0
         self.waves = last * np.ceil(x) + (1 - last) * np.maximum(x, 1)
         self.allowed = (self.split == 1) | ((self.k / self.split >= LEAST_K) & (not self.cast))
@@ -120,15 +123,22 @@ class Products:
             return m * n / (m + n) / (m * n / (m + n) + SMALL_TILE)
         self.rate = device["peak"] * times / device["sms"] * speed(self.tm, self.tn) / speed(256, side)
 
-    def seconds(self, z):
+    def parts(self, z):
+        """Seconds of the products and of the memory."""
         short, long_, fill, memory, overhead, cast = z
         bandwidth = self.d["bandwidth"]
         t = self.waves * (self.k / self.split + fill) * 2 * self.tm * self.tn / self.rate
-        t = t + np.where(self.split > 1, SPLIT_TRAFFIC * self.split * self.m * self.n / (memory * bandwidth), 0)
+        t = t + np.where(self.split > 1,
+                         SPLIT_TRAFFIC * self.split * self.batch * self.m * self.n / (memory * bandwidth), 0)
         t = np.where(self.allowed, t, 1e9).min(axis=(0, 1))
         t = t / (long_ + (short - long_) / (1 + (t / BOOST_S) ** 2))
-        bytes_ = self.item * (self.m * self.k + self.k * self.n) + 2 * self.m * self.n
-        t = join(t, bytes_ / (memory * bandwidth), JOIN) + overhead
+        bytes_ = self.batch * (self.item * (self.m * self.k + self.k * self.n) + 2 * self.m * self.n)
+        return t, bytes_ / (memory * bandwidth)
+
+    def seconds(self, z):
+        short, long_, fill, memory, overhead, cast = z
+        bandwidth = self.d["bandwidth"]
+        t = join(*self.parts(z), JOIN) + overhead
         return t + (2 + self.item) * self.m * self.k / (cast * bandwidth) if self.cast else t
 
     def fit(self):
@@ -142,7 +152,7 @@ FIGURES = [("fill", 100, 1), ("tail", 0.5, 1), ("wide_tail", 0.5, 1), ("queries"
            ("w64", 0.7, 1), ("w96", 0.8, 1), ("w192", 1, 1), ("w256", 1, 1), ("w512", 0.5, 1),
            ("fp8", 1.2, 1), ("narrow_fp8", 1, 2), ("fp8_traffic", 0.8, 2)]
 OF_8_BITS = ("fp8", "narrow_fp8", "fp8_traffic")
-SHARE, PRIOR, ALIKE, CAUCHY = 0.5, 0.02, 0.2, (1, 0.5, 0.25, 0.12)
+SHARE, PRIOR, FEW, ALIKE, CAUCHY = 0.5, 0.02, 0.1, 0.2, (1, 0.5, 0.25, 0.12)  # FEW: PRIOR of few or odd rows
 FRAMEWORKS = ("trtllm_ms", "sglang_ms", "vllm_ms")
 FORMS = (64, 96, 128, 192, 256, 512)
 
@@ -246,6 +256,51 @@ def fit_attention(devices, tables, column):
     return [{"share": share, **z} for share in np.exp(x[:n])]
 
 
+EXPERTS = [("products", 1.2), ("memory", 1.2), ("rows", 4), ("inner", 3), ("others", 0.3), ("overhead", 2e-5)]
+
+SINGLE, LEAST_ROWS = (1, 1, 4, 3, 0, 0), 12
+
+
+class Experts:
+    """The gated experts of a rank with an even load: two products of all experts, and what moves rows."""
+    def __init__(self, device, rows, operands, products):
+        v = {c: np.array([r[c] for r in rows]) for c in
+             ("num_tokens", "hidden", "inter", "topk", "experts", "tp", "ep")}
+        inter, all_ = -(-v["inter"] // v["tp"]), v["num_tokens"] * v["topk"]
+        here = all_ // v["ep"]
+        used = np.minimum(here, -(-v["experts"] // v["ep"]))
+        each = -(-here // used)
+
+        def parts(n, k):
+            shapes = [{"batch": b, "m": m, "n": x, "k": y} for b, m, x, y in zip(used, each, n, k)]
+            return Products(device, shapes, operands).parts(products)
+        self.there, self.back = parts(2 * inter, v["hidden"]), parts(v["hidden"], inter)
+        bandwidth = device["bandwidth"]
+        self.rows, self.inner = 2 * here * v["hidden"] / bandwidth, 2 * here * inter / bandwidth
+        self.others = 2 * (all_ - here) * v["hidden"] / bandwidth
+
+    def seconds(self, z):
+        products, memory, rows, inner, others, overhead = z
+        t = sum(join(a * products, b * memory, JOIN) for a, b in (self.there, self.back))
+        return t + rows * self.rows + inner * self.inner + others * self.others + overhead
+
+
+def fit_experts(devices, tables, operands, products, column):
+    """Figures of a generation in one framework (smaller types: the fastest). Of less than twelve rows none in a
+    framework, and in smaller types those of single products."""
+    rows = [[r for r in t if r[column] and r["dtype"] == operands] for t in tables]
+    parts = [(Experts(d, r, operands, z), np.array([float(q[column]) / 1e3 for q in r]))
+             for d, r, z in zip(devices, rows, products) if r]
+    if sum(len(m) for _, m in parts) < LEAST_ROWS:
+        return None if operands == "bf16" else SINGLE
+    prior = np.log(np.array([v for _, v in EXPERTS]))
+    x = prior
+    for cauchy in CAUCHY:
+        x = descend(lambda v: np.concatenate([np.log(t.seconds(np.exp(v)) / m) for t, m in parts]),
+                    x, prior, (FEW if operands in ("fp8", "nvfp4") else PRIOR) * np.ones(len(prior)), cauchy)
+    return np.exp(x)
+
+
 def read(path, columns):
     with open(path) as f:
         rows = list(csv.DictReader(f))
@@ -269,32 +324,48 @@ def of_attention(z):
         numbers([1 if w == 128 else z["w%d" % w] for w in FORMS]))
 
 
+def of_experts(z):
+    return "{%s}" % numbers(z) if z is not None else "{0}"
+
+
 def main(folder):
     products = read(os.path.join(folder, "gemm.csv"), ("m", "n", "k"))
     attention = read(os.path.join(folder, "attention_context.csv"),
                      ("causal", "batch", "seq", "heads", "kv_heads", "head_dim"))
+    experts = [r for r in read(os.path.join(folder, "moe.csv"),
+                               ("num_tokens", "hidden", "inter", "topk", "experts", "tp", "ep"))
+               if r["distribution"] == "balanced" and r["num_tokens"] * r["topk"] >= r["ep"]]
     print("/* Generated by traces/clusters/fit_burst.py: do not edit. From the measurements of kernels of\n"
           " * ai-dynamo/aiconfigurator@095f58a51c4ca8e61b66ec108d86f223f8d559ce (Apache-2.0),\n"
-          " * aic-core/src/aiconfigurator_core/systems/data/SYSTEM/{gemm,attention}/; half of the shapes. */\n"
+          " * aic-core/src/aiconfigurator_core/systems/data/SYSTEM/{gemm,attention,moe}/; half of the\n"
+          " * shapes. */\n"
           '#include "shared/device/burst_data.h"\n\n#include <stddef.h>\n\n'
           "const struct lw_burst lw_bursts[] = {")
     for generation in GENERATIONS:
         devices = [cluster(CLUSTERS[name]) for name in generation]
-        tables = [[r for r in attention if r["device"] == name] for name in generation]
-        fits = [fit_attention(devices, tables, column) for column in FRAMEWORKS]
-        for i, (d, name) in enumerate(zip(devices, generation)):
+
+        def of(rows):
+            return [[r for r in rows if r["device"] == name] for name in generation]
+        fits = [fit_attention(devices, of(attention), column) for column in FRAMEWORKS]
+        single = {o: [Products(d, t, o).fit() for d, t in
+                      zip(devices, [[r for r in t if r["dtype"] == o] for t in of(products)]) if t]
+                  for o in OPERANDS}
+        single = {o: fit for o, fit in single.items() if fit}
+        of_16 = [fit_experts(devices, of(experts), "bf16", single["bf16"], column) for column in FRAMEWORKS]
+        of_8 = {o: fit_experts(devices, of(experts), o, single[o], "min_ms") for o in single if o != "bf16"}
+        for i, d in enumerate(devices):
             print('    {"%s",\n     {' % d["kind"], end="")
             lines = []
-            for operands in OPERANDS:
-                rows = [r for r in products if r["device"] == name and r["dtype"] == operands]
-                if rows:
-                    z = Products(d, rows, operands).fit()
-                    short, long_, fill, memory, overhead, cast = z
-                    lines.append("[LW_OPERANDS_%s] = {%s}" % (operands.upper(), numbers(
-                        [short, long_, fill, memory, cast if operands != "bf16" else 1, overhead])))
+            for operands, fit in single.items():
+                short, long_, fill, memory, overhead, cast = fit[i]
+                lines.append("[LW_OPERANDS_%s] = {%s}" % (operands.upper(), numbers(
+                    [short, long_, fill, memory, cast if operands != "bf16" else 1, overhead])))
             print(",\n      ".join(lines) + "},")
-            print("     {%s}}," % ",\n      ".join(of_attention(f and f[i]) for f in fits), flush=True)
-    print("    {NULL, {{0}}, {{.share = 0}}},\n};")
+            print("     {%s}," % ",\n      ".join(of_attention(f and f[i]) for f in fits))
+            print("     {%s}," % ",\n      ".join(of_experts(z) for z in of_16))
+            print("     {%s}}," % ",\n      ".join("[LW_OPERANDS_%s] = %s" % (o.upper(), of_experts(z))
+                                                 for o, z in (of_8 or {"bf16": None}).items()), flush=True)
+    print("    {NULL, {{0}}, {{.share = 0}}, {{0}}, {{0}}},\n};")
 
 
 if __name__ == "__main__":
