@@ -547,11 +547,17 @@ static const char *with_curve(const char *detail)
 /* Whether measured fabrics are like the group's. Those of several nodes have NVLink in each. */
 static bool has_curve(const struct lw_cluster *c, enum sim_nccl_place place)
 {
-    int n;
-    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+    enum { NOT_YET, NO, YES };
+    static _Thread_local uint8_t kept[SIM_N_NCCL_PLACES][SIM_N_NCCL_ARCHS];
+    uint8_t *has = &kept[place][arch_of(c->nccl.compute_capability.value)];
 
-    return (place != SIM_NCCL_ACROSS || has_nvlink(c)) &&
-           sim_nccl_has_curve(tables, n, -1, place, arch_of(c->nccl.compute_capability.value));
+    if (*has == NOT_YET) {
+        int n;
+        const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+        *has = sim_nccl_has_curve(tables, n, -1, place,
+                                  arch_of(c->nccl.compute_capability.value)) ? YES : NO;
+    }
+    return *has == YES && (place != SIM_NCCL_ACROSS || has_nvlink(c));
 }
 
 bool sim_nccl_is_calibrated(const struct lw_cluster *c, const struct lw_cost_query *q)
