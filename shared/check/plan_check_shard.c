@@ -20,6 +20,7 @@
 struct shard_check {
     const struct lw_plan *p;
     int32_t *first, *next; /* chains of shards by parameter; -1 = end */
+    int32_t *owned, n_owned; /* of each parameter the first shard that has an owner; ascending */
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
     enum lw_op_kind *reduced_as; /* [n_buckets] in the program, over a data group */
     bool *temporary;       /* [n_buckets] weights that a program frees or gathers ahead */
@@ -260,13 +261,13 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
         if (lw_plan_is_weights(p, o->bucket))
             LW_TRY(note_sent(k, i, err));
     }
-    for (int32_t s = 0; p->variants[variant].ends_step && s < p->n_shards; s++) {
-        int32_t a = p->shards[s].param;
-        if (p->shards[s].owner >= 0 && k->sent_by[a] < 0 &&
-            p->params[a].stage == p->roles[role].stage && p->roles[role].n_ranks > 1)
+    for (int32_t i = 0; p->variants[variant].ends_step && i < k->n_owned; i++) {
+        const struct lw_shard *h = &p->shards[k->owned[i]];
+        if (k->sent_by[h->param] < 0 && p->params[h->param].stage == p->roles[role].stage &&
+            p->roles[role].n_ranks > 1)
             return lw_fail(err, LW_EPLAN, "variant '%s': the weights of parameter %d '%s', which "
                                           "member %d updates, never reach role '%s'",
-                           p->variants[variant].name, a, p->params[a].name, p->shards[s].owner,
+                           p->variants[variant].name, h->param, p->params[h->param].name, h->owner,
                            p->roles[role].name);
     }
     return LW_OK;
@@ -286,10 +287,27 @@ static bool is_sharded(const struct lw_plan *p)
     return false;
 }
 
-static enum lw_status check_all(struct shard_check *k, struct lw_arena *room, struct lw_err *err)
+/* seen: [n_params] */
+static void list_owned(struct shard_check *k, bool *seen)
 {
     const struct lw_plan *p = k->p;
 
+    for (int32_t i = 0; i < p->n_shards; i++) {
+        const struct lw_shard *h = &p->shards[i];
+        if (h->owner >= 0 && !seen[h->param]) {
+            seen[h->param] = true;
+            k->owned[k->n_owned++] = i;
+        }
+    }
+}
+
+static enum lw_status check_all(struct shard_check *k, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+    bool *seen;
+
+    LW_TAKE(room, seen, p->n_params, err);
+    LW_TAKE(room, k->owned, p->n_params, err);
     LW_TAKE(room, k->first, p->n_params, err);
     LW_TAKE(room, k->next, p->n_shards, err);
     LW_TAKE(room, k->sent_by, p->n_params, err);
@@ -301,6 +319,7 @@ static enum lw_status check_all(struct shard_check *k, struct lw_arena *room, st
         k->next[i] = k->first[p->shards[i].param];
         k->first[p->shards[i].param] = i;
     }
+    list_owned(k, seen);
     lw_plan_weights_ahead(p, k->temporary);
     lw_plan_temporary_weights(p, k->temporary);
     LW_TRY(check_replicas(p, room, err));

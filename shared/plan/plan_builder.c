@@ -73,8 +73,9 @@ static int32_t push(struct lw_builder *b, enum lw_plan_table_id t, const void *i
     size_t size = lw_plan_tables[t].size;
     int32_t *n = number_of(b, t);
 
-    b->failed = b->failed || *n == INT32_MAX ||
-                lw_reserve(items_at(b, t), &b->capacity[t], *n + 1L, size) != 0;
+    if (*n >= b->capacity[t])
+        b->failed = b->failed || *n == INT32_MAX ||
+                    lw_reserve(items_at(b, t), &b->capacity[t], *n + 1L, size) != 0;
     if (!b->failed)
         memcpy((char *)items_of(b, t) + (size_t)(*n)++ * size, item, size);
     return *n - 1;
@@ -507,11 +508,17 @@ void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 
 void lw_builder_shards(struct lw_builder *b, const struct lw_shard *first, int32_t n)
 {
-    int32_t most = b->draft && n > 1 ? 1 : n; /* of a draft those of other owners are left out */
-
-    for (int32_t k = 0; k < most; k++)
-        lw_builder_shard(b, &(struct lw_shard){first->param, first->owner + k,
-                                               first->first + k * first->numel, first->numel});
+    if (b->draft) { /* those of other owners are left out */
+        if (n > 0)
+            lw_builder_shard(b, first);
+        return;
+    }
+    struct lw_shard x = *first, *to = extend(b, LW_TABLE_shards, n);
+    for (int32_t k = 0; to && k < n; k++) {
+        to[k] = x;
+        x.owner++;
+        x.first += x.numel;
+    }
 }
 
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w)

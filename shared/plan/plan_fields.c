@@ -139,16 +139,16 @@ static bool has_numbers_alone(const struct lw_plan_field *f)
 static void feed_numbers(struct lw_hash *h, const struct lw_plan_table *t, const char *row,
                          int64_t n_rows)
 {
-    int64_t block[16 * MAX_NUMBERS];
-    int n = 0;
+    enum { BLOCK = 32 * MAX_NUMBERS };
+    int64_t block[BLOCK], width = 0;
 
-    for (; n_rows > 0; n_rows--, row += t->size) {
-        for (const struct lw_plan_field *f = t->fields; f->name; f++)
-            block[n++] = lw_field_number(f, row);
-        if (n_rows > 1 && n <= 15 * MAX_NUMBERS)
-            continue;
-        lw_hash_ints(h, block, n);
-        n = 0;
+    while (t->fields[width].name)
+        width++;
+    for (int64_t k; n_rows > 0; n_rows -= k, row += (size_t)k * t->size) {
+        k = n_rows < BLOCK / width ? n_rows : BLOCK / width;
+        for (int64_t i = 0; i < width; i++)
+            lw_field_numbers(&t->fields[i], row, t->size, k, block + i, width);
+        lw_hash_ints(h, block, k * width);
     }
 }
 

@@ -95,6 +95,23 @@ static inline int64_t lw_field_number(const struct lw_plan_field *f, const char 
                           : *(const int8_t *)at;
 }
 
+/* The field in n rows of `size` bytes: out[i * apart] of row i. */
+static inline void lw_field_numbers(const struct lw_plan_field *f, const char *rows, size_t size,
+                                    int64_t n, int64_t *out, int64_t apart)
+{
+    const char *at = rows + f->at;
+
+    if (f->size == 8)
+        for (int64_t i = 0; i < n; i++)
+            out[i * apart] = *(const int64_t *)(const void *)(at + (size_t)i * size);
+    else if (f->size == 4)
+        for (int64_t i = 0; i < n; i++)
+            out[i * apart] = *(const int32_t *)(const void *)(at + (size_t)i * size);
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i * apart] = lw_field_number(f, rows + (size_t)i * size);
+}
+
 /* Every number and index of every table lies where it may, every list in its table, and no item of
  * a list that is not shared belongs to two rows. Fails with `status` and the place in a plan file.
  * What rows have to do with each other is for lw_plan_check. */
