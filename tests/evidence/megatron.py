@@ -21,7 +21,7 @@ REFUSED = [
     ("family", ("hybrid", "nemotron"), "a hybrid of attention and state spaces is not modelled"),
     ("family", ("multimodal-llava", "mimo"), "a model of images and text is not modelled"),
     ("use-megatron-fsdp", ("true",), "use-megatron-fsdp is not modelled"),
-    ("fine-grained-activation-offloading", ("true",), "offload to the host is not modelled"),
+    ("fine-grained-activation-offloading", ("true",), "offloaded tensors of a part of a block are not modelled"),
     ("cuda-graph-impl", None, "cuda-graph-impl: pools of captured graphs are not modelled"),
     ("main-params-dtype", ("bf16", "fp16", "fp8"), "main-params-dtype is not modelled"),
     ("exp-avg-dtype", ("bf16", "fp16", "fp8"), "exp-avg-dtype is not modelled"),

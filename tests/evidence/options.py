@@ -336,10 +336,17 @@ def mtp_layers_of(row):
 
 
 def check_offload(row):
-    """pytorch/torchtune@bd2a0fc7: 8-bit AdamW comes after offloaded activations."""
-    offloads = framework_of(row) == "torchtune-optimizer-in-backward" and has(row.options, "8-bit")
-    if has(row.offload, "CPU") or has(row.offload, "True") or offloads:
-        raise Cannot("offload to the host is not modelled")
+    """--offload optimizer brings the state to the device for the update, --offload activations
+    excludes recomputation. Of pytorch/torchtune@bd2a0fc7, README.md, 8-bit AdamW comes after
+    offloaded activations of recomputed blocks."""
+    if has(row.offload, "CPU"):
+        raise Cannot("an optimizer that updates on the host is not modelled")
+    if has(row.offload, "True"):
+        raise Cannot("what is offloaded to the host is not given")
+    if has(row.options, "8-bit"):
+        raise Cannot("optimizer states of 8 bits are not modelled")
+    if has(row.options, "offload"):
+        raise Cannot("offloaded activations of recomputed blocks are not modelled")
 
 
 def model_options(row, put):

@@ -453,6 +453,32 @@ TEST(printed_memory_is_of_the_rank_that_logs)
     }
 }
 
+/* What is offloaded, and how, decides the reason. */
+TEST(offloads_that_are_not_modelled_are_named)
+{
+    static const struct {
+        const char *offload, *variant, *why;
+    } cases[] = {
+        {"optimizer (CPU AdamW)", "", "an optimizer that updates on the host is not modelled"},
+        {"True", "", "what is offloaded to the host is not given"},
+        {"", "cumulative: + 8-bit AdamW", "optimizer states of 8 bits are not modelled"},
+        {"", "cumulative: + activation offloading",
+         "offloaded activations of recomputed blocks are not modelled"},
+        {"no", "cumulative: + optimizer in backward", ""},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char csv[500];
+        snprintf(csv, sizeof csv,
+                 "model,gpu,gpus,gbs,mbs,dp,layers,hidden,heads,seq,vocab,precision,framework,"
+                 "cpu_offload,step_variant,status,mem_kind,step_s,tok_s_gpu,tflops_gpu,mem_gb,"
+                 "tflops_kind,samples_s,mfu_pct\n"
+                 "llama3.2-3b,A100,1,2,2,1,28,3072,24,4096,128256,bf16,torchtune,%s,%s,ok,"
+                 "peak,,,,17.6,,,\n", cases[i].offload, cases[i].variant);
+        expect_cell(rows_of("misc_training_tables", csv), "why", cases[i].why);
+    }
+}
+
 static void check_shared(const char *name)
 {
     char words[200];
