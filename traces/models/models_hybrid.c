@@ -9,7 +9,9 @@
  * published weights), but for gate.weight, which stands before the experts here. Layers for further
  * tokens (--mtp-layers) are passes over one attention and one layer of experts with the same
  * parameters (NVIDIA-NeMo/Megatron-Bridge@1c926433, src/megatron/bridge/recipes/nemotronh/
- * nemotron_3_super.py: mtp_use_repeated_layer), each with the head's product and a loss.
+ * nemotron_3_super.py: mtp_use_repeated_layer), each with the head's product and a loss. There the
+ * squared ReLU of experts and the weight of a copy are one kernel
+ * (use_fused_weighted_squared_relu), so nothing is kept between them.
  *
  * Sizes. NVIDIA-NeMo/Megatron-Bridge@160ccccb, src/megatron/bridge/models/nemotronh/
  * nemotron_h_provider.py (Nemotron-H, Nano v2, Nemotron 3 Nano and Super); NVIDIA/Megatron-LM@
@@ -287,6 +289,7 @@ enum lw_status hybrid_build(const struct traces_model *m, const struct traces_mo
     LW_TRY(check_layers(&s, err));
     LW_TRY(check_rules(&s, err));
     LW_TRY(transformer_experts_check(&s, err));
+    s.kept &= ~(unsigned)TRACES_KEPT_UNWEIGHTED;
     LW_TRY(transformer_init(&t, m, &s, device, err));
     t.causal = true;
     t.dropout = s.dropout;

@@ -185,6 +185,17 @@ MODEL_TEST(experts_see_a_latent_vector)
     assert_int_equal(all, 2 * 128 * H + 2 * H + 8 * H + 8 * 2 * 16 * 48 + 2 * H * 16 + 2 * H * 24);
 }
 
+/* One kernel makes the squared ReLU and multiplies it by the copy's weight. */
+MODEL_TEST(experts_keep_no_activation_without_its_weight)
+{
+    struct traces_model_shape s = with_experts("E");
+    struct lw_workload one = model_kept("nemotron-h-8b", NULL, s);
+    s.kept = TRACES_KEPT_UNWEIGHTED;
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
+
+    assert_int_equal(w.modules[1].kept_bytes[0], one.modules[1].kept_bytes[0]);
+}
+
 /* The second pass does the work of the first, and has no parameters. */
 MODEL_TEST(passes_for_further_tokens_share_their_parameters)
 {
