@@ -10,7 +10,7 @@ frees another's (megatron/core/pipeline_parallel/combined_1f1b.py).
 """
 import re
 
-from words import Cannot
+from words import CONTEXT_OF_STATES, Cannot
 
 CLUSTERS = {"A100": "dgx-a100", "H100": "dgx-h100", "GB200": "gb200"}
 BERT_VOCAB = 30522  # word pieces of lower case (examples/bert/pretrain_bert.py), where none is
@@ -18,7 +18,6 @@ BERT_VOCAB = 30522  # word pieces of lower case (examples/bert/pretrain_bert.py)
 # Arguments that nothing here expresses, the cells that ask for something, and what it is.
 REFUSED = [
     ("family", ("t5",), "a model of an encoder and a decoder is not modelled"),
-    ("family", ("hybrid", "nemotron"), "a hybrid of attention and state spaces is not modelled"),
     ("family", ("multimodal-llava", "mimo"), "a model of images and text is not modelled"),
     ("use-megatron-fsdp", ("true",), "use-megatron-fsdp is not modelled"),
     ("fine-grained-activation-offloading", ("true",), "offloaded tensors of a part of a block are not modelled"),
@@ -29,6 +28,7 @@ REFUSED = [
 ]
 OTHER_REFUSED = [
     ("export-kd", "a teacher beside the model is not modelled"),
+    ("flextron", "widths that change from step to step are not modelled"),
 ]
 
 
@@ -145,10 +145,8 @@ def put_decoder(a, put):
     put_head(a, hidden // heads, put)
     put("ffn", ffn_of(a))
     put("vocab", a.number("padded_vocab_derived"))
-    position = a.text("position-embedding-type", "learned_absolute")
-    if position == "learned_absolute":
-        put("positions", a.number("max-position-embeddings"))
-    elif position != "rope":
+    position = put_positions(a, put)
+    if position not in ("learned_absolute", "rope"):
         raise Cannot("position-embedding-type " + position + " is not modelled")
     put("tied", "" if a.on("untie-embeddings-and-output-weights") else "yes")
     put("layer-norm", "" if a.text("normalization") == "RMSNorm" else "yes")
@@ -158,6 +156,59 @@ def put_decoder(a, put):
     put("dropout", "yes" if has_dropout(a) else "")
     put_experts(a, put)
     put("mtp-layers", a.number("mtp-num-layers") or "")
+
+
+def put_positions(a, put):
+    position = a.text("position-embedding-type", "learned_absolute")
+    if position == "learned_absolute":
+        put("positions", a.number("max-position-embeddings"))
+    return position
+
+
+def pattern_of(a):
+    """Letters of layers; a bar between stages, a slash before each pass for further tokens."""
+    return a.text("hybrid-override-pattern") or a.other("hybrid-layer-pattern")
+
+
+def put_further(a, passes, put):
+    if not passes:
+        return
+    if any(p != "*E" for p in passes) or a.other("mtp-use-repeated-layer") != "True":
+        raise Cannot("layers for further tokens other than repeated ones of attention and experts "
+                     "are not modelled")
+    put("mtp-layers", len(passes))
+
+
+def put_hybrid(a, put):
+    """Sizes that are not given: megatron/core/transformer/transformer_config.py, mamba_*; heads,
+    megatron/core/ssm/mamba_mixer.py: of twice the hidden size."""
+    hidden, heads = a.number("hidden-size"), a.number("num-attention-heads")
+    layers, *passes = pattern_of(a).split("/")
+    width = a.number("mamba-head-dim", 64)
+    put("model", "nemotron-h-8b")
+    put("layer-pattern", layers.replace("|", ""))
+    put("ssm-heads", int(a.other("mamba-num-heads") or 2 * hidden // width))
+    put("ssm-head-width", width)
+    put("ssm-groups", a.number("mamba-num-groups", 8))
+    put("ssm-state", a.number("mamba-state-dim", 128))
+    put("kv-heads", a.number("num-query-groups", heads) or heads)
+    put("head-width", a.number("kv-channels", hidden // heads))
+    put("ffn", ffn_of(a))
+    put("vocab", a.number("padded_vocab_derived"))
+    if "M" in layers and a.number("context-parallel-size", 1) > 1:
+        raise Cannot(CONTEXT_OF_STATES)
+    if a.on("swiglu") or a.on("qk-layernorm") or a.on("multi-latent-attention"):
+        raise Cannot("gated pairs, norms of queries or latent attention in a hybrid are not "
+                     "modelled")
+    if put_positions(a, put) == "rope":
+        raise Cannot("a rotation in a hybrid is not modelled")
+    put("tied", "" if a.on("untie-embeddings-and-output-weights") else "yes")
+    put("layer-norm", "" if a.text("normalization") == "RMSNorm" else "yes")
+    put("biases", "" if a.on("disable-bias-linear") else "yes")
+    put("dropout", "yes" if has_dropout(a) else "")
+    put_experts(a, put)
+    put("expert-latent", a.other("moe-latent-size"))
+    put_further(a, passes, put)
 
 
 def layer_wise(a):
@@ -171,9 +222,11 @@ def put_model(a, put):
         put("model", "megatron-bert")
         put("vocab", BERT_VOCAB)
         put("tied", "yes")
+    elif pattern_of(a):
+        put_hybrid(a, put)
     else:
         put_decoder(a, put)
-    put("layers", a.number("num-layers"))
+    put("layers", "" if pattern_of(a) else a.number("num-layers"))
     put("hidden", a.number("hidden-size"))
     put("heads", a.number("num-attention-heads"))
     put("seq", a.number("seq-length"))
@@ -227,8 +280,21 @@ def put_layout(a, pp, put):
     return len(parts) // pp
 
 
+def put_stages(a, pp, put):
+    """Bars of a pattern: the embedding is before the first layer."""
+    parts = pattern_of(a).split("/")[0].split("|")
+    starts = [0] + [1 + sum(len(p) for p in parts[:i]) for i in range(1, len(parts))]
+    if len(parts) % pp != 0:
+        raise Cannot("the pattern's parts do not divide into stages")
+    put("partition", "explicit")
+    put("partition-list", ",".join(str(s) for s in starts))
+    return len(parts) // pp
+
+
 def put_partition(a, pp, put):
     """Chunks of a stage."""
+    if "|" in pattern_of(a) and pp > 1:
+        return put_stages(a, pp, put)
     if a.text("pipeline-model-parallel-layout") and pp > 1:
         return put_layout(a, pp, put)
     ends = [("first-layers", a.number("decoder-first-pipeline-num-layers") or ""),

@@ -7,7 +7,7 @@ counted.
 """
 import re
 
-from words import Cannot, WORDS, has, has_any_case
+from words import CONTEXT_OF_STATES, Cannot, WORDS, has, has_any_case
 
 LORA_RANK = 16  # MLPerf Training rules, llama2_70b_lora: rank 16
 
@@ -39,8 +39,14 @@ def known_model(row):
     return BY_LETTERS.get(name) if row.layers == 0 and row.hidden == 0 else None
 
 
+HYBRIDS = ("nemotron-h-", "nemotron-nano-", "nemotron-3-nano", "nemotron-3-super",
+           "nemotron-3-ultra")
+
+
 def take_known(row):
     layers = LAYERS[row.base]
+    if row.base.startswith(HYBRIDS) and row.cp > 1:
+        raise Cannot(CONTEXT_OF_STATES)
     chunks = max(row.pp, 1) * (row.vpp if row.pp > 1 and row.vpp > 0 else 1)
     if row.layers > 0 and row.layers % chunks != 0 and layers % chunks == 0:
         raise Cannot("the layers do not divide into pp * vpp chunks, though those of the model "
@@ -284,7 +290,8 @@ def recompute_of(row):
     return "selective" if selective and not has(row.recompute, "layer") else "none"
 
 
-TOPK = {"qwen3": 8, "deepseek-v3": 8, "kimi-k2": 8, "gpt-oss": 4}  # of models without a size
+TOPK = {"qwen3": 8, "deepseek-v3": 8, "kimi-k2": 8, "gpt-oss": 4, "nemotron-3-nano": 6,
+        "nemotron-3-super": 22, "nemotron-3-ultra": 22}  # of models without a size
 
 
 def topk_of(row):

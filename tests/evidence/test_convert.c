@@ -396,6 +396,62 @@ TEST(hybrid_sharding_has_a_group_a_node)
     expect_cell(rows_of("misc_training_tables", CSV), "zero-group", "8");
 }
 
+/* Layers of further tokens, where tokens go and what is computed again are in its recipes. */
+TEST(a_hybrid_by_name_has_what_its_recipes_say)
+{
+    const char *csv = rows_of("megatron_bridge_performance",
+                              "gpu,gpus,model,seq,gbs,mbs,tp,dp,ep,precision,framework,version,"
+                              "tok_s_gpu\n"
+                              "B200,64,Nemotron_3_Super,8192,512,1,1,64,64,MXFP8,Megatron-Bridge,"
+                              "26.04 NeMo Container,6302\n");
+    static const char *const cells[][2] = {
+        {"model", "nemotron-3-super"}, {"mtp-layers", "2"}, {"dispatch-once", "22"},
+        {"recompute-modules", "moe_act,layernorm"}, {"framework", "megatron-bridge-eager"},
+        {"grad-dtype", "param"},
+    };
+    char text[4096];
+
+    snprintf(text, sizeof text, "%s", csv);
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        expect_cell(text, cells[i][0], cells[i][1]);
+}
+
+#define HYBRID_TITLES                                                                              \
+    "case,platform,env,family,recipe_lists_it,gpu,n_gpus,num-layers,hidden-size,"                  \
+    "num-attention-heads,num-query-groups,seq-length,position-embedding-type,micro-batch-size,"    \
+    "global-batch-size,pipeline-model-parallel-size,context-parallel-size,bf16,normalization,"     \
+    "attention-backend,padded_vocab_derived,other_args,peak_max_bytes\n"
+#define HYBRID_ROW(pp, cp, pattern)                                                                \
+    HYBRID_TITLES "a,b,dev,hybrid,1,H100,8,,1024,16,8,1024,none,4,32," pp "," cp ",true,RMSNorm,"  \
+                  "fused,50304,hybrid-layer-pattern=" pattern ",1000\n"
+
+/* Heads of 64 of twice the hidden size; bars are between stages, after the embedding. */
+TEST(arguments_of_a_hybrid_are_its_pattern_and_its_sizes)
+{
+    static const char *const cells[][2] = {
+        {"model", "nemotron-h-8b"}, {"layer-pattern", "M-M*"}, {"ssm-heads", "32"},
+        {"ssm-head-width", "64"}, {"ssm-groups", "8"}, {"ssm-state", "128"}, {"kv-heads", "8"},
+        {"head-width", "64"}, {"ffn", "4096"}, {"biases", "yes"}, {"tied", "yes"},
+        {"layer-norm", ""}, {"partition", "explicit"}, {"partition-list", "0,3"}, {"layers", ""},
+    };
+    char text[4096];
+
+    snprintf(text, sizeof text, "%s", rows_of("memory", HYBRID_ROW("2", "1", "M-|M*")));
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        expect_cell(text, cells[i][0], cells[i][1]);
+}
+
+TEST(what_a_hybrid_here_does_not_have_is_refused_by_name)
+{
+    expect_cell(rows_of("memory", HYBRID_ROW("1", "2", "M-M*")), "why",
+                "context groups of state-space layers are not modelled");
+    expect_cell(rows_of("memory", HYBRID_ROW("1", "1", "ME/*E")), "why",
+                "layers for further tokens other than repeated ones of attention and experts are "
+                "not modelled");
+    expect_cell(rows_of("memory", HYBRID_ROW("1", "1", "M-M* flextron=True")), "why",
+                "widths that change from step to step are not modelled");
+}
+
 TEST(what_a_source_does_not_state_is_named)
 {
     const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025

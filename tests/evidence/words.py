@@ -20,6 +20,7 @@ def load(name):
 
 
 WORDS = load("words.json")
+CONTEXT_OF_STATES = "context groups of state-space layers are not modelled"
 
 
 def has(text, word):
