@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shared/base/shown_text.h"
 
@@ -57,20 +58,59 @@ static void indent(struct lw_jsonout *o)
         fputs_unlocked("  ", o->file);
 }
 
-static void before_value(struct lw_jsonout *o, const char *key)
+enum { HEAD = 80 };
+
+/* A key of plain bytes that leaves room in a head, in quotes and with ": ", into to; the bytes
+ * written, 0 for another key. */
+static size_t plain_key(const char *key, char *to)
 {
+    size_t n = 0;
+
+    to[n++] = '"';
+    for (; *key; to[n++] = *key++)
+        if (n > HEAD - 8 || !is_plain((unsigned char)*key))
+            return 0;
+    memcpy(to + n, "\": ", 3);
+    return n + 3;
+}
+
+/* What stands before a value of a line, into to[HEAD], to be written with the value at once: a line
+ * of an op has twenty. Other values' is written. Returns the bytes that are left to write. */
+static size_t head_of(struct lw_jsonout *o, const char *key, char *to)
+{
+    size_t n = 0, of_key = 0;
+
     if (o->depth > 0) {
         bool compact = o->compact_from[o->depth];
         if (o->has_item[o->depth])
-            fputs_unlocked(compact ? ", " : ",", o->file);
-        if (!compact)
-            indent(o);
+            to[n++] = ',';
+        if (compact && n > 0)
+            to[n++] = ' ';
         o->has_item[o->depth] = true;
+        if (!compact) {
+            fwrite_unlocked(to, 1, n, o->file);
+            indent(o);
+            n = 0;
+        }
     }
-    if (key) {
+    if (key)
+        of_key = plain_key(key, to + n);
+    if (key && of_key == 0) {
+        fwrite_unlocked(to, 1, n, o->file);
         quoted(o->file, key);
         fputs_unlocked(": ", o->file);
+        return 0;
     }
+    return n + of_key;
+}
+
+static void before_value(struct lw_jsonout *o, const char *key)
+{
+    char text[HEAD];
+    size_t n = head_of(o, key, text);
+
+    if (n > 0)
+        fwrite_unlocked(text, 1, n, o->file);
 }
 
 static void open_container(struct lw_jsonout *o, const char *key, bool is_array, bool compact)
@@ -130,16 +170,16 @@ void lw_jsonout_string(struct lw_jsonout *o, const char *key, const char *value)
 void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value)
 {
     uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    char digits[20]; /* filled from its end */
-    size_t at = sizeof digits;
+    char text[HEAD + 20], digits[20]; /* filled from its end */
+    size_t at = sizeof digits, n = head_of(o, key, text);
 
-    before_value(o, key);
     do
         digits[--at] = (char)('0' + rest % 10);
     while ((rest /= 10) > 0);
     if (value < 0)
         digits[--at] = '-';
-    fwrite_unlocked(digits + at, 1, sizeof digits - at, o->file);
+    memcpy(text + n, digits + at, sizeof digits - at);
+    fwrite_unlocked(text, 1, n + sizeof digits - at, o->file);
 }
 
 void lw_jsonout_maybe(struct lw_jsonout *o, const char *key, struct lw_maybe value)
