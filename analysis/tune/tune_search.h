@@ -86,6 +86,7 @@ struct lw_tune_result {
     int64_t n_combinations, n_repeated, n_invalid, n_valid;
     int64_t n_bounded_step, n_bounded_memory, n_simulated, n_unfit; /* unfit: simulated, no room */
     int64_t n_reasons, n_rows, n_best, n_front;
+    int64_t reasons_capacity;
     struct lw_tune_reason *reasons; /* most first */
     struct lw_tune_row *rows;       /* in the order in which they were simulated */
     const struct lw_tune_row **best, **front; /* best: fastest first; front: least memory first */
