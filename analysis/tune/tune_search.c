@@ -1,11 +1,11 @@
-/* Two passes. The first finds the valid strategies and a bound of each one's step (tune_list.c). The
+/* Two passes. The first finds the valid strategies and a bound of the step of each (tune_list.c). The
  * second takes them in the order of these bounds, computes a better one and that of memory, drops
  * what cannot fit, and simulates the rest in the order of the better bounds, ROUND at a time on all
  * cores; it ends where the next bound is above the N-th best step. What a round does depends on
  * complete rounds alone, so threads change nothing.
  *
- * Order of strategies: by step, with noise by p90, then by what they need of a device, then by place
- * in the space, so that the best N are one set. */
+ * Order of strategies: by step, with noise by p90, then by what they need of a device, then by
+ * place in the space, so that the best N are one set. */
 #include "analysis/tune/tune_search.h"
 
 #include <stdio.h>
