@@ -199,6 +199,7 @@ struct flight {
     int64_t *left;            /* [n_parts] backwards of it, on the rank at hand, */
     int64_t of_part;          /* of as many of each part */
     int64_t now, most;
+    bool counts_units; /* gathered weights are as wide as the parameters */
 };
 
 static void hold(struct flight *f, int64_t bytes)
@@ -218,6 +219,13 @@ static void reduce(struct flight *f, int32_t q, bool begins)
         hold(f, f->gradients[q]);
 }
 
+/* For a moment, beside what is held now. */
+static void hold_beside(struct flight *f, const int64_t *of_part, int32_t q)
+{
+    hold(f, f->counts_units && of_part ? of_part[q] : 0);
+    f->now -= f->counts_units && of_part ? of_part[q] : 0;
+}
+
 static void act(struct flight *f, const struct lw_action *a)
 {
     const struct lw_outline_sum *x = &f->p->part[a->stage];
@@ -225,6 +233,7 @@ static void act(struct flight *f, const struct lw_action *a)
     switch (a->kind) {
     case LW_OP_FORWARD:
         hold(f, x->kept);
+        hold_beside(f, f->p->unit, a->stage);
         break;
     case LW_OP_BACKWARD_INPUT:
         hold(f, x->regained - x->kept_early);
@@ -237,6 +246,7 @@ static void act(struct flight *f, const struct lw_action *a)
     default:
         reduce(f, a->stage, true);
         hold(f, f->p->again[a->stage]);
+        hold_beside(f, f->p->unit_again, a->stage);
         f->now -= f->p->again[a->stage] + x->kept;
         reduce(f, a->stage, false);
     }
@@ -297,7 +307,7 @@ static enum lw_status begin_flight(const struct lw_tune_parts *p, const struct l
 {
     int64_t *gradients;
 
-    *f = (struct flight){.p = p};
+    *f = (struct flight){.p = p, .counts_units = role->narrow_above == 0};
     LW_TAKE(room, f->left, p->n_parts, err);
     LW_TAKE(room, gradients, p->n_parts, err);
     for (int32_t q = 0; q < p->n_parts; q++)

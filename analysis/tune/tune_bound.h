@@ -32,6 +32,10 @@ struct lw_tune_parts {
     const lw_ps *data; /* [n_ranks]: all of them before the optimizer, one after the other */
     const int64_t *again; /* [n_parts] activations that the backward's first repeated module adds to
                            * what is still kept; of the bound of memory */
+    /* [n_parts]: under ZeRO-3 gathered weights, of the bound of memory: while the last module of
+     * the part computes, and while a backward repeats the first one that it repeats. NULL: none are
+     * known to be there. */
+    const int64_t *unit, *unit_again;
     const int32_t *halves; /* by the places of `held`: backwards of the part that are split there */
     bool by_halves;                    /* some backwards are split */
     bool mirrored;                     /* each part is on two ranks, half of the micro-batches on

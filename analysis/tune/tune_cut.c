@@ -140,17 +140,49 @@ static enum lw_status put_data(const struct lw_tune_order *o, const struct lw_st
     return LW_OK;
 }
 
-/* The last module that is repeated: those after it have given back what they keep. */
-static int64_t repeated_first(const struct lw_outline *o, int32_t from, int32_t to)
+/* The last module that is repeated: those after it have given back what they keep. -1: none is. */
+static int32_t repeated_first(const struct lw_outline *o, int32_t from, int32_t to)
+{
+    for (int32_t m = to - 1; m >= from; m--)
+        if (o->sum[m + 1].regained > o->sum[m].regained)
+            return m;
+    return -1;
+}
+
+/* What that adds to what is still kept. */
+static int64_t repeated_bytes(const struct lw_outline *o, int32_t m, int32_t to)
 {
     const struct lw_outline_sum *before = o->sum; /* of each module */
 
-    for (int32_t m = to - 1; m >= from; m--) {
-        int64_t regained = before[m + 1].regained - before[m].regained;
-        if (regained > 0)
-            return regained - (before[to].kept - before[m + 1].kept);
+    return m < 0 ? 0
+                 : before[m + 1].regained - before[m].regained -
+                       (before[to].kept - before[m + 1].kept);
+}
+
+/* A unit of ZeRO-3 is there while its module computes. Without --reshard all of a part are there
+ * when a forward of it ends. */
+static enum lw_status put_units(const struct lw_tune_shared *of, const struct lw_strategy *s,
+                                struct cut *k, struct lw_err *err)
+{
+    const struct lw_outline *x = of->outline;
+    const struct lw_grid *g = &of->order->grid;
+    int64_t *unit, *again;
+
+    if (!lw_tune_units_are_modules(s) || s->dp * s->cp < 2 || s->zero_group > 0 ||
+        g->layout != LW_LAYOUT_LOOP)
+        return LW_OK;
+    LW_TAKE(&k->arena, unit, g->n_stages, err);
+    LW_TAKE(&k->arena, again, g->n_stages, err);
+    for (int32_t q = 0; q < g->n_stages; q++) {
+        int32_t to = k->first[q + 1], m = repeated_first(x, k->first[q], to);
+        const struct lw_outline_sum there = lw_outline_of(x, s->reshard ? to - 1 : k->first[q], to);
+        const struct lw_outline_sum then = lw_outline_of(x, m < 0 ? to - 1 : m, m < 0 ? to : m + 1);
+        unit[q] = reduced_bytes(s, &there, true);
+        again[q] = reduced_bytes(s, &then, true);
     }
-    return 0;
+    k->parts.unit = unit;
+    k->parts.unit_again = again;
+    return LW_OK;
 }
 
 static enum lw_status divide(const struct lw_tune_shared *of,
@@ -193,7 +225,8 @@ static enum lw_status cut_parts(const struct lw_tune_shared *of,
     LW_TRY(divide(of, s, out->first, err));
     for (int32_t q = 0; q < o->grid.n_stages; q++) {
         part[q] = lw_outline_of(x, out->first[q], out->first[q + 1]);
-        again[q] = repeated_first(x, out->first[q], out->first[q + 1]);
+        again[q] = repeated_bytes(x, repeated_first(x, out->first[q], out->first[q + 1]),
+                                  out->first[q + 1]);
         const struct lw_outline_sum *end = &x->sum[out->first[q + 1]];
         ahead[q] = end->again - end[-1].again;
     }
@@ -218,7 +251,7 @@ static enum lw_status cut_parts(const struct lw_tune_shared *of,
         .first_back = o->first_back, .halves = o->halves, .data = out->data, .again = again,
         .by_halves = o->by_halves, .mirrored = mirrored, .mixed = mixes_units(s, o),
         .n_micro_batches = s->micro_batches};
-    return LW_OK;
+    return fine ? put_units(of, s, out, err) : LW_OK;
 }
 
 static enum lw_status stages_of(const struct lw_outline *x, const struct lw_tune_order *o,

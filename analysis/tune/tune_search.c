@@ -1,4 +1,4 @@
-/* Two passes. The first finds the valid strategies and a bound of the step of each (tune_list.c). The
+/* Two passes. The first finds the valid strategies and a bound of their steps (tune_list.c). The
  * second takes them in the order of these bounds, computes a better one and that of memory, drops
  * what cannot fit, and simulates the rest in the order of the better bounds, ROUND at a time on all
  * cores; it ends where the next bound is above the N-th best step. What a round does depends on

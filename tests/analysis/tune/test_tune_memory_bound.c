@@ -93,6 +93,22 @@ TEST_WITH(the_state_of_muon, fixture_open, fixture_close)
                        "--schedule 1f1b,gpipe --optimizer muon", 4);
 }
 
+/* Under ZeRO-3 the gathered weights: one module's while it computes, and without --reshard all
+ * of a stage when a forward ends. 6,738,415,616 parameters of 16 bits are 13.5 GB. */
+TEST_WITH(gathered_weights_take_memory, fixture_open, fixture_close)
+{
+#define GATHERED "-w llama-2-7b -c dgx-h100 --ranks 16 --global-batch 32 --batch 1 --zero 3 "     \
+                 "--recompute none,full --tp 1 --schedule 1f1b "
+    check_bounds(GATHERED "--framework megatron-lm --pp 1,2", 4);
+    check_bounds(GATHERED "--framework fsdp --pp 1 --reshard on,off", 4);
+    char *csv = strdup(shell("$L tune " GATHERED "--framework fsdp --pp 1 --reshard off "
+                             "--no-bounds --no-db --format csv -q 2>/dev/null", NULL));
+    for (int line = 1; line <= 2; line++)
+        assert_true(figure(csv, line, "needed_bound_bytes") > 2 * INT64_C(6738415616));
+    free(csv);
+#undef GATHERED
+}
+
 /* A buffer of fixed size takes the gradients of a pipeline under ZeRO-2. */
 TEST_WITH(gradients_in_a_buffer_of_fixed_size, fixture_open, fixture_close)
 {
