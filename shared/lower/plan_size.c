@@ -10,7 +10,7 @@
 #include "shared/numbers/checked.h"
 
 /* Measured: an op of a plan, the tables of its proofs, and its times in one predicted step. */
-enum { BYTES_PER_OP = 450 };
+enum { BYTES_PER_OP = 260 };
 
 /* Several ranks hold the same parameters. */
 static bool shards(const struct lw_strategy *s)

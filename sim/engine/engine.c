@@ -198,7 +198,7 @@ static enum lw_status work_of(const struct sim_engine *e, int32_t rank, const st
 {
     struct sim_work found;
 
-    *work = e->work[op - e->plan->ops];
+    *work = sim_known_work(e, op);
     if (*work >= 0)
         return LW_OK;
     LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes, &found,

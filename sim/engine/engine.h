@@ -179,7 +179,9 @@ struct sim_engine {
     bool merges; /* ops between which nothing joins or leaves are one unit */
     lw_ps *part_start;            /* scratch, of the largest merged unit */
     struct sim_program *programs; /* [n_variants * n_roles] */
-    lw_ps *work;                  /* [n_ops]: at full rate; -1 = depends on the rank */
+    /* [n_ops] of ops that the cluster times, at full rate; -1 = depends on the rank. NULL: none is
+     * timed by it but for its rank (sim_known_work). */
+    lw_ps *work;
 
     int32_t n_passes;
     struct sim_pass *passes; /* [n_passes] */
@@ -344,6 +346,14 @@ static inline int32_t sim_run_rank(const struct sim_engine *e, int32_t given)
 static inline int32_t sim_n_alike(const struct sim_engine *e, int32_t rank)
 {
     return e->fold ? e->fold->n_alike[rank] : 1;
+}
+
+/* Work of an op at full rate; -1 = it depends on the rank. */
+static inline lw_ps sim_known_work(const struct sim_engine *e, const struct lw_op *op)
+{
+    lw_ps own = lw_plan_work_ps(e->plan, op);
+
+    return own >= 0 ? own : e->work ? e->work[op - e->plan->ops] : -1;
 }
 
 static inline int32_t sim_slot(const struct sim_engine *e, int32_t rank, int32_t stream)

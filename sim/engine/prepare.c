@@ -102,16 +102,32 @@ static enum lw_status choose_workers(struct sim_engine *e)
     return LW_OK;
 }
 
+/* Messages and collectives are no work. */
+static bool is_timed_by_cluster(const struct lw_plan *p, const struct lw_op *op)
+{
+    enum lw_op_class class_ = lw_op_class(op->kind);
+
+    return op->operand < 0 && class_ != LW_CLASS_P2P && class_ != LW_CLASS_COLLECTIVE &&
+           lw_plan_work_ps(p, op) < 0;
+}
+
 static enum lw_status prepare_work(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
+    int32_t first = 0;
 
+    while (first < p->n_ops && !is_timed_by_cluster(p, &p->ops[first]))
+        first++;
+    if (first == p->n_ops)
+        return LW_OK;
     COLUMN(work, p->n_ops);
-    for (int32_t i = 0; i < p->n_ops; i++) {
+    memset(e->work, -1, (size_t)p->n_ops * sizeof *e->work);
+    for (int32_t i = first; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        struct sim_work work = {.time = lw_plan_work_ps(p, op)};
-        if (op->operand < 0 && work.time < 0)
-            LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &work, e->err));
+        struct sim_work work;
+        if (!is_timed_by_cluster(p, op))
+            continue;
+        LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &work, e->err));
         e->work[i] = work.time >= 0 ? work.time : -1;
     }
     return LW_OK;
@@ -162,8 +178,10 @@ static enum lw_status merge_program(struct sim_engine *e, const struct sim_progr
     LW_TRY(sim_program_merge(p, alone, &e->arena, out, e->err));
     for (int32_t u = 0; out->merged_of && u < out->n_units; u++) {
         struct sim_merged *x = out->merged_of[u] < 0 ? NULL : &out->merged[out->merged_of[u]];
-        for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++)
-            x->by_rank |= e->work[out->parts[i]] < 0 || e->plan->ops[out->parts[i]].comm >= 0;
+        for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++) {
+            const struct lw_op *op = &e->plan->ops[out->parts[i]];
+            x->by_rank |= sim_known_work(e, op) < 0 || op->comm >= 0;
+        }
     }
     return LW_OK;
 }
