@@ -81,6 +81,23 @@ static int32_t push(struct lw_builder *b, enum lw_plan_table_id t, const void *i
     return *n - 1;
 }
 
+/* The same of a table of numbers: items and n are those of t. There are several for each op and
+ * each parameter. */
+static void push_number(struct lw_builder *b, enum lw_plan_table_id t, int32_t **items, int32_t *n,
+                        int32_t v)
+{
+    if (*n >= b->capacity[t])
+        b->failed = b->failed || *n == INT32_MAX ||
+                    lw_reserve(items, &b->capacity[t], *n + 1L, sizeof v) != 0;
+    if (!b->failed)
+        (*items)[(*n)++] = v;
+}
+
+static void push_dep(struct lw_builder *b, int32_t dep)
+{
+    push_number(b, LW_TABLE_deps, &b->plan.deps, &b->plan.n_deps, dep);
+}
+
 /* Room for n more items at the end of a table; NULL when the builder failed. */
 static void *extend(struct lw_builder *b, enum lw_plan_table_id t, int32_t n)
 {
@@ -484,7 +501,7 @@ void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s)
         write_offsets(b, k);
     if (k->first_offset >= 0)
         push(b, LW_TABLE_offsets, &s->offset);
-    push(b, LW_TABLE_slots, &s->param);
+    push_number(b, LW_TABLE_slots, &b->plan.slots, &b->plan.n_slots, s->param);
     k->n_slots += !b->failed;
     b->slot_end = numel < 0 || __builtin_add_overflow(s->offset, numel, &end) ? -1 : end;
 }
@@ -634,7 +651,7 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     copy.first_ready = b->plan.n_ready;
     copy.n_ready = 0;
     for (int32_t i = 0; i < n_deps; i++)
-        push(b, LW_TABLE_deps, &deps[i]);
+        push_dep(b, deps[i]);
     int32_t number = push(b, LW_TABLE_ops, &copy);
     if (!b->failed)
         program_of(b, b->variant)->n_ops++;
@@ -643,7 +660,7 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
 
 void lw_builder_dep(struct lw_builder *b, int32_t dep)
 {
-    push(b, LW_TABLE_deps, &dep);
+    push_dep(b, dep);
     if (!b->failed)
         b->plan.ops[b->plan.n_ops - 1].n_deps++;
 }
@@ -751,7 +768,7 @@ int32_t lw_builder_n_ops(const struct lw_builder *b)
 
 void lw_builder_ready(struct lw_builder *b, int32_t param)
 {
-    push(b, LW_TABLE_ready, &param);
+    push_number(b, LW_TABLE_ready, &b->plan.ready, &b->plan.n_ready, param);
     b->list_open = true;
     if (!b->failed)
         b->plan.ops[b->plan.n_ops - 1].n_ready++;

@@ -48,11 +48,20 @@ static void feed_strategy(struct lw_hash *h, const struct lw_strategy *s)
 
 static void feed_slots(struct lw_hash *h, const struct lw_plan *p, const struct lw_bucket *b)
 {
+    enum { BLOCK = 512 };
+    int64_t block[BLOCK];
+    int n = 0;
+
     lw_hash_int(h, b->n_slots);
     for (struct lw_slot_walk k = {0}; lw_plan_next_slot(p, b, &k);) {
-        lw_hash_int(h, k.slot.param);
-        lw_hash_int(h, k.slot.offset);
+        block[n++] = k.slot.param;
+        block[n++] = k.slot.offset;
+        if (n == BLOCK) {
+            lw_hash_ints(h, block, n);
+            n = 0;
+        }
     }
+    lw_hash_ints(h, block, n);
 }
 
 /* What is hashed. */
