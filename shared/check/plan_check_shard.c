@@ -50,6 +50,12 @@ static enum lw_status check_root_owns(const struct shard_check *k, int32_t op, i
     return LW_OK;
 }
 
+/* [from, to) lies in the owner's share. */
+static bool is_in_share(int64_t from, int64_t to, int32_t owner, int32_t n_members, int64_t share)
+{
+    return owner >= 0 && owner < n_members && from >= owner * share && to <= (owner + 1) * share;
+}
+
 /* Every shard lies in its owner's share of the buffer. */
 static enum lw_status check_shares(const struct shard_check *k, int32_t op, int32_t n_members,
                                    struct lw_err *err)
@@ -65,9 +71,9 @@ static enum lw_status check_shares(const struct shard_check *k, int32_t op, int3
         for (int32_t s = k->first[w.slot.param]; s >= 0; s = k->next[s]) {
             const struct lw_shard *h = &p->shards[s];
             int64_t from = w.slot.offset + h->first, to = from + h->numel;
-            int32_t owner = share > 0 ? (int32_t)(from / share) : 0;
-            if (h->numel == 0)
+            if (h->numel == 0 || is_in_share(from, to, h->owner, n_members, share))
                 continue;
+            int32_t owner = share > 0 ? (int32_t)(from / share) : 0;
             if (h->owner != owner || to > (owner + 1) * share)
                 return wrong_owner(p, op, h, "lie in the share of", owner, err);
         }

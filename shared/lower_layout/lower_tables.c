@@ -270,10 +270,21 @@ static void add_norm_sets(struct lw_lowering *l)
     }
 }
 
+static void expect_shards(const struct lw_lowering *l)
+{
+    int64_t n = 0;
+
+    for (int32_t q = 0; q < l->n_parts; q++)
+        for (int32_t i = 0; i < l->parts[q].shards.n_runs; i++)
+            n += l->parts[q].shards.runs[i].n;
+    lw_builder_expect_shards(l->b, n);
+}
+
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
 {
     LW_TAKE(&l->arena, l->optimizer_work, l->pp, err);
     add_params(l);
+    expect_shards(l);
     for (int32_t i = 0; i < l->n_parts; i++) {
         lw_part_add_sets(&l->parts[i], l->b);
         lw_part_add_shards(&l->parts[i], l->b);

@@ -205,6 +205,15 @@ void lw_builder_expect_ops(struct lw_builder *b, int64_t n)
                                             n < MOST ? n : MOST, lw_plan_tables[tables[i]].size);
 }
 
+void lw_builder_expect_shards(struct lw_builder *b, int64_t n)
+{
+    const enum lw_plan_table_id t = LW_TABLE_shards;
+
+    if (!b->draft && n > 0)
+        b->failed = b->failed || n > INT32_MAX ||
+                    lw_reserve(items_at(b, t), &b->capacity[t], n, lw_plan_tables[t].size) != 0;
+}
+
 void lw_builder_free(struct lw_builder *b)
 {
     if (!b)

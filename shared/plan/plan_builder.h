@@ -23,6 +23,8 @@ bool lw_builder_is_draft(const struct lw_builder *b);
 
 /* About so many ops will be added: room for them at once, up to a limit. */
 void lw_builder_expect_ops(struct lw_builder *b, int64_t n);
+/* So many shards: there may be millions. */
+void lw_builder_expect_shards(struct lw_builder *b, int64_t n);
 
 void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s);
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role); /* n_ranks is counted */
