@@ -41,7 +41,7 @@ struct lw_model_request {
     int64_t expert_every, expert_groups, topk_groups, mtp_stated;
     const char *stored_as; /* NULL, "": as it is trained */
     bool plain_ffn, qk_norm, qk_norm_wide, norms_after, no_norms_before, joined;
-    bool qkv_bias, expert_bias, alibi, embedding_norm, no_bias;
+    bool shared_gate, qkv_bias, expert_bias, alibi, embedding_norm, no_bias;
 };
 
 /* What a model's workload is computed for. */

@@ -75,6 +75,7 @@ static const struct type {
     {"qwen2", "decoder", QKV_BIAS | WINDOW_ASKED | WINDOW_LATER},
     {"qwen3", "decoder", QK_NORM | WINDOW_ASKED | WINDOW_LATER},
     {"mixtral", "decoder", EXPERT_WIDTH | WINDOW},
+    {"qwen2_moe", "decoder", 0},
     {"qwen3_moe", "decoder", QK_NORM | WINDOW_ASKED},
     {"deepseek_v2", "decoder", LATENT},
     {"deepseek_v3", "decoder", LATENT},
@@ -86,6 +87,7 @@ static const struct type {
     {"gemma3_text", "decoder", TIED_USUAL | HEAD_256 | QK_NORM | WINDOW_TURN},
     {"granite", "decoder", 0},
     {"olmo2", "decoder", 0},
+    {"olmoe", "decoder", EXPERT_WIDTH},
     {"phi3", "decoder", WINDOW},
     {"starcoder2", "decoder", TIED_USUAL | WINDOW},
     {"gpt2", "gpt2", TIED},
@@ -568,39 +570,59 @@ static enum lw_status need_flag(const struct lw_input *in, const struct lw_value
                    found ? "true" : "false", needed ? "true" : "false", t->type);
 }
 
-/* tanh of scores before the softmax or the loss. */
-static enum lw_status check_uncapped(const struct lw_input *in, const struct lw_value *v,
-                                     struct lw_err *err)
+/* A field that is null or absent in all that is modelled. */
+static enum lw_status need_null(const struct lw_input *in, const struct lw_value *v,
+                                const char *key, const char *why, struct lw_err *err)
 {
-    static const char *const keys[] = {"attn_logit_softcapping", "final_logit_softcapping"};
+    const struct lw_value *f = lw_value_get(v, key);
     char found[64];
 
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-        const struct lw_value *f = lw_value_get(v, keys[k]);
-        if (f && f->type != LW_JSON_NULL)
-            return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: null (capped scores are "
-                           "not modelled)", in->name, keys[k], written(f, found, sizeof found));
-    }
+    if (!f || f->type == LW_JSON_NULL)
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: null (%s not modelled)", in->name,
+                   key, written(f, found, sizeof found), why);
+}
+
+/* A shared expert of its own width, whose result a gate weighs. */
+static enum lw_status complete_qwen2_moe(const struct lw_input *in, const struct lw_value *v,
+                                         const struct type *t,
+                                         const struct traces_model_shape *given,
+                                         struct traces_model_shape *s, struct lw_err *err)
+{
+    int64_t width;
+
+    LW_TRY(need_flag(in, v, t, "use_sliding_window", false, false, err));
+    LW_TRY(take_flag(in, v, "qkv_bias", true, &s->qkv_bias, err));
+    LW_TRY(take(in, v, "shared_expert_intermediate_size", 1, &width, err));
+    s->shared_ffn = given->shared_ffn ? given->shared_ffn : s->experts > 0 ? width : 0;
+    s->shared_gate = s->shared_ffn > 0;
     return LW_OK;
 }
 
 /* Of decoders that differ from Llama's in their parameters or norms (huggingface/transformers
  * @000c33fd, models/olmo2/modeling_olmo2.py; @008f5c8c, models/gemma3 and phi3; @008e5743,
- * models/starcoder2). */
+ * models/olmoe, qwen2_moe and starcoder2). */
 static enum lw_status complete_decoder(const struct lw_input *in, const struct lw_value *v,
                                        const struct type *t, const struct traces_model_shape *given,
                                        struct traces_model_shape *s, struct lw_err *err)
 {
+    static const char CAPPED[] = "capped scores are";
     enum { HEAD = 256 };
 
     if (t->traits & HEAD_256) {
-        LW_TRY(check_uncapped(in, v, err));
+        LW_TRY(need_null(in, v, "attn_logit_softcapping", CAPPED, err));
+        LW_TRY(need_null(in, v, "final_logit_softcapping", CAPPED, err));
         s->head_width = s->head_width ? s->head_width : HEAD;
     }
     if (strcmp(t->type, "gemma3_text") == 0) {
         s->norms_after = true;
     } else if (strcmp(t->type, "olmo2") == 0) {
         s->norms_after = s->no_norms_before = s->qk_norm_wide = true;
+    } else if (strcmp(t->type, "olmoe") == 0) {
+        LW_TRY(need_null(in, v, "clip_qkv", "clipped queries are", err));
+        s->qk_norm_wide = true;
+    } else if (strcmp(t->type, "qwen2_moe") == 0) {
+        LW_TRY(complete_qwen2_moe(in, v, t, given, s, err));
     } else if (strcmp(t->type, "phi3") == 0) {
         s->joined = true;
         LW_TRY(take_rotation(in, v, "partial_rotary_factor", 1, s, err));

@@ -26,7 +26,6 @@ static const struct {
     {"gemma3n_text", "embeddings of each block"},
     {"olmo", "norms without weights"},
     {"opt", "dropout of the residual alone"},
-    {"qwen2_moe", "a gate of the shared expert"},
     {"smollm3", "blocks without positions among others"},
 };
 

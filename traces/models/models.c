@@ -146,7 +146,7 @@ static const struct {
 
 static const size_t flags[] = {
     AT(plain_ffn), AT(tied), AT(qk_norm), AT(qkv_bias),
-    AT(qk_norm_wide), AT(norms_after), AT(no_norms_before), AT(joined),
+    AT(qk_norm_wide), AT(norms_after), AT(no_norms_before), AT(joined), AT(shared_gate),
     AT(expert_bias), AT(alibi), AT(embedding_norm), AT(no_bias), AT(layer_norm), AT(biases),
     AT(dropout), AT(fused_loss), AT(deterministic), AT(expert_serial), AT(expert_gathered),
     AT(fused_permute), AT(f32_softmax),

@@ -112,6 +112,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool no_norms_before;   /* llama: and none of what it takes (OLMo 2) */
     bool joined;            /* llama: queries, keys and values are one parameter, and gate and up
                              * another (Phi-3) */
+    bool shared_gate;       /* llama: a token's share of the shared expert's result (Qwen2-MoE) */
     bool qkv_bias;          /* llama: biases of queries, keys and values (Qwen2) */
     bool expert_bias;       /* llama: biases of attention, router and experts, and a sink for each
                              * head (GPT-OSS) */

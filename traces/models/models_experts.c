@@ -280,6 +280,18 @@ static void add_routed(struct transformer *t, const char *i)
     add_latent_weights(t, to, from, i);
 }
 
+/* The result is multiplied by a sigmoid of the token, and kept for its gradient
+ * (huggingface/transformers@008e5743, models/qwen2_moe/modeling_qwen2_moe.py). */
+static void add_shared_gate(struct transformer *t, const char *i)
+{
+    int64_t h = t->hidden, x = t->b.item * t->tokens * h;
+    int32_t gate = transformer_linear(t, t->tokens, h, 1, LW_TP_REPLICATED);
+
+    transformer_keep(t, x, true);
+    TRACES_TRAFFIC(&t->b, 2 * x, 3 * x, 0);
+    add_weights(t, gate, 1, h, LW_TP_REPLICATED, false, i, "shared_expert_gate.weight");
+}
+
 static void add_shared(struct transformer *t, const char *i)
 {
     int64_t h = t->hidden, f = t->b.shape.shared_ffn;
@@ -305,6 +317,8 @@ static void add_shared(struct transformer *t, const char *i)
         add_weights(t, gate, f, h, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");
     add_weights(t, up, f, h, LW_TP_COLUMN, false, i, "shared_experts.up_proj.weight");
     add_weights(t, down, h, f, LW_TP_ROW, false, i, "shared_experts.down_proj.weight");
+    if (t->b.shape.shared_gate)
+        add_shared_gate(t, i);
 }
 
 void transformer_experts(struct transformer *t, const char *block)

@@ -38,7 +38,8 @@ static struct lw_workload built(const char *text, struct traces_model_shape *sha
     ", \"vocab_size\": " #vocab ", \"max_position_embeddings\": 4096"
 
 /* Counts of the released weights (huggingface.co, safetensors headers): Gemma 2B and 7B, Gemma 3
- * 1B, Granite 3.0 8B, OLMo 2 7B and 13B, Phi-3-mini, Phi-4, Phi-4-mini, StarCoder2 3B, 7B, 15B. */
+ * 1B, Granite 3.0 8B, OLMo 2 7B and 13B, OLMoE, Qwen1.5-MoE-A2.7B, Phi-3-mini, Phi-4, Phi-4-mini,
+ * StarCoder2 3B, 7B, 15B. */
 TEST(published_counts_of_decoders_are_met)
 {
     static const struct {
@@ -54,6 +55,12 @@ TEST(published_counts_of_decoders_are_met)
          INT64_C(8170848256)},
         {CONFIG("olmo2", 32, 4096, 32, 32, 11008, 100352) "}", INT64_C(7298617344)},
         {CONFIG("olmo2", 40, 5120, 40, 40, 13824, 100352) "}", INT64_C(13716198400)},
+        {CONFIG("olmoe", 16, 2048, 16, 16, 1024, 50304) ", \"num_experts\": 64,"
+         "\"num_experts_per_tok\": 8, \"clip_qkv\": null}", INT64_C(6919161856)},
+        {CONFIG("qwen2_moe", 24, 2048, 16, 16, 5632, 151936) ", \"num_experts\": 60,"
+         "\"num_experts_per_tok\": 4, \"moe_intermediate_size\": 1408,"
+         "\"shared_expert_intermediate_size\": 5632, \"use_sliding_window\": false}",
+         INT64_C(14315784192)},
         {CONFIG("phi3", 32, 3072, 32, 32, 8192, 32064) ", \"sliding_window\": 2047}",
          INT64_C(3821079552)},
         {CONFIG("phi3", 40, 5120, 40, 10, 17920, 100352) ", \"sliding_window\": null}",
@@ -145,6 +152,23 @@ TEST(blocks_keep_the_inputs_of_their_norms)
     lw_workload_free(&llama);
 }
 
+/* 16 tokens of 64 elements in bf16: the shared expert's result is kept, and a row of weights. */
+TEST(a_gate_keeps_what_the_shared_expert_gives)
+{
+    struct traces_model_shape s = {.layers = 1, .hidden = 64, .heads = 4, .ffn = 128, .seq = 16,
+                                   .vocab = 64, .dtype = "bf16", .experts = 4, .topk = 2,
+                                   .expert_ffn = 32, .shared_ffn = 96};
+    struct lw_workload plain = model_build("decoder", s);
+
+    s.shared_gate = true;
+    struct lw_workload gated = model_build("decoder", s);
+    assert_int_equal(gated.modules[1].kept_bytes[LW_RECOMPUTE_NONE],
+                     plain.modules[1].kept_bytes[LW_RECOMPUTE_NONE] + 2 * 16 * 64);
+    assert_int_equal(lw_workload_numel(&gated, false), lw_workload_numel(&plain, false) + 64);
+    lw_workload_free(&plain);
+    lw_workload_free(&gated);
+}
+
 /* Gemma 3: every sixth block attends to all tokens where the file does not say which; Phi-3 and
  * StarCoder2 with a window: none does. A window of the sequence is none. */
 TEST(windows_are_those_of_the_type)
@@ -190,6 +214,11 @@ TEST(what_a_type_lacks_here_is_named)
         {CONFIG("gemma3_text", 2, 64, 4, 2, 128, 64) ", \"final_logit_softcapping\": 30.0}",
          "config.json: final_logit_softcapping: found 30.0, allowed: null (capped scores are not "
          "modelled)"},
+        {CONFIG("olmoe", 2, 64, 4, 4, 128, 64) ", \"clip_qkv\": 8.0}",
+         "config.json: clip_qkv: found 8.0, allowed: null (clipped queries are not modelled)"},
+        {CONFIG("qwen2_moe", 2, 64, 4, 4, 128, 64) ", \"use_sliding_window\": true}",
+         "config.json: use_sliding_window: found true, allowed: false (model_type qwen2_moe has no "
+         "other form here); import a recording of it (lapwing import)"},
         {CONFIG("starcoder2", 2, 64, 4, 2, 128, 64) ", \"use_bias\": false}",
          "config.json: use_bias: found false, allowed: true (model_type starcoder2 has no other "
          "form here); import a recording of it (lapwing import)"},
