@@ -680,6 +680,15 @@ void transformer_loss(struct transformer *t, int64_t vocab)
     TRACES_TRAFFIC(&t->b, forward * scores, backward * scores, 0, .split = LW_SPLIT_GROUP);
 }
 
+/* Results that are kept of products 1, 3, 5: queries, values and gate of seven, queries, values and
+ * up of six without a gate, queries with keys and values and gate with up of four. */
+static int64_t alternate_results(const struct transformer *t)
+{
+    if (t->b.shape.joined)
+        return queries_of(t) + keys_of(t) + values_of(t) + 2 * t->tokens * t->ffn;
+    return queries_of(t) + values_of(t) + t->tokens * t->ffn;
+}
+
 /* Of a block's seven products the first is of queries, the third of values, the fifth of the gate,
  * the last of the block's result (pytorch/torchtitan@b5bcd76c, models/llama3/infra/parallelize.py:
  * every second product is computed again). Attention's result stays with them, but that of
@@ -689,9 +698,10 @@ static void keep_alternate(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);
     bool stays = !has_kept(t, TRACES_KEPT_NO_ATTENTION);
-    int64_t wide = queries_of(t) + values_of(t) + (stays ? results(t) : 0) + t->tokens * t->ffn;
+    int64_t wide = alternate_results(t) + (stays ? results(t) : 0);
     int64_t sums = stays ? 4 * t->tokens * t->heads : 0;
-    int64_t ends = has_kept(t, TRACES_KEPT_NEEDED) ? 1 : 2; /* the block's input, and its result */
+    bool last = !t->b.shape.plain_ffn && !t->b.shape.joined && !has_kept(t, TRACES_KEPT_NEEDED);
+    int64_t ends = last ? 2 : 1; /* the block's input, and the result of the seventh product */
 
     m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE] = 0;
     keep(t, LW_RECOMPUTE_SELECTIVE, ends * t->b.item * t->tokens * t->hidden, true);

@@ -261,6 +261,19 @@ TEST(every_second_product_is_kept)
     lw_workload_free(&w);
 }
 
+/* Of six products without a gate the last is computed again; of four with joined parameters the
+ * results of the first, queries with keys and values, and of the third, gate with up, are kept. */
+TEST(every_second_product_of_six_and_of_four_is_kept)
+{
+    struct traces_model_shape s = {.kept = TRACES_KEPT_ALTERNATE, .plain_ffn = true};
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), 2 * (3 * HIDDEN + KV_WIDTH + FFN) + SUMS);
+    s.plain_ffn = false;
+    s.joined = true;
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE),
+                     2 * (3 * HIDDEN + 2 * KV_WIDTH + 2 * FFN) + SUMS);
+}
+
 /* A compiled block keeps no result of its last product, which no backward reads. */
 TEST(a_compiled_block_keeps_what_its_backward_reads)
 {
