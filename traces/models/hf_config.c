@@ -11,6 +11,7 @@
 #include "shared/json/json.h"
 #include "shared/json/value.h"
 #include "shared/numbers/dtype.h"
+#include "traces/models/hf_fields.h"
 #include "traces/models/hf_refused.h"
 #include "traces/models/models_transformer.h"
 
@@ -109,40 +110,6 @@ static const struct type *find_type(const char *text)
     return NULL;
 }
 
-/* What the file writes, for a message. */
-static const char *written(const struct lw_value *v, char *text, size_t size)
-{
-    static const char *const kinds[] = {[LW_JSON_NULL] = "null", [LW_JSON_OBJECT] = "an object",
-                                        [LW_JSON_ARRAY] = "a list"};
-
-    if (v->type == LW_JSON_STRING)
-        snprintf(text, size, "\"%.40s\"", v->text);
-    else if (v->type == LW_JSON_NUMBER)
-        snprintf(text, size, "%.40s", v->text);
-    else
-        snprintf(text, size, "%s", v->type == LW_JSON_BOOL ? v->truth ? "true" : "false"
-                                                           : kinds[v->type]);
-    return text;
-}
-
-/* A whole number; null and absent are 0. */
-static enum lw_status take(const struct lw_input *in, const struct lw_value *v, const char *key,
-                           int64_t least, int64_t *out, struct lw_err *err)
-{
-    const struct lw_value *f = lw_value_get(v, key);
-    int64_t number;
-    char found[64];
-
-    *out = 0;
-    if (!f || f->type == LW_JSON_NULL)
-        return LW_OK;
-    if (f->type != LW_JSON_NUMBER || lw_parse_int(f->text, least, 1 << 24, &number, NULL) != LW_OK)
-        return lw_fail(err, LW_EFORMAT, "%s: %s: found %s, expected a whole number from %d to %d",
-                       in->name, key, written(f, found, sizeof found), (int)least, 1 << 24);
-    *out = number;
-    return LW_OK;
-}
-
 /* A type's file does without some fields, and its model without the sizes. */
 static bool is_needed(const struct field *f, const struct type *t)
 {
@@ -164,7 +131,7 @@ static enum lw_status take_field(const struct lw_input *in, const struct lw_valu
     if (image != ((t->traits & IMAGES) != 0) && (image || (f->needed && !is_needed(f, t))))
         return LW_OK;
     for (size_t k = 0; k < sizeof f->keys / sizeof *f->keys && f->keys[k] && !found; k++)
-        LW_TRY(take(in, v, f->keys[k], !f->none, &found, err));
+        LW_TRY(traces_hf_number(in, v, f->keys[k], !f->none, &found, err));
     if (is_needed(f, t) && !found)
         return lw_fail(err, LW_EFORMAT, "%s: no '%s': is this a model's config.json?", in->name,
                        f->keys[0]);
@@ -190,35 +157,6 @@ static enum lw_status take_capacity(const struct lw_input *in, const struct lw_v
     return LW_OK;
 }
 
-/* null and absent are `otherwise`. */
-static enum lw_status take_flag(const struct lw_input *in, const struct lw_value *v,
-                                const char *key, bool otherwise, bool *out, struct lw_err *err)
-{
-    const struct lw_value *f = lw_value_get(v, key);
-    char found[64];
-
-    if (f && f->type != LW_JSON_NULL && f->type != LW_JSON_BOOL)
-        return lw_fail(err, LW_EFORMAT, "%s: %s: found %s, expected true or false", in->name, key,
-                       written(f, found, sizeof found));
-    *out = f && f->type == LW_JSON_BOOL ? f->truth : otherwise;
-    return LW_OK;
-}
-
-/* A list or an object; NULL: null or absent. */
-static enum lw_status take_items(const struct lw_input *in, const struct lw_value *v,
-                                 const char *key, enum lw_json_type type,
-                                 const struct lw_value **out, struct lw_err *err)
-{
-    const struct lw_value *f = lw_value_get(v, key);
-    char found[64];
-
-    *out = f && f->type == type ? f : NULL;
-    if (!f || f->type == LW_JSON_NULL || f->type == type)
-        return LW_OK;
-    return lw_fail(err, LW_EFORMAT, "%s: %s: found %s, expected %s", in->name, key,
-                   written(f, found, sizeof found), type == LW_JSON_ARRAY ? "a list" : "an object");
-}
-
 /* "torch_dtype", or "dtype" as files since transformers 4.56 have it: of parameters and
  * activations where no option says. */
 static enum lw_status take_dtype(const struct lw_input *in, const struct lw_value *v,
@@ -237,8 +175,8 @@ static enum lw_status take_dtype(const struct lw_input *in, const struct lw_valu
         if (t != LW_F32 && t != LW_BF16 && t != LW_F16)
             return lw_fail(err, f->type == LW_JSON_STRING ? LW_ENOTSUP : LW_EFORMAT,
                            "%s: %s: found %s, allowed: \"float32\", \"bfloat16\", \"float16\"; "
-                           "--dtype TYPE takes precedence", in->name, keys[k],
-                           written(f, found, sizeof found));
+                           "--dtype TYPE takes precedence",
+                           in->name, keys[k], traces_hf_written(f, found, sizeof found));
         shape->dtype = lw_dtype_name(t);
     }
     return LW_OK;
@@ -263,7 +201,7 @@ static enum lw_status take_quantized(const struct lw_input *in, const struct lw_
     const struct lw_value *quantized, *method;
     char found[64];
 
-    LW_TRY(take_items(in, v, "quantization_config", LW_JSON_OBJECT, &quantized, err));
+    LW_TRY(traces_hf_items(in, v, "quantization_config", LW_JSON_OBJECT, &quantized, err));
     if (!quantized || typed)
         return LW_OK;
     method = lw_value_get(quantized, "quant_method");
@@ -272,9 +210,9 @@ static enum lw_status take_quantized(const struct lw_input *in, const struct lw_
         return LW_OK;
     return lw_fail(err, LW_ENOTSUP,
                    "%s: quantization_config: found %s%s, allowed: fp8, mxfp4 (weights of fewer "
-                   "bits are not modelled: --dtype TYPE takes whole ones)", in->name,
-                   method ? "quant_method " : "no quant_method",
-                   method ? written(method, found, sizeof found) : "");
+                   "bits are not modelled: --dtype TYPE takes whole ones)",
+                   in->name, method ? "quant_method " : "no quant_method",
+                   method ? traces_hf_written(method, found, sizeof found) : "");
 }
 
 /* Llama 4 lists the blocks that have experts. */
@@ -283,7 +221,7 @@ static enum lw_status check_listed(const struct lw_input *in, const struct lw_va
 {
     const struct lw_value *list;
 
-    LW_TRY(take_items(in, v, "moe_layers", LW_JSON_ARRAY, &list, err));
+    LW_TRY(traces_hf_items(in, v, "moe_layers", LW_JSON_ARRAY, &list, err));
     if (!list)
         return LW_OK;
     for (int64_t block = 0; block < s->layers; block++) {
@@ -313,15 +251,15 @@ static enum lw_status check_exact(const struct lw_input *in, const struct lw_val
     bool attention, mlp, tied;
     int64_t every;
 
-    LW_TRY(take_items(in, v, "mlp_only_layers", LW_JSON_ARRAY, &dense, err));
-    LW_TRY(take_flag(in, v, "attention_bias", false, &attention, err));
-    LW_TRY(take_flag(in, v, "mlp_bias", false, &mlp, err));
-    LW_TRY(take_flag(in, v, "tie_word_embeddings", t->traits & TIED, &tied, err));
+    LW_TRY(traces_hf_items(in, v, "mlp_only_layers", LW_JSON_ARRAY, &dense, err));
+    LW_TRY(traces_hf_flag(in, v, "attention_bias", false, &attention, err));
+    LW_TRY(traces_hf_flag(in, v, "mlp_bias", false, &mlp, err));
+    LW_TRY(traces_hf_flag(in, v, "tie_word_embeddings", t->traits & TIED, &tied, err));
     if (t->traits & TIED && !tied)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: tie_word_embeddings: found false, allowed: true (the head of "
                        "model_type %s is its embedding)", in->name, t->type);
-    LW_TRY(take(in, v, "moe_layer_freq", 1, &every, err));
+    LW_TRY(traces_hf_number(in, v, "moe_layer_freq", 1, &every, err));
     if (every > 1)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: moe_layer_freq: found %lld, allowed: 1 (experts in every block after "
@@ -347,19 +285,19 @@ static enum lw_status check_family(const struct lw_input *in, const struct lw_va
     bool alibi = true, norms = false, plain = true;
     int64_t ratio = 0, kv = 0;
 
-    LW_TRY(take_items(in, v, "id2label", LW_JSON_OBJECT, &labels, err));
+    LW_TRY(traces_hf_items(in, v, "id2label", LW_JSON_OBJECT, &labels, err));
     if (labels && t->traits & IMAGES && labels->n != TRACES_N_LABELS)
         return lw_fail(err, LW_ENOTSUP, "%s: id2label: found %d classes, allowed: %d", in->name,
                        labels->n, TRACES_N_LABELS);
     if (strcmp(t->type, "mpt") != 0)
         return LW_OK;
-    LW_TRY(take(in, v, "expansion_ratio", 1, &ratio, err));
-    LW_TRY(take_flag(in, v, "no_bias", true, &plain, err));
-    LW_TRY(take_items(in, v, "attn_config", LW_JSON_OBJECT, &attention, err));
+    LW_TRY(traces_hf_number(in, v, "expansion_ratio", 1, &ratio, err));
+    LW_TRY(traces_hf_flag(in, v, "no_bias", true, &plain, err));
+    LW_TRY(traces_hf_items(in, v, "attn_config", LW_JSON_OBJECT, &attention, err));
     if (attention) {
-        LW_TRY(take(in, attention, "kv_n_heads", 1, &kv, err));
-        LW_TRY(take_flag(in, attention, "alibi", true, &alibi, err));
-        LW_TRY(take_flag(in, attention, "qk_ln", false, &norms, err));
+        LW_TRY(traces_hf_number(in, attention, "kv_n_heads", 1, &kv, err));
+        LW_TRY(traces_hf_flag(in, attention, "alibi", true, &alibi, err));
+        LW_TRY(traces_hf_flag(in, attention, "qk_ln", false, &norms, err));
     }
     if (ratio > 0 && ratio != 4)
         return lw_fail(err, LW_ENOTSUP, "%s: expansion_ratio: found %lld, allowed: 4", in->name,
@@ -419,7 +357,8 @@ static enum lw_status take_layer_types(const struct lw_input *in, const struct l
         if (!full && (f->type != LW_JSON_STRING || strcmp(f->text, "sliding_attention") != 0))
             return lw_fail(err, LW_ENOTSUP,
                            "%s: layer_types: block %d is %s, allowed: \"full_attention\", "
-                           "\"sliding_attention\"", in->name, k, written(f, found, sizeof found));
+                           "\"sliding_attention\"",
+                           in->name, k, traces_hf_written(f, found, sizeof found));
         first = full && k < first ? k : first;
         n_full += full;
     }
@@ -440,9 +379,9 @@ static enum lw_status take_turn(const struct lw_input *in, const struct lw_value
 {
     enum { USUAL = 6 };
 
-    LW_TRY(take(in, v, "sliding_window_pattern", 1, every, err));
+    LW_TRY(traces_hf_number(in, v, "sliding_window_pattern", 1, every, err));
     if (*every == 0)
-        LW_TRY(take(in, v, "_sliding_window_pattern", 1, every, err));
+        LW_TRY(traces_hf_number(in, v, "_sliding_window_pattern", 1, every, err));
     *every = *every > 0 ? *every : USUAL;
     return LW_OK;
 }
@@ -462,10 +401,10 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
     int64_t window, chunk, from = 0;
     bool used;
 
-    LW_TRY(take(in, v, "sliding_window", 0, &window, err));
-    LW_TRY(take(in, v, "attention_chunk_size", 0, &chunk, err));
-    LW_TRY(take_flag(in, v, "use_sliding_window", !(t->traits & WINDOW_ASKED), &used, err));
-    LW_TRY(take_items(in, v, "layer_types", LW_JSON_ARRAY, &list, err));
+    LW_TRY(traces_hf_number(in, v, "sliding_window", 0, &window, err));
+    LW_TRY(traces_hf_number(in, v, "attention_chunk_size", 0, &chunk, err));
+    LW_TRY(traces_hf_flag(in, v, "use_sliding_window", !(t->traits & WINDOW_ASKED), &used, err));
+    LW_TRY(traces_hf_items(in, v, "layer_types", LW_JSON_ARRAY, &list, err));
     if (chunk > 0 && chunk < s->seq && s->layers > 0)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attention_chunk_size: found %lld, allowed: the sequence, %lld, or more "
@@ -483,7 +422,7 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
         return LW_OK;
     s->window_every = s->layers + 1;
     if (t->traits & WINDOW_LATER) {
-        LW_TRY(take(in, v, "max_window_layers", 0, &from, err));
+        LW_TRY(traces_hf_number(in, v, "max_window_layers", 0, &from, err));
         from = given && given->type != LW_JSON_NULL ? from : FULL_BLOCKS;
     }
     if (from >= s->layers)
@@ -519,8 +458,8 @@ static enum lw_status complete_glm(const struct lw_input *in, const struct lw_va
                                    const struct traces_model_shape *given,
                                    struct traces_model_shape *s, struct lw_err *err)
 {
-    LW_TRY(take_flag(in, v, "attention_bias", false, &s->qkv_bias, err));
-    LW_TRY(take_flag(in, v, "use_qk_norm", false, &s->qk_norm, err));
+    LW_TRY(traces_hf_flag(in, v, "attention_bias", false, &s->qkv_bias, err));
+    LW_TRY(traces_hf_flag(in, v, "use_qk_norm", false, &s->qk_norm, err));
     LW_TRY(take_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
     s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
     return LW_OK;
@@ -534,12 +473,12 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     int64_t shared, dense;
     bool tied;
 
-    LW_TRY(take(in, v, "n_shared_experts", 0, &shared, err));
-    LW_TRY(take(in, v, "intermediate_size_mlp", 0, &dense, err));
-    LW_TRY(take(in, v, "num_nextn_predict_layers", 0, &s->mtp_stated, err));
+    LW_TRY(traces_hf_number(in, v, "n_shared_experts", 0, &shared, err));
+    LW_TRY(traces_hf_number(in, v, "intermediate_size_mlp", 0, &dense, err));
+    LW_TRY(traces_hf_number(in, v, "num_nextn_predict_layers", 0, &s->mtp_stated, err));
     LW_TRY(take_windows(in, v, t, s, err));
     if (t->traits & LATENT)
-        LW_TRY(take(in, v, "qk_nope_head_dim", 1, &s->head_width, err));
+        LW_TRY(traces_hf_number(in, v, "qk_nope_head_dim", 1, &s->head_width, err));
     complete_widths(t, shared, dense, given, s);
     s->qk_norm = t->traits & QK_NORM;
     s->qkv_bias = t->traits & QKV_BIAS;
@@ -550,7 +489,7 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
         LW_TRY(take_capacity(in, v, s, err));
     else
         leave_experts(given, s);
-    LW_TRY(take_flag(in, v, "tie_word_embeddings", t->traits & TIED_USUAL, &tied, err));
+    LW_TRY(traces_hf_flag(in, v, "tie_word_embeddings", t->traits & TIED_USUAL, &tied, err));
     s->tied = given->tied || tied;
     return check_listed(in, v, s, err);
 }
@@ -562,7 +501,7 @@ static enum lw_status need_flag(const struct lw_input *in, const struct lw_value
 {
     bool found = otherwise;
 
-    LW_TRY(take_flag(in, v, key, otherwise, &found, err));
+    LW_TRY(traces_hf_flag(in, v, key, otherwise, &found, err));
     if (found == needed)
         return LW_OK;
     return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: %s (model_type %s has no other "
@@ -580,7 +519,7 @@ static enum lw_status need_null(const struct lw_input *in, const struct lw_value
     if (!f || f->type == LW_JSON_NULL)
         return LW_OK;
     return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: null (%s not modelled)", in->name,
-                   key, written(f, found, sizeof found), why);
+                   key, traces_hf_written(f, found, sizeof found), why);
 }
 
 /* A shared expert of its own width, whose result a gate weighs. */
@@ -592,7 +531,7 @@ static enum lw_status complete_qwen2_moe(const struct lw_input *in, const struct
     int64_t width;
 
     LW_TRY(need_flag(in, v, t, "use_sliding_window", false, false, err));
-    LW_TRY(take_flag(in, v, "qkv_bias", true, &s->qkv_bias, err));
+    LW_TRY(traces_hf_flag(in, v, "qkv_bias", true, &s->qkv_bias, err));
     LW_TRY(take(in, v, "shared_expert_intermediate_size", 1, &width, err));
     s->shared_ffn = given->shared_ffn ? given->shared_ffn : s->experts > 0 ? width : 0;
     s->shared_gate = s->shared_ffn > 0;
@@ -646,11 +585,11 @@ static enum lw_status complete_falcon(const struct lw_input *in, const struct lw
     LW_TRY(need_flag(in, v, t, "parallel_attn", true, true, err));
     LW_TRY(need_flag(in, v, t, "alibi", false, false, err));
     LW_TRY(need_flag(in, v, t, "bias", false, false, err));
-    LW_TRY(take_flag(in, v, "new_decoder_architecture", false, &two, err));
-    LW_TRY(take_flag(in, v, "multi_query", true, &one_head, err));
-    LW_TRY(take(in, v, "num_kv_heads", 1, &kv, err));
-    LW_TRY(take(in, v, "num_ln_in_parallel_attn", 1, &norms, err));
-    LW_TRY(take(in, v, "ffn_hidden_size", 1, &s->ffn, err));
+    LW_TRY(traces_hf_flag(in, v, "new_decoder_architecture", false, &two, err));
+    LW_TRY(traces_hf_flag(in, v, "multi_query", true, &one_head, err));
+    LW_TRY(traces_hf_number(in, v, "num_kv_heads", 1, &kv, err));
+    LW_TRY(traces_hf_number(in, v, "num_ln_in_parallel_attn", 1, &norms, err));
+    LW_TRY(traces_hf_number(in, v, "ffn_hidden_size", 1, &s->ffn, err));
     *name = two && norms != 1 ? "falcon-40b" : "falcon-7b";
     s->kv_heads = !two && one_head ? 1 : kv ? kv : s->heads;
     return LW_OK;
@@ -672,17 +611,17 @@ static enum lw_status complete_parallel(const struct lw_input *in, const struct 
         LW_TRY(need_flag(in, v, t, "attention_bias", true, true, err));
         LW_TRY(take_rotation(in, v, "rotary_pct", 0.25, s, err));
     } else if (strcmp(t->type, "gptj") == 0) {
-        LW_TRY(take(in, v, "rotary_dim", 1, &s->rope_width, err));
+        LW_TRY(traces_hf_number(in, v, "rotary_dim", 1, &s->rope_width, err));
     } else {
         LW_TRY(need_flag(in, v, t, "qk_layernorm", false, false, err));
-        LW_TRY(take(in, v, "num_key_value_heads", 1, &s->kv_heads, err));
+        LW_TRY(traces_hf_number(in, v, "num_key_value_heads", 1, &s->kv_heads, err));
         LW_TRY(take_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
         s->kv_heads = s->kv_heads ? s->kv_heads : s->heads;
     }
     s->kv_heads = given->kv_heads ? given->kv_heads : s->kv_heads;
     s->ffn = given->ffn ? given->ffn : s->ffn;
     s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
-    LW_TRY(take_flag(in, v, "tie_word_embeddings", t->traits & TIED, &tied, err));
+    LW_TRY(traces_hf_flag(in, v, "tie_word_embeddings", t->traits & TIED, &tied, err));
     s->tied = given->tied || tied;
     return LW_OK;
 }
@@ -709,7 +648,7 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     const struct traces_model_shape given = *shape;
     const struct lw_value *inner, *outer = v;
 
-    LW_TRY(take_items(in, v, "text_config", LW_JSON_OBJECT, &inner, err));
+    LW_TRY(traces_hf_items(in, v, "text_config", LW_JSON_OBJECT, &inner, err));
     v = inner ? inner : v;
     const struct lw_value *text = lw_value_get(v, "model_type");
     const struct type *t = text && text->type == LW_JSON_STRING ? find_type(text->text) : NULL;
