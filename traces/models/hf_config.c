@@ -12,6 +12,7 @@
 #include "shared/json/value.h"
 #include "shared/numbers/dtype.h"
 #include "traces/models/hf_fields.h"
+#include "traces/models/hf_hybrid.h"
 #include "traces/models/hf_refused.h"
 #include "traces/models/models_transformer.h"
 
@@ -64,6 +65,7 @@ enum trait {
     TIED_USUAL = 16384,  /* where the file does not say, and it may say otherwise */
     HEAD_256 = 32768,    /* head_dim where the file does not say; scores that may be capped */
     WINDOW_TURN = 65536, /* of all but each n-th block */
+    HYBRID = 131072,     /* of attention and state spaces: hf_hybrid.c */
     GLM = 8192, /* attention_bias and use_qk_norm say which it has; a part of a head is rotated */
 };
 
@@ -99,6 +101,7 @@ static const struct type {
     {"gptj", "gpt-j-6b", PARALLEL},
     {"falcon", "falcon-7b", TIED | NO_TABLE | PARALLEL},
     {"phi", "phi-2", PARALLEL},
+    {"nemotron_h", "nemotron-h-8b", HYBRID},
     {"vit", "vit-b-16", IMAGES},
 };
 
@@ -115,8 +118,9 @@ static bool is_needed(const struct field *f, const struct type *t)
 {
     bool sequence = f->at == offsetof(struct traces_model_shape, seq);
     bool vocab = f->at == offsetof(struct traces_model_shape, vocab);
+    bool layers = f->at == offsetof(struct traces_model_shape, layers);
 
-    return f->needed && !(t->traits & NO_TABLE && sequence) &&
+    return f->needed && !(t->traits & NO_TABLE && sequence) && !(t->traits & HYBRID && layers) &&
            !(t->traits & IMAGES && (sequence || vocab));
 }
 
@@ -319,6 +323,24 @@ static void leave_experts(const struct traces_model_shape *given, struct traces_
     s->expert_every = given->expert_every;
     s->expert_groups = given->expert_groups;
     s->topk_groups = given->topk_groups;
+}
+
+/* Hybrids whose layers have no experts leave these sizes out; the head's weights may be tied. */
+static enum lw_status complete_hybrid(const struct lw_input *in, const struct lw_value *v,
+                                      const struct traces_model_shape *given,
+                                      struct traces_model_shape *s, struct lw_err *err)
+{
+    bool tied;
+
+    LW_TRY(traces_hf_hybrid(in, v, given, s, err));
+    LW_TRY(traces_hf_flag(in, v, "tie_word_embeddings", false, &tied, err));
+    s->tied = given->tied || tied;
+    if (strchr(s->layer_pattern, 'E') || s->mtp_layers > 0)
+        return take_capacity(in, v, s, err);
+    leave_experts(given, s);
+    s->experts = given->experts;
+    s->expert_latent = given->expert_latent;
+    return LW_OK;
 }
 
 /* Of another family than the decoder, which has as many heads of keys as of queries. */
@@ -532,7 +554,7 @@ static enum lw_status complete_qwen2_moe(const struct lw_input *in, const struct
 
     LW_TRY(need_flag(in, v, t, "use_sliding_window", false, false, err));
     LW_TRY(traces_hf_flag(in, v, "qkv_bias", true, &s->qkv_bias, err));
-    LW_TRY(take(in, v, "shared_expert_intermediate_size", 1, &width, err));
+    LW_TRY(traces_hf_number(in, v, "shared_expert_intermediate_size", 1, &width, err));
     s->shared_ffn = given->shared_ffn ? given->shared_ffn : s->experts > 0 ? width : 0;
     s->shared_gate = s->shared_ffn > 0;
     return LW_OK;
@@ -668,6 +690,8 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     if (strcmp(t->model, "decoder") == 0) {
         LW_TRY(complete(in, v, t, &given, shape, err));
         LW_TRY(complete_decoder(in, v, t, &given, shape, err));
+    } else if (t->traits & HYBRID) {
+        LW_TRY(complete_hybrid(in, v, &given, shape, err));
     } else {
         leave_decoder(&given, shape);
     }

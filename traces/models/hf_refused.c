@@ -17,7 +17,7 @@ static const struct {
 } refused[] = {
     {"bamba", STATES},        {"falcon_h1", STATES},   {"falcon_mamba", STATES},
     {"granitemoehybrid", STATES}, {"jamba", STATES},   {"mamba", STATES},
-    {"mamba2", STATES},       {"nemotron_h", STATES},  {"zamba2", STATES},
+    {"mamba2", STATES},       {"zamba2", STATES},
     {"minimax", LINEAR},      {"qwen3_next", LINEAR},  {"rwkv", LINEAR},
     {"bart", ENCODER},        {"mt5", ENCODER},        {"t5", ENCODER},
     {"whisper", ENCODER},     {"cohere", ONE_NORM},    {"cohere2", ONE_NORM},

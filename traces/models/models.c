@@ -42,6 +42,13 @@ static const struct {
     {"nemotron-3-nano-30b-a3b", "nemotron-3-nano"},
     {"nemotron-3-super-120b-a12b", "nemotron-3-super"},
     {"nemotron-3-ultra-550b-a55b", "nemotron-3-ultra"},
+    {"nvidia-nemotron-3-nano-30b-a3b-bf16", "nemotron-3-nano"},
+    {"nvidia-nemotron-3-super-120b-a12b-bf16", "nemotron-3-super"},
+    {"nvidia-nemotron-3-ultra-550b-a55b-bf16", "nemotron-3-ultra"},
+    {"nvidia-nemotron-nano-9b-v2", "nemotron-nano-9b-v2"},
+    {"nvidia-nemotron-nano-12b-v2", "nemotron-nano-12b-v2"},
+    {"nemotron-h-8b-base-8k", "nemotron-h-8b"}, {"nemotron-h-47b-base-8k", "nemotron-h-47b"},
+    {"nemotron-h-56b-base-8k", "nemotron-h-56b"},
 };
 
 static int next_of_name(const char **at)
