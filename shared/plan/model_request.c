@@ -161,7 +161,7 @@ enum lw_status lw_model_layers(const char *value, char *to, struct lw_err *err)
 
     if (value[n])
         return lw_fail(err, LW_EINVAL,
-                       "letter %zu: found '%c', allowed: M (state space), * (attention), - (two "
+                       "letter %zu: found '%c', expected M (state space), * (attention), - (two "
                        "products), E (experts)", n + 1, value[n]);
     if (n == 0 || n >= LW_MODEL_LAYERS_SIZE)
         return lw_fail(err, LW_EINVAL, "found %zu layers, allowed: 1 to %d", n,

@@ -39,9 +39,11 @@ static void store_search(void)
              " 'c', 'f', 8, 1, 'tune', '1', 0)");
     for (int i = 0; i < 2; i++)
         runs_sql(i == 0 ? "INSERT INTO searched VALUES (1, 0, 'simulated', 1, 1, NULL, 0, 'tp=1',"
-                          " '', '', 1, 1000, -1, -1, '', 0, 8, 64, 64, -1, 64, 1, 1, 1, NULL, '')"
+                          " '', '', 1, 1000, -1, -1, '', 0, 8, 64, 64, -1, 64, 1, 1, 1, NULL,"
+                          " '', -1, 0, 0)"
                         : "INSERT INTO searched VALUES (1, 1, 'simulated', 0, 2, NULL, 1, 'tp=2',"
-                          " '', '', 1, 1200, -1, -1, '', 0, 8, 32, 32, -1, 32, 1, 1, 1, NULL, '')");
+                          " '', '', 1, 1200, -1, -1, '', 0, 8, 32, 32, -1, 32, 1, 1, 1, NULL,"
+                          " '', -1, 0, 0)");
 }
 
 static struct scene open_scene(enum lw_plot_kind kind)

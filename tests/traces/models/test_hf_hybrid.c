@@ -157,7 +157,7 @@ TEST(other_forms_are_refused_by_field)
         {"\"x\": 1", "config.json: no 'hybrid_override_pattern' and no 'layers_block_type': which "
                      "mixer each layer has is not known; give --layer-pattern"},
         {"\"hybrid_override_pattern\": \"MX\"",
-         "config.json: hybrid_override_pattern: letter 2: found 'X', allowed: M (state space), * "
+         "config.json: hybrid_override_pattern: letter 2: found 'X', expected M (state space), * "
          "(attention), - (two products), E (experts)"},
         {"\"hybrid_override_pattern\": 3",
          "config.json: hybrid_override_pattern: expected a string of M, *, - and E"},

@@ -275,7 +275,7 @@ TEST(what_does_not_fit_is_refused)
     refused(s, "nemotron-h-8b",
             "--seq: found 65, allowed: multiples of a chunk of the scan, 16 (--ssm-chunk)");
     refused(small("MxE"), "nemotron-h-8b",
-            "--layer-pattern: letter 2: found 'x', allowed: M (state space), * (attention), - (two "
+            "--layer-pattern: letter 2: found 'x', expected M (state space), * (attention), - (two "
             "products), E (experts)");
     refused(small("ME"), "nemotron-h-8b", "--layer-pattern: the model has no experts; give "
                                           "--experts, --topk and --expert-ffn too");
