@@ -148,7 +148,6 @@ static void put_row(struct lw_tune_result *r, const struct lw_searched *v, doubl
         r->best[v->place - 1] = x;
     if (v->front > 0)
         r->front[v->front - 1] = x;
-    r->has_noise |= x->step_p90 >= 0;
     r->n_best += v->place > 0;
     r->n_front += v->front > 0;
 }
@@ -190,6 +189,7 @@ static enum lw_status load(struct lw_store *s, const struct lw_search *x, struct
     r->least_pruned = x->least_pruned;
     r->wall_s = x->wall_s;
     r->interrupted = x->status == LW_SEARCH_INTERRUPTED;
+    r->has_noise = strstr(x->space, " --samples ") != NULL; /* of every command, with noise alone */
     r->pairs = (struct lw_alike_pairs){.within = x->within, .n_tables = (int32_t)x->n_tables,
                                        .same = x->same_parallelism};
     LW_TAKE(&r->arena, r->rows, n + 1, err);

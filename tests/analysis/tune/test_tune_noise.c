@@ -227,6 +227,18 @@ TEST_WITH(a_stored_search_has_its_samples, fixture_open, fixture_close)
     free(one);
 }
 
+/* Interrupted before a strategy has all of its samples: none is known, and it says so. */
+TEST_WITH(an_interrupted_search_has_no_part_of_a_sample, fixture_open, fixture_close)
+{
+    shell("timeout -s INT 2 $L tune " SMALL "--noise 0.04 --samples 900000 --db i.db >i.txt 2>&1; "
+          "true", NULL);
+    const char *text = shell("cat i.txt", NULL);
+    has(text, "\n0 simulated, ");
+    has(text, "--resume goes on");
+    has(text, "ranked by the p90 of samples");
+    has(lapwing("runs --search last --db i.db", NULL), "ranked by the p90 of samples");
+}
+
 TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
 {
     shell("$L tune " SMALL "--noise 0.04 --samples 10 --db a.db", NULL);
