@@ -247,6 +247,21 @@ TEST(programs_of_nemo_hold_a_compiled_loss)
     }
 }
 
+/* Megatron-LM changes one f32 copy of the scores in place, whatever its year. */
+TEST(losses_of_megatron_change_their_scores_in_place)
+{
+    static const char *const names[] = {"megatron-lm", "megatron-lm-local", "megatron-lm-23e00ed",
+                                        "megatron-lm-simumax"};
+
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        struct lw_framework f;
+        struct lw_err err;
+        assert_ok(lw_framework_find(names[k], &f, &err), err);
+        assert_true(lw_fact(f.kept_loss_in_place));
+        lw_framework_free(&f);
+    }
+}
+
 /* Megatron-LM's programs and DeepSpeed close buckets by rules of their own. */
 TEST(a_frameworks_buckets_are_its_own)
 {
