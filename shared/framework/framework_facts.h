@@ -70,6 +70,7 @@
     row(te_workspace, "", FLAG, "TransformerEngine's workspace of cuBLAS") \
     row(te_streams, "", COUNT, "such workspaces more for grouped products of experts") \
     row(te_overlap, "", COUNT, "such workspaces more for products that overlap collectives") \
+    row(dummy_gradients, "", FLAG, "one tensor for each shape of the weights' gradients stays") \
     row(mask_in_batch, "", FLAG, "a batch has a mask of all pairs of positions") \
     row(gather_buffer, "", FLAG, "what a group gathers of all tokens goes to a buffer that stays") \
     row(reserved, "", FACTOR, "memory that the allocator reserves, against tensors alive") \

@@ -171,6 +171,27 @@ static int64_t product_elements(const struct run *r, int32_t stage)
     return first;
 }
 
+/* TransformerEngine gives autograd, in place of a gradient that its product added to the sums, a
+ * tensor that all weights of the same shape share: a block's products, whose shapes differ. Experts'
+ * and ZeRO-3's are not counted. */
+static int64_t dummy_gradients(const struct run *r, int32_t stage)
+{
+    int64_t most = 0, sum = 0;
+    int32_t module = -1;
+
+    if (!lw_fact(r->f->dummy_gradients) || r->s->zero == 3)
+        return 0;
+    for (int32_t k = 0; k < r->plan->n_params; k++) {
+        const struct lw_plan_param *p = &r->plan->params[k];
+        if (p->stage != stage || p->expert || !p->trainable || !is_product(r, p))
+            continue;
+        sum = p->module == module ? sum + p->numel : p->numel;
+        module = p->module;
+        most = sum > most ? sum : most;
+    }
+    return ITEM * most;
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
@@ -198,7 +219,8 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         plan->roles[i].reduce_elements = reduced && !sums ? reduce_elements(&r) : 0;
         bytes[LW_MEM_BUCKETS] += reduced && !sums ? reduce_buffers(&r) : 0;
         bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
-        bytes[LW_MEM_WORKSPACES] = dims->workspace;
+        bytes[LW_MEM_WORKSPACES] =
+            dims->workspace + dummy_gradients(&r, plan->roles[i].stage);
         bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
         bytes[LW_MEM_PARAMS] -= narrow ? product_elements(&r, plan->roles[i].stage) : 0;
         plan->roles[i].narrow_above = narrow ? NARROW * dims->hidden : 0;

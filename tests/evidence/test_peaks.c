@@ -25,10 +25,11 @@ TEST(peaks_of_megatron_are_within_two_percent)
         fail_msg("exit %d:\n%s", rc, out);
 }
 
-/* The command of a row prints the peak that the row is judged by. */
+/* The command of a row prints the peak that the row is judged by. Workspaces: 100,664,320 bytes of
+ * libraries, and 2 of each element of a block's products, 4 x 512^2 + 2 x 512 x 2048. */
 TEST(a_row_is_a_command)
 {
-    static const char *const says[] = {"\"rank\":3", "\"workspaces_bytes\":100664320"};
+    static const char *const says[] = {"\"rank\":3", "\"workspaces_bytes\":106955776"};
     const char *out =
         shell("$L sim -w decoder --layers 12 --hidden 512 --heads 8 --ffn 2048 --seq 1024 "
               "--vocab 50304 --positions 1024 --plain-ffn --layer-norm --biases --dropout --tied "

@@ -102,6 +102,40 @@ TEST(figures_of_each_kind)
     }
 }
 
+/* Stage 0: of two blocks the larger one's products, 2 bytes an element; no norm, no frozen weight, no
+ * expert. Not with ZeRO-3, and not of a program whose library makes none. */
+TEST(gradients_in_name_alone_share_a_tensor_of_each_shape)
+{
+    struct lw_plan_param params[] = {
+        {.module = 0, .numel = 900000, .trainable = true}, /* the embedding */
+        {.module = 1, .numel = 300000, .trainable = true},
+        {.module = 1, .numel = 400000, .trainable = true},
+        {.module = 1, .numel = 1000, .trainable = true},
+        {.module = 2, .numel = 800000, .trainable = true},
+        {.module = 2, .numel = 70000, .trainable = true},
+        {.module = 2, .numel = 500000, .trainable = true, .expert = true},
+        {.module = 2, .numel = 600000},
+        {.module = 3, .numel = 990000, .trainable = true}, /* the head */
+        {.module = 2, .numel = 700000, .trainable = true, .stage = 1}};
+    struct lw_role role = {0};
+    struct lw_strategy strategy = lw_strategy_default();
+    struct lw_plan plan = {.n_roles = 1, .roles = &role, .n_params = 10, .params = params,
+                           .n_modules = 4, .strategy = &strategy};
+
+    hold("megatron-lm", &dims, &plan);
+    assert_int_equal(role.static_bytes[LW_MEM_WORKSPACES], 2 * (800000 + 70000));
+    role = (struct lw_role){.stage = 1};
+    hold("megatron-bridge", &dims, &plan);
+    assert_int_equal(role.static_bytes[LW_MEM_WORKSPACES], 2 * 700000);
+    role = (struct lw_role){0};
+    hold("nemo", &dims, &plan);
+    assert_int_equal(role.static_bytes[LW_MEM_WORKSPACES], 0);
+    strategy.zero = 3;
+    role = (struct lw_role){0};
+    hold("megatron-lm", &dims, &plan);
+    assert_int_equal(role.static_bytes[LW_MEM_WORKSPACES], 0);
+}
+
 /* 2 bytes of a score, 2 samples of 100 tokens and 50,000 words, a part of each rank of both groups.
  * Tensors and what is needed have none of them. Of a pipeline the stage with the last module. */
 TEST(scores_that_the_loss_freed_stay_reserved)
