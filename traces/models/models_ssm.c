@@ -20,8 +20,12 @@
  * chunk of 128. Model FLOPs count the pairs that a token sees, (L + 1) / 2 on average.
  *
  * Each kernel takes the roofline of its FLOPs and of its operands, each once: products at the
- * device's rate of products. Not counted: the convolution's 8 FLOPs an element, sums over heads of
- * gradients in several parts, passes over f32 of H elements a token. */
+ * device's rate of products. Kernels of the scan move 1.7 times the bytes of their operands:
+ * forward and backward of 4 x 4,096 tokens, 112 heads of 64, 8 groups of 128 and chunks of 128 take
+ * 63.57 ms on a GB10 (DatasunriseOU/cppmega@d57d1c10, docs/status/
+ * mamba_ssd_scan_nsys_isolation_2026_04_27.md), whose 273 GB/s move the operands, 10.2 GB, in
+ * 37.4 ms; with chunks of 64 it is 1.6, of 256 1.9. Not counted: the convolution's 8 FLOPs an
+ * element, sums over heads of gradients in several parts, passes over f32 of H elements a token. */
 #include "traces/models/models_ssm.h"
 
 #include <inttypes.h>
@@ -85,6 +89,12 @@ static struct ssm ssm_of(struct transformer *t)
                         .groups = s->ssm_groups, .item = t->b.item, .tokens = t->tokens};
 }
 
+/* Bytes as the kernels of the scan move those of their operands. */
+static int64_t moved(int64_t bytes)
+{
+    return bytes * 17 / 10;
+}
+
 /* One kernel: FLOPs and bytes of a token, forward and backward; launches. */
 static int32_t scan(const struct ssm *m, int64_t flops, int64_t bytes, int64_t flops_back,
                     int64_t bytes_back, int32_t n_forward, int32_t n_backward)
@@ -92,7 +102,8 @@ static int32_t scan(const struct ssm *m, int64_t flops, int64_t bytes, int64_t f
     int64_t n = m->tokens;
 
     return TRACES_KERNEL(&m->t->b, .kind = LW_KERNEL_COUNTED, .split = LW_SPLIT_GROUP,
-                         .flops = {n * flops, n * flops_back}, .bytes = {n * bytes, n * bytes_back},
+                         .flops = {n * flops, n * flops_back},
+                         .bytes = {moved(n * bytes), moved(n * bytes_back)},
                          .n_forward = n_forward, .n_backward = n_backward);
 }
 
@@ -117,12 +128,12 @@ static void add_scan(const struct ssm *m)
     int64_t sized = e * m->heads, both = e * (d + g);
 
     /* step sizes and their sums; again, and their gradients */
-    move(m, sized + steps, sized + steps + steps + 2 * sized, 2);
+    scan(m, 0, sized + steps, 0, sized + steps + steps + 2 * sized, 1, 2);
     /* states of chunks; again, and the gradient of B */
     int64_t state = both + steps + states(m, F32);
     scan(m, across, state, 2 * across, state + both + steps + states(m, e) + F32 * g, 1, 2);
     /* from chunk to chunk; again, and back */
-    move(m, states(m, F32 + e), states(m, 2 * F32) + states(m, 2 * F32 + 2 * e), 2);
+    scan(m, 0, states(m, F32 + e), 0, states(m, 2 * F32) + states(m, 2 * F32 + 2 * e), 1, 2);
     /* C B; again, and the gradients of both, each added to what the states give */
     int64_t one = 2 * e * g + cb;
     scan(m, of_cb, one, 3 * of_cb, 3 * one + 2 * F32 * g, 1, 3);

@@ -145,6 +145,34 @@ MODEL_TEST(the_backward_of_a_scan_does_part_of_the_forward_again)
     assert_int_equal(backward, B * T * (3 * 2 * L * N * G + 5 * 2 * N * D + 3 * 2 * L * D));
 }
 
+/* The shape of the measurement: 148,320 bytes of a token's operands forward and 475,424 backward
+ * (docs/design/models_hybrid.md), of d = 7168; a gate reads z and writes its result in forward,
+ * 4 d, and in backward reads four tensors and writes two, 12 d. All 1.7 times; five kernels are
+ * rounded. */
+MODEL_TEST(a_scan_moves_more_than_its_operands)
+{
+    struct traces_model_shape s = small("M");
+    s.batch = 4;
+    s.seq = 4096;
+    s.ssm_heads = 112;
+    s.ssm_head_width = 64;
+    s.ssm_groups = 8;
+    s.ssm_state = s.ssm_chunk = 128;
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
+    const struct lw_module *m = &w.modules[1];
+    int64_t forward = 0, backward = 0, tokens = 4 * 4096, n = 0;
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+        if (w.kernels[k].kind == LW_KERNEL_COUNTED) {
+            forward += w.kernels[k].bytes[LW_PRODUCTS_FORWARD];
+            backward += w.kernels[k].bytes[LW_PRODUCTS_INPUT];
+            n++;
+        }
+    assert_int_equal(n, 5);
+    assert_in_range(tokens * (148320 + 4 * 7168) * 17 / 10 - forward, 0, n);
+    assert_in_range(tokens * (475424 + 12 * 7168) * 17 / 10 - backward, 0, n);
+}
+
 /* Input and the norm's result, 2 h; the first product's result; the scan's before and after its
  * gate, and the norm's, 3 d; an f32 for each group. All but 2 h are split. */
 MODEL_TEST(a_mixer_keeps_what_the_fused_scan_does_not_repeat)
