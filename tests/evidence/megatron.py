@@ -187,13 +187,14 @@ def put_hybrid(a, put):
     width = a.number("mamba-head-dim", 64)
     put("model", "nemotron-h-8b")
     put("layer-pattern", layers.replace("|", ""))
-    put("ssm-heads", int(a.other("mamba-num-heads") or 2 * hidden // width))
-    put("ssm-head-width", width)
-    put("ssm-groups", a.number("mamba-num-groups", 8))
-    put("ssm-state", a.number("mamba-state-dim", 128))
+    if "M" in layers:
+        put("ssm-heads", int(a.other("mamba-num-heads") or 2 * hidden // width))
+        put("ssm-head-width", width)
+        put("ssm-groups", a.number("mamba-num-groups", 8))
+        put("ssm-state", a.number("mamba-state-dim", 128))
     put("kv-heads", a.number("num-query-groups", heads) or heads)
     put("head-width", a.number("kv-channels", hidden // heads))
-    put("ffn", ffn_of(a))
+    put("ffn", ffn_of(a) if "-" in layers else "")
     put("vocab", a.number("padded_vocab_derived"))
     if "M" in layers and a.number("context-parallel-size", 1) > 1:
         raise Cannot(CONTEXT_OF_STATES)
@@ -206,8 +207,9 @@ def put_hybrid(a, put):
     put("layer-norm", "" if a.text("normalization") == "RMSNorm" else "yes")
     put("biases", "" if a.on("disable-bias-linear") else "yes")
     put("dropout", "yes" if has_dropout(a) else "")
-    put_experts(a, put)
-    put("expert-latent", a.other("moe-latent-size"))
+    if "E" in layers or passes:
+        put_experts(a, put)
+        put("expert-latent", a.other("moe-latent-size"))
     put_further(a, passes, put)
 
 

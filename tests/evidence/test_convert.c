@@ -430,6 +430,7 @@ TEST(arguments_of_a_hybrid_are_its_pattern_and_its_sizes)
 {
     static const char *const cells[][2] = {
         {"model", "nemotron-h-8b"}, {"layer-pattern", "M-M*"}, {"ssm-heads", "32"},
+        {"expert-latent", ""},
         {"ssm-head-width", "64"}, {"ssm-groups", "8"}, {"ssm-state", "128"}, {"kv-heads", "8"},
         {"head-width", "64"}, {"ffn", "4096"}, {"biases", "yes"}, {"tied", "yes"},
         {"layer-norm", ""}, {"partition", "explicit"}, {"partition-list", "0,3"}, {"layers", ""},

@@ -135,6 +135,21 @@ static enum lw_status take_sizes(const struct lw_input *in, const struct lw_valu
     return LW_OK;
 }
 
+/* Sizes of layers that the file does not have. */
+static void leave_unused(const struct traces_model_shape *given, struct traces_model_shape *s)
+{
+    const char *pattern = s->layer_pattern;
+
+    s->ffn = strchr(pattern, '-') ? s->ffn : given->ffn;
+    if (strchr(pattern, 'M'))
+        return;
+    s->ssm_heads = given->ssm_heads;
+    s->ssm_head_width = given->ssm_head_width;
+    s->ssm_groups = given->ssm_groups;
+    s->ssm_state = given->ssm_state;
+    s->ssm_chunk = given->ssm_chunk;
+}
+
 /* --- what layers here have in one way --------------------------------------------------------- */
 
 static enum lw_status check_flags(const struct lw_input *in, const struct lw_value *v,
@@ -208,5 +223,6 @@ enum lw_status traces_hf_hybrid(const struct lw_input *in, const struct lw_value
     LW_TRY(take_pattern(in, v, given, s, err));
     LW_TRY(take_sizes(in, v, given, s, err));
     LW_TRY(check_forms(in, v, err));
+    leave_unused(given, s);
     return take_further(in, v, given, s, err);
 }

@@ -386,15 +386,23 @@ static enum lw_status take_choice(const struct traces_model *m, size_t k,
     return *word ? lw_model_word(lw_model_find(choices[k].option), *word, word, err) : LW_OK;
 }
 
-/* As many layers as the given pattern has letters, or the first letters of the model's own; a
- * pattern without experts leaves the model's out. */
-static void take_layers(const struct traces_model *m, const struct traces_model_shape *given,
-                        struct traces_model_shape *out)
+static bool names_experts(const struct traces_model_shape *given)
+{
+    return given->experts || given->topk || given->expert_ffn || given->shared_ffn ||
+           given->expert_latent || given->mtp_layers;
+}
+
+/* As many layers as the given pattern has letters, or the first letters of the model's own. Sizes
+ * of the model's layers that the pattern does not have are left out; given ones are refused by the
+ * family. */
+static enum lw_status take_layers(const struct traces_model *m,
+                                  const struct traces_model_shape *given,
+                                  struct traces_model_shape *out, struct lw_err *err)
 {
     const char *own = m->defaults.layer_pattern;
 
     if (m->build != hybrid_build)
-        return;
+        return LW_OK;
     if (!given->layer_pattern[0]) {
         memcpy(out->layer_pattern, own, sizeof out->layer_pattern);
         if (out->layers < (int64_t)strlen(own))
@@ -402,9 +410,19 @@ static void take_layers(const struct traces_model *m, const struct traces_model_
     } else if (!given->layers) {
         out->layers = (int64_t)strlen(given->layer_pattern);
     }
-    if (strchr(out->layer_pattern, 'E') || given->experts || given->mtp_layers)
-        return;
-    out->experts = out->topk = out->expert_ffn = out->shared_ffn = out->expert_latent = 0;
+    if (!strchr(out->layer_pattern, 'E') && !names_experts(given))
+        out->experts = out->topk = out->expert_ffn = out->shared_ffn = out->expert_latent = 0;
+    if (!strchr(out->layer_pattern, 'M')) {
+        out->ssm_heads = given->ssm_heads;
+        out->ssm_head_width = given->ssm_head_width;
+        out->ssm_groups = given->ssm_groups;
+        out->ssm_state = given->ssm_state;
+        out->ssm_chunk = given->ssm_chunk;
+    }
+    if (given->ffn && !strchr(out->layer_pattern, '-'))
+        return lw_fail(err, LW_EINVAL, "--ffn: no layer of the pattern is -; give a "
+                                       "--layer-pattern with -, or leave --ffn out");
+    return LW_OK;
 }
 
 /* What follows from another size unless it is given: 0 asks the family for its rule. */
@@ -519,7 +537,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         *(bool *)((char *)&s + flags[k]) |= *(const bool *)((const char *)&m->defaults + flags[k]);
     leave_derived(m, shape, &s);
-    take_layers(m, shape, &s);
+    LW_TRY(take_layers(m, shape, &s, err));
     LW_TRY(check_autocast(&s, shape->dtype, err));
     s.vocab = padded(s.vocab, s.pad_vocab * (s.tensor > 1 ? s.tensor : 1));
     if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))

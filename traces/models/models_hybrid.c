@@ -244,6 +244,34 @@ static void note_hybrid(struct transformer *t, int64_t own)
                             (long long)s->mtp_stated, (long long)s->mtp_layers);
 }
 
+/* Sizes of layers that the pattern does not have. */
+static enum lw_status check_unused(const struct traces_model_shape *s, bool experts,
+                                   struct lw_err *err)
+{
+    const struct {
+        const char *option;
+        int64_t given;
+        char letter;
+    } sizes[] = {
+        {"experts", s->experts, 'E'},        {"topk", s->topk, 'E'},
+        {"expert-ffn", s->expert_ffn, 'E'},  {"shared-ffn", s->shared_ffn, 'E'},
+        {"expert-latent", s->expert_latent, 'E'},
+        {"ssm-heads", s->ssm_heads, 'M'},    {"ssm-head-width", s->ssm_head_width, 'M'},
+        {"ssm-groups", s->ssm_groups, 'M'},  {"ssm-state", s->ssm_state, 'M'},
+        {"ssm-chunk", s->ssm_chunk, 'M'},
+    };
+
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        bool has = sizes[k].letter == 'E' ? experts : strchr(s->layer_pattern, 'M') != NULL;
+        if (sizes[k].given > 0 && !has)
+            return lw_fail(err, LW_EINVAL,
+                           "--%s: no layer of the pattern is %c; give a --layer-pattern with %c, "
+                           "or leave --%s out", sizes[k].option, sizes[k].letter, sizes[k].letter,
+                           sizes[k].option);
+    }
+    return LW_OK;
+}
+
 /* The pattern decides how many layers there are. */
 static enum lw_status check_layers(const struct traces_model_shape *s, struct lw_err *err)
 {
@@ -260,10 +288,7 @@ static enum lw_status check_layers(const struct traces_model_shape *s, struct lw
     if (experts && s->experts == 0)
         return lw_fail(err, LW_EINVAL, "%s: the model has no experts; give --experts, --topk and "
                        "--expert-ffn too", s->mtp_layers > 0 ? "--mtp-layers" : "--layer-pattern");
-    if (!experts && s->experts > 0)
-        return lw_fail(err, LW_EINVAL, "--experts: no layer of the pattern has experts; give a "
-                       "--layer-pattern with E, or leave --experts out");
-    return LW_OK;
+    return check_unused(s, experts, err);
 }
 
 /* What these layers have no rule for. */

@@ -57,11 +57,17 @@ enum { IN = 2 * D + 2 * G * N + HEADS, CONV = D + 2 * G * N };
 
 static struct traces_model_shape small(const char *pattern)
 {
-    struct traces_model_shape s = {
-        .batch = B, .hidden = H, .heads = 4, .kv_heads = 2, .head_width = 8, .ffn = 96, .seq = T,
-        .vocab = 128, .ssm_heads = HEADS, .ssm_head_width = P, .ssm_groups = G, .ssm_state = N,
-        .ssm_chunk = L,
-    };
+    struct traces_model_shape s = {.batch = B, .hidden = H, .heads = 4, .kv_heads = 2,
+                                   .head_width = 8, .seq = T, .vocab = 128};
+
+    s.ffn = strchr(pattern, '-') ? 96 : 0;
+    if (strchr(pattern, 'M')) {
+        s.ssm_heads = HEADS;
+        s.ssm_head_width = P;
+        s.ssm_groups = G;
+        s.ssm_state = N;
+        s.ssm_chunk = L;
+    }
     snprintf(s.layer_pattern, sizeof s.layer_pattern, "%s", pattern);
     return s;
 }
@@ -308,8 +314,21 @@ TEST(what_does_not_fit_is_refused)
     refused(small("ME"), "nemotron-h-8b", "--layer-pattern: the model has no experts; give "
                                           "--experts, --topk and --expert-ffn too");
     refused(with_experts("M-"), "nemotron-h-8b",
-            "--experts: no layer of the pattern has experts; give a --layer-pattern with E, or "
-            "leave --experts out");
+            "--experts: no layer of the pattern is E; give a --layer-pattern with E, or leave "
+            "--experts out");
+    s = small("*-");
+    s.ssm_heads = 8;
+    refused(s, "nemotron-h-8b", "--ssm-heads: no layer of the pattern is M; give a --layer-pattern "
+                                "with M, or leave --ssm-heads out");
+    s = (struct traces_model_shape){.expert_latent = 64};
+    refused(s, "nemotron-h-8b", "--expert-latent: no layer of the pattern is E; give a "
+                                "--layer-pattern with E, or leave --expert-latent out");
+    s = (struct traces_model_shape){.ffn = 64};
+    refused(s, "nemotron-3-nano", "--ffn: no layer of the pattern is -; give a --layer-pattern "
+                                  "with -, or leave --ffn out");
+    s = (struct traces_model_shape){.topk = 3, .layer_pattern = "M*"};
+    refused(s, "nemotron-3-nano", "--experts: no layer of the pattern is E; give a "
+                                  "--layer-pattern with E, or leave --experts out");
     s = (struct traces_model_shape){.ssm_state = 64};
     refused(s, "llama-2-7b", "--ssm-state does not apply to model llama-2-7b; hybrids with "
                              "state-space layers take it (nemotron-h-8b, nemotron-3-nano, ...)");
