@@ -1,6 +1,7 @@
 /* Parametric models: the tables of the families, and a shape's way from options to a builder. */
 #include "shared/base/nearest.h"
 #include "shared/device/device_time.h"
+#include "traces/models/hybrid_options.h"
 #include "traces/models/models_transformer.h"
 
 #include <ctype.h>
@@ -209,22 +210,6 @@ static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
     return memcmp((const char *)s + at, absent, size) != 0;
 }
 
-#define OF_SSM(field) AT(field), sizeof(((struct traces_model_shape *)NULL)->field)
-/* What only hybrids with state-space layers compute. */
-static const struct {
-    const char *option;
-    size_t at, size;
-} hybrid_options[] = {
-    {"layer-pattern", AT(layer_pattern), 1}, /* its first letter */
-    {"ssm-heads", OF_SSM(ssm_heads)},
-    {"ssm-head-width", OF_SSM(ssm_head_width)},
-    {"ssm-groups", OF_SSM(ssm_groups)},
-    {"ssm-state", OF_SSM(ssm_state)},
-    {"ssm-chunk", OF_SSM(ssm_chunk)},
-    {"expert-latent", OF_SSM(expert_latent)},
-};
-#undef OF_SSM
-
 #define OF(field) AT(field), sizeof(((struct traces_model_shape *)NULL)->field)
 /* What only a transformer computes, or one whose loss is over a vocabulary. */
 static const struct {
@@ -241,22 +226,10 @@ static const struct {
 #undef OF
 #undef AT
 
-/* Of those of the llama family. */
-static bool takes_as_hybrid(const char *option)
-{
-    static const char *const others[] = {"dense-layers", "lora", "kv-lora", "q-lora", "rope-width",
-                                         "v-width", "qk-norm"};
-
-    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
-        if (strcmp(others[k], option) == 0)
-            return false;
-    return true;
-}
-
 static bool takes_llama_option(const struct traces_model *m, const char *option)
 {
     if (m->build == hybrid_build)
-        return takes_as_hybrid(option);
+        return hybrid_takes(option);
     bool parallel = m->build == parallel_build;
     bool table = m->defaults.vocab > 0 && !m->defaults.alibi && !parallel; /* gpt, bert */
     bool tied = m->defaults.tied || parallel;
@@ -316,20 +289,6 @@ static enum lw_status check_latent(const struct traces_model *m,
                    option, m->name);
 }
 
-static enum lw_status check_hybrid(const struct traces_model *m,
-                                   const struct traces_model_shape *given, struct lw_err *err)
-{
-    if (m->build == hybrid_build)
-        return LW_OK;
-    for (size_t k = 0; k < sizeof hybrid_options / sizeof *hybrid_options; k++)
-        if (is_given(given, hybrid_options[k].at, hybrid_options[k].size))
-            return lw_fail(err, LW_EINVAL,
-                           "--%s does not apply to model %s; hybrids with state-space layers take "
-                           "it (nemotron-h-8b, nemotron-3-nano, ...)",
-                           hybrid_options[k].option, m->name);
-    return LW_OK;
-}
-
 /* An option that the model would ignore is refused. */
 static enum lw_status check_family(const struct traces_model *m,
                                    const struct traces_model_shape *given, struct lw_err *err)
@@ -349,7 +308,7 @@ static enum lw_status check_family(const struct traces_model *m,
             return lw_fail(err, LW_EINVAL, "--%s: model %s has no experts; give --experts too",
                            option, m->name);
     }
-    LW_TRY(check_hybrid(m, given, err));
+    LW_TRY(hybrid_check_options(m, given, err));
     return check_latent(m, given, err);
 }
 
@@ -384,45 +343,6 @@ static enum lw_status take_choice(const struct traces_model *m, size_t k,
     if (!*word)
         *word = standard;
     return *word ? lw_model_word(lw_model_find(choices[k].option), *word, word, err) : LW_OK;
-}
-
-static bool names_experts(const struct traces_model_shape *given)
-{
-    return given->experts || given->topk || given->expert_ffn || given->shared_ffn ||
-           given->expert_latent || given->mtp_layers;
-}
-
-/* As many layers as the given pattern has letters, or the first letters of the model's own. Sizes
- * of the model's layers that the pattern does not have are left out; given ones are refused by the
- * family. */
-static enum lw_status take_layers(const struct traces_model *m,
-                                  const struct traces_model_shape *given,
-                                  struct traces_model_shape *out, struct lw_err *err)
-{
-    const char *own = m->defaults.layer_pattern;
-
-    if (m->build != hybrid_build)
-        return LW_OK;
-    if (!given->layer_pattern[0]) {
-        memcpy(out->layer_pattern, own, sizeof out->layer_pattern);
-        if (out->layers < (int64_t)strlen(own))
-            out->layer_pattern[out->layers] = '\0';
-    } else if (!given->layers) {
-        out->layers = (int64_t)strlen(given->layer_pattern);
-    }
-    if (!strchr(out->layer_pattern, 'E') && !names_experts(given))
-        out->experts = out->topk = out->expert_ffn = out->shared_ffn = out->expert_latent = 0;
-    if (!strchr(out->layer_pattern, 'M')) {
-        out->ssm_heads = given->ssm_heads;
-        out->ssm_head_width = given->ssm_head_width;
-        out->ssm_groups = given->ssm_groups;
-        out->ssm_state = given->ssm_state;
-        out->ssm_chunk = given->ssm_chunk;
-    }
-    if (given->ffn && !strchr(out->layer_pattern, '-'))
-        return lw_fail(err, LW_EINVAL, "--ffn: no layer of the pattern is -; give a "
-                                       "--layer-pattern with -, or leave --ffn out");
-    return LW_OK;
 }
 
 /* What follows from another size unless it is given: 0 asks the family for its rule. */
@@ -537,7 +457,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         *(bool *)((char *)&s + flags[k]) |= *(const bool *)((const char *)&m->defaults + flags[k]);
     leave_derived(m, shape, &s);
-    LW_TRY(take_layers(m, shape, &s, err));
+    LW_TRY(hybrid_take_layers(m, shape, &s, err));
     LW_TRY(check_autocast(&s, shape->dtype, err));
     s.vocab = padded(s.vocab, s.pad_vocab * (s.tensor > 1 ? s.tensor : 1));
     if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))
