@@ -172,8 +172,8 @@ static int64_t product_elements(const struct run *r, int32_t stage)
 }
 
 /* TransformerEngine gives autograd, in place of a gradient that its product added to the sums, a
- * tensor that all weights of the same shape share: a block's products, whose shapes differ. Experts'
- * and ZeRO-3's are not counted. */
+ * tensor that all weights of the same shape share: a block's products, whose shapes differ. Not
+ * counted: those of experts and of ZeRO-3. */
 static int64_t dummy_gradients(const struct run *r, int32_t stage)
 {
     int64_t most = 0, sum = 0;

@@ -102,8 +102,8 @@ TEST(figures_of_each_kind)
     }
 }
 
-/* Stage 0: of two blocks the larger one's products, 2 bytes an element; no norm, no frozen weight, no
- * expert. Not with ZeRO-3, and not of a program whose library makes none. */
+/* Stage 0: of two blocks the larger one's products, 2 bytes an element; no norm, no frozen weight,
+ * no expert. Not with ZeRO-3, and not of a program whose library makes none. */
 TEST(gradients_in_name_alone_share_a_tensor_of_each_shape)
 {
     struct lw_plan_param params[] = {
