@@ -37,7 +37,7 @@ static struct lw_workload built(const char *text, struct traces_model_shape *sha
     ", \"num_key_value_heads\": " #kv ", \"intermediate_size\": " #ffn                             \
     ", \"vocab_size\": " #vocab ", \"max_position_embeddings\": 4096"
 
-/* Counts of the released weights (huggingface.co, safetensors headers): Gemma 2B and 7B, Gemma 3
+/* Counts of the released weights (huggingface.co, model cards): Gemma 2B and 7B, Gemma 3
  * 1B, Granite 3.0 8B, OLMo 2 7B and 13B, OLMoE, Qwen1.5-MoE-A2.7B, Phi-3-mini, Phi-4, Phi-4-mini,
  * StarCoder2 3B, 7B, 15B. */
 TEST(published_counts_of_decoders_are_met)
