@@ -1,8 +1,10 @@
 /* Ends of messages. Found by what ops are about (module, micro-batch, direction), not by what they
  * wait for: so a wait that is missing, or one for the wrong op, cannot hide itself. One hash table
- * of (micro-batch, module, direction) holds the first and the last op that works there. These count
- * up in a program, so a key that is smaller than the table is its own place: a walk of the program
- * is one of the table, and not a miss of the cache an op. */
+ * of (micro-batch, module, direction) holds the first and the last op that works there. These
+ * count up in a program, so a key that is smaller than the table is its own place: a walk of the
+ * program is one of the table, and not a miss of the cache an op. From a place that is taken on
+ * each key has a step of its own (double hashing), so that runs of taken places are left at once.
+ */
 #include "shared/plan/message_ends.h"
 
 #include <string.h>
@@ -42,9 +44,9 @@ static struct entry *place(const struct table *t, bool backward, int32_t module,
 {
     uint64_t key = ((uint64_t)(uint32_t)micro * (uint64_t)t->n_numbers +
                     (uint64_t)t->number[module]) * 2 + backward;
-    uint64_t at = key + (key >> t->bits) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = (key + 1) * UINT64_C(0x9e3779b97f4a7c15);
 
-    for (;; at++) {
+    for (uint64_t at = key >> t->bits ? mixed >> 20 : key;; at += mixed >> 32 | 1) {
         struct entry *e = &t->entries[at & (uint64_t)(t->size - 1)];
         if (e->key == 0 && adds)
             e->key = key + 1;

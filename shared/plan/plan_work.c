@@ -12,7 +12,8 @@ enum { FREE = -1 };
 
 /* First ops of whole works of the program, by open addressing. Most programs count their
  * micro-batches up, so their whole works lie in the order of the program; mixing those places too
- * would be a miss of the cache for each. */
+ * would be a miss of the cache for each. From a place that is taken on each has a step of its own
+ * (double hashing), so that runs of taken places are left at once. */
 struct places {
     int32_t *op;
     int64_t n; /* a power of two, 1 << bits */
@@ -38,10 +39,12 @@ static int32_t *place_of(const struct places *t, const struct lw_plan *p, const 
 {
     uint64_t key = ((uint64_t)(uint32_t)op->micro_batch * (uint64_t)t->n_modules +
                     (uint64_t)(op->module - t->first_module)) * 4 + op->kind % 4;
-    int64_t at = (int64_t)((key + mix(key >> t->bits)) & (uint64_t)(t->n - 1));
+    uint64_t at = (key + mix(key >> t->bits)) & (uint64_t)(t->n - 1), step = 0;
 
-    while (t->op[at] != FREE && !parts_of_one(&p->ops[t->op[at]], op))
-        at = (at + 1) & (t->n - 1);
+    while (t->op[at] != FREE && !parts_of_one(&p->ops[t->op[at]], op)) {
+        step = step ? step : mix(key ^ mix((uint64_t)op->kind << 16 | (uint16_t)op->stage)) | 1;
+        at = (at + step) & (uint64_t)(t->n - 1);
+    }
     return &t->op[at];
 }
 
