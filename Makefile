@@ -61,7 +61,7 @@ LIBRARY_EXAMPLE := analysis/library/example.c
 ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(ALL_C))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
-EMBED := $(sort $(wildcard traces/clusters/*.json shared/framework/*.json)) \
+EMBED := $(sort $(wildcard traces/clusters/*.json traces/frameworks/*.json)) \
          $(wildcard analysis/store/schema.sql docs/results/evidence/*.csv)
 PROTO := $(sort $(wildcard traces/*/*.proto))
 # Fuzz programs read files: they need no engine, no executor and no command.

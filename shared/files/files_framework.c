@@ -12,7 +12,7 @@
 #include "shared/framework/framework.h"
 #include "shared/io/embedded.h"
 
-#define FOLDER "shared/framework/"
+#define FOLDER "traces/frameworks/"
 
 #define FACT(m, ...) LW_F_FIGURE(#m, AT(m)),
 #define TIME(m, ...) LW_F(#m "_ns", FIGURE_NS, AT(m##_ps)),
@@ -61,7 +61,7 @@ enum lw_status lw_framework_write(const struct lw_framework *f, const char *file
 
 /* --- known frameworks ------------------------------------------------------------------------- */
 
-/* The name in "shared/framework/NAME.json", and its length. */
+/* The name in "traces/frameworks/NAME.json", and its length. */
 static const char *name_in(const char *path, int *n)
 {
     const char *name = path + strlen(FOLDER);

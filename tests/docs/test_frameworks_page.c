@@ -21,14 +21,14 @@ TEST(the_pages_tables_have_every_framework_and_fact)
         assert_non_null(table);
         snprintf(cell, sizeof cell, " %s |", name);
         if (!strstr(table, cell))
-            fail_msg("run shared/framework/table.py: no column of %s", name);
+            fail_msg("run traces/frameworks/table.py: no column of %s", name);
         if (!strstr(list, name) || strstr(list, name) > table)
             fail_msg("the list of known frameworks lacks %s", name);
     }
     for (int k = 0; lw_framework_fact(&f, k, &fact); k++) {
         snprintf(cell, sizeof cell, "| %s.%s |", fact.group, fact.name);
         if (!strstr(page, cell))
-            fail_msg("run shared/framework/table.py: no row of %s", cell);
+            fail_msg("run traces/frameworks/table.py: no row of %s", cell);
     }
     free(page);
 }

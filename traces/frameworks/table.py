@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the table of docs/design/frameworks.md from the files beside this one.
 
-    shared/framework/table.py [--check]     --check: exit status 3 where the page is not up to date
+    traces/frameworks/table.py [--check]     --check: exit status 3 where the page is not up to date
 """
 import glob
 import json
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
 def facts():
     group, found = None, []
-    with open(os.path.join(HERE, "framework_facts.h")) as f:
+    with open(os.path.join(HERE, "../../shared/framework/framework_facts.h")) as f:
         text = f.read().replace("\\\n", "\n")
     for m in re.finditer(r"#define LW_FRAMEWORK_(\w+)\(|(row|time)\((\w+), ", text):
         if m.group(1):
