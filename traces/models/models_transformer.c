@@ -801,14 +801,13 @@ static void add_buffers(struct transformer *t)
     struct traces_model_shape *s = &t->b.shape;
     int64_t tokens = t->tokens / (s->context > 1 ? s->context : 1);
     int64_t ranks = s->expert_ranks > 1 ? s->expert_ranks : 1;
-    bool gathers = s->sequence_parallel && s->tensor > 1;
+    int64_t width = s->expert_latent > 0 ? s->expert_latent : t->hidden;
+    int64_t of_group = s->sequence_parallel && s->tensor > 1 ? t->hidden : 0;
+    bool gathered = s->experts > 0 && s->expert_gathered && (of_group > 0 || ranks > 1);
+    int64_t of_experts = gathered ? ranks * width : 0;
 
-    if (s->experts > 0 && s->expert_gathered)
-        gathers = gathers || ranks > 1;
-    else
-        ranks = 1;
-    if (s->gather_buffer && gathers)
-        s->workspace += t->b.item * tokens * ranks * t->hidden;
+    if (s->gather_buffer)
+        s->workspace += t->b.item * tokens * (of_group > of_experts ? of_group : of_experts);
     if (s->experts > 0 && !s->expert_serial)
         s->workspace += s->stream_workspace;
 }

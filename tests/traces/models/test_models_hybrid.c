@@ -230,6 +230,22 @@ MODEL_TEST(experts_keep_no_activation_without_its_weight)
     assert_int_equal(w.modules[1].kept_bytes[0], one.modules[1].kept_bytes[0]);
 }
 
+/* The one buffer of a tensor group's gathers, of 32 elements a token, and of an expert group's of 4
+ * ranks: of 4 x 16 elements, or of 4 x 4, where the first is larger. */
+MODEL_TEST(gathered_tokens_of_experts_are_latent_too)
+{
+    struct traces_model_shape s = with_experts("E");
+    s.gather_buffer = s.expert_gathered = s.expert_serial = s.sequence_parallel = true;
+    s.tensor = 2;
+    s.expert_ranks = 4;
+    s.expert_latent = 16;
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
+    assert_int_equal(w.dims.workspace, B * T * 2 * 4 * 16);
+    s.expert_latent = 4;
+    w = model_kept("nemotron-h-8b", NULL, s);
+    assert_int_equal(w.dims.workspace, B * T * 2 * H);
+}
+
 /* The second pass does the work of the first, and has no parameters. */
 MODEL_TEST(passes_for_further_tokens_share_their_parameters)
 {
