@@ -264,6 +264,77 @@ MODEL_TEST(passes_for_further_tokens_share_their_parameters)
         assert_int_not_equal(w.params[k].module, 4);
 }
 
+/* Elements of a layer of h, by the table of docs/design/models_hybrid.md. */
+static int64_t elements(const struct traces_model_shape *s, char letter)
+{
+    int64_t h = s->hidden, d = s->ssm_heads * s->ssm_head_width, g = s->ssm_groups * s->ssm_state;
+    int64_t wide = s->expert_latent ? s->expert_latent : h;
+    int64_t latent = s->expert_latent ? 2 * h * s->expert_latent : 0;
+
+    switch (letter) {
+    case 'M':
+        return h + h * (2 * d + 2 * g + s->ssm_heads) + 5 * (d + 2 * g) + 3 * s->ssm_heads + d +
+               d * h;
+    case '*':
+        return h + 2 * h * s->head_width * (s->heads + s->kv_heads);
+    case '-':
+        return h + 2 * h * s->ffn;
+    default:
+        return h + s->experts * h + s->experts * 2 * wide * s->expert_ffn + latent +
+               2 * h * s->shared_ffn;
+    }
+}
+
+static struct traces_model_shape random_shape(void)
+{
+    struct traces_model_shape s = {.batch = 1 + rand() % 3, .hidden = 16 * (1 + rand() % 8),
+                                   .head_width = 8 * (1 + rand() % 4), .seq = 64, .vocab = 100,
+                                   .tied = rand() % 2};
+    int n = 4 + rand() % 20;
+
+    s.kv_heads = 1 + rand() % 3;
+    s.heads = s.kv_heads * (1 + rand() % 3);
+    s.ffn = 1 + rand() % 99;
+    s.ssm_groups = 1 + rand() % 3;
+    s.ssm_heads = s.ssm_groups * (1 + rand() % 4);
+    s.ssm_head_width = 1 + rand() % 32;
+    s.ssm_state = 1 + rand() % 64;
+    s.ssm_chunk = 16 << rand() % 3;
+    s.experts = 2 + rand() % 6;
+    s.topk = 1 + rand() % 2;
+    s.expert_ffn = 1 + rand() % 40;
+    s.shared_ffn = 1 + rand() % 40;
+    s.expert_latent = rand() % 2 ? 1 + rand() % 24 : 0;
+    for (int i = 0; i < n; i++)
+        s.layer_pattern[i] = "M*-E"[i < 4 ? i : rand() % 4];
+    return s;
+}
+
+MODEL_TEST(layers_of_any_pattern_add_up)
+{
+    unsigned seed = 71;
+    print_message("seed %u\n", seed);
+    srand(seed);
+    for (int round = 0; round < 60; round++) {
+        struct traces_model_shape s = random_shape();
+        struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
+        int64_t n = (s.tied ? 1 : 2) * s.vocab * s.hidden + s.hidden, kept[4] = {0}, flops[4] = {0};
+        for (int i = 0; s.layer_pattern[i]; i++) {
+            int kind = (int)(strchr("M*-E", s.layer_pattern[i]) - "M*-E");
+            const struct lw_module *m = &w.modules[1 + i];
+            n += elements(&s, s.layer_pattern[i]);
+            if (i < 4) {
+                kept[kind] = m->kept_bytes[0];
+                flops[kind] = m->forward_flops;
+            }
+            assert_int_equal(m->kept_bytes[0], kept[kind]); /* layers of a letter are alike */
+            assert_int_equal(m->forward_flops, flops[kind]);
+            assert_int_equal(m->kept_bytes[LW_RECOMPUTE_FULL], 2 * s.batch * s.seq * s.hidden);
+        }
+        assert_int_equal(lw_workload_numel(&w, false), n);
+    }
+}
+
 /* A tensor group divides all of a mixer but its norm, the addition of the residual and, of
  * parameters, the norm's. */
 MODEL_TEST(a_tensor_group_divides_the_mixer)
