@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fit facts of frameworks (shared/framework) on the tables that they belong to.
+"""Fit facts of frameworks (traces/frameworks) on the tables that they belong to.
 
     fit_figures.py LAPWING SHARED [FRAMEWORK...]     SHARED: gpu-tables/, papers/
 
