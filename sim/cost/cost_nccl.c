@@ -600,15 +600,44 @@ static enum lw_status by_model(const struct lw_cluster *c, const struct lw_cost_
     return collective(c, &least, out, err);
 }
 
+/* NCCL leaves LL and LL128 where its own model says so, which counts less of them than is measured,
+ * and curves fall where latencies do: a message takes at most what a larger one takes, of the next
+ * eight powers of two. One that takes more than twice its latency does. */
+static enum lw_status at_most_of_larger(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                        struct lw_cost_answer *out, struct lw_err *err)
+{
+    enum { OCTAVES = 8 };
+    struct lw_cost_query larger = *q;
+    lw_ps least = out->time;
+
+    if (q->bytes < 1 || out->time > 2 * out->latency)
+        return LW_OK;
+    for (larger.bytes = 1; larger.bytes <= q->bytes;)
+        larger.bytes *= 2;
+    for (int i = 0; i < OCTAVES; i++, larger.bytes *= 2) {
+        struct lw_cost_answer a;
+        LW_TRY(by_model(c, &larger, &a, err));
+        sim_nccl_calibrate(c, &larger, &a);
+        least = a.time < least ? a.time : least;
+    }
+    double part = (double)least / (double)out->time;
+    out->time = least;
+    out->latency = lw_round_sat((double)out->latency * part);
+    out->bytes_per_s /= part;
+    return LW_OK;
+}
+
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *query,
                                struct lw_cost_answer *out, struct lw_err *err)
 {
     const struct lw_cost_query q = sim_of_pair(query);
 
     LW_TRY(by_model(c, &q, out, err));
-    if (sim_nccl_is_calibrated(c, &q))
+    if (sim_nccl_is_calibrated(c, &q)) {
         sim_nccl_calibrate(c, &q, out);
-    else if (q.algorithm == LW_REDUCER_NCCL_CAL)
+        return at_most_of_larger(c, &q, out, err);
+    }
+    if (q.algorithm == LW_REDUCER_NCCL_CAL)
         out->detail = "model: no measured curve here";
     return LW_OK;
 }

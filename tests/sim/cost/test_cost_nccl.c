@@ -51,6 +51,32 @@ TEST(auto_is_the_calibrated_model_where_it_was_measured)
     }
 }
 
+/* From one power of two to the next. What is measured beside NCCL's model leaves LL dearer than
+ * LL128 of twice the size. */
+TEST(a_larger_message_never_takes_less_time)
+{
+    static const char *const clusters[] = {"dgx-a100", "dgx-h100", "dgx-b300", "gb200", "p5"};
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_ALL_GATHER,
+                                          LW_OP_REDUCE_SCATTER, LW_OP_BROADCAST, LW_OP_REDUCE};
+
+    for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++) {
+        struct lw_cluster c = known(clusters[i]);
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            for (int32_t n = 2; n <= 64; n *= 2) {
+                int32_t nodes = n <= c.devices_per_node ? 1 : n / c.devices_per_node;
+                lw_ps before = 0;
+                for (int64_t bytes = 1 << 10; bytes <= 1 << 30; bytes *= 2) {
+                    lw_ps time = ask(&c, ops[k], bytes, n, nodes, LW_REDUCER_AUTO).time;
+                    if (time < before)
+                        fail_msg("%s, %s on %d ranks: %lld bytes take less than half of them",
+                                 clusters[i], lw_op_name(ops[k]), n, (long long)bytes);
+                    before = time;
+                }
+            }
+        lw_cluster_free(&c);
+    }
+}
+
 TEST(unmeasured_cluster_takes_the_model)
 {
     static const struct cost_case cases[] = {

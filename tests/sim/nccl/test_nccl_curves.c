@@ -159,26 +159,26 @@ TEST(calibrated_model_is_the_model_times_the_curve)
     lw_cluster_free(&c);
 }
 
-/* 16 H100 on two nodes, 64 KiB: tree/LL on 16 blocks. 3 us for each are added before the curve. */
+/* 16 H100 on two nodes, 16 KiB: tree/LL on 4 blocks. 3 us for each are added before the curve. */
 TEST(ll_between_nodes_takes_time_for_each_block)
 {
     struct lw_cluster c = {0};
     struct lw_cost_answer raw, cal;
-    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1 << 16, 16, 2, LW_REDUCER_NCCL};
+    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1 << 14, 16, 2, LW_REDUCER_NCCL};
     int n, used;
     const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
-    struct sim_nccl_spot at = {SIM_NCCL_ACROSS, 1 << 12};
+    struct sim_nccl_spot at = {SIM_NCCL_ACROSS, 1 << 10};
 
     assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
     assert_string_equal(raw.protocol, "ll");
-    assert_int_equal(raw.n_blocks, 16);
-    assert_int_equal(raw.beyond, 48000000);
+    assert_int_equal(raw.n_blocks, 4);
+    assert_int_equal(raw.beyond, 12000000);
     q.algorithm = LW_REDUCER_NCCL_CAL;
     assert_int_equal(lw_sim_cost_explain(&c, &q, &cal, NULL), LW_OK);
     double f = sim_nccl_factor(t, n, -1, &at, &used);
-    assert_true(fabs((double)cal.time - ((double)raw.time + 48e6) * f) <= 1);
-    assert_true(fabs((double)cal.latency - ((double)raw.latency + 48e6) * f) <= 1);
+    assert_true(fabs((double)cal.time - ((double)raw.time + 12e6) * f) <= 1);
+    assert_true(fabs((double)cal.latency - ((double)raw.latency + 12e6) * f) <= 1);
     lw_cluster_free(&c);
 }
 
