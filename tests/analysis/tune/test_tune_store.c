@@ -164,10 +164,12 @@ TEST_WITH(processes_of_a_launcher_need_parts, fixture_open, fixture_close)
 #undef RANK
 }
 
-/* A search beside this program, which leaves its pid and, when it has ended, the file `ended`. */
+/* A search that lasts some seconds. */
+#define LONG "--no-bounds --layers 192"
+/* It beside this program, which leaves its pid and, when it has ended, the file `ended`. */
 #define SLOW                                                                                     \
     "(sh -c 'echo $$ >pid; exec \"$@\"' sh $L tune " SPACE                                      \
-    " --no-bounds --threads 1 --db k.db; touch ended) >out.txt 2>&1 &"
+    " " LONG " --threads 1 --db k.db; touch ended) >out.txt 2>&1 &"
 #define GONE "; for i in $(seq 6000); do [ -e ended ] && break; sleep 0.01; done; ls ended"
 
 /* Until some strategies are stored. */
@@ -185,7 +187,7 @@ static void wait_for_rows(const char *db)
 /* Killed with no warning when some strategies are stored, and gone on with. */
 TEST_WITH(a_killed_search_goes_on, fixture_open, fixture_close)
 {
-    char *one = answer("--no-bounds --db one.db");
+    char *one = answer(LONG " --db one.db");
     char *db = strdup(fixture_path("k.db"));
 
     shell(SLOW, NULL);
@@ -195,16 +197,16 @@ TEST_WITH(a_killed_search_goes_on, fixture_open, fixture_close)
     int64_t n = sql_ask(db, "SELECT count(*) FROM searched");
     assert_in_range(n, 1, sql_ask(fixture_path("one.db"), "SELECT n_simulated - 1 FROM search"));
     expect("runs --search 1 --db k.db", 1, "then `lapwing tune -w gpt2 -c dgx-a100");
-    same(one, "--no-bounds --resume --db k.db");
+    same(one, LONG " --resume --db k.db");
     assert_int_equal(sql_ask(db, "SELECT count(*) FROM search WHERE status = 'ok'"), 1);
-    same(one, "--no-bounds --resume --db k.db");
+    same(one, LONG " --resume --db k.db");
     free(db);
     free(one);
 }
 
 TEST_WITH(an_interrupted_search_goes_on, fixture_open, fixture_close)
 {
-    char *one = answer("--no-bounds --db one.db");
+    char *one = answer(LONG " --db one.db");
 
     shell(SLOW, NULL);
     wait_for_rows(fixture_path("k.db"));
@@ -220,7 +222,7 @@ TEST_WITH(an_interrupted_search_goes_on, fixture_open, fixture_close)
                                                    "searched WHERE outcome <> 'invalid') "
                                                    "FROM search"));
     expect("runs --searches --db k.db", 0, "interrupted");
-    same(one, "--no-bounds --resume --db k.db");
+    same(one, LONG " --resume --db k.db");
     free(one);
 }
 
