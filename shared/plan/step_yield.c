@@ -1,13 +1,14 @@
 /* What a step yields: samples, tokens, FLOPs.
  *
- * Model FLOPs count what the model needs, whatever a run does: of a model over tokens 6 P T for
- * its products with P parameters (Kaplan et al., arXiv 2001.08361, section 2.1), 4 P T with frozen
- * ones, which have no gradient of their own, and for attention three times its forward, causal
- * scores half (PaLM, arXiv 2204.02311, appendix B, counts all). Of other models three times the
- * forward FLOPs of all modules, where these are known. Hardware FLOPs add what recomputation does
- * again: a forward of the blocks, or of attention alone (Korthikanti et al., arXiv 2205.05198,
- * section 5). Where experts have a capacity, model FLOPs count every copy of a token, and hardware
- * FLOPs those that are computed: without dropped ones, with padding. */
+ * Model FLOPs count what the model needs, whatever a run does: of a model over tokens 6 P T for its
+ * products with P parameters, each as often as a token's products use it (Kaplan et al., arXiv
+ * 2001.08361, section 2.1), 4 P T with frozen ones, which have no gradient of their own, and for
+ * attention three times its forward, causal scores half (PaLM, arXiv 2204.02311, appendix B, counts
+ * all). Of other models three times the forward FLOPs of all modules, where these are known.
+ * Hardware FLOPs add what recomputation does again: a forward of the blocks, or of attention alone
+ * (Korthikanti et al., arXiv 2205.05198, section 5). Where experts have a capacity, model FLOPs
+ * count every copy of a token, and hardware FLOPs those that are computed: without dropped ones,
+ * with padding. */
 #include "shared/plan/step_yield.h"
 
 #include <math.h>
@@ -43,9 +44,14 @@ int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch)
     return lw_mul_sat(lw_mul_sat(n, batch), dp);
 }
 
+/* A parameter counts as often as a token's products use it. */
 static double active_numel(const struct lw_workload *w)
 {
-    return (double)(lw_workload_numel(w, false) - w->idle_numel);
+    double reused = 0;
+
+    for (int32_t i = 0; i < w->n_modules; i++)
+        reused += (double)w->modules[i].reused_numel;
+    return (double)(lw_workload_numel(w, false) - w->idle_numel) + reused;
 }
 
 /* NAN: not known. */
@@ -64,12 +70,14 @@ static double forward_flops(const struct lw_workload *w, double samples)
     return w->batch > 0 && sum > 0 ? sum * samples / (double)w->batch : NAN;
 }
 
-/* Products for the gradients of frozen parameters, which are not computed. */
+/* Products for the gradients of frozen parameters, which are not computed. Where some are frozen,
+ * so are those that are used again. */
 static double spared_flops(const struct lw_workload *w, double samples)
 {
     double active = active_numel(w), trained = (double)lw_workload_numel(w, true);
+    bool frozen = trained < (double)(lw_workload_numel(w, false) - w->idle_numel);
 
-    return trained < active ? 2 * (active - trained) * (double)w->sample_tokens * samples : 0;
+    return frozen ? 2 * (active - trained) * (double)w->sample_tokens * samples : 0;
 }
 
 /* Fused attention keeps no scores, so that selective recomputation has nothing to do again. */
@@ -97,6 +105,8 @@ static void count_active(const struct lw_workload *w, double *of_module)
         if (w->params[i].expert && w->params[i].tied < 0)
             experts += (double)w->params[i].numel;
     double used = experts > 0 ? 1 - (double)w->idle_numel / experts : 1;
+    for (int32_t i = 0; i < w->n_modules; i++)
+        of_module[i] = (double)w->modules[i].reused_numel;
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *x = &w->params[i];
         if (x->tied < 0)

@@ -271,7 +271,8 @@ static enum lw_status check_total_bytes(const struct lw_workload *w, struct lw_e
                    OF("tp_forward_bytes", tp_forward_bytes),
                    OF("tp_backward_bytes", tp_backward_bytes),
                    OF("kv_bytes", kv_bytes),
-                   OF("dispatch_bytes", dispatch_bytes)};
+                   OF("dispatch_bytes", dispatch_bytes),
+                   OF("reused_numel", reused_numel)};
 #undef OF
 
     for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {

@@ -61,6 +61,10 @@ struct lw_module {
     lw_ps attention_backward_start_ps, attention_backward_ps;
     /* expert parallelism: tokens that the experts get, and give back; 0 = it has no experts */
     int64_t dispatch_bytes;
+    /* Elements of parameters that other modules own, or that it uses before, which one token's
+     * products use here again: the head's of a block for further tokens. Model FLOPs count them as
+     * they count its own. */
+    int64_t reused_numel;
     /* Its matrix products in the order of the forward, by phase: indexes into the workload's table;
      * none = unknown, or there are none. */
     int32_t *products[LW_N_PRODUCT_PHASES];

@@ -126,8 +126,10 @@ static void sort(struct transformer *t, enum lw_kernel_tokens tokens)
 static void add_weights(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
                         enum lw_tp_split split, bool expert, const char *block, const char *name)
 {
-    if (!block)
+    if (!block) {
+        traces_builder_last(&t->b)->reused_numel += rows * columns;
         return;
+    }
     struct lw_param *p =
         traces_builder_param(&t->b, kernel, rows, columns, split, "%s.%s", block, name);
 
@@ -332,9 +334,12 @@ void transformer_experts(struct transformer *t, const char *block)
     if (!s->expert_whole && !s->sequence_parallel)
         transformer_sums(t);
     traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * width_of(t);
+    int64_t idle = (s->experts - s->topk) *
+                   ((inner(s) + s->expert_ffn) * width_of(t) + biases);
     if (block)
-        t->b.w.idle_numel += (s->experts - s->topk) *
-                             ((inner(s) + s->expert_ffn) * width_of(t) + biases);
+        t->b.w.idle_numel += idle;
+    else
+        traces_builder_last(&t->b)->reused_numel -= idle;
 }
 
 #define MIXTRAL "Jiang et al., arXiv 2401.04088, table 1; huggingface.co/mistralai, config.json"

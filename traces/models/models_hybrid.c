@@ -35,6 +35,8 @@ static void add_param(const struct layer *l, int32_t kernel, int64_t rows, int64
 {
     if (l->registers)
         traces_builder_param(&l->t->b, kernel, rows, columns, split, "%s.%s", l->name, name);
+    else
+        traces_builder_last(&l->t->b)->reused_numel += rows * columns;
 }
 
 static void add_norm(const struct layer *l, int32_t kernel, const char *name)
@@ -172,6 +174,7 @@ static void add_pass(struct transformer *t, int64_t pass)
     add_norm(&l, last, "final_layernorm");
     transformer_keep(t, t->b.item * t->tokens * h, true);
     transformer_linear(t, t->tokens, h, vocab, LW_TP_VOCAB);
+    traces_builder_last(&t->b)->reused_numel += vocab * h;
     transformer_loss(t, vocab);
     end_layers(t, true);
 }

@@ -391,6 +391,7 @@ static void add_mtp(struct transformer *t, int32_t i)
     add_param(t, join, h, 2 * h, LW_TP_REPLICATED, i, "eh_proj");
     transformer_keep(t, 3 * t->b.item * t->tokens * h, true);
     transformer_linear(t, t->tokens, h, vocab, LW_TP_VOCAB);
+    traces_builder_last(&t->b)->reused_numel += vocab * h;
     transformer_loss(t, vocab);
 }
 
