@@ -12,14 +12,21 @@
 #include "shared/text/wrap.h"
 
 /* A model's plan is cut where gradients are ready, in the proportions of its kernels' times: those
- * of this system stand in where none is named. It has every data type. */
+ * of this system stand in where none is named. It has every data type but 4-bit operands, which
+ * are given twice the rate of 8-bit ones, the ratio of B200's peaks. */
 #define PROPORTIONS_OF "dgx-h100"
 
 static enum lw_status find_proportions(struct lw_plan_source *s, const struct lw_cluster **c,
                                        struct lw_err *err)
 {
+    struct lw_device *d = &s->proportions.device;
+
     if (!s->proportions.name)
         LW_TRY(lw_cluster_find(PROPORTIONS_OF, &s->proportions, err));
+    if (!lw_figure_is_set(d->fp4_speedup) && lw_figure_is_set(d->fp8_speedup)) {
+        d->fp4_speedup = d->fp8_speedup;
+        d->fp4_speedup.value *= 2;
+    }
     *c = &s->proportions;
     return LW_OK;
 }

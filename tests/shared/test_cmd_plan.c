@@ -136,6 +136,28 @@ TEST(policies_that_read_no_time_need_no_device)
            {"--device dgx-a100 --format json", 0, "\"has_times\": true"});
 }
 
+/* Neither a name nor a file of a model; where a device is named, it needs the figure. */
+TEST(narrow_operands_need_no_device)
+{
+    static const char *const narrow[] = {"fp8", "fp4"};
+    char line[256], without[64], with[64];
+
+    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {
+        snprintf(line, sizeof line, "plan -w llama-3-8b --dp 2 --%s", narrow[i]);
+        hash_line(line, without);
+        has(lapwing(line, NULL), "no times: give -c NAME");
+        snprintf(line, sizeof line, "plan -w llama-3-8b --dp 2 --%s -c dgx-b200", narrow[i]);
+        hash_line(line, with);
+        assert_string_equal(with, without);
+        snprintf(line, sizeof line, "model llama-3-8b --%s -o narrow.json", narrow[i]);
+        lapwing(line, NULL);
+        hash_line("plan -w narrow.json --dp 2", with);
+        assert_string_equal(with, without);
+    }
+    EXPECT("plan -w llama-3-8b --dp 2 --fp4", {"-c dgx-h100", 1, "has no fp4_speedup"},
+           {"--device dgx-h100", 1, "has no fp4_speedup"});
+}
+
 TEST(policies_that_read_times_need_a_device)
 {
     EXPECT("plan -w gpt2 --dp 8",
