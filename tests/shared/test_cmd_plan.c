@@ -158,6 +158,19 @@ TEST(narrow_operands_need_no_device)
            {"--device dgx-h100", 1, "has no fp4_speedup"});
 }
 
+/* 4-bit operands are a kind of the narrow ones that "fp8" counts. */
+TEST(a_difference_names_the_operands_that_one_plan_has)
+{
+    lapwing("plan -w gpt2 --dtype bf16 --dp 2 -o wide.json", NULL);
+    lapwing("plan -w gpt2 --dtype bf16 --dp 2 --fp8 -o fp8.json", NULL);
+    lapwing("plan -w gpt2 --dtype bf16 --dp 2 --fp4 -o fp4.json", NULL);
+    EXPECT("plan diff",
+           {"wide.json fp4.json", 3, "fp4 is 0 in the first plan, 1 in the second"},
+           {"fp4.json wide.json", 3, "fp4 is 1 in the first plan, 0 in the second"},
+           {"fp4.json fp8.json", 3, "fp4 is 1 in the first plan, 0 in the second"},
+           {"wide.json fp8.json", 3, "fp8 is 0 in the first plan, 1 in the second"});
+}
+
 TEST(policies_that_read_times_need_a_device)
 {
     EXPECT("plan -w gpt2 --dp 8",
