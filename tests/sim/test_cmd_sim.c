@@ -658,7 +658,7 @@ TEST(groups_of_experts_send_to_fewer_nodes)
     double step[3];
 
     for (int k = 0; k < 2; k++) {
-        char text[700];
+        char text[800];
         snprintf(text, sizeof text,
                  "{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2,"
                  "\"hidden_size\": 1024, \"num_attention_heads\": 8,"
@@ -666,6 +666,7 @@ TEST(groups_of_experts_send_to_fewer_nodes)
                  "\"intermediate_size\": 2048, \"qk_rope_head_dim\": 32,"
                  "\"qk_nope_head_dim\": 64, \"v_head_dim\": 64, \"vocab_size\": 512,"
                  "\"max_position_embeddings\": 1024, \"first_k_dense_replace\": 1,"
+                 "\"n_shared_experts\": 0,"
                  "\"n_routed_experts\": 64, \"num_experts_per_tok\": 4,"
                  "\"moe_intermediate_size\": 256, \"n_group\": 8, \"topk_group\": %d}",
                  k ? 1 : 8);

@@ -11,6 +11,7 @@
 #include "shared/json/json.h"
 #include "shared/json/value.h"
 #include "shared/numbers/dtype.h"
+#include "traces/models/hf_experts.h"
 #include "traces/models/hf_fields.h"
 #include "traces/models/hf_hybrid.h"
 #include "traces/models/hf_refused.h"
@@ -690,6 +691,7 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     if (strcmp(t->model, "decoder") == 0) {
         LW_TRY(complete(in, v, t, &given, shape, err));
         LW_TRY(complete_decoder(in, v, t, &given, shape, err));
+        LW_TRY(traces_hf_experts(in, v, t->type, &given, shape, err));
     } else if (t->traits & HYBRID) {
         LW_TRY(complete_hybrid(in, v, &given, shape, err));
     } else {

@@ -288,7 +288,8 @@ TEST_WITH(what_a_configuration_has_beside_its_sizes_is_told, fixture_open, fixtu
         " \"num_attention_heads\": 8, \"num_key_value_heads\": 2, \"head_dim\": 64,"
         " \"intermediate_size\": 1024, \"moe_intermediate_size\": 256, \"n_routed_experts\": 8,"
         " \"num_experts_per_tok\": 2, \"first_k_dense_replace\": 1, \"vocab_size\": 1024,"
-        " \"num_nextn_predict_layers\": 1, \"max_position_embeddings\": 256,"
+        " \"n_shared_experts\": 0, \"num_nextn_predict_layers\": 1,"
+        " \"max_position_embeddings\": 256,"
         " \"torch_dtype\": \"bfloat16\", \"quantization_config\": {\"quant_method\": \"fp8\"}}";
     const char *blocks = "num_nextn_predict_layers is 1; blocks for further tokens that are";
     const char *stored = "config.json stores its weights as fp8; they are trained as bf16";

@@ -158,7 +158,7 @@ TEST(groups_of_experts_limit_a_token)
     "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"q_lora_rank\": 32,"                 \
     "\"intermediate_size\": 128, \"kv_lora_rank\": 16, \"qk_rope_head_dim\": 8,"                   \
     "\"qk_nope_head_dim\": 16, \"v_head_dim\": 16, \"vocab_size\": 64,"                            \
-    "\"max_position_embeddings\": 32, \"first_k_dense_replace\": 1"
+    "\"max_position_embeddings\": 32, \"first_k_dense_replace\": 1, \"n_shared_experts\": 0"
     static const struct {
         const char *text;
         int32_t experts, groups, topk_groups;
@@ -408,7 +408,8 @@ TEST(options_take_precedence)
     assert_int_equal(dense.topk, 2);
     assert_int_equal(dense.expert_ffn, 0);
     static const char *const rotated[] = {
-        "{\"model_type\": \"glm4_moe\", " SIZES ", \"partial_rotary_factor\": 0.5}",
+        "{\"model_type\": \"glm4_moe\", " SIZES ", \"partial_rotary_factor\": 0.5,"
+        "\"n_routed_experts\": 4, \"n_shared_experts\": 0, \"first_k_dense_replace\": 0}",
         "{\"model_type\": \"gpt_neox\", " SIZES ", \"intermediate_size\": 256,"
         "\"rotary_pct\": 0.5}",
         "{\"model_type\": \"gptj\", \"n_layer\": 4, \"n_embd\": 64, \"n_head\": 4,"
