@@ -366,6 +366,34 @@ static void complete_widths(const struct type *t, int64_t n_shared, int64_t dens
         s->shared_ffn = t->traits & SHARED_SAME ? s->expert_ffn : n_shared * s->expert_ffn;
 }
 
+/* Files name each of their blocks; --layers takes more or fewer of them. */
+static enum lw_status check_n_types(const struct lw_input *in, const struct lw_value *v,
+                                    const struct lw_value *list, struct lw_err *err)
+{
+    int64_t stated;
+
+    LW_TRY(traces_hf_number(in, v, "num_hidden_layers", 1, &stated, err));
+    if (list->n == stated || stated == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EFORMAT,
+                   "%s: layer_types: found %d, allowed: %lld, the blocks (num_hidden_layers)",
+                   in->name, list->n, (long long)stated);
+}
+
+/* Of a file without sliding_window (huggingface/transformers@008f5c8c, models/gemma3,
+ * Gemma3TextConfig; @001f85b3, models/mistral; @02b8f42b, models/gpt_oss; @008e5743, models/qwen2,
+ * qwen3 and qwen3_moe); null is none, and absent is none of mixtral, phi3 and starcoder2. */
+static int64_t usual_window(const struct type *t)
+{
+    enum { GEMMA_MISTRAL_QWEN = 4096, GPT = 128 };
+
+    if (t->traits & GPT_OSS)
+        return GPT;
+    if (t->traits & (WINDOW_TURN | WINDOW_ASKED) || strcmp(t->type, "mistral") == 0)
+        return GEMMA_MISTRAL_QWEN;
+    return 0;
+}
+
 /* "layer_types": which one of so many blocks attends to all tokens: layers + 1 = none, 1 =
  * all. */
 static enum lw_status take_layer_types(const struct lw_input *in, const struct lw_value *list,
@@ -413,6 +441,20 @@ static enum lw_status take_turn(const struct lw_input *in, const struct lw_value
  * Qwen3Config; Qwen3MoeConfig has no such field). */
 enum { FULL_BLOCKS = 28 };
 
+static enum lw_status check_chunk(const struct lw_input *in, const struct lw_value *v,
+                                  const struct traces_model_shape *s, struct lw_err *err)
+{
+    int64_t chunk;
+
+    LW_TRY(traces_hf_number(in, v, "attention_chunk_size", 0, &chunk, err));
+    if (chunk > 0 && chunk < s->seq)
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: attention_chunk_size: found %lld, allowed: the sequence, %lld, or more "
+                       "(attention in chunks is not modelled: --seq %lld or less)",
+                       in->name, (long long)chunk, (long long)s->seq, (long long)chunk);
+    return LW_OK;
+}
+
 /* Windows shorter than the sequence: of all blocks (mistral, mixtral), of those that layer_types
  * names, of every second (gpt_oss), of none unless use_sliding_window says so (qwen). */
 static enum lw_status take_windows(const struct lw_input *in, const struct lw_value *v,
@@ -421,20 +463,19 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
 {
     const struct lw_value *list;
     const struct lw_value *given = lw_value_get(v, "max_window_layers");
-    int64_t window, chunk, from = 0;
+    int64_t window, from = 0;
     bool used;
 
+    LW_TRY(check_chunk(in, v, s, err));
     LW_TRY(traces_hf_number(in, v, "sliding_window", 0, &window, err));
-    LW_TRY(traces_hf_number(in, v, "attention_chunk_size", 0, &chunk, err));
+    window = lw_value_get(v, "sliding_window") ? window : usual_window(t);
     LW_TRY(traces_hf_flag(in, v, "use_sliding_window", !(t->traits & WINDOW_ASKED), &used, err));
     LW_TRY(traces_hf_items(in, v, "layer_types", LW_JSON_ARRAY, &list, err));
-    if (chunk > 0 && chunk < s->seq && s->layers > 0)
-        return lw_fail(err, LW_ENOTSUP,
-                       "%s: attention_chunk_size: found %lld, allowed: the sequence, %lld, or more "
-                       "(attention in chunks is not modelled: --seq %lld or less)",
-                       in->name, (long long)chunk, (long long)s->seq, (long long)chunk);
-    if (!used || window == 0 || window >= s->seq ||
-        !(t->traits & (WINDOW | WINDOW_ASKED | WINDOW_TURN | GPT_OSS)))
+    if (!(t->traits & (WINDOW | WINDOW_ASKED | WINDOW_TURN | GPT_OSS)))
+        return LW_OK;
+    if (list)
+        LW_TRY(check_n_types(in, v, list, err));
+    if (!used || window == 0 || window >= s->seq)
         return LW_OK;
     s->window = window;
     if (t->traits & WINDOW_TURN && !list)

@@ -212,7 +212,8 @@ TEST(unsupported_field_is_refused_by_name)
          "config.json: layer_types: block 2 breaks the turn: blocks that attend to a window are "
          "modelled where each n-th block attends to all tokens"},
         {"{\"model_type\": \"qwen3\", " SIZES ", \"sliding_window\": 16,"
-         "\"use_sliding_window\": true, \"layer_types\": [\"linear_attention\"]}",
+         "\"use_sliding_window\": true, \"layer_types\": [\"linear_attention\","
+         "\"full_attention\", \"full_attention\", \"full_attention\"]}",
          "config.json: layer_types: block 0 is \"linear_attention\", allowed: "
          "\"full_attention\", \"sliding_attention\""},
         {"{\"model_type\": \"llama4_text\", " SIZES ", \"attention_chunk_size\": 16}",

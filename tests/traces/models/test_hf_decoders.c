@@ -200,6 +200,70 @@ TEST(windows_are_those_of_the_type)
     }
 }
 
+/* 26 blocks: words for fewer or more, or for none, are refused of each type that has windows, also
+ * where its window is not used, or --layers takes fewer. */
+TEST(layer_types_name_each_block_once)
+{
+    static const char *const fields[] = {
+        CONFIG("gemma3_text", 26, 64, 4, 2, 128, 64) ", \"sliding_window\": 512",
+        CONFIG("gemma3_text", 26, 64, 4, 2, 128, 64) ", \"sliding_window\": null",
+        CONFIG("qwen3", 26, 64, 4, 2, 128, 64), CONFIG("mistral", 26, 64, 4, 2, 128, 64),
+        CONFIG("gpt_oss", 26, 64, 4, 2, 128, 64) ", \"num_local_experts\": 4",
+    };
+    static const int lengths[] = {0, 3, 25, 26, 27, 40};
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+            char text[2048], why[120];
+            struct traces_model_shape shape;
+            const char *name;
+            struct lw_err err = {0};
+            int n = snprintf(text, sizeof text, "%s, \"layer_types\": [", fields[i]);
+            for (int b = 0; b < lengths[k]; b++)
+                n += snprintf(text + n, sizeof text - (size_t)n, "%s\"sliding_attention\"",
+                              b ? ", " : "");
+            snprintf(text + n, sizeof text - (size_t)n, "]}");
+            snprintf(why, sizeof why, "config.json: layer_types: found %d, allowed: 26, the blocks "
+                     "(num_hidden_layers)", lengths[k]);
+            enum lw_status got = read(text, &name, &shape, &err);
+            assert_int_equal(got, lengths[k] == 26 ? LW_OK : LW_EFORMAT);
+            if (lengths[k] != 26)
+                assert_string_equal(err.msg, why);
+        }
+}
+
+/* A sequence of 8192 tokens, and no sliding_window in the file; null is none. */
+TEST(a_window_that_the_file_leaves_out_is_that_of_the_class)
+{
+#define SIZES                                                                                      \
+    ", \"num_hidden_layers\": 4, \"hidden_size\": 64, \"num_attention_heads\": 4,"                 \
+    " \"vocab_size\": 10, \"max_position_embeddings\": 8192, \"intermediate_size\": 96"
+    static const char ASKED[] = ", \"use_sliding_window\": true, \"max_window_layers\": 0";
+    static const char EXPERTS[] = ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2";
+    static const struct {
+        const char *type, *more;
+        int64_t window;
+    } cases[] = {
+        {"gemma3_text", "", 4096}, {"mistral", "", 4096}, {"gpt_oss", EXPERTS, 128},
+        {"qwen2", ASKED, 4096},    {"qwen3", ASKED, 4096}, {"qwen2", "", 0},
+        {"mixtral", EXPERTS, 0},   {"phi3", "", 0},       {"starcoder2", "", 0},
+        {"llama", "", 0},          {"gemma", "", 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int null = 0; null < 2; null++) {
+            char text[512];
+            struct traces_model_shape shape;
+            const char *name;
+            struct lw_err err = {0};
+            snprintf(text, sizeof text, "{\"model_type\": \"%s\"" SIZES "%s%s}", cases[i].type,
+                     cases[i].more, null ? ", \"sliding_window\": null" : "");
+            assert_ok(read(text, &name, &shape, &err), err);
+            assert_int_equal(shape.window, null ? 0 : cases[i].window);
+        }
+#undef SIZES
+}
+
 TEST(what_a_type_lacks_here_is_named)
 {
     static const struct {
