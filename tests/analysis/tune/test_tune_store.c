@@ -165,7 +165,7 @@ TEST_WITH(processes_of_a_launcher_need_parts, fixture_open, fixture_close)
 }
 
 /* A search that lasts some seconds. */
-#define LONG "--no-bounds --layers 192"
+#define LONG "--no-bounds --layers 96"
 /* It beside this program, which leaves its pid and, when it has ended, the file `ended`. */
 #define SLOW                                                                                     \
     "(sh -c 'echo $$ >pid; exec \"$@\"' sh $L tune " SPACE                                      \
