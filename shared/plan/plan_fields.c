@@ -446,7 +446,12 @@ static bool fields_differ(const struct diff *d, const struct lw_plan_field *f, c
 
 static bool row_differs(const struct diff *d, const char *x, const char *y)
 {
-    for (const struct lw_plan_field *f = d->table->fields; f->name; f++)
+    const struct lw_plan_field *const fields = d->table->fields;
+
+    for (const struct lw_plan_field *f = fields; f->name; f++)
+        if (f->named_first && fields_differ(d, f, x, y))
+            return true;
+    for (const struct lw_plan_field *f = fields; f->name; f++)
         if (fields_differ(d, f, x, y))
             return true;
     return false;

@@ -38,6 +38,7 @@ struct lw_plan_field {
     bool earlier;     /* refers to a row before its own */
     bool ascending;   /* above that of the row before */
     bool is_bytes;
+    bool named_first; /* a difference is told by it before the fields above */
     /* In plan files. */
     bool derived;     /* not there: it follows from where rows lie, or files_plan.c writes it */
     bool must;        /* always there; else it is left out where it is `absent` */
