@@ -17,6 +17,7 @@
  * nemotron_h_provider.py (Nemotron-H, Nano v2, Nemotron 3 Nano and Super); NVIDIA/Megatron-LM@
  * 453761c5, examples/post_training/modelopt/conf/nvidia/
  * NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16.sh. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -308,12 +309,37 @@ static enum lw_status check_rules(const struct traces_model_shape *s, struct lw_
     return LW_OK;
 }
 
+#define AT(field) offsetof(struct traces_model_shape, field)
+static const size_t layer_sizes[] = {
+    AT(hidden), AT(heads), AT(kv_heads), AT(head_width), AT(ffn), AT(ssm_heads),
+    AT(ssm_head_width), AT(ssm_groups), AT(ssm_state), AT(ssm_chunk), AT(experts), AT(topk),
+    AT(expert_ffn), AT(shared_ffn), AT(expert_latent),
+};
+#undef AT
+
+/* Layers are the model's own: the first of its pattern, of its sizes where they have them. */
+static bool has_own_layers(const struct traces_model *m, const struct traces_model_shape *s)
+{
+    if (strncmp(s->layer_pattern, m->defaults.layer_pattern, (size_t)s->layers) != 0)
+        return false;
+    for (size_t k = 0; k < sizeof layer_sizes / sizeof *layer_sizes; k++) {
+        size_t at = layer_sizes[k];
+        int64_t size = *(const int64_t *)(const void *)((const char *)s + at);
+        if (size > 0 &&
+            size != *(const int64_t *)(const void *)((const char *)&m->defaults + at))
+            return false;
+    }
+    return true;
+}
+
 enum lw_status hybrid_build(const struct traces_model *m, const struct traces_model_shape *shape,
                             const struct lw_device *device, struct lw_workload *w,
                             struct lw_err *err)
 {
     struct traces_model_shape s = *shape;
+    struct traces_model credited = *m;
     struct transformer t;
+    char source[120];
 
     LW_TRY(check_layers(&s, err));
     LW_TRY(check_rules(&s, err));
@@ -337,7 +363,9 @@ enum lw_status hybrid_build(const struct traces_model *m, const struct traces_mo
     add_head(&t);
     bool own = strncmp(s.layer_pattern, m->defaults.layer_pattern, (size_t)s.layers) == 0;
     note_hybrid(&t, own ? m->defaults.layers : 0);
-    return transformer_finish(&t, m, w, err);
+    snprintf(source, sizeof source, "options or config.json; what they leave out as %s", m->name);
+    credited.source = has_own_layers(m, &s) ? m->source : source;
+    return transformer_finish(&t, &credited, w, err);
 }
 
 #define BRIDGE                                                                                     \

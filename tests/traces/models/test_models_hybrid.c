@@ -361,6 +361,38 @@ MODEL_TEST(layers_take_the_first_letters)
     assert_true(said);
 }
 
+static bool credits(const char *name, struct traces_model_shape s, const char *source)
+{
+    struct lw_workload w = model_kept(name, NULL, s);
+    const char *shapes = NULL;
+
+    for (int32_t i = 0; i < w.n_notes; i++)
+        if (strncmp(w.notes[i], "shapes: ", 8) == 0)
+            shapes = w.notes[i] + 8;
+    return shapes && strcmp(shapes, source) == 0;
+}
+
+/* A source is that of a model's own layers, also of the first of them; a pattern or sizes of others
+ * are their giver's. */
+MODEL_TEST(a_source_is_credited_with_its_own_layers_alone)
+{
+    static const char own[] = "options or config.json; what they leave out as nemotron-h-8b";
+    static const char nano[] = "options or config.json; what they leave out as nemotron-3-nano";
+    struct traces_model_shape s = {.layers = 0};
+
+    assert_false(credits("nemotron-h-8b", s, own));
+    assert_false(credits("nemotron-3-nano", s, nano));
+    s.layers = 2;
+    s.seq = 128;
+    s.vocab = 100;
+    assert_false(credits("nemotron-h-8b", s, own));
+    assert_false(credits("nemotron-3-nano", s, nano));
+    assert_true(credits("nemotron-h-8b", small("M-M*"), own));
+    assert_true(credits("nemotron-3-nano", (struct traces_model_shape){.experts = 16}, nano));
+    assert_true(credits("nemotron-h-8b", (struct traces_model_shape){.ssm_state = 64}, own));
+    assert_true(credits("nemotron-h-8b", (struct traces_model_shape){.layer_pattern = "M*"}, own));
+}
+
 static void refused(struct traces_model_shape s, const char *name, const char *why)
 {
     struct lw_device d = model_device();
