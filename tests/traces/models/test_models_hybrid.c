@@ -52,7 +52,8 @@ MODEL_TEST(sizes_without_an_index_are_those_of_the_cards)
     }
 }
 
-enum { T = 64, H = 32, HEADS = 8, P = 4, D = HEADS * P, G = 2, N = 16, L = 16, B = 2 };
+/* No two sizes that a rule could take for each other are equal. */
+enum { T = 64, H = 40, HEADS = 8, P = 4, D = HEADS * P, G = 2, N = 24, L = 16, B = 2 };
 enum { IN = 2 * D + 2 * G * N + HEADS, CONV = D + 2 * G * N };
 
 static struct traces_model_shape small(const char *pattern)
@@ -135,6 +136,27 @@ MODEL_TEST(a_mixer_has_its_products_and_its_scan_by_hand)
     assert_int_equal(w.modules[1].kv_bytes, 0);
 }
 
+/* Tokens of h to 2 d + 2 g + H, and of d to h; weights have as many rows as their result. */
+MODEL_TEST(products_of_a_mixer_lead_in_and_out)
+{
+    static const int64_t in[2] = {H, D}, out[2] = {IN, H};
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, small("M"));
+    const struct lw_module *m = &w.modules[1];
+    int n = 0;
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+        if (w.kernels[k].kind == LW_KERNEL_GEMM) {
+            assert_in_range(n, 0, 1);
+            assert_int_equal(w.kernels[k].m, B * T);
+            assert_int_equal(w.kernels[k].k, in[n]);
+            assert_int_equal(w.kernels[k].n, out[n++]);
+        }
+    assert_int_equal(n, 2);
+    for (int32_t k = 0; k < w.n_params; k++)
+        if (strstr(w.params[k].name, "_proj"))
+            assert_int_equal(w.params[k].rows, strstr(w.params[k].name, "in_proj") ? IN : H);
+}
+
 /* The backward of the scan alone: C B and its two gradients, 3 times; states again and the
  * gradients of states, x, B and C, 5 times 2 N d; 3 times 2 L d. */
 MODEL_TEST(the_backward_of_a_scan_does_part_of_the_forward_again)
@@ -151,6 +173,21 @@ MODEL_TEST(the_backward_of_a_scan_does_part_of_the_forward_again)
     assert_int_equal(backward, B * T * (3 * 2 * L * N * G + 5 * 2 * N * D + 3 * 2 * L * D));
 }
 
+/* Adds bytes of the kernels of the first layer's scan, forward and backward; returns how many. */
+static int64_t scan_bytes(const struct lw_workload *w, int64_t bytes[2])
+{
+    const struct lw_module *m = &w->modules[1];
+    int64_t n = 0;
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+        if (w->kernels[k].kind == LW_KERNEL_COUNTED) {
+            bytes[0] += w->kernels[k].bytes[LW_PRODUCTS_FORWARD];
+            bytes[1] += w->kernels[k].bytes[LW_PRODUCTS_INPUT];
+            n++;
+        }
+    return n;
+}
+
 /* The shape of the measurement: 148,320 bytes of a token's operands forward and 475,424 backward
  * (docs/design/models_hybrid.md), of d = 7168; a gate reads z and writes its result in forward,
  * 4 d, and in backward reads four tensors and writes two, 12 d. All 1.7 times; five kernels are
@@ -165,18 +202,29 @@ MODEL_TEST(a_scan_moves_more_than_its_operands)
     s.ssm_groups = 8;
     s.ssm_state = s.ssm_chunk = 128;
     struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
-    const struct lw_module *m = &w.modules[1];
-    int64_t forward = 0, backward = 0, tokens = 4 * 4096, n = 0;
+    int64_t tokens = 4 * 4096, bytes[2] = {0}, n = scan_bytes(&w, bytes);
 
-    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
-        if (w.kernels[k].kind == LW_KERNEL_COUNTED) {
-            forward += w.kernels[k].bytes[LW_PRODUCTS_FORWARD];
-            backward += w.kernels[k].bytes[LW_PRODUCTS_INPUT];
-            n++;
-        }
     assert_int_equal(n, 5);
-    assert_in_range(tokens * (148320 + 4 * 7168) * 17 / 10 - forward, 0, n);
-    assert_in_range(tokens * (475424 + 12 * 7168) * 17 / 10 - backward, 0, n);
+    assert_in_range(tokens * (148320 + 4 * 7168) * 17 / 10 - bytes[0], 0, n);
+    assert_in_range(tokens * (475424 + 12 * 7168) * 17 / 10 - bytes[1], 0, n);
+}
+
+/* Of a token in bf16, operands added up kernel by kernel (docs/design/models_hybrid.md): step sizes
+ * 2 H, and in f32 as sums 8 H; x and B or C 2 (d + g); C B in f32 4 L G; an f32 or bf16 of the
+ * states of a chunk, N d elements for L tokens. With the shape of the measurement the two sums are
+ * those of the test above. */
+MODEL_TEST(operands_of_a_scan_are_those_of_its_state_and_its_chunk)
+{
+    enum { STEPS = 8 * HEADS, STATES = N * D / L, XB = 2 * (D + G * N), CB = 4 * L * G };
+    enum {
+        FORWARD = 2 * HEADS + 3 * STEPS + 2 * XB + 4 * G * N + 6 * D + 2 * CB + 12 * STATES,
+        BACKWARD = 6 * HEADS + 11 * STEPS + 5 * XB + 28 * G * N + 24 * D + 6 * CB + 34 * STATES
+    };
+    struct lw_workload w = model_kept("nemotron-h-8b", NULL, small("M"));
+    int64_t bytes[2] = {0}, n = scan_bytes(&w, bytes);
+
+    assert_in_range(B * T * FORWARD * 17 / 10 - bytes[0], 0, n);
+    assert_in_range(B * T * BACKWARD * 17 / 10 - bytes[1], 0, n);
 }
 
 /* Input and the norm's result, 2 h; the first product's result; the scan's before and after its
@@ -202,8 +250,8 @@ MODEL_TEST(two_products_keep_both_sides_of_the_activation)
     assert_int_equal(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE], 2 * B * T * (2 * H + 2 * 96));
 }
 
-/* Tokens of 16 elements: the products in and out, 2 * 2 * 32 * 16; router 2 * 32 * 8; 2 copies of
- * 2 products of 16 x 48; shared 2 * 2 * 32 * 24. */
+/* Tokens of 16 elements: the products in and out, 2 * 2 * 40 * 16; router 2 * 40 * 8; 2 copies of
+ * 2 products of 16 x 48; shared 2 * 2 * 40 * 24. */
 MODEL_TEST(experts_see_a_latent_vector)
 {
     struct traces_model_shape s = with_experts("E");
@@ -230,7 +278,7 @@ MODEL_TEST(experts_keep_no_activation_without_its_weight)
     assert_int_equal(w.modules[1].kept_bytes[0], one.modules[1].kept_bytes[0]);
 }
 
-/* The one buffer of a tensor group's gathers, of 32 elements a token, and of an expert group's of 4
+/* The one buffer of a tensor group's gathers, of 40 elements a token, and of an expert group's of 4
  * ranks: of 4 x 16 elements, or of 4 x 4, where the first is larger. */
 MODEL_TEST(gathered_tokens_of_experts_are_latent_too)
 {
