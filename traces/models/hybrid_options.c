@@ -24,13 +24,6 @@ static const struct {
 };
 #undef OF
 
-static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
-{
-    static const char absent[sizeof(int64_t)];
-
-    return memcmp((const char *)s + at, absent, size) != 0;
-}
-
 /* But what their layers do not have. */
 bool hybrid_takes(const char *option)
 {
@@ -49,7 +42,7 @@ enum lw_status hybrid_check_options(const struct traces_model *m,
     if (m->build == hybrid_build)
         return LW_OK;
     for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-        if (is_given(given, options[k].at, options[k].size))
+        if (traces_shape_is_given(given, options[k].at, options[k].size))
             return lw_fail(err, LW_EINVAL,
                            "--%s does not apply to model %s; hybrids with state-space layers take "
                            "it (nemotron-h-8b, nemotron-3-nano, ...)",

@@ -203,7 +203,7 @@ static const struct {
 #undef OF_EXPERTS
 #undef OF_FAMILY
 
-static bool is_given(const struct traces_model_shape *s, size_t at, size_t size)
+bool traces_shape_is_given(const struct traces_model_shape *s, size_t at, size_t size)
 {
     static const char absent[sizeof(int64_t)];
 
@@ -248,7 +248,7 @@ static enum lw_status check_transformer(const struct traces_model *m,
 
     for (size_t k = 0; k < sizeof transformer_options / sizeof *transformer_options; k++) {
         const char *option = transformer_options[k].option;
-        if (!is_given(given, transformer_options[k].at, transformer_options[k].size))
+        if (!traces_shape_is_given(given, transformer_options[k].at, transformer_options[k].size))
             continue;
         if (transformer_options[k].of_loss && !has_loss)
             return lw_fail(err, LW_EINVAL,
@@ -297,7 +297,7 @@ static enum lw_status check_family(const struct traces_model *m,
 
     for (size_t k = 0; k < sizeof llama_options / sizeof *llama_options; k++) {
         const char *option = llama_options[k].option;
-        if (!is_given(given, llama_options[k].at, llama_options[k].size))
+        if (!traces_shape_is_given(given, llama_options[k].at, llama_options[k].size))
             continue;
         if (!takes_llama_option(m, option))
             return lw_fail(err, LW_EINVAL,

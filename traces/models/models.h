@@ -165,6 +165,8 @@ const struct traces_model *traces_model_at(int k);
  * of the same sizes has its own name too ("llama-3.1-8b"). */
 const struct traces_model *traces_model_named(const char *name);
 
+/* The field of `size` bytes (at most 8) at offset `at` is not 0: an option or a file gave it. */
+bool traces_shape_is_given(const struct traces_model_shape *s, size_t at, size_t size);
 /* LW_EINVAL: no such model, a size that it does not have or that is out of range, a device without
  * the figures of a roofline. */
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
