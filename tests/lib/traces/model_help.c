@@ -8,7 +8,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <string.h>
+
 #include "shared/base/arena.h"
+#include "shared/json/json.h"
+#include "traces/models/hf_config.h"
 
 struct lw_device model_device(void)
 {
@@ -18,6 +23,20 @@ struct lw_device model_device(void)
     d.peak_flops[LW_F32] = d.peak_flops[LW_BF16] = d.peak_flops[LW_F16] =
         (struct lw_figure){1e12, "test"};
     return d;
+}
+
+enum lw_status model_read_config(const char *text, const char **name,
+                                 struct traces_model_shape *shape, struct lw_err *err)
+{
+    enum { SIZE = 4096 };
+    static char padded[SIZE + LW_JSON_PADDING];
+    struct lw_input in = {.name = "config.json", .text = padded, .len = strlen(text)};
+
+    assert_in_range(in.len, 0, SIZE - 1);
+    memset(padded, 0, sizeof padded);
+    snprintf(padded, SIZE, "%s", text);
+    *name = NULL;
+    return traces_hf_config(&in, name, shape, err);
 }
 
 static struct lw_workload build(const char *name, const struct lw_device *device,

@@ -13,6 +13,10 @@ struct lw_workload model_kept(const char *name, const struct lw_device *device,
 #define MODEL(name, ...) model_kept(name, NULL, (struct traces_model_shape){__VA_ARGS__})
 int model_forget(void **state);
 #define MODEL_TEST(name) TEST_WITH(name, NULL, model_forget)
+/* Sizes of a config.json's text, "config.json" in messages; `shape`: options first, then the sizes.
+ * *name is NULL where it is refused. At most 4 KiB. */
+enum lw_status model_read_config(const char *text, const char **name,
+                                 struct traces_model_shape *shape, struct lw_err *err);
 /* The largest share of FairScale's partition, which a plan counts for every rank of the role: each
  * parameter, as registered, goes to the first of n <= 64 members with the fewest elements
  * (fairscale/optim/oss.py, partition_parameters). */

@@ -4,29 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/json/json.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/traces/model_help.h"
-#include "traces/models/hf_config.h"
-
-/* `shape`: options first, then the sizes. */
-static enum lw_status read_given(const char *text, const char **name,
-                                 struct traces_model_shape *shape, struct lw_err *err)
-{
-    static char padded[4096 + LW_JSON_PADDING];
-    struct lw_input in = {.name = "config.json", .text = padded, .len = strlen(text)};
-
-    memset(padded, 0, sizeof padded);
-    snprintf(padded, 4096, "%s", text);
-    *name = NULL;
-    return traces_hf_config(&in, name, shape, err);
-}
 
 static enum lw_status read(const char *text, const char **name, struct traces_model_shape *shape,
                            struct lw_err *err)
 {
     *shape = (struct traces_model_shape){.layers = 0};
-    return read_given(text, name, shape, err);
+    return model_read_config(text, name, shape, err);
 }
 
 /* Of GLM-4.5-Air, the block for a further token, with its own embedding and head: 129 experts,
@@ -389,23 +374,25 @@ TEST(options_take_precedence)
     struct lw_err err = {0};
     const char *name;
 
-    assert_ok(read_given("{\"model_type\": \"llama\", " SIZES ", \"tie_word_embeddings\": false}",
-                         &name, &tied, &err), err);
+    assert_ok(model_read_config("{\"model_type\": \"llama\", " SIZES ", "
+                                "\"tie_word_embeddings\": false}",
+                                &name, &tied, &err), err);
     assert_true(tied.tied);
-    assert_ok(read_given("{\"model_type\": \"mixtral\", " SIZES ", \"num_local_experts\": 8,"
-                         "\"num_experts_per_tok\": 2}", &name, &expert, &err), err);
+    assert_ok(model_read_config("{\"model_type\": \"mixtral\", " SIZES ", \"num_local_experts\": 8,"
+                                "\"num_experts_per_tok\": 2}", &name, &expert, &err), err);
     assert_int_equal(expert.expert_ffn, 24);
-    assert_ok(read_given("{\"model_type\": \"llama4_text\", " SIZES ", \"num_local_experts\": 8,"
-                         "\"num_experts_per_tok\": 1, \"intermediate_size_mlp\": 96}", &name,
-                         &widths, &err), err);
+    assert_ok(model_read_config("{\"model_type\": \"llama4_text\", " SIZES ", "
+                                "\"num_local_experts\": 8,"
+                                "\"num_experts_per_tok\": 1, \"intermediate_size_mlp\": 96}", &name,
+                                &widths, &err), err);
     assert_int_equal(widths.shared_ffn, 40);
     assert_int_equal(widths.ffn, 56);
     /* The family refuses these; what a file says of experts without any is left out. */
-    assert_ok(read_given("{\"model_type\": \"gpt2\", " LITTLE "}", &name, &kv, &err), err);
+    assert_ok(model_read_config("{\"model_type\": \"gpt2\", " LITTLE "}", &name, &kv, &err), err);
     assert_int_equal(kv.kv_heads, 2);
-    assert_ok(read_given("{\"model_type\": \"qwen3_moe\", " SIZES ", \"num_experts\": 0,"
-                         "\"num_experts_per_tok\": 8, \"moe_intermediate_size\": 32}", &name,
-                         &dense, &err), err);
+    assert_ok(model_read_config("{\"model_type\": \"qwen3_moe\", " SIZES ", \"num_experts\": 0,"
+                                "\"num_experts_per_tok\": 8, \"moe_intermediate_size\": 32}", &name,
+                                &dense, &err), err);
     assert_int_equal(dense.topk, 2);
     assert_int_equal(dense.expert_ffn, 0);
     static const char *const rotated[] = {
@@ -418,9 +405,9 @@ TEST(options_take_precedence)
     };
     for (size_t i = 0; i < sizeof rotated / sizeof *rotated; i++) {
         struct traces_model_shape own = {.rope_width = 6}, left = {0};
-        assert_ok(read_given(rotated[i], &name, &own, &err), err);
+        assert_ok(model_read_config(rotated[i], &name, &own, &err), err);
         assert_int_equal(own.rope_width, 6);
-        assert_ok(read_given(rotated[i], &name, &left, &err), err);
+        assert_ok(model_read_config(rotated[i], &name, &left, &err), err);
         assert_int_equal(left.rope_width, 8); /* half of 16 */
     }
 }
@@ -468,7 +455,7 @@ TEST(quantized_weights_are_refused_or_told)
             struct lw_err err = {0};
             const char *name;
             bool refused = cases[i].message && !option;
-            enum lw_status got = read_given(text, &name, &shape, &err);
+            enum lw_status got = model_read_config(text, &name, &shape, &err);
             if (got != (refused ? LW_ENOTSUP : LW_OK))
                 fail_msg("%s: %s", text, err.msg);
             if (refused)

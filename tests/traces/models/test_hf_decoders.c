@@ -5,21 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/json/json.h"
 #include "tests/lib/traces/model_help.h"
-#include "traces/models/hf_config.h"
 
 static enum lw_status read(const char *text, const char **name, struct traces_model_shape *shape,
                            struct lw_err *err)
 {
-    static char padded[4096 + LW_JSON_PADDING];
-    struct lw_input in = {.name = "config.json", .text = padded, .len = strlen(text)};
-
-    memset(padded, 0, sizeof padded);
-    snprintf(padded, 4096, "%s", text);
     *shape = (struct traces_model_shape){.layers = 0};
-    *name = NULL;
-    return traces_hf_config(&in, name, shape, err);
+    return model_read_config(text, name, shape, err);
 }
 
 static struct lw_workload built(const char *text, struct traces_model_shape *shape)

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/json/json.h"
-#include "traces/models/hf_config.h"
+#include "tests/lib/traces/model_help.h"
 
 #define SIZES                                                                                      \
     "\"num_hidden_layers\": 4, \"hidden_size\": 64, \"num_attention_heads\": 4,"                   \
@@ -14,13 +13,11 @@
 static enum lw_status read(const char *type, const char *fields, struct traces_model_shape *shape,
                            struct lw_err *err)
 {
-    static char padded[1024 + LW_JSON_PADDING];
-    struct lw_input in = {.name = "config.json", .text = padded};
-    const char *name = NULL;
+    char text[1024];
+    const char *name;
 
-    memset(padded, 0, sizeof padded);
-    in.len = (size_t)snprintf(padded, 1024, "{\"model_type\": \"%s\", " SIZES "%s}", type, fields);
-    return traces_hf_config(&in, &name, shape, err);
+    snprintf(text, sizeof text, "{\"model_type\": \"%s\", " SIZES "%s}", type, fields);
+    return model_read_config(text, &name, shape, err);
 }
 
 #define DEEPSEEK                                                                                   \

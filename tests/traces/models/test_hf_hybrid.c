@@ -5,21 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/json/json.h"
 #include "tests/lib/traces/model_help.h"
-#include "traces/models/hf_config.h"
-
-static enum lw_status read_given(const char *text, const char **name,
-                                 struct traces_model_shape *shape, struct lw_err *err)
-{
-    static char padded[4096 + LW_JSON_PADDING];
-    struct lw_input in = {.name = "config.json", .text = padded, .len = strlen(text)};
-
-    memset(padded, 0, sizeof padded);
-    snprintf(padded, 4096, "%s", text);
-    *name = NULL;
-    return traces_hf_config(&in, name, shape, err);
-}
 
 static struct traces_model_shape shape_of(const char *text)
 {
@@ -27,7 +13,7 @@ static struct traces_model_shape shape_of(const char *text)
     struct lw_err err = {0};
     const char *name;
 
-    assert_ok(read_given(text, &name, &s, &err), err);
+    assert_ok(model_read_config(text, &name, &s, &err), err);
     assert_string_equal(name, "nemotron-h-8b");
     return s;
 }
@@ -121,13 +107,15 @@ TEST(options_take_precedence)
     struct lw_err err = {0};
     const char *name;
 
-    assert_ok(read_given(SMALL "\"hybrid_override_pattern\": \"M*-M\", \"ssm_state_size\": 128}",
-                         &name, &s, &err), err);
+    assert_ok(model_read_config(SMALL "\"hybrid_override_pattern\": \"M*-M\", "
+                                      "\"ssm_state_size\": 128}",
+                                &name, &s, &err), err);
     assert_string_equal(s.layer_pattern, "M*");
     assert_int_equal(s.layers, 2);
     assert_int_equal(s.ssm_state, 64);
     s = (struct traces_model_shape){.layer_pattern = "--"};
-    assert_ok(read_given(SMALL "\"hybrid_override_pattern\": \"M*-M\"}", &name, &s, &err), err);
+    assert_ok(model_read_config(SMALL "\"hybrid_override_pattern\": \"M*-M\"}", &name, &s, &err),
+              err);
     assert_string_equal(s.layer_pattern, "--");
     assert_int_equal(s.layers, 0); /* as many as letters */
 }
@@ -185,7 +173,7 @@ TEST(other_forms_are_refused_by_field)
         struct lw_err err = {0};
         const char *name;
         snprintf(text, sizeof text, SMALL "%s}", cases[k].fields);
-        assert_int_not_equal(read_given(text, &name, &s, &err), LW_OK);
+        assert_int_not_equal(model_read_config(text, &name, &s, &err), LW_OK);
         assert_string_equal(err.msg, cases[k].message);
     }
     struct traces_model_shape s = {.mtp_layers = 1};
@@ -193,7 +181,7 @@ TEST(other_forms_are_refused_by_field)
     const char *name;
     snprintf(text, sizeof text, SMALL "%s}", "\"hybrid_override_pattern\": \"ME\", "
                                              "\"mtp_hybrid_override_pattern\": \"ME\"");
-    assert_int_equal(read_given(text, &name, &s, &err), LW_ENOTSUP);
+    assert_int_equal(model_read_config(text, &name, &s, &err), LW_ENOTSUP);
     assert_string_equal(err.msg, "config.json: layers for further tokens are ME, allowed: *E; "
                                  "leave --mtp-layers out");
 }

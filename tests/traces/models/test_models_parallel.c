@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/json/json.h"
 #include "tests/lib/traces/model_help.h"
-#include "traces/models/hf_config.h"
 
 /* Released weights: arXiv 2204.06745 (GPT-NeoX 20B), arXiv 2304.01373 (Pythia 6.9B), safetensors
  * headers at huggingface.co (tied weights once). */
@@ -124,13 +122,8 @@ MODEL_TEST(any_allocation_may_fail)
 static enum lw_status read(const char *text, const char **name, struct traces_model_shape *shape,
                            struct lw_err *err)
 {
-    static char padded[1024 + LW_JSON_PADDING];
-    struct lw_input in = {.name = "config.json", .text = padded, .len = strlen(text)};
-
-    memset(padded, 0, sizeof padded);
-    snprintf(padded, 1024, "%s", text);
     *shape = (struct traces_model_shape){.layers = 0};
-    return traces_hf_config(&in, name, shape, err);
+    return model_read_config(text, name, shape, err);
 }
 
 #define SIZES(layers, hidden, heads, vocab) "\"num_hidden_layers\": " layers                      \
