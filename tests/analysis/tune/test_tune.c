@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/tune_help.h"
 #include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
@@ -179,22 +180,6 @@ TEST_WITH(bounds_count_tokens_to_experts, fixture_open, fixture_close)
         assert_true(10 * figure(csv, line, "bound_ns") > 9 * figure(csv, line, "step_ns"));
 }
 
-/* One of the words, which are separated by '|'. */
-static const char *one_of(struct prng *r, const char *words)
-{
-    static char out[16][96];
-    static int at;
-    int n = 1;
-
-    for (const char *c = words; *c; c++)
-        n += *c == '|';
-    for (int skip = prng_below(r, n); skip > 0; skip--)
-        words = strchr(words, '|') + 1;
-    at = (at + 1) % 16;
-    snprintf(out[at], sizeof out[at], "%.*s", (int)strcspn(words, "|"), words);
-    return out[at];
-}
-
 /* Spaces of at most 500 strategies of small models, drawn at random. */
 TEST_WITH(equal_to_simulating_all_of_random_spaces, fixture_open, fixture_close)
 {
@@ -207,26 +192,18 @@ TEST_WITH(equal_to_simulating_all_of_random_spaces, fixture_open, fixture_close)
                  "--global-batch %s --ranks 16 --batch %s --tp %s --pp %s --zero %s --recompute %s "
                  "--schedule %s --chunks 2 --sequence-parallel %s --overlap-param-gather %s "
                  "--bucket-cap %s",
-                 one_of(&r, "8|12|16"), one_of(&r, "512|2048"),
-                 one_of(&r, "|--experts 8 --topk 2 --expert-ffn 512 --ep 1,2"),
-                 one_of(&r, "dgx-a100|dgx-h100|p4d|gb300"), one_of(&r, "16|32|48"),
-                 one_of(&r, "1|2|1,2"), one_of(&r, "1,2|1,4|2,4"), one_of(&r, "1,2,4|2,4|1,4,8"),
-                 one_of(&r, "0,3|1,3|2,3|0,1"), one_of(&r, "none|full|none,full"),
-                 one_of(&r, "1f1b,interleaved-1f1b|gpipe,zb-h1|1f1b,zb-v|interleaved-1f1b,zb-h2"),
-                 one_of(&r, "off,on|off"), one_of(&r, "off|on|off,on"),
-                 one_of(&r, "25MiB|64KiB|1MiB,8MiB"));
+                 tune_one_of(&r, "8|12|16"), tune_one_of(&r, "512|2048"),
+                 tune_one_of(&r, "|--experts 8 --topk 2 --expert-ffn 512 --ep 1,2"),
+                 tune_one_of(&r, "dgx-a100|dgx-h100|p4d|gb300"), tune_one_of(&r, "16|32|48"),
+                 tune_one_of(&r, "1|2|1,2"), tune_one_of(&r, "1,2|1,4|2,4"),
+                 tune_one_of(&r, "1,2,4|2,4|1,4,8"),
+                 tune_one_of(&r, "0,3|1,3|2,3|0,1"), tune_one_of(&r, "none|full|none,full"),
+                 tune_one_of(&r, "1f1b,interleaved-1f1b|gpipe,zb-h1|1f1b,zb-v|"
+                                 "interleaved-1f1b,zb-h2"),
+                 tune_one_of(&r, "off,on|off"), tune_one_of(&r, "off|on|off,on"),
+                 tune_one_of(&r, "25MiB|64KiB|1MiB,8MiB"));
         check_space(args, 6);
     }
-}
-
-/* The best of a search, as JSON. */
-static char *best_of(const char *args)
-{
-    const char *json = lapwingf("tune %s --no-db --format json -q", args);
-    const char *at = strstr(json, "\"best\""), *end = at ? strstr(at, "\"pareto\"") : NULL;
-
-    assert_non_null(end);
-    return strndup(at, (size_t)(end - at));
 }
 
 /* GPipe is in the list before 1F1B, takes as long and holds more; with bounds and without. */
@@ -238,16 +215,16 @@ TEST_WITH(of_equal_steps_the_least_memory_is_first, fixture_open, fixture_close)
     for (int n = 1; n < 20; n += 3) {
         char args[400];
         snprintf(args, sizeof args, ARGS "%d", n);
-        char *found = best_of(args);
+        char *found = tune_best_of(args);
         snprintf(args, sizeof args, ARGS "%d --no-bounds", n);
-        char *all = best_of(args);
+        char *all = tune_best_of(args);
         assert_string_equal(found, all);
         free(found);
         free(all);
     }
-    char *best = best_of("-w gpt2 -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 --tp 1 --pp 2 "
-                         "--framework ideal --zero 0 --schedule gpipe,1f1b --recompute none "
-                         "--best 2");
+    char *best = tune_best_of("-w gpt2 -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 --tp 1 "
+                              "--pp 2 --framework ideal --zero 0 --schedule gpipe,1f1b "
+                              "--recompute none --best 2");
     const char *first = strstr(best, "\"step_ns\": "), *second = strstr(first + 1, "\"step_ns\": ");
     assert_non_null(second);
     assert_int_equal(atoll(first + 11), atoll(second + 11));

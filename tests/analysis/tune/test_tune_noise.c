@@ -9,6 +9,7 @@
 #include "analysis/tune/tune_noise.h"
 #include "shared/numbers/units.h"
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/tune_help.h"
 #include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
@@ -29,32 +30,6 @@ static int64_t figure(const char *csv, int line, const char *key)
     return atoll(csv_cell(csv, line, csv_column(csv, key)));
 }
 
-/* The best of a search, as JSON. */
-static char *best_of(const char *args)
-{
-    const char *json = lapwingf("tune %s --no-db --format json -q", args);
-    const char *at = strstr(json, "\"best\""), *end = at ? strstr(at, "\"pareto\"") : NULL;
-
-    assert_non_null(end);
-    return strndup(at, (size_t)(end - at));
-}
-
-/* One of the words, which are separated by '|'. */
-static const char *one_of(struct prng *r, const char *words)
-{
-    static char out[16][96];
-    static int at;
-    int n = 1;
-
-    for (const char *c = words; *c; c++)
-        n += *c == '|';
-    for (int skip = prng_below(r, n); skip > 0; skip--)
-        words = strchr(words, '|') + 1;
-    at = (at + 1) % 16;
-    snprintf(out[at], sizeof out[at], "%.*s", (int)strcspn(words, "|"), words);
-    return out[at];
-}
-
 /* A small space at random, without noise. */
 static void draw_space(struct prng *r, char *out, size_t size)
 {
@@ -63,10 +38,13 @@ static void draw_space(struct prng *r, char *out, size_t size)
              "--global-batch %s --ranks 8 --batch 1 --tp %s --pp %s --zero %s --recompute none "
              "--schedule %s --chunks 2 --sequence-parallel off --overlap-param-gather off "
              "--bucket-cap %s",
-             one_of(r, "8|16"), one_of(r, "|--experts 8 --topk 2 --expert-ffn 512 --ep 1,2"),
-             one_of(r, "dgx-a100|dgx-h100|gb300"), one_of(r, "16|32"), one_of(r, "1,2|2,4"),
-             one_of(r, "1,2,4|2,4|1,4"), one_of(r, "0,3|1,2|0,1"),
-             one_of(r, "1f1b,interleaved-1f1b|gpipe,zb-h1|1f1b,zb-v"), one_of(r, "8MiB|1MiB,8MiB"));
+             tune_one_of(r, "8|16"),
+             tune_one_of(r, "|--experts 8 --topk 2 --expert-ffn 512 --ep 1,2"),
+             tune_one_of(r, "dgx-a100|dgx-h100|gb300"), tune_one_of(r, "16|32"),
+             tune_one_of(r, "1,2|2,4"),
+             tune_one_of(r, "1,2,4|2,4|1,4"), tune_one_of(r, "0,3|1,2|0,1"),
+             tune_one_of(r, "1f1b,interleaved-1f1b|gpipe,zb-h1|1f1b,zb-v"),
+             tune_one_of(r, "8MiB|1MiB,8MiB"));
 }
 
 /* Without bounds all samples of each strategy are drawn. */
@@ -83,9 +61,9 @@ TEST_WITH(equal_to_drawing_all_samples, fixture_open, fixture_close)
         char space[600], args[800];
         draw_space(&r, space, sizeof space);
         snprintf(args, sizeof args, "%s %s --best %d", space, noises[i % 5], 1 + i % 4);
-        char *found = best_of(args);
+        char *found = tune_best_of(args);
         strcat(args, " --no-bounds");
-        char *all = best_of(args);
+        char *all = tune_best_of(args);
         if (strcmp(found, all) != 0)
             fail_msg("%s: %s\n%s", args, found, all);
         free(found);
