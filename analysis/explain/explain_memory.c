@@ -5,9 +5,9 @@
  * shared/framework/framework_memory.c; what its allocator reserves beyond them is the rest of
  * reserved bytes, which also takes the rounding; the context is the cluster's figure.
  *
- * Activations are those of runs of modules that hold equally much: the block of which a backward
- * computes something again stands alone. The scores of the last module are a part of their own
- * where the plan has their size. */
+ * Activations are those of modules that hold equally much, neighbours or not (layers of a hybrid
+ * take turns): the block of which a backward computes something again stands alone. The scores of
+ * the last module are a part of their own where the plan has their size. */
 #include "analysis/explain/explain_memory.h"
 
 #include <string.h>
@@ -65,16 +65,19 @@ static const char *name_of(const struct lw_plan *p, int32_t module)
 static enum lw_status name_modules(const struct lw_plan *p, struct lw_memory_story *x,
                                    struct lw_memory_part *part, struct lw_err *err)
 {
-    int32_t first = part->first_module, last = part->last_module;
+    int32_t first = part->first_module, last = part->last_module, n = part->n_modules;
     const char *from = name_of(p, first), *to = name_of(p, last);
 
     if (!from || !to)
-        LW_PRINT(&x->arena, part->name, err, "activations of modules %d to %d", first, last);
+        LW_PRINT(&x->arena, part->name, err, "activations of %d equal modules, %d to %d", n, first,
+                 last);
     else if (first == last)
         LW_PRINT(&x->arena, part->name, err, "activations of %s", from);
+    else if (n == last - first + 1)
+        LW_PRINT(&x->arena, part->name, err, "activations of %s to %s (%d modules)", from, to, n);
     else
-        LW_PRINT(&x->arena, part->name, err, "activations of %s to %s (%d modules)", from, to,
-                 last - first + 1);
+        LW_PRINT(&x->arena, part->name, err, "activations of %d equal modules, %s to %s", n, from,
+                 to);
     return LW_OK;
 }
 
@@ -91,6 +94,15 @@ static int64_t scores_of(const struct lw_plan *p, int64_t held)
     return held / p->works[op->work].keeps_bytes * scores;
 }
 
+/* The part of modules that hold so many bytes each; NULL: none does yet. */
+static struct lw_memory_part *part_of_equal(const struct lw_memory_story *x, int64_t bytes)
+{
+    for (int32_t i = 0; i < x->n_parts; i++)
+        if (x->parts[i].n_modules > 0 && x->parts[i].bytes / x->parts[i].n_modules == bytes)
+            return &x->parts[i];
+    return NULL;
+}
+
 static enum lw_status put_activations(const struct lw_plan *p, const int64_t *of_module,
                                       struct lw_memory_story *x, struct lw_err *err)
 {
@@ -98,18 +110,19 @@ static enum lw_status put_activations(const struct lw_plan *p, const int64_t *of
 
     for (int32_t m = 0; m < p->n_modules; m++) {
         int64_t bytes = of_module[m], scores = m == last ? scores_of(p, bytes) : 0;
-        struct lw_memory_part *before = x->n_parts > 0 ? &x->parts[x->n_parts - 1] : NULL;
         put(x, "logits", "logits: scores of the vocabulary, and the loss", scores);
         if (bytes == scores)
             continue;
-        if (before && scores == 0 && before->last_module == m - 1 && m > 0 &&
-            before->bytes == bytes * (m - before->first_module)) {
-            before->bytes += bytes;
-            before->last_module = m;
-            continue;
+        struct lw_memory_part *equal = scores == 0 ? part_of_equal(x, bytes) : NULL;
+        if (!equal) {
+            put(x, "activations", NULL, bytes - scores);
+            equal = &x->parts[x->n_parts - 1];
+            equal->first_module = m;
+        } else {
+            equal->bytes += bytes;
         }
-        put(x, "activations", NULL, bytes - scores);
-        x->parts[x->n_parts - 1].first_module = x->parts[x->n_parts - 1].last_module = m;
+        equal->last_module = m;
+        equal->n_modules++;
     }
     put(x, "activations", "activations of no module", of_module[p->n_modules]);
     for (int32_t i = 0; i < x->n_parts; i++)

@@ -15,7 +15,9 @@ struct lw_prediction;
 struct lw_memory_part {
     const char *kind;              /* "activations", a word */
     const char *name;              /* for people */
-    int32_t first_module, last_module; /* of activations: modules that hold as much; -1 = none */
+    /* Of activations: modules that hold as much each, the first and the last, -1 = none, and how
+     * many: fewer than from first to last where others lie between. */
+    int32_t first_module, last_module, n_modules;
     int64_t bytes;
     double share_pct;              /* of the device's bytes */
 };

@@ -19,6 +19,7 @@ static const struct lw_column part_columns[] = {
     {"what", "what", LW_COLUMN_STRING, AT(name)},
     {"first_module", NULL, LW_COLUMN_INT32, AT(first_module), .lacking = ""},
     {"last_module", NULL, LW_COLUMN_INT32, AT(last_module), .lacking = ""},
+    {"n_modules", NULL, LW_COLUMN_INT32, AT(n_modules)},
 };
 #undef AT
 

@@ -78,7 +78,7 @@ TEST(kinds_have_their_bytes)
                                "csv", NULL);
 
     has(text, "\nlogits,16777216,"); /* 16 * 128 * 2048 * 4 */
-    has(text, "activations of model.layers.0 to model.layers.3 (4 modules),1,4\n");
+    has(text, "activations of model.layers.0 to model.layers.3 (4 modules),1,4,4\n");
     long long params = 0, states = 0;
     const char *p = strstr(text, "\nparameters,"), *o = strstr(text, "\noptimizer,");
     assert_non_null(p);
@@ -90,6 +90,25 @@ TEST(kinds_have_their_bytes)
     long long n = 2 * 2048 * 256 + 4 * (4 * 256 * 256 + 3 * 256 * 512 + 2 * 256) + 256;
     assert_int_equal(states, 8 * n);
     assert_int_equal(params, 4 * (n + 32));
+}
+
+/* Layers M and E take turns: 3 and 2 of 5, of which a row each, beside embedding and head. */
+TEST(equal_modules_that_are_no_neighbours_are_one_part)
+{
+#define HYBRID "-w nemotron-3-nano --layer-pattern MEMEM --experts 8 --seq 1024 -c dgx-b200 "
+    const char *text = lapwing("explain --memory " HYBRID "--dp 8 --ep 8 --zero 1 --format csv",
+                               NULL);
+    int n = 0;
+
+    has(text, "\"activations of 3 equal modules, backbone.layers.0 to backbone.layers.4\","
+              "1,5,3\n");
+    has(text, "\"activations of 2 equal modules, backbone.layers.1 to backbone.layers.3\","
+              "2,4,2\n");
+    for (const char *at = text; (at = strstr(at, "activations of backbone.layers")) != NULL; at++)
+        n++;
+    assert_int_equal(n, 0);
+    check_sum(HYBRID "--dp 8 --ep 8 --zero 1");
+#undef HYBRID
 }
 
 /* Each change, as sim predicts it with the options that are printed. */
