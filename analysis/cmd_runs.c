@@ -112,7 +112,7 @@ int cmd_runs(int argc, char **argv)
         {"searches", 0, LW_OPT_FLAG, &o.searches, NULL, "list the searches of `lapwing tune`"},
         {"search", 0, LW_OPT_STRING, &o.search, "N|last",
          "print the answer of a search; with --delete, delete it and keep its runs",
-         .check = lw_cli_run},
+         .check = lw_cli_search},
         {"losers", 0, LW_OPT_FLAG, &o.losers, NULL,
          "--search: why each strategy is not among the best"},
         LW_OPTION_FORMAT(&o.format),

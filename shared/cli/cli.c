@@ -207,11 +207,22 @@ enum lw_status lw_cli_above_0(const char *value, struct lw_err *err)
                : LW_OK; /* another text is refused as one */
 }
 
-enum lw_status lw_cli_run(const char *value, struct lw_err *err)
+static enum lw_status check_number_of(const char *what, const char *value, struct lw_err *err)
 {
     if (strcmp(value, "last") == 0 || (*value && value[strspn(value, "0123456789")] == '\0'))
         return LW_OK;
-    return lw_fail(err, LW_EINVAL, "found '%s', expected the number of a run, or 'last'", value);
+    return lw_fail(err, LW_EINVAL, "found '%s', expected the number of a %s, or 'last'", value,
+                   what);
+}
+
+enum lw_status lw_cli_run(const char *value, struct lw_err *err)
+{
+    return check_number_of("run", value, err);
+}
+
+enum lw_status lw_cli_search(const char *value, struct lw_err *err)
+{
+    return check_number_of("search", value, err);
 }
 
 static enum lw_status parse_size(const struct lw_opt *o, const char *text, struct lw_err *err)

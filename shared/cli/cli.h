@@ -60,6 +60,7 @@ bool lw_cli_takes_any(const char *arg);
 lw_opt_check lw_cli_above_0;
 /* Of a stored run: a number, or 'last'. */
 lw_opt_check lw_cli_run;
+lw_opt_check lw_cli_search; /* of a stored search */
 
 /* The options that recur, declared once: they mean the same in every command. */
 #define LW_OPTION_FORMAT(format) \

@@ -301,7 +301,7 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"--db /nowhere/a.db", 1, "nothing was run"});
     EXPECT("runs --db a.db",
            {"--search 2", 1, "no search '2', expected 'last' or a number from 1 to 1"},
-           {"--search x", 2, "--search"},
+           {"--search x", 2, "found 'x', expected the number of a search, or 'last'"},
            {"--losers", 2, "--losers needs --search N"},
            {"--searches --delete", 2, "--searches lists all"},
            {"--search 1 2", 2, "no RUN"},

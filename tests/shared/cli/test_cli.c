@@ -323,4 +323,8 @@ TEST(a_run_is_a_number_or_the_last)
     assert_int_equal(lw_cli_run("", &err), LW_EINVAL);
     assert_int_equal(lw_cli_run("1x", &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "found '1x', expected the number of a run, or 'last'"));
+    assert_int_equal(lw_cli_search("12", &err), LW_OK);
+    assert_int_equal(lw_cli_search("last", &err), LW_OK);
+    assert_int_equal(lw_cli_search("1x", &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "found '1x', expected the number of a search, or 'last'"));
 }
