@@ -13,6 +13,10 @@
 
 void lw_tune_noise_complete(struct lw_tune_noise *n)
 {
+    n->zero = n->sigma == 0;
+    n->rank_zero = n->rank_sigma == 0;
+    n->sigma = n->sigma > 0 ? n->sigma : 0;
+    n->rank_sigma = n->rank_sigma > 0 ? n->rank_sigma : 0;
     n->on = n->sigma > 0 || n->rank_sigma > 0 || n->n_samples > 0 || n->seed >= 0;
     n->n_samples = n->on && n->n_samples == 0 ? LW_TUNE_SAMPLES : n->n_samples;
 }
@@ -31,13 +35,17 @@ enum lw_status lw_tune_noise_check(const struct lw_tune_noise *n, const struct l
                                    struct lw_err *err)
 {
     const struct lw_sim_options o = options_of(n);
+    const char *lacks = n->zero && n->rank_zero ? "--noise and --rank-noise are 0"
+                        : n->zero               ? "--noise is 0"
+                        : n->rank_zero          ? "--rank-noise is 0"
+                                                : "no --noise or --rank-noise is given";
 
     if (!n->on || lw_sim_draws(c, &o))
         return LW_OK;
-    return lw_fail(err, LW_EINVAL, "cluster '%s' has no noise, and no --noise or --rank-noise is "
-                                   "given: all samples would be the same; give --noise X, or leave "
-                                   "out --samples and --seed",
-                   c->name);
+    return lw_fail(err, LW_EINVAL, "cluster '%s' has no noise, and %s: all samples would be the "
+                                   "same; give --noise X above 0, or leave out --samples and "
+                                   "--seed",
+                   c->name, lacks);
 }
 
 /* The shortest text of at most 17 digits that is the number. */

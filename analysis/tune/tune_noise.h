@@ -14,14 +14,18 @@
 struct lw_tune_noise {
     bool on;
     double sigma, rank_sigma; /* of `sim`: 0 = the cluster's, and none */
+    bool zero, rank_zero;     /* they are given, as 0 */
     int64_t n_samples;
     int64_t seed;             /* -1 = not given */
 };
 
 enum { LW_TUNE_SAMPLES = 50 }; /* where --samples is not given */
 
-/* Whether it is on, and what is not given: the options as they were typed, n_samples 0 and seed -1
- * where they were not. */
+/* No option is given. */
+#define LW_TUNE_NO_NOISE {.sigma = -1, .rank_sigma = -1, .seed = -1}
+
+/* Whether it is on, and what is not given: the options as they were typed, n_samples 0 and the
+ * others -1 where they were not. */
 void lw_tune_noise_complete(struct lw_tune_noise *n);
 /* LW_EINVAL: nothing is drawn on this cluster. */
 enum lw_status lw_tune_noise_check(const struct lw_tune_noise *n, const struct lw_cluster *c,

@@ -540,8 +540,8 @@ int lw_tune_parts(struct lw_tune_command *c, int argc, char **argv)
     char **words;
     int rc = -1;
 
-    *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3, .noise.seed = -1,
-                                  .db = "lapwing.db", .machine = -1};
+    *c = (struct lw_tune_command){.n_best = 10, .n_runs = 3,
+                                  .noise = LW_TUNE_NO_NOISE, .db = "lapwing.db", .machine = -1};
     enum lw_status st = join_words(c, argc, argv, &err);
     if (st == LW_OK)
         st = copy_words(c, argc, argv, &words, &err);

@@ -226,6 +226,10 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"--samples 5 --no-db", 1, "cluster 'dgx-a100' has no noise, and no --noise or "
                                       "--rank-noise is given"},
            {"--seed 5 --no-db", 1, "leave out --samples and --seed"},
+           {"--noise 0 --samples 5 --no-db", 1, "cluster 'dgx-a100' has no noise, and --noise is 0",
+            {"give --noise X above 0"}},
+           {"--rank-noise 0 --samples 5 --no-db", 1, "and --rank-noise is 0"},
+           {"--noise 0 --rank-noise 0 --seed 5 --no-db", 1, "and --noise and --rank-noise are 0"},
            {"--iterations 5", 2, "iterations"},
            {"--noise 0.04 --samples 11 --resume --db a.db", 1,
             "--resume: no search of this space; the last one, search 1, has '--samples 10' where "
