@@ -50,7 +50,7 @@ static enum lw_status best_step(struct lw_store *s, const struct lw_search *x, s
     *step = -1;
     LW_TRY(lw_store_searched(s, x->id, a, &v, &n, err));
     for (int64_t i = 0; i < n; i++)
-        *step = v[i].place == 1 ? lw_searched_rank_by(&v[i]) : *step;
+        *step = v[i].place == 1 ? v[i].step : *step;
     return LW_OK;
 }
 

@@ -192,6 +192,10 @@ TEST_WITH(a_stored_search_has_its_samples, fixture_open, fixture_close)
     }
     char *one = strdup(shell("$L tune " NOISY "--db one.db " LESS, NULL));
     assert_non_null(strstr(one, "\"step_p90_ns\": "));
+    double step = number_after(strstr(one, "\"best\""), "\"step_ns\": ");
+    const char *listed = lapwing("runs --searches --db one.db --format json", NULL);
+    assert_true(number_after(listed, "\"step_ns\": ") == step);
+    assert_true(number_after(strstr(one, "\"best\""), "\"step_p90_ns\": ") != step);
     for (int i = 1; i <= 3; i++) {
         shellf("$L tune " NOISY "--shard %d/3 --db s%d.db", i, i);
         shellf("$L runs --merge s%d.db --db all.db", i);
