@@ -69,7 +69,7 @@ static const struct lw_model_option options[] = {
     SIZE("ssm-state", ssm_state, 1, 65536, "hybrids: elements of a state for each of a head's"),
     SIZE("ssm-chunk", ssm_chunk, 16, 4096, "hybrids: tokens of a chunk of the scan"),
     SIZE("expert-latent", expert_latent, 1, 262144,
-         "hybrids: width of the tokens that go to experts (hidden)"),
+         "hybrids: width of the tokens that go to experts, by a product there and one back (none)"),
     FLAG("plain-ffn", plain_ffn, "llama: two products, and not a gated pair and one"),
     FLAG("layer-norm", layer_norm, "llama: norms with a bias, and not RMS norms"),
     FLAG("qk-norm", qk_norm, "llama: norms of each head's queries and keys"),

@@ -8,6 +8,7 @@
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 static double number_at(const char *text, const char *key)
 {
@@ -346,3 +347,18 @@ TEST_WITH(an_edited_file_is_not_computed_again, fixture_open, fixture_close)
            "o.json: was edited, and would be computed again");
 }
 
+/* The default is no narrow width: one as wide as the model has two products in each of its 23
+ * layers of experts. */
+TEST_WITH(help_has_the_default_of_a_width_of_experts, fixture_open, fixture_close)
+{
+    const char *help = lapwing("help model", NULL);
+    const char *at = strstr(help, "--expert-latent"), *end = at ? strstr(at, "\n      --") : NULL;
+
+    assert_non_null(end);
+    assert_true(strstr(at, "(none)") && strstr(at, "(none)") < end);
+    double none = number_after(lapwing("model nemotron-3-nano --format json", NULL),
+                               "\"numel\": ");
+    double wide = number_after(lapwing("model nemotron-3-nano --expert-latent 2688 --format json",
+                                       NULL), "\"numel\": ");
+    assert_true(wide - none == 23 * 2.0 * 2688 * 2688);
+}
