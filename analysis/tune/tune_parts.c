@@ -139,9 +139,18 @@ static enum lw_status put_command(struct lw_tune_command *c, int argc, char **ar
 
 /* --- one part --- */
 
-/* Of the model as one rank has it: its sizes. */
-static enum lw_status sizes_of(struct lw_tune_source_of *x, struct lw_workload *w,
-                               struct lw_err *err)
+/* Combinations of lists that are not of the strategy. */
+static int64_t n_outer(const struct lw_option_lists *l)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < l->n; i++)
+        n *= of_strategy(l->list[i].name) ? 1 : l->list[i].n;
+    return n;
+}
+
+static enum lw_status make_sizes(struct lw_tune_source_of *x, bool timeless, struct lw_workload *w,
+                                 struct lw_err *err)
 {
     const struct lw_tune_request r = {&x->source, &x->cluster};
     struct lw_strategy strategy = lw_strategy_default();
@@ -149,10 +158,27 @@ static enum lw_status sizes_of(struct lw_tune_source_of *x, struct lw_workload *
 
     LW_TRY(lw_tune_source(&r, NULL, &s, err));
     s.global_batch = 0;
+    if (timeless) {
+        s.takes_timeless = true;
+        s.cluster_file = s.device = NULL;
+    }
     enum lw_status st =
         lw_plan_source_workload(&s, s.workload_file, &strategy, &x->cluster, w, err);
     lw_plan_source_free(&s);
     return st;
+}
+
+/* Of the model as one rank has it: its sizes. Among several parts one whose device has no times of
+ * the model has sizes too: its strategies are not valid, each for that reason. */
+static enum lw_status sizes_of(const struct lw_tune_command *c, struct lw_tune_source_of *x,
+                               struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_err unused = {0};
+    enum lw_status st = make_sizes(x, false, w, err);
+
+    if (st == LW_OK || st == LW_ENOMEM || n_outer(&c->lists) == 1)
+        return st;
+    return make_sizes(x, true, w, &unused) == LW_OK ? LW_OK : st;
 }
 
 /* The framework that a strategy with groups is usually run with. A recording has none. */
@@ -251,7 +277,7 @@ static enum lw_status put_batches(struct lw_tune_command *c, struct lw_tune_sour
     struct lw_tune_source_of *first = x;
     bool names_framework = x->source.framework_name != NULL;
 
-    LW_TRY(sizes_of(x, &w, err));
+    LW_TRY(sizes_of(c, x, &w, err));
     choose_framework(x, &w);
     bool fixed = x->source.model.batch > 0 || !lw_model_is_set(&w.from.model) ||
                  !lw_plan_source_is_model(&x->source, x->source.workload_file);
@@ -329,15 +355,6 @@ static int64_t number_of(const struct lw_option_lists *l, int64_t k)
         all *= l->list[i].n;
     }
     return number;
-}
-
-static int64_t n_outer(const struct lw_option_lists *l)
-{
-    int64_t n = 1;
-
-    for (int i = 0; i < l->n; i++)
-        n *= of_strategy(l->list[i].name) ? 1 : l->list[i].n;
-    return n;
 }
 
 static enum lw_status check_shard(const char *text, struct lw_err *err)

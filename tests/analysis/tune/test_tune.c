@@ -147,6 +147,33 @@ TEST_WITH(equal_to_simulating_all, fixture_open, fixture_close)
         check_space(spaces[i], 20);
 }
 
+/* Each strategy of a device that lacks a figure of the model is one that is not valid; the others
+ * are those of a search without that device. */
+TEST_WITH(a_device_without_times_of_the_model_has_no_valid_strategy, fixture_open, fixture_close)
+{
+    static const char space[] =
+        "tune -w llama-3-8b --layers 4 --fp4 --ranks 8 --global-batch 8 --batch 1 --tp 1,2 "
+        "--pp 1,2 --cp 1 --zero 1 --recompute none --schedule 1f1b --best 2 --format json -q --no-db";
+    static const char *const orders[] = {"dgx-b200,dgx-h100", "dgx-h100,dgx-b200"};
+    double step = number_after(strstr(lapwingf("%s -c dgx-b200", space), "\"best\""),
+                               "\"step_ns\": ");
+    int64_t n = (int64_t)number_after(lapwingf("%s -c dgx-b200", space), "\"n_valid\": ");
+
+    for (int i = 0; i < 2; i++) {
+        const char *json = lapwingf("%s -c %s", space, orders[i]);
+        assert_int_equal((int64_t)number_after(json, "\"n_valid\": "), n);
+        assert_int_equal((int64_t)number_after(json, "\"n_invalid\": "), n);
+        has(json, "has no fp#_speedup");
+        assert_true(number_after(strstr(json, "\"best\""), "\"step_ns\": ") == step);
+    }
+    expect("tune -w llama-3-8b --fp4 --ranks 8 --global-batch 8 --no-db -c dgx-h100", 1,
+           "tune: model llama-3-8b: --fp4: device 'H100-SXM5-80GB' has no fp4_speedup");
+    expect("tune -w llama-3-8b --fp4 --ranks 8 --global-batch 8 --no-db -c dgx-h100,dgx-a100", 1,
+           "is a valid strategy");
+    expect("tune -w nosuch --ranks 8 --global-batch 8 --no-db -c dgx-h100,dgx-a100", 1,
+           "nosuch: no such file");
+}
+
 /* Numbers do not depend on which strategy of a kind came first: of tp=2 and four stages ep=4 does
  * not divide the data group, of two stages it does. */
 TEST_WITH(refused_groups_are_counted_in_any_order, fixture_open, fixture_close)
