@@ -37,6 +37,9 @@ struct search {
     struct lw_tune_same *same;
     struct lw_tune_candidate *held; /* [n_held] of the queue, until the round is over */
     int64_t n_held, held_capacity;
+    struct lw_tune_limit *met; /* [n_best] for the others */
+    struct lw_tune_limit of_all; /* what they said last */
+    bool has_of_all;
 };
 
 static const struct lw_tune_part *part_of(const struct search *s, int64_t number, int *part,
@@ -267,24 +270,40 @@ static enum lw_status take_round(struct search *s, struct round *r, enum lw_stat
     return st;
 }
 
-/* The N-th of the best, which others have to precede; NULL: there is none yet. */
-static const struct lw_tune_row *last_of_best(const struct search *s)
+static struct lw_tune_limit limit_of(const struct search *s, const struct lw_tune_row *x)
 {
-    return s->t->no_bounds || s->r->n_best < s->t->n_best ? NULL : s->r->best[s->t->n_best - 1];
+    return (struct lw_tune_limit){lw_tune_rank_by(x), x->needed_bytes,
+                                  s->first[x->part] + x->combination};
+}
+
+static bool is_before(const struct lw_tune_limit *a, const struct lw_tune_limit *b)
+{
+    if (a->step != b->step)
+        return a->step < b->step;
+    return a->needed != b->needed ? a->needed < b->needed : a->number < b->number;
+}
+
+/* The N-th of the best, here or of all processes, which others have to precede; false: there is
+ * none yet. */
+static bool find_limit(const struct search *s, struct lw_tune_limit *out)
+{
+    bool own = s->r->n_best == s->t->n_best;
+
+    if (s->t->no_bounds || (!own && !s->has_of_all))
+        return false;
+    *out = own ? limit_of(s, s->r->best[s->t->n_best - 1]) : s->of_all;
+    if (s->has_of_all && is_before(&s->of_all, out))
+        *out = s->of_all;
+    return true;
 }
 
 /* It cannot be among the best N: its step is at least its bound, and so is its memory. */
 static bool is_pruned(const struct search *s, const struct lw_tune_candidate *c)
 {
-    const struct lw_tune_row *last = last_of_best(s);
-    int64_t at;
+    const struct lw_tune_limit least = {c->bound, c->needed, c->number};
+    struct lw_tune_limit limit;
 
-    if (!last)
-        return false;
-    at = s->first[last->part] + last->combination;
-    if (c->bound != lw_tune_rank_by(last))
-        return c->bound > lw_tune_rank_by(last);
-    return c->needed != last->needed_bytes ? c->needed > last->needed_bytes : c->number > at;
+    return find_limit(s, &limit) && is_before(&limit, &least);
 }
 
 static bool precedes(const struct lw_tune_candidate *a, const struct lw_tune_candidate *b)
@@ -436,25 +455,54 @@ static enum lw_status keep_lost(struct search *s, struct lw_err *err)
     return LW_OK;
 }
 
+static enum lw_status run_round(struct search *s, struct round *r, struct lw_err *err)
+{
+    struct lw_tune_limit limit;
+
+    r->most = find_limit(s, &limit) ? limit.step : INT64_MAX;
+    enum lw_status st = lw_parallel(
+        &(struct lw_parallel_work){.one = run_one, .ctx = r, .n = r->n,
+                                   .n_threads = s->t->n_threads}, err);
+    LW_TRY(take_round(s, r, st, err));
+    tell(s);
+    return LW_OK;
+}
+
+/* *over: nothing is left, here and in the searches beside this one. */
+static enum lw_status meet(struct search *s, bool done, bool *stop, bool *over, struct lw_err *err)
+{
+    const struct lw_tune_beside *b = s->t->beside;
+
+    *stop = lw_progress_stopped(s->t->progress);
+    *over = done;
+    if (!b)
+        return LW_OK;
+    for (int64_t i = 0; i < s->r->n_best; i++)
+        s->met[i] = limit_of(s, s->r->best[i]);
+    return b->meet(b->context, s->met, s->r->n_best, done, stop, &s->of_all, &s->has_of_all, over,
+                   err);
+}
+
 static enum lw_status simulate_all(struct search *s, struct lw_err *err)
 {
     struct round r = {.s = s};
+    bool done = false, over = false;
 
     for (;;) {
-        s->r->interrupted = lw_progress_stopped(s->t->progress);
+        LW_TRY(meet(s, done, &s->r->interrupted, &over, err));
         if (s->r->interrupted) { /* what was not reached is not excluded */
             s->r->least_pruned = -1;
             return LW_OK;
         }
-        LW_TRY(fill_round(s, &r, err));
-        if (r.n == 0)
+        if (over)
             break;
-        r.most = last_of_best(s) ? lw_tune_rank_by(last_of_best(s)) : INT64_MAX;
-        enum lw_status st = lw_parallel(
-            &(struct lw_parallel_work){.one = run_one, .ctx = &r, .n = r.n,
-                                       .n_threads = s->t->n_threads}, err);
-        LW_TRY(take_round(s, &r, st, err));
-        tell(s);
+        if (!done)
+            LW_TRY(fill_round(s, &r, err));
+        done = done || r.n == 0;
+        if (done && !s->t->beside)
+            break;
+        if (!done)
+            LW_TRY(run_round(s, &r, err));
     }
     s->r->n_bounded_step += s->n - s->at + s->n_queue;
     if (s->at < s->n)
@@ -515,6 +563,7 @@ static enum lw_status begin(struct search *s, struct lw_err *err)
     LW_TAKE(&r->arena, s->contexts, s->t->n_parts, err);
     LW_TRY(lw_tune_same_new(&r->arena, &s->same, err));
     LW_TAKE(&r->arena, r->best, s->t->n_best + 1, err);
+    LW_TAKE(&r->arena, s->met, s->t->n_best + 1, err);
     for (int p = 0; p < s->t->n_parts; p++) {
         s->first[p + 1] = s->first[p] + s->t->parts[p].space.n;
         LW_TRY(lw_tune_context_new(&s->t->parts[p].request, &s->contexts[p], err));
@@ -535,9 +584,9 @@ enum lw_status lw_tune(const struct lw_tune_task *t, struct lw_tune_result *out,
         st = lw_tune_list(&(struct lw_tune_space_of){t, s.contexts, s.first}, out, &s.v, &s.n, err);
     if (st == LW_OK)
         st = simulate_all(&s, err);
-    if (st == LW_OK)
+    if (st == LW_OK && !t->beside)
         st = prove_best(&s, err);
-    if (st == LW_OK)
+    if (st == LW_OK && !t->beside)
         st = lw_tune_front(out, err);
     lw_tune_reasons_sort(out);
     for (int p = 0; s.contexts && p < t->n_parts; p++)

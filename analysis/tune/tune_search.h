@@ -28,8 +28,26 @@ struct lw_tune_part {
     double tokens;       /* of the whole training; 0 = not given */
 };
 
+/* What a strategy has to precede to be among the best N: by what strategies are ranked, then by what
+ * they need of a device, then by number among all parts' combinations. */
+struct lw_tune_limit {
+    lw_ps step;
+    int64_t needed, number;
+};
+
 struct lw_tune_memo;
 struct lw_tune_result;
+/* Searches of other processes beside this one, of other shards. */
+struct lw_tune_beside {
+    /* Called before each round, and again until *over: the best so far ([n], in order), whether
+     * nothing is left here, whether a signal asks to stop. Gives the N-th of all processes' best
+     * (*any false: there are not so many yet), whether nothing is left anywhere, and whether all
+     * stop. */
+    enum lw_status (*meet)(void *context, const struct lw_tune_limit *best, int64_t n, bool done,
+                           bool *stop, struct lw_tune_limit *limit, bool *any, bool *over,
+                           struct lw_err *err);
+    void *context;
+};
 struct lw_tune_task {
     const struct lw_tune_part *parts;
     int n_parts, n_best, n_threads; /* threads 0: as many as cores */
@@ -37,6 +55,8 @@ struct lw_tune_task {
     const struct lw_progress *progress;
     struct lw_tune_shard shard;   /* of all combinations those of one machine */
     struct lw_tune_memo *memo;    /* what is known of strategies and is to be stored; NULL */
+    const struct lw_tune_beside *beside; /* then the answer is not proven: another search makes it
+                                          * of what all have found; NULL = none */
     /* Called before the first simulation, with the numbers of combinations; NULL = not. */
     enum lw_status (*listed)(const struct lw_tune_result *r, struct lw_err *err);
 };
