@@ -2,7 +2,8 @@
  * figures depend on. What was simulated is stored within FLUSH_S, in one transaction each time, so
  * a process that is killed loses at most the strategies since. A search that goes on runs all of
  * its passes again and takes known strategies from here in place of simulating them, so that its
- * output is that of a search that nothing interrupted. */
+ * output is that of a search that nothing interrupted. Without a database it knows what it is told,
+ * and hands over what it finds. */
 #include "analysis/tune/tune_memo.h"
 
 #include <math.h>
@@ -13,6 +14,8 @@
 #include "analysis/tune/tune_identity.h"
 #include "analysis/tune/tune_search.h"
 #include "shared/base/clock.h"
+#include "shared/base/sort.h"
+#include "shared/numbers/order.h"
 #include "sim/predict/sim_print.h"
 
 #define FLUSH_S 0.5
@@ -22,8 +25,8 @@ struct lw_tune_memo {
     struct lw_tune_memo_request r;
     struct lw_store *store;
     struct lw_arena arena; /* of what was known, and the space */
-    struct lw_searched *known;
-    int64_t n_known, n_lost, n_nth;
+    struct lw_searched *known, *learned; /* learned: [n_learned] not among the known yet */
+    int64_t n_known, n_learned, learned_capacity, n_lost, n_nth;
     int64_t *first;        /* [n_parts + 1] numbers of combinations before */
     struct lw_search search;
     struct lw_arena waiting_texts;
@@ -74,6 +77,8 @@ static enum lw_status begin(struct lw_tune_memo *m, struct lw_err *err)
     LW_TAKE(&m->arena, m->first, r->n_parts + 1, err);
     for (int p = 0; p < r->n_parts; p++)
         m->first[p + 1] = m->first[p] + r->parts[p].space.n;
+    if (!r->db)
+        return LW_OK;
     LW_TRY(lw_store_open(r->db, LW_STORE_WRITE, &m->store, err));
     LW_TRY(lw_tune_identity(r->parts, r->n_parts, &m->arena, &m->search.space, &m->search.hash,
                             err));
@@ -113,6 +118,7 @@ void lw_tune_memo_close(struct lw_tune_memo *m)
     if (!m)
         return;
     lw_store_close(m->store);
+    lw_free(m->learned);
     lw_arena_free(&m->waiting_texts);
     lw_arena_free(&m->arena);
     lw_free(m);
@@ -201,7 +207,7 @@ enum lw_status lw_tune_memo_take(const struct lw_searched *x, struct lw_tune_row
 
 static enum lw_status flush(struct lw_tune_memo *m, struct lw_err *err)
 {
-    enum lw_status st = m->n_waiting > 0
+    enum lw_status st = m->n_waiting > 0 && m->store
                             ? lw_store_put_searched(m->store, m->search.id, m->waiting,
                                                     m->n_waiting, err)
                             : LW_OK;
@@ -261,6 +267,23 @@ static struct lw_searched searched_of(struct lw_arena *a, int64_t number,
     };
 }
 
+/* The row that waits last, the next one's place. */
+static enum lw_status end_row(struct lw_tune_memo *m, struct lw_err *err)
+{
+    m->n_waiting++;
+    return m->n_waiting == MOST_KEPT || lw_now_s() - m->flushed_s > FLUSH_S ? flush(m, err)
+                                                                            : LW_OK;
+}
+
+static enum lw_status give(struct lw_tune_memo *m, const struct lw_searched *x, struct lw_err *err)
+{
+    bool simulated = x->outcome == LW_SEARCHED_SIMULATED || x->outcome == LW_SEARCHED_INVALID;
+
+    return m->r.take && simulated && !lw_tune_memo_find(m, x->combination)
+               ? m->r.take(m->r.context, x, err)
+               : LW_OK;
+}
+
 enum lw_status lw_tune_memo_keep(struct lw_tune_memo *m, int64_t number,
                                  enum lw_searched_outcome outcome, const struct lw_tune_row *row,
                                  const char *why, struct lw_err *err)
@@ -273,21 +296,67 @@ enum lw_status lw_tune_memo_keep(struct lw_tune_memo *m, int64_t number,
         return lw_fail_nomem(err);
     if (outcome == LW_SEARCHED_SIMULATED)
         x->nth = m->n_nth++;
-    m->n_waiting++;
-    return m->n_waiting == MOST_KEPT || lw_now_s() - m->flushed_s > FLUSH_S ? flush(m, err)
-                                                                            : LW_OK;
+    LW_TRY(give(m, x, err));
+    return end_row(m, err);
 }
 
-/* One that another search of the space had to simulate: its figures stay. */
+/* One that another search of the space had to simulate: its figures stay. The texts are the
+ * memo's. */
 static enum lw_status keep_known(struct lw_tune_memo *m, const struct lw_searched *known,
                                  struct lw_err *err)
 {
-    struct lw_searched *x = &m->waiting[m->n_waiting++];
+    struct lw_searched *x = &m->waiting[m->n_waiting];
 
-    *x = *known; /* texts are the memo's */
+    *x = *known;
     x->place = x->front = 0;
     x->nth = -1;
-    return m->n_waiting == MOST_KEPT ? flush(m, err) : LW_OK;
+    return end_row(m, err);
+}
+
+/* --- what others found --- */
+
+LW_COMPARATOR(by_combination, struct lw_searched, a->combination, b->combination)
+
+enum lw_status lw_tune_memo_learn(struct lw_tune_memo *m, const struct lw_searched *x,
+                                  struct lw_err *err)
+{
+    LW_ROOM(m->learned, m->learned_capacity, m->n_learned + 1, err);
+    struct lw_searched *y = &m->learned[m->n_learned];
+    *y = *x;
+    y->strategy = copy(&m->arena, x->strategy);
+    y->command = copy(&m->arena, x->command);
+    y->why = copy(&m->arena, x->why);
+    y->interval_of = copy(&m->arena, x->interval_of);
+    y->alike = copy(&m->arena, x->alike);
+    if (!has_texts(y))
+        return lw_fail_nomem(err);
+    m->n_learned++;
+    return keep_known(m, y, err);
+}
+
+enum lw_status lw_tune_memo_learned(struct lw_tune_memo *m, struct lw_err *err)
+{
+    struct lw_searched *all;
+    int64_t n = 0;
+
+    LW_TRY(flush(m, err));
+    LW_TAKE(&m->arena, all, m->n_known + m->n_learned + 1, err);
+    for (int64_t i = 0; i < m->n_known; i++)
+        all[n++] = m->known[i];
+    for (int64_t i = 0; i < m->n_learned; i++)
+        if (!lw_tune_memo_find(m, m->learned[i].combination))
+            all[n++] = m->learned[i];
+    lw_sort(all, n, by_combination);
+    m->known = all;
+    m->n_known = n;
+    m->n_learned = 0;
+    return LW_OK;
+}
+
+const struct lw_searched *lw_tune_memo_all(const struct lw_tune_memo *m, int64_t *n)
+{
+    *n = m->n_known;
+    return m->known;
 }
 
 /* The options of a combination, as a row has them. */
@@ -313,7 +382,7 @@ enum lw_status lw_tune_memo_lost(struct lw_tune_memo *m, int64_t number, lw_ps b
 {
     struct lw_tune_row row = {.bound = bound, .missing_bytes = -1, .needed_bound = -1};
 
-    if (!m || m->n_lost++ >= LW_TUNE_LOST)
+    if (!m || !m->store || m->n_lost++ >= LW_TUNE_LOST)
         return LW_OK;
     const struct lw_searched *known = lw_tune_memo_find(m, number);
     if (known)
@@ -370,7 +439,7 @@ enum lw_status lw_tune_memo_finish(struct lw_tune_memo *m, const struct lw_tune_
     struct lw_search_reason *reasons;
     int64_t n;
 
-    if (!m)
+    if (!m || !m->store)
         return LW_OK;
     LW_TRY(flush(m, err));
     struct lw_search x = m->search;
@@ -444,7 +513,7 @@ static void set_run(const struct lw_tune_result *r, const struct lw_tune_row *x,
 enum lw_status lw_tune_memo_runs(struct lw_tune_memo *m, const struct lw_tune_result *r, int64_t n,
                                  struct lw_err *err)
 {
-    for (int64_t i = 0; m && i < n && i < r->n_best; i++) {
+    for (int64_t i = 0; m && m->store && i < n && i < r->n_best; i++) {
         const struct lw_tune_row *x = r->best[i];
         int64_t run = x->run;
         if (run <= 0)

@@ -17,7 +17,11 @@ struct lw_tune_row;
 
 /* What to open; all borrowed until lw_tune_memo_close. */
 struct lw_tune_memo_request {
-    const char *db;
+    const char *db; /* NULL: nothing is stored; it knows what it is told */
+    /* In place of a database: what was simulated or found not valid, and was not known. NULL = none
+     * wants it. */
+    enum lw_status (*take)(void *context, const struct lw_searched *x, struct lw_err *err);
+    void *context;
     const struct lw_tune_part *parts;
     int n_parts;
     struct lw_tune_shard shard;
@@ -39,6 +43,14 @@ const struct lw_searched *lw_tune_memo_find(const struct lw_tune_memo *m, int64_
 enum lw_status lw_tune_memo_take(const struct lw_searched *x, struct lw_tune_row *row,
                                  struct lw_err *err);
 
+/* What is known beside that, of another process's search of the space: stored as what that
+ * simulated, and copied. Found from lw_tune_memo_learned on. */
+enum lw_status lw_tune_memo_learn(struct lw_tune_memo *m, const struct lw_searched *x,
+                                  struct lw_err *err);
+enum lw_status lw_tune_memo_learned(struct lw_tune_memo *m, struct lw_err *err);
+/* All that was known when it was opened; ascending by number. */
+const struct lw_searched *lw_tune_memo_all(const struct lw_tune_memo *m, int64_t *n);
+
 /* What a strategy came to; stored within a second, or at the end. why: of an invalid one. */
 enum lw_status lw_tune_memo_keep(struct lw_tune_memo *m, int64_t number,
                                  enum lw_searched_outcome outcome, const struct lw_tune_row *row,
@@ -54,7 +66,7 @@ enum lw_status lw_tune_memo_finish(struct lw_tune_memo *m, const struct lw_tune_
 enum lw_status lw_tune_memo_runs(struct lw_tune_memo *m, const struct lw_tune_result *r, int64_t n,
                                  struct lw_err *err);
 
-int64_t lw_tune_memo_search(const struct lw_tune_memo *m); /* its number */
+int64_t lw_tune_memo_search(const struct lw_tune_memo *m); /* its number; 0: it has no database */
 int64_t lw_tune_memo_known(const struct lw_tune_memo *m);  /* strategies that were known */
 
 /* The parts of a row's key as one text, a line each, and back. */
