@@ -153,17 +153,17 @@ enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
 
 static atomic_bool came; /* this process has tried to meet the others of its one run */
 
-void exec_rendezvous_not_coming(int exit_status)
+bool exec_rendezvous_not_coming(int exit_status)
 {
     struct exec_identity id = {0};
     bool found = false;
     char why[96];
 
     if (came || exec_identity_read(&id, &found, NULL) != LW_OK || !found || id.rank == 0)
-        return;
+        return false;
     snprintf(why, sizeof why, "it ended with exit status %d; its own message says why",
              exit_status);
-    exec_hello_give_up(&id, why, INT64_C(1000000000));
+    return exec_hello_give_up(&id, why, INT64_C(1000000000)) == LW_OK;
 }
 
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,
@@ -307,9 +307,14 @@ static void process_stop(void *r, const char *why)
     exec_rendezvous_abort(r, why);
 }
 
+void exec_rendezvous_limit(struct exec_rendezvous *r, int64_t ns)
+{
+    r->timeout_ns = ns;
+}
+
 static void process_limit(void *r, int64_t ns)
 {
-    ((struct exec_rendezvous *)r)->timeout_ns = ns;
+    exec_rendezvous_limit(r, ns);
 }
 
 static enum lw_status process_barrier(void *r, struct lw_err *err)

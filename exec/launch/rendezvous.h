@@ -62,8 +62,13 @@ enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct
 void exec_rendezvous_close(struct exec_rendezvous *r);
 
 /* This process ends with exit_status and was never in exec_rendezvous_open: where it is rank 1 or
- * more of a run, rank 0 is told, should it listen within a second, and does not wait for it. */
-void exec_rendezvous_not_coming(int exit_status);
+ * more of a run, rank 0 is told, should it listen within a second, and does not wait for it. False:
+ * it was not told. */
+bool exec_rendezvous_not_coming(int exit_status);
+/* On another rank than 0: rank 0 is gone, and said no farewell. */
+bool exec_rendezvous_lost_first(struct exec_rendezvous *r);
+/* From now on a call may last so long. */
+void exec_rendezvous_limit(struct exec_rendezvous *r, int64_t ns);
 
 /* From now on `lost` is called when another process goes; at once if one already did. NULL ends
  * it: no call is under way when this returns. */

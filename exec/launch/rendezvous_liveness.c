@@ -180,6 +180,14 @@ void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why)
     pthread_mutex_unlock(&r->mutex);
 }
 
+bool exec_rendezvous_lost_first(struct exec_rendezvous *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    bool lost = r->id.rank != 0 && !r->farewell && (r->gone[0] || exec_life_ended(r->fds[0][LIFE]));
+    pthread_mutex_unlock(&r->mutex);
+    return lost;
+}
+
 static bool all_heard(struct exec_rendezvous *r)
 {
     bool all = true;
