@@ -24,8 +24,9 @@ static const struct lw_usage usage = {
         "several, --schedule all every word. Each strategy has a lower bound of its step and "
         "of its memory; what cannot be among the best is not simulated, so the answer is that "
         "of simulating all. Every row's command gives the same step. All strategies are "
-        "predicted with one framework. With --here it tunes a small model on this machine and "
-        "executes some of what it found.",
+        "predicted with one framework. Processes that mpirun, srun or torchrun starts make one "
+        "search, and rank 0 prints its answer. With --here it tunes a small model on this "
+        "machine and executes some of what it found.",
     .max_operands = 0,
 };
 
@@ -390,7 +391,8 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
          "go on with the last search of the same space in the database, or put those of its shards "
          "together: what they simulated is not simulated again"},
         {"shard", 0, LW_OPT_STRING, &c->shard_text, "I/N",
-         "search the I-th of N parts of the space, as one machine of N (all of it)",
+         "search the I-th of N parts of the space, as one machine of N, and answer for that part "
+         "alone (all of it)",
          .check = check_shard},
         {"store-runs", 0, LW_OPT_INT, &c->n_runs, "N",
          "how many of the best become runs of the database, for explain and compare (3)", 0, 1000},

@@ -28,8 +28,8 @@ struct lw_tune_part {
     double tokens;       /* of the whole training; 0 = not given */
 };
 
-/* What a strategy has to precede to be among the best N: by what strategies are ranked, then by what
- * they need of a device, then by number among all parts' combinations. */
+/* What a strategy has to precede to be among the best N: by what strategies are ranked, then by
+ * what they need of a device, then by number among all parts' combinations. */
 struct lw_tune_limit {
     lw_ps step;
     int64_t needed, number;
