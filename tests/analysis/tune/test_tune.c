@@ -153,7 +153,8 @@ TEST_WITH(a_device_without_times_of_the_model_has_no_valid_strategy, fixture_ope
 {
     static const char space[] =
         "tune -w llama-3-8b --layers 4 --fp4 --ranks 8 --global-batch 8 --batch 1 --tp 1,2 "
-        "--pp 1,2 --cp 1 --zero 1 --recompute none --schedule 1f1b --best 2 --format json -q --no-db";
+        "--pp 1,2 --cp 1 --zero 1 --recompute none --schedule 1f1b --best 2 --format json -q "
+        "--no-db";
     static const char *const orders[] = {"dgx-b200,dgx-h100", "dgx-h100,dgx-b200"};
     double step = number_after(strstr(lapwingf("%s -c dgx-b200", space), "\"best\""),
                                "\"step_ns\": ");
