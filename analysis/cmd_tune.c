@@ -151,12 +151,15 @@ static enum lw_status here(const struct lw_tune_command *c, struct lw_tune_resul
 static enum lw_status search_shards(const struct lw_tune_command *c, struct lw_tune_ranks *ranks,
                                     const struct lw_tune_task *task, struct lw_err *err)
 {
+    const char *then = c->no_db ? "" : "; the same command with --resume goes on";
+    struct lw_err why = {0};
     bool stopped;
+    enum lw_status st = lw_tune_ranks_search(ranks, task, &stopped, &why);
 
-    LW_TRY(lw_tune_ranks_search(ranks, task, &stopped, err));
+    if (st != LW_OK)
+        return lw_fail(err, st, "%.900s%s", why.msg, then);
     if (stopped)
-        return lw_fail(err, LW_EFAILED, "interrupted: the search is not complete%s",
-                       c->no_db ? "" : "; the same command with --resume goes on");
+        return lw_fail(err, LW_EFAILED, "interrupted: the search is not complete%s", then);
     return LW_OK;
 }
 

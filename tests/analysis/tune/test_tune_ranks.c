@@ -247,7 +247,8 @@ TEST_WITH(a_process_that_dies_ends_all, fixture_open, fixture_close)
     shell(SLOW_TEAM, NULL);
     wait_for_rows();
     assert_string_equal(shell("kill -9 $(cat pid1)" ALL_GONE, NULL), "1\n137\n1\n");
-    has(shell("cat slow.* said.0", NULL), "rank 1 is gone");
+    has(shell("cat slow.* said.0", NULL),
+        "rank 1 is gone: its connection closed; the same command with --resume goes on");
     assert_string_equal(shell("cat said.2", NULL), "");
     goes_on();
 }
