@@ -100,18 +100,24 @@ enum lw_status lw_memory_figures_text(const struct lw_memory_figures *m, const s
     return lw_paragraph_close(&line, err);
 }
 
+static void of_rank_json(struct lw_jsonout *o, const char *name, const struct lw_framework_bytes *b)
+{
+    lw_jsonout_object(o, name);
+    LW_JSON(o, "allocated_bytes", whole(b->allocated), "reserved_bytes", whole(b->reserved),
+            "device_bytes", whole(b->device));
+    lw_jsonout_end(o);
+}
+
 void lw_memory_figures_json(struct lw_jsonout *o, const struct lw_memory_figures *m)
 {
-    const struct lw_framework_bytes *b = &m->fullest, *first = &m->first;
+    const struct lw_framework_bytes *b = &m->fullest;
 
     if (m->peak_bytes < 0)
         return;
     lw_jsonout_object(o, "framework_memory");
     LW_JSON(o, "allocated_bytes", whole(b->allocated), "reserved_bytes", whole(b->reserved),
             "device_bytes", whole(b->device), "needed_bytes", whole(m->needed));
-    lw_jsonout_object(o, "rank_0");
-    LW_JSON(o, "allocated_bytes", whole(first->allocated), "reserved_bytes", whole(first->reserved),
-            "device_bytes", whole(first->device));
-    lw_jsonout_end(o);
+    of_rank_json(o, "rank_0", &m->first);
+    of_rank_json(o, "last_rank", &m->last);
     lw_jsonout_end(o);
 }
