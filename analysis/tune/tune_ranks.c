@@ -7,8 +7,8 @@
  * Rank 0 stores what it gets at once: of a job that is killed, rounds that were complete are known.
  * The answer is not made here: rank 0 searches the whole space again, knowing all rows.
  *
- * A row travels as its struct, with the texts that it refers to behind it, each ended by a zero;
- * processes are of one version of the program and of one kind of machine. */
+ * A row is sent as its struct and the strings that it refers to; processes are of one version of
+ * the program and of one kind of machine. */
 #include "analysis/tune/tune_ranks.h"
 
 #include <stdio.h>
