@@ -330,19 +330,7 @@ static lw_ps grouped(const struct lw_cluster *c, struct lw_product p, int o)
 static lw_ps sustained_experts(const struct lw_cluster *c, const struct lw_expert_layer *e, int o)
 {
     struct lw_expert_share s = lw_expert_share_of(e);
-    const struct lw_product to = {.batch = s.used,
-                                  .m = s.each,
-                                  .n = 2 * s.inter,
-                                  .k = e->hidden,
-                                  .dtype = LW_BF16,
-                                  .out_size = 2};
-    const struct lw_product back = {.batch = s.used,
-                                    .m = s.each,
-                                    .n = e->hidden,
-                                    .k = s.inter,
-                                    .dtype = LW_BF16,
-                                    .out_size = 2};
-    lw_ps a = grouped(c, to, o), z = grouped(c, back, o);
+    lw_ps a = grouped(c, s.to, o), z = grouped(c, s.back, o);
     int64_t gate = lw_mul_sat(6 * s.rows, s.inter);
     int64_t move = lw_mul_sat(2 * (s.rows + e->tokens), e->hidden); /* each of twice */
 

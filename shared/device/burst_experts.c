@@ -23,12 +23,15 @@ static int64_t divided(int64_t a, int64_t b)
 struct lw_expert_share lw_expert_share_of(const struct lw_expert_layer *e)
 {
     int64_t rows = lw_mul_sat(e->tokens, e->topk) / e->ep, here = divided(e->n_experts, e->ep);
-    int64_t used = rows < here ? rows : here;
+    int64_t used = rows < here ? rows : here, each = used > 0 ? divided(rows, used) : 0;
+    int64_t inter = divided(e->inter, e->tp);
 
-    return (struct lw_expert_share){.rows = rows,
-                                    .used = used,
-                                    .each = used > 0 ? divided(rows, used) : 0,
-                                    .inter = divided(e->inter, e->tp)};
+    return (struct lw_expert_share){
+        .rows = rows, .used = used, .each = each, .inter = inter,
+        .to = {.batch = used, .m = each, .n = lw_mul_sat(2, inter), .k = e->hidden,
+               .dtype = LW_BF16, .out_size = 2},
+        .back = {.batch = used, .m = each, .n = e->hidden, .k = inter, .dtype = LW_BF16,
+                 .out_size = 2}};
 }
 
 static double in_framework(const struct lw_device *d, const struct lw_burst_experts *f,
@@ -51,20 +54,8 @@ lw_ps lw_burst_experts_time(const struct lw_device *d, const struct lw_burst *b,
                             const struct lw_expert_layer *e, enum lw_operands o, unsigned servers)
 {
     struct lw_expert_share s = lw_expert_share_of(e);
-    const struct lw_product to = {.batch = s.used,
-                                  .m = s.each,
-                                  .n = lw_mul_sat(2, s.inter),
-                                  .k = e->hidden,
-                                  .dtype = LW_BF16,
-                                  .out_size = 2};
-    const struct lw_product back = {.batch = s.used,
-                                    .m = s.each,
-                                    .n = e->hidden,
-                                    .k = s.inter,
-                                    .dtype = LW_BF16,
-                                    .out_size = 2};
-    const struct lw_product_time t[2] = {lw_burst_product(d, b, &to, o),
-                                         lw_burst_product(d, b, &back, o)};
+    const struct lw_product_time t[2] = {lw_burst_product(d, b, &s.to, o),
+                                         lw_burst_product(d, b, &s.back, o)};
     int64_t times[LW_N_SERVERS];
     int n = 0;
 

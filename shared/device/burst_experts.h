@@ -10,9 +10,10 @@ struct lw_expert_layer {
 };
 
 /* Of the rank: rows that come to it, how many experts have any, rows of each of these (rounded up),
- * columns of each. */
+ * columns of each; the products of 16 bits to the gated pair's 2 inter columns, and back. */
 struct lw_expert_share {
     int64_t rows, used, each, inter;
+    struct lw_product to, back;
 };
 struct lw_expert_share lw_expert_share_of(const struct lw_expert_layer *e);
 
