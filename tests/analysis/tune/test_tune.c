@@ -14,22 +14,6 @@
 #include "tests/lib/files/says.h"
 #include "tests/lib/prng.h"
 
-static int n_lines(const char *text)
-{
-    int n = 0;
-
-    for (; *text; text++)
-        n += *text == '\n';
-    return n;
-}
-
-static int64_t figure(const char *csv, int line, const char *key)
-{
-    int k = csv_column(csv, key); /* before `interval_of`, which may have commas */
-
-    return atoll(csv_cell(csv, line, k));
-}
-
 static int ascending(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -42,9 +26,9 @@ static int steps_of(const char *csv, int64_t *out, int most)
 {
     int n = 0;
 
-    for (int line = 1; line < n_lines(csv) && n < most; line++)
+    for (int line = 1; line < csv_n_lines(csv) && n < most; line++)
         if (strcmp(csv_cell(csv, line, csv_column(csv, "fits")), "yes") == 0)
-            out[n++] = figure(csv, line, "step_ns");
+            out[n++] = csv_figure(csv, line, "step_ns");
     qsort(out, (size_t)n, sizeof *out, ascending);
     return n;
 }
@@ -58,16 +42,16 @@ static void check_space(const char *args, int least)
     char *found = strdup(lapwingf("tune %s --best 5 --format csv -q", args));
     int n = steps_of(every, all, 1000), m = steps_of(found, best, 1000);
 
-    assert_true(n_lines(every) > least);
-    assert_true(n >= 5 && m >= 5 && n_lines(found) <= n_lines(every));
-    for (int line = 1; line < n_lines(every); line++) {
-        if (figure(every, line, "bound_ns") > figure(every, line, "step_ns") ||
-            figure(every, line, "needed_bound_bytes") > figure(every, line, "needed_bytes"))
+    assert_true(csv_n_lines(every) > least);
+    assert_true(n >= 5 && m >= 5 && csv_n_lines(found) <= csv_n_lines(every));
+    for (int line = 1; line < csv_n_lines(every); line++) {
+        if (csv_figure(every, line, "bound_ns") > csv_figure(every, line, "step_ns") ||
+            csv_figure(every, line, "needed_bound_bytes") > csv_figure(every, line, "needed_bytes"))
             fail_msg("%s: bound %lld of step %lld, bytes %lld of %lld: %s", args,
-                     (long long)figure(every, line, "bound_ns"),
-                     (long long)figure(every, line, "step_ns"),
-                     (long long)figure(every, line, "needed_bound_bytes"),
-                     (long long)figure(every, line, "needed_bytes"), csv_cell(every, line, 0));
+                     (long long)csv_figure(every, line, "bound_ns"),
+                     (long long)csv_figure(every, line, "step_ns"),
+                     (long long)csv_figure(every, line, "needed_bound_bytes"),
+                     (long long)csv_figure(every, line, "needed_bytes"), csv_cell(every, line, 0));
     }
     for (int i = 0; i < 5; i++)
         assert_int_equal(best[i], all[i]);
@@ -110,7 +94,7 @@ TEST_WITH(recomputation_of_nothing_is_no_strategy, fixture_open, fixture_close)
             "--tp 1 --pp 1 --zero 0 --attention %s --recompute %s --no-bounds --no-db "
             "--format csv -q",
             cases[i].attention, cases[i].recompute));
-        assert_int_equal(n_lines(csv) - 1, cases[i].rows);
+        assert_int_equal(csv_n_lines(csv) - 1, cases[i].rows);
         free(csv);
     }
 }
@@ -201,11 +185,11 @@ TEST_WITH(bounds_count_tokens_to_experts, fixture_open, fixture_close)
                 "--experts 16 --topk 8 --expert-ffn 64 -c dgx-h100 --ranks 16 --global-batch 16 "
                 "--batch 1 --framework ideal --tp 1 --cp 1 --pp 1 --ep 16 --zero 1 --recompute "
                 "none --format csv -q", NULL);
-    int n = n_lines(csv);
+    int n = csv_n_lines(csv);
 
     assert_true(n > 1);
     for (int line = 1; line < n; line++)
-        assert_true(10 * figure(csv, line, "bound_ns") > 9 * figure(csv, line, "step_ns"));
+        assert_true(10 * csv_figure(csv, line, "bound_ns") > 9 * csv_figure(csv, line, "step_ns"));
 }
 
 /* Spaces of at most 500 strategies of small models, drawn at random. */
@@ -273,8 +257,8 @@ TEST_WITH(rows_beyond_the_best_are_told_apart, fixture_open, fixture_close)
     double first = number_after(json, "\"step_ns\": ");
     int n[2] = {0};
 
-    for (int line = 1; line < n_lines(csv); line++) {
-        bool slower = (double)figure(csv, line, "step_ns") > within * first;
+    for (int line = 1; line < csv_n_lines(csv); line++) {
+        bool slower = (double)csv_figure(csv, line, "step_ns") > within * first;
         assert_string_equal(csv_cell(csv, line, csv_column(csv, "told_apart")),
                             slower ? "yes" : "no");
         n[slower]++;
@@ -329,16 +313,16 @@ TEST_WITH(caps_of_the_same_plan_have_its_figures, fixture_open, fixture_close)
             "--bucket-cap 8MiB,20MiB,21MiB,900MiB,1GiB,4GiB --no-bounds --best 1 --db s.db -q "
             "--format csv",
             frameworks[i], i > 0));
-        assert_int_equal(n_lines(csv), 13);
+        assert_int_equal(csv_n_lines(csv), 13);
         for (int line = 1; line < 13; line++) {
             char words[900];
             snprintf(words, sizeof words, "%s --no-db --format json",
                      csv_cell(csv, line, csv_column(csv, "command")) + strlen("lapwing "));
             const char *json = lapwing(words, NULL);
             assert_int_equal((int64_t)number_after(json, "\"step_ns\": "),
-                             figure(csv, line, "step_ns"));
+                             csv_figure(csv, line, "step_ns"));
             assert_int_equal((int64_t)number_after(json, "\"peak_memory_bytes\": "),
-                             figure(csv, line, "peak_memory_bytes"));
+                             csv_figure(csv, line, "peak_memory_bytes"));
         }
         const char *losers = lapwing("runs --search last --losers --db s.db --format csv", NULL);
         const char *same = strstr(losers, "; the same plan as with bucket-cap=900MiB");
@@ -446,8 +430,8 @@ TEST_WITH(a_range_ends_before_its_step_overflows, fixture_open, fixture_close)
     char *first = strdup(lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --tp 1..5+9223372036854775807 "
                                  "--format csv --no-db -q", NULL));
 
-    assert_int_equal(n_lines(one), 3);
-    assert_int_equal(n_lines(first), 2);
+    assert_int_equal(csv_n_lines(one), 3);
+    assert_int_equal(csv_n_lines(first), 2);
     assert_memory_equal(first, one, strlen(first));
     free(first);
     free(one);

@@ -11,11 +11,6 @@
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 
-static int64_t figure(const char *csv, int line, const char *key)
-{
-    return atoll(csv_cell(csv, line, csv_column(csv, key)));
-}
-
 /* Every row is simulated and fits, so that no bound hides one. Their number. */
 static int check_rows(const char *args)
 {
@@ -29,13 +24,13 @@ static int check_rows(const char *args)
     for (const char *c = csv; *c; c++)
         n += *c == '\n';
     for (int line = 1; line < n; line++)
-        if (figure(csv, line, "bound_ns") > figure(csv, line, "step_ns") ||
-            figure(csv, line, "needed_bound_bytes") > figure(csv, line, "needed_bytes"))
+        if (csv_figure(csv, line, "bound_ns") > csv_figure(csv, line, "step_ns") ||
+            csv_figure(csv, line, "needed_bound_bytes") > csv_figure(csv, line, "needed_bytes"))
             fail_msg("%s: bound %lld of step %lld, bytes %lld of %lld: %s", args,
-                     (long long)figure(csv, line, "bound_ns"),
-                     (long long)figure(csv, line, "step_ns"),
-                     (long long)figure(csv, line, "needed_bound_bytes"),
-                     (long long)figure(csv, line, "needed_bytes"), csv_cell(csv, line, 0));
+                     (long long)csv_figure(csv, line, "bound_ns"),
+                     (long long)csv_figure(csv, line, "step_ns"),
+                     (long long)csv_figure(csv, line, "needed_bound_bytes"),
+                     (long long)csv_figure(csv, line, "needed_bytes"), csv_cell(csv, line, 0));
     free(csv);
     return n > 0 ? n - 1 : 0;
 }
@@ -104,7 +99,7 @@ TEST_WITH(gathered_weights_take_memory, fixture_open, fixture_close)
     char *csv = strdup(shell("$L tune " GATHERED "--framework fsdp --pp 1 --reshard off "
                              "--no-bounds --no-db --format csv -q 2>/dev/null", NULL));
     for (int line = 1; line <= 2; line++)
-        assert_true(figure(csv, line, "needed_bound_bytes") > 2 * INT64_C(6738415616));
+        assert_true(csv_figure(csv, line, "needed_bound_bytes") > 2 * INT64_C(6738415616));
     free(csv);
 #undef GATHERED
 }

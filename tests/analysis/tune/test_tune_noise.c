@@ -16,20 +16,6 @@
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 
-static int n_lines(const char *text)
-{
-    int n = 0;
-
-    for (; *text; text++)
-        n += *text == '\n';
-    return n;
-}
-
-static int64_t figure(const char *csv, int line, const char *key)
-{
-    return atoll(csv_cell(csv, line, csv_column(csv, key)));
-}
-
 /* A small space at random, without noise. */
 static void draw_space(struct prng *r, char *out, size_t size)
 {
@@ -83,12 +69,12 @@ TEST_WITH(no_bound_is_above_p90, fixture_open, fixture_close)
         draw_space(&r, space, sizeof space);
         char *csv = strdup(lapwingf("tune %s --noise %s --samples 1 --seed %d --no-bounds --no-db "
                                     "--format csv -q", space, noises[i % 3], i));
-        for (int line = 1; line < n_lines(csv); line++, n_rows++)
-            if (figure(csv, line, "bound_ns") > figure(csv, line, "step_p90_ns") ||
-                figure(csv, line, "bound_ns") <= 0)
+        for (int line = 1; line < csv_n_lines(csv); line++, n_rows++)
+            if (csv_figure(csv, line, "bound_ns") > csv_figure(csv, line, "step_p90_ns") ||
+                csv_figure(csv, line, "bound_ns") <= 0)
                 fail_msg("%s, noise %s, seed %d: %s: bound %lld of p90 %lld", space, noises[i % 3],
-                         i, csv_cell(csv, line, 0), (long long)figure(csv, line, "bound_ns"),
-                         (long long)figure(csv, line, "step_p90_ns"));
+                         i, csv_cell(csv, line, 0), (long long)csv_figure(csv, line, "bound_ns"),
+                         (long long)csv_figure(csv, line, "step_p90_ns"));
         free(csv);
     }
     assert_true(n_rows > 10);
@@ -127,16 +113,16 @@ TEST_WITH(the_command_of_a_row_draws_its_samples, fixture_open, fixture_close)
 
     for (size_t i = 0; i < 3; i++) {
         char *csv = strdup(lapwingf("tune " SMALL "%s --no-db --format csv", noises[i]));
-        assert_true(n_lines(csv) > 4);
+        assert_true(csv_n_lines(csv) > 4);
         for (int line = 1; line < 4; line++) {
             char words[900];
             snprintf(words, sizeof words, "%s --no-db --format json",
                      csv_cell(csv, line, csv_column(csv, "command")) + strlen("lapwing "));
             const char *json = lapwing(words, NULL);
             assert_int_equal((int64_t)number_after(json, "\"step_ns\": "),
-                             figure(csv, line, "step_ns"));
+                             csv_figure(csv, line, "step_ns"));
             assert_int_equal((int64_t)number_after(json, "\"step_p90_ns\": "),
-                             figure(csv, line, "step_p90_ns"));
+                             csv_figure(csv, line, "step_p90_ns"));
             assert_int_equal((int64_t)number_after(json, "\"n_samples\": "),
                              i == 0 ? 12 : i == 1 ? LW_TUNE_SAMPLES : 3);
         }

@@ -2,6 +2,7 @@
 #include "tests/lib/files/csv_cells.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/unit.h"
@@ -25,4 +26,18 @@ int csv_column(const char *csv, const char *title)
             return k;
     fail_msg("no column %s", title);
     return -1;
+}
+
+int64_t csv_figure(const char *csv, int line, const char *title)
+{
+    return atoll(csv_cell(csv, line, csv_column(csv, title)));
+}
+
+int csv_n_lines(const char *csv)
+{
+    int n = 0;
+
+    for (; *csv; csv++)
+        n += *csv == '\n';
+    return n;
 }
