@@ -46,18 +46,26 @@ int32_t traces_kineto_read_text(struct kineto_reader *r)
     return len ? traces_kineto_intern(r, text, len) : -1;
 }
 
-/* Microseconds to ns. Up to 2^61 ns (73 years, so 1970 to 2043) sums and differences fit int64. */
+/* Up to 2^61 ns (73 years, so 1970 to 2043) sums and differences of times fit int64. */
+static bool is_time(int64_t ns)
+{
+    return ns <= INT64_MAX / 4 && ns >= -(INT64_MAX / 4);
+}
+
+/* Microseconds to ns. */
 int64_t traces_kineto_read_time(struct lw_json *j, bool *has)
 {
     size_t len;
     int64_t ns = 0;
 
     *has = true;
-    if (lw_json_decimal(j, 3, &ns))
+    if (lw_json_decimal(j, 3, &ns)) {
+        if (!is_time(ns))
+            lw_json_fail(j, "a time of %lld us is beyond 73 years from 0", (long long)(ns / 1000));
         return ns;
+    }
     const char *text = lw_json_number_text(j, &len);
-    if (!lw_json_failed(j) &&
-        (!traces_decimal(text, len, 3, &ns) || ns > INT64_MAX / 4 || ns < -(INT64_MAX / 4)))
+    if (!lw_json_failed(j) && (!traces_decimal(text, len, 3, &ns) || !is_time(ns)))
         lw_json_fail(j, "found %.*s, expected microseconds", (int)(len < 40 ? len : 40), text);
     return ns;
 }
