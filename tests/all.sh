@@ -1,6 +1,7 @@
 #!/bin/sh
-# Every check, one stage after the other; all stages run even when one fails. Ends with
-# "N passed, M failed, K skipped" over all of them. A stage that counts nothing itself is one check.
+# Every check, one stage after the other; all stages run even when one fails. Ends with what failed
+# once more, all together, and "N passed, M failed, K skipped" over all of them. A stage that counts
+# nothing itself is one check.
 # TIMES=1: the programs of a stage that took longest, seconds of processor and clock.
 cd "$(dirname "$0")/.." || exit 1
 pass=0 fail=0 skip=0
@@ -8,6 +9,15 @@ folder=$(mktemp -d)
 log=$folder/log
 trap 'rm -rf "$folder"' EXIT
 trap 'echo "stopped in the stage: $title"; tail -n 200 "$log"; exit 143' TERM INT HUP
+
+# Of a stage's log: what its failed test programs printed, from "--- program (exit N)" to its counts;
+# where there is none, the end of the log.
+failures() {
+    awk '/^--- .* \(exit [0-9]+\)$/ { shown = n = 1 }
+         shown && !/^\[ RUN |^\[       OK \]/ && n++ < 80 { print substr($0, 1, 1000); any = 1 }
+         / passed +[0-9]+ failed +[0-9]+ skipped$/ { shown = 0 }
+         END { exit !any }' "$log" || tail -n 15 "$log"
+}
 
 stage() { # title, command...
     title=$1; shift
@@ -25,6 +35,7 @@ stage() { # title, command...
     if [ $rc -ne 0 ]; then
         grep -nE -B 20 '[1-9][0-9]* failed|ERROR: |runtime error' "$log" | head -n 200
         tail -n 100 "$log"
+        { echo "=== failed: $title"; failures; } >>"$folder/failures"
     fi
     [ -z "$TIMES" ] || grep -E '^ +[0-9.]+ +[0-9.]+  ' "$log" | awk 'NR <= 20 || $3 == "all"'
     echo "    ${line:-exit $rc} ($(($(date +%s) - began)) s)"
@@ -58,5 +69,6 @@ stage "the demo" make demo
 stage "install into a folder" make install DESTDIR="$folder/install"
 if command -v dpkg-shlibdeps >/dev/null; then stage "a Debian package" make deb
 else left_out "a Debian package" "no dpkg-shlibdeps (package dpkg-dev)"; fi
+[ ! -e "$folder/failures" ] || cat "$folder/failures"
 echo "$pass passed, $fail failed, $skip skipped"
 [ $fail -eq 0 ]
