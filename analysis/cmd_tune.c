@@ -7,7 +7,7 @@
 
 #include "analysis/store/store.h"
 #include "analysis/tune/tune_memo.h"
-#include "analysis/tune/tune_parts.h"
+#include "analysis/tune_command/tune_parts.h"
 #include "analysis/tune/tune_print.h"
 #include "analysis/tune/tune_ranks.h"
 #include "exec/launch/rendezvous.h"

@@ -10,8 +10,8 @@ log=$folder/log
 trap 'rm -rf "$folder"' EXIT
 trap 'echo "stopped in the stage: $title"; tail -n 200 "$log"; exit 143' TERM INT HUP
 
-# Of a stage's log: what its failed test programs printed, from "--- program (exit N)" to its counts;
-# where there is none, the end of the log.
+# Of a stage's log: what its failed test programs printed, from "--- program (exit N)" to their
+# counts; where there is none, the end of the log.
 failures() {
     awk '/^--- .* \(exit [0-9]+\)$/ { shown = n = 1 }
          shown && !/^\[ RUN |^\[       OK \]/ && n++ < 80 { print substr($0, 1, 1000); any = 1 }

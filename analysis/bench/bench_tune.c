@@ -2,7 +2,7 @@
  * minutes: what is compared is the search, which does not know the size of a model. */
 #include "analysis/bench/bench_tune.h"
 
-#include "analysis/tune/tune_parts.h"
+#include "analysis/tune_command/tune_parts.h"
 #include "shared/base/clock.h"
 
 enum { BEST = 10, LEAST = 20000, RANKS = 16 };

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "analysis/store/store_search.h"
-#include "analysis/tune/tune_shard.h"
+#include "analysis/tune_bound/tune_shard.h"
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
 

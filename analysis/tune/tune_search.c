@@ -17,7 +17,7 @@
 #include "analysis/tune/tune_memo.h"
 #include "analysis/tune/tune_reasons.h"
 #include "analysis/tune/tune_row.h"
-#include "analysis/tune/tune_same.h"
+#include "analysis/tune_bound/tune_same.h"
 #include "shared/base/clock.h"
 #include "shared/base/parallel.h"
 #include "sim/cost/cost_model.h"

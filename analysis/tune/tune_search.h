@@ -5,10 +5,10 @@
 
 #include "analysis/alike/alike_pairs.h"
 #include "analysis/alike/alike_step.h"
-#include "analysis/tune/tune_cases.h"
-#include "analysis/tune/tune_noise.h"
-#include "analysis/tune/tune_shard.h"
-#include "analysis/tune/tune_space.h"
+#include "analysis/tune_bound/tune_cases.h"
+#include "analysis/tune_bound/tune_noise.h"
+#include "analysis/tune_bound/tune_shard.h"
+#include "analysis/tune_bound/tune_space.h"
 #include "shared/base/progress.h"
 
 /* The search: all strategies of several spaces, in the order of their bounds, the best N exactly.

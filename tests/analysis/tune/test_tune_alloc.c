@@ -1,7 +1,7 @@
 /* A search whose n-th allocation fails ends with LW_ENOMEM and leaves nothing behind. */
 #include "tests/lib/unit.h"
 
-#include "analysis/tune/tune_parts.h"
+#include "analysis/tune_command/tune_parts.h"
 #include "tests/lib/failing_alloc.h"
 
 static enum lw_status search(const struct lw_tune_command *c)
