@@ -156,7 +156,7 @@ static bool comes_before(const struct walk *w, int64_t a, int64_t b)
  * *lane: only the order of its stream or communicator held it. */
 static int64_t held_by(const struct walk *w, int64_t row, bool *lane)
 {
-    const struct lw_op *op = &w->p->ops[w->t->op[row]];
+    const struct lw_op *op = LW_OP(w->p, w->t->op[row]);
     int64_t best = -1;
 
     *lane = false;

@@ -116,12 +116,13 @@ static enum lw_status begin(struct faster *f, const struct lw_plan *plan,
     LW_TAKE(&f->arena, f->plan.ops, plan->n_ops, err);
     LW_TAKE(&f->arena, f->plan.works, 2L * plan->n_works, err);
     LW_TAKE(&f->arena, f->copy_of, plan->n_works, err);
-    memcpy(f->plan.ops, plan->ops, (size_t)plan->n_ops * sizeof *plan->ops);
+    for (int32_t i = 0; i < plan->n_ops; i++)
+        f->plan.ops[i] = lw_op_at(plan, i);
     if (plan->n_works > 0)
         memcpy(f->plan.works, plan->works, (size_t)plan->n_works * sizeof *plan->works);
     memset(f->copy_of, -1, (size_t)plan->n_works * sizeof *f->copy_of);
     for (int32_t i = 0; i < plan->n_ops && r != LW_RESOURCE_NETWORK; i++)
-        if (!of || lw_same_work(&plan->ops[i], of))
+        if (!of || lw_same_work(&f->plan.ops[i], of))
             shorten(f, &f->plan.ops[i], r);
     return LW_OK;
 }
@@ -206,7 +207,7 @@ static bool is_simulated(const struct lw_op *op)
 static enum lw_status settle(const struct lw_plan *plan, const struct lw_cluster *cluster,
                              lw_ps base, struct lw_faster *x, struct lw_err *err)
 {
-    const struct lw_op *of = x->op >= 0 ? &plan->ops[x->op] : NULL;
+    const struct lw_op *of = x->op >= 0 ? LW_OP(plan, x->op) : NULL;
     lw_ps step;
 
     x->how = LW_FASTER_AT_MOST;

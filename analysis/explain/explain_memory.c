@@ -46,20 +46,20 @@ static void put(struct lw_memory_story *x, const char *kind, const char *name, i
             .kind = kind, .name = name, .first_module = -1, .last_module = -1, .bytes = bytes};
 }
 
-/* The forward of a module, which has its name; NULL: the plan does not run it. */
-static const struct lw_op *forward_of(const struct lw_plan *p, int32_t module)
+/* The forward of a module, which has its name; -1: the plan does not run it. */
+static int32_t forward_of(const struct lw_plan *p, int32_t module)
 {
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == LW_OP_FORWARD && p->ops[i].module == module)
-            return &p->ops[i];
-    return NULL;
+        if (lw_op_at(p, i).kind == LW_OP_FORWARD && lw_op_at(p, i).module == module)
+            return i;
+    return -1;
 }
 
 static const char *name_of(const struct lw_plan *p, int32_t module)
 {
-    const struct lw_op *op = forward_of(p, module);
+    int32_t i = forward_of(p, module);
 
-    return op && op->name[0] ? op->name : NULL;
+    return i >= 0 && lw_op_at(p, i).name[0] ? lw_op_at(p, i).name : NULL;
 }
 
 static enum lw_status name_modules(const struct lw_plan *p, struct lw_memory_story *x,
@@ -84,14 +84,14 @@ static enum lw_status name_modules(const struct lw_plan *p, struct lw_memory_sto
 /* Of what the last module keeps, the scores: bytes of all micro-batches that it has kept. */
 static int64_t scores_of(const struct lw_plan *p, int64_t held)
 {
-    const struct lw_op *op = forward_of(p, p->n_modules - 1);
+    int32_t i = forward_of(p, p->n_modules - 1), work = i < 0 ? -1 : lw_op_at(p, i).work;
     const struct lw_strategy *s = p->strategy;
     int64_t ranks = s->tp * s->cp;
     int64_t scores = (p->dims.score_bytes + ranks - 1) / ranks;
 
-    if (!op || op->work < 0 || p->works[op->work].keeps_bytes < scores || scores == 0)
+    if (work < 0 || p->works[work].keeps_bytes < scores || scores == 0)
         return 0;
-    return held / p->works[op->work].keeps_bytes * scores;
+    return held / p->works[work].keeps_bytes * scores;
 }
 
 /* The part of modules that hold so many bytes each; NULL: none does yet. */

@@ -136,7 +136,7 @@ static const struct lw_column stretch_columns[] = {
 
 static enum lw_op_kind kind_of(const struct lw_explain_report *r, const struct lw_path_part *p)
 {
-    return r->plan->ops[p->op].kind;
+    return lw_op_at(r->plan, p->op).kind;
 }
 
 static bool continues(const struct lw_explain_report *r, const struct stretch *s,
@@ -173,7 +173,7 @@ static int64_t join(const struct lw_explain_report *r, struct stretch *out)
 static enum lw_status describe(const struct lw_explain_report *r, struct stretch *s,
                                struct lw_arena *room, struct lw_err *err)
 {
-    const struct lw_op *op = &r->plan->ops[s->first.op];
+    const struct lw_op *op = LW_OP(r->plan, s->first.op);
     const char *kind = lw_op_name(op->kind);
     char text[320];
 
@@ -336,7 +336,7 @@ static enum lw_status make_faster(const struct lw_explain_report *r, struct lw_a
     *n = 0;
     for (int i = 0; i < r->n_faster; i++) {
         const struct lw_faster *x = &r->faster[i];
-        const struct lw_op *op = x->op >= 0 ? &r->plan->ops[x->op] : NULL;
+        const struct lw_op *op = x->op >= 0 ? LW_OP(r->plan, x->op) : NULL;
         struct faster_row row = {.x = *x, .work = "all", .op = x->op, .module = -1, .bucket = -1,
                                  .shorter_pct = share(x->shorter, r->e->length)};
         if (x->bound == 0 && not_known(r) > 0)
@@ -443,7 +443,7 @@ static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
     lw_jsonout_array(o, "critical_path");
     for (int64_t i = 0; i < r->e->n_path; i++) {
         const struct lw_path_part *p = &r->e->path[i];
-        const struct lw_op *op = &r->plan->ops[p->op];
+        const struct lw_op *op = LW_OP(r->plan, p->op);
         LW_JSON_ROW(o, NULL, "from_ns", LW_PS(p->from), "to_ns", LW_PS(p->to),
                     "rank", p->rank, "cause", lw_cause_key(p->cause), "op", p->op,
                     "kind", lw_op_name(op->kind), "name", op->name, "bucket", op->bucket);

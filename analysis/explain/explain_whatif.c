@@ -71,8 +71,11 @@ struct kept {
 /* Works of the ops that change, halved or gone. */
 static void change_works(struct lw_plan *plan, enum change c, const struct kept *kept)
 {
-    for (int32_t i = 0; i < plan->n_ops; i++) {
-        struct lw_op *op = &plan->ops[i];
+    int32_t n_ops;
+    struct lw_op *ops = lw_plan_held_ops(plan, &n_ops);
+
+    for (int32_t i = 0; i < n_ops; i++) {
+        struct lw_op *op = &ops[i];
         if (!is_changed(op, c))
             continue;
         op->work_ps = changed(kept->ops[i], c);
@@ -83,8 +86,11 @@ static void change_works(struct lw_plan *plan, enum change c, const struct kept 
 
 static void put_back(struct lw_plan *plan, const struct kept *kept)
 {
-    for (int32_t i = 0; i < plan->n_ops; i++)
-        plan->ops[i].work_ps = kept->ops[i];
+    int32_t n_ops;
+    struct lw_op *ops = lw_plan_held_ops(plan, &n_ops);
+
+    for (int32_t i = 0; i < n_ops; i++)
+        ops[i].work_ps = kept->ops[i];
     for (int32_t i = 0; i < plan->n_works; i++)
         plan->works[i].ps = kept->works[i];
 }
@@ -105,8 +111,11 @@ static enum lw_status try_change(struct lw_plan *plan, const struct lw_cluster *
 
 static bool has_copies(const struct lw_plan *plan)
 {
-    for (int32_t i = 0; i < plan->n_ops; i++)
-        if (lw_op_class(plan->ops[i].kind) == LW_CLASS_COPY)
+    int32_t n_ops;
+    const struct lw_op *ops = lw_plan_held_ops(plan, &n_ops);
+
+    for (int32_t i = 0; i < n_ops; i++)
+        if (lw_op_class(ops[i].kind) == LW_CLASS_COPY)
             return true;
     return false;
 }
@@ -124,14 +133,16 @@ enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster
                                    struct lw_what_if *out, int *n, struct lw_sim_stats *stats,
                                    struct lw_err *err)
 {
+    int32_t n_ops;
+    const struct lw_op *ops = lw_plan_held_ops(plan, &n_ops);
     struct lw_arena scratch = {0};
-    const struct kept kept = {lw_arena_alloc(&scratch, plan->n_ops, sizeof *kept.ops),
+    const struct kept kept = {lw_arena_alloc(&scratch, n_ops, sizeof *kept.ops),
                               lw_arena_alloc(&scratch, plan->n_works, sizeof *kept.works)};
     enum lw_status st = kept.ops && kept.works ? LW_OK : lw_fail_nomem(err);
     int made = 0;
 
-    for (int32_t i = 0; st == LW_OK && i < plan->n_ops; i++)
-        kept.ops[i] = plan->ops[i].work_ps;
+    for (int32_t i = 0; st == LW_OK && i < n_ops; i++)
+        kept.ops[i] = ops[i].work_ps;
     for (int32_t i = 0; st == LW_OK && i < plan->n_works; i++)
         kept.works[i] = plan->works[i].ps;
     for (int c = 0; c < LW_N_WHAT_IFS && st == LW_OK; c++) {

@@ -55,14 +55,14 @@ bool lw_same_work(const struct lw_op *a, const struct lw_op *b)
 }
 
 struct piece {
-    const struct lw_op *op;
+    struct lw_op op;
     struct lw_path_work work;
 };
 
 static int by_work(const void *x, const void *y)
 {
     const struct piece *a = x, *b = y;
-    int c = compare_works(a->op, b->op);
+    int c = compare_works(&a->op, &b->op);
 
     return c ? c : order(a->work.op, b->work.op);
 }
@@ -74,7 +74,7 @@ static int64_t join(struct piece *v, int64_t n)
 
     lw_sort(v, n, by_work);
     for (int64_t i = 1, last = 0; i < n; i++) {
-        if (!lw_same_work(v[k].op, v[i].op)) {
+        if (!lw_same_work(&v[k].op, &v[i].op)) {
             v[++k] = v[i];
             last = i;
             continue;
@@ -103,13 +103,13 @@ static void divide(const struct lw_plan *plan, const struct lw_path_part *p, boo
         if (measured)
             by[LW_BOUND_MEASURED] += time;
         else
-            lw_op_add_bounds(plan, &plan->ops[p->op], time, by);
+            lw_op_add_bounds(plan, LW_OP(plan, p->op), time, by);
         break;
     case LW_CAUSE_HOST:
         if (measured)
             by[LW_BOUND_HOST] += time;
         else
-            lw_op_add_bounds(plan, &plan->ops[p->op], time, by);
+            lw_op_add_bounds(plan, LW_OP(plan, p->op), time, by);
         break;
     case LW_CAUSE_LAUNCH: by[LW_BOUND_HOST] += time; break;
     default: by[LW_PATH_IDLE] += time; break;
@@ -132,7 +132,7 @@ enum lw_status lw_path_bounds_of(const struct lw_explanation *e, const struct lw
             b.ps[k] += by[k];
         if (by[LW_PATH_IDLE] > 0)
             continue;
-        v[n] = (struct piece){&plan->ops[p->op],
+        v[n] = (struct piece){lw_op_at(plan, p->op),
                               {.op = p->op, .n_ops = 1, .time = p->to - p->from}};
         memcpy(v[n++].work.by, by, sizeof v->work.by);
     }

@@ -226,7 +226,7 @@ static enum lw_status keep_names(struct lapwing_result *r, const struct lw_plan 
     LW_TAKE(&r->arena, r->op_name, p->n_ops, err);
     r->n_op_names = p->n_ops;
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (!(r->op_name[i] = lw_arena_strdup(&r->arena, p->ops[i].name)))
+        if (!(r->op_name[i] = lw_arena_strdup(&r->arena, lw_op_at(p, i).name)))
             return lw_fail_nomem(err);
     return LW_OK;
 }

@@ -52,9 +52,9 @@ enum lw_status alike_ops_find(const struct lw_plan *p, struct lw_arena *room, st
     LW_TAKE(room, a.first, p->n_ops, err);
     LW_TAKE(room, place, (int64_t)size, err);
     for (int32_t i = 0; i < p->n_ops; i++) {
-        read_numbers(&p->ops[i], v);
+        read_numbers(LW_OP(p, i), v);
         uint64_t at = mix(v) & (size - 1);
-        while (place[at] > 0 && !are_alike(&p->ops[a.first[place[at] - 1]], &p->ops[i]))
+        while (place[at] > 0 && !are_alike(LW_OP(p, a.first[place[at] - 1]), LW_OP(p, i)))
             at = (at + 1) & (size - 1);
         if (place[at] == 0) {
             a.first[a.n] = i;

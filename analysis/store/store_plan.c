@@ -154,7 +154,7 @@ static int of_row(const char *column)
 static struct lw_sql_value value_of_row(const struct lw_plan *p, int what, int64_t i,
                                         int64_t stored)
 {
-    const struct lw_op *op = what == ROW_NUMBER ? NULL : &p->ops[i];
+    const struct lw_op *op = what == ROW_NUMBER ? NULL : LW_OP(p, i);
 
     switch (what) {
     case ROW_NUMBER: return number(stored);
@@ -204,6 +204,7 @@ static enum lw_status put_rows(struct lw_store *s, int64_t plan, const struct lw
     struct lw_sql_value v[MAX_COLUMNS + 1] = {number(plan)};
     char insert[128];
     struct lw_sql *q;
+    struct lw_op op;
     int n;
 
     LW_TRY(columns_of(s, name, t, c, &n, err));
@@ -214,7 +215,7 @@ static enum lw_status put_rows(struct lw_store *s, int64_t plan, const struct lw
     LW_TRY(lw_sql_prepare(s, insert, &q, err));
     for (int64_t i = 0; i < n_rows && !lw_sql_failed(q); i++) {
         int64_t at_row = of ? of[i] : i;
-        const char *row = lw_table_at(t, p) + (size_t)at_row * t->size;
+        const char *row = lw_table_row(t, p, at_row, &op);
         for (int k = 0; k < n; k++)
             v[k + 1] = c[k].field ? of_field(c[k].field, row)
                                   : value_of_row(p, c[k].of_row, at_row, i);
@@ -244,7 +245,7 @@ static enum lw_status put_op_rows(struct lw_store *s, int64_t plan, const struct
             struct lw_sql_value *row = v + (size_t)k * OP_COLUMNS;
             row[0] = number(plan);
             row[1] = number(i + k);
-            row[2] = number(p->ops[i + k].micro_batch);
+            row[2] = number(lw_op_at(p, i + k).micro_batch);
             row[3] = number(alike[i + k]);
         }
         lw_sql_run_values(q, v, OP_COLUMNS * each);

@@ -133,7 +133,7 @@ static enum lw_status find_parting(struct sim_replay *r, const struct traces_rep
     LW_TAKE(&r->arena, late, (int64_t)n_streams * replay->n_ranks, err);
     for (int64_t i = 0; i < t->n; i++) {
         int32_t op = t->op[i], rank = t->rank[i];
-        int64_t at = (int64_t)rank * n_streams + replay->plan.ops[op].stream;
+        int64_t at = (int64_t)rank * n_streams + lw_op_at(&replay->plan, op).stream;
         if (replay->row_of[op] < 0)
             continue;
         lw_ps now = t->start[i] - replay->recorded_start[op], by = now - late[at];
@@ -153,7 +153,7 @@ static enum lw_status refuse(struct sim_replay *r, const struct traces_replay *r
     LW_TRY(find_parting(r, replay, &r->unchanged, &p, err));
     if (p.op >= 0)
         snprintf(where, sizeof where, "; most of it before '%.40s' of rank %d, which begins %s %s",
-                 replay->plan.ops[p.op].name, p.rank,
+                 lw_op_at(&replay->plan, p.op).name, p.rank,
                  lw_format_ps(by, p.by > 0 ? p.by : -p.by), p.by > 0 ? "later" : "earlier");
     return lw_fail_at(err, LW_EINVAL, file, 0,
                       "the replay misses the recorded period by %+.2f %% before anything is "
@@ -379,7 +379,7 @@ static bool has_no_time(const struct lw_plan *p, const struct lw_op *op)
 static enum lw_status check_times(const struct lw_plan *p, const char *file, struct lw_err *err)
 {
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         bool message = op->comm >= 0;
         if (has_no_time(p, op))
             return lw_fail_at(err, LW_EINVAL, file, 0, "'%.80s' (%s) has no recorded duration: %s",

@@ -157,7 +157,8 @@ static enum lw_status check_rings(const struct lw_hazards *k, struct lw_err *err
                                    lw_plan_op_text(k->p, first + m->passed[i], other));
         if (m->hop[i] >= 0 && m->passed[i] < 0 && m->end_of[i] < 0)
             return lw_plan_op_fail(k->p, first + i, err, ": no op %s its keys and values",
-                                   k->p->ops[first + i].kind == LW_OP_SEND ? "makes" : "takes");
+                                   lw_op_at(k->p, first + i).kind == LW_OP_SEND ? "makes"
+                                                                                : "takes");
     }
     return LW_OK;
 }
@@ -171,7 +172,7 @@ static enum lw_status check_ends(struct lw_hazards *k, struct lw_err *err)
 
     LW_TRY(check_rings(k, err));
     for (int32_t i = 0; k->uses->talks && i < k->uses->program.n_ops; i++) {
-        bool sends = k->p->ops[first + i].kind == LW_OP_SEND;
+        bool sends = lw_op_at(k->p, first + i).kind == LW_OP_SEND;
         int32_t maker = sends ? m->end_of[i] : i, taker = sends ? i : m->end_of[i];
         if (m->end_of[i] >= 0 && !lw_op_after(&k->clock, first + taker, first + maker))
             return lw_plan_op_fail(k->p, first + taker, err, " does not wait for %s, which writes "

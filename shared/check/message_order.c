@@ -36,7 +36,7 @@ static enum lw_status hears_of_one_each(const struct lw_message_order *o, struct
             *one = *one && met[role] != r + 1;
             met[role] = r + 1;
             for (int32_t k = m->first[role]; k < m->first[role + 1]; k++) {
-                int32_t peer = lw_plan_operand(p, &p->ops[m->list[k]], queue[i]).peer;
+                int32_t peer = lw_plan_operand(p, LW_OP(p, m->list[k]), queue[i]).peer;
                 if (heard_by[peer] == 0)
                     queue[n++] = peer;
                 heard_by[peer] = r + 1;
@@ -127,7 +127,7 @@ static bool has_ended(const struct lw_message_order *o, int32_t role, int32_t op
     if (!c->ticked[op - c->program.first_op])
         return false;
     for (int32_t i = c->lead[op - c->program.first_op]; i >= 0; i = lw_op_clock_next(c, i)) {
-        if (o->p->ops[i].kind != LW_OP_RECV)
+        if (lw_op_at(o->p, i).kind != LW_OP_RECV)
             continue;
         const struct lw_op_clock *sender = mate_of(o, role, i, &send);
         if (!sender->ticked[send - sender->program.first_op])
@@ -143,7 +143,7 @@ static bool can_begin(const struct lw_message_order *o, int32_t role, int32_t le
     bool can = has_ended(o, role, c->before[lead - first]);
 
     for (int32_t i = lead; can && i >= 0; i = lw_op_clock_next(c, i)) {
-        const struct lw_op *op = &o->p->ops[i];
+        const struct lw_op *op = LW_OP(o->p, i);
         can = op->comm < 0 || has_ended(o, role, c->before_on_comm[i - first]);
         for (int32_t d = 0; can && d < op->n_deps; d++) {
             int32_t dep = o->p->deps[op->first_dep + d];
@@ -163,12 +163,12 @@ static void bring(struct lw_message_order *o, int32_t role, int32_t op)
 
     reach(o, to);
     o->queued[to] = true;
-    if (o->p->ops[op].kind != LW_OP_SEND)
+    if (lw_op_at(o->p, op).kind != LW_OP_SEND)
         return;
     const struct lw_op_clock *c = &o->clocks[to];
     int32_t *says = c->brought + (int64_t)(mate - c->program.first_op) * c->n_streams;
     lw_clock_learn(says, lw_op_clock_row(from, op), c->n_streams);
-    int32_t *own = &says[o->p->ops[op].stream];
+    int32_t *own = &says[lw_op_at(o->p, op).stream];
     bool alone = from->lead[op - from->program.first_op] == op && lw_op_clock_next(from, op) < 0;
     if (!from->foreign && to != role && alone && op > *own)
         *own = op;
@@ -187,7 +187,7 @@ static bool follow(struct lw_message_order *o, int32_t role)
             lw_op_clock_tick(c, *at);
             for (int32_t i = *at; i >= 0; i = lw_op_clock_next(c, i)) {
                 last = i;
-                if (lw_op_class(o->p->ops[i].kind) == LW_CLASS_P2P)
+                if (lw_op_class(lw_op_at(o->p, i).kind) == LW_CLASS_P2P)
                     bring(o, role, i);
             }
             *at = c->next[last - c->program.first_op];
@@ -222,10 +222,10 @@ bool lw_ended_before(const struct lw_message_order *o, int32_t a, int32_t b)
     if (!o->known)
         return false;
     const struct lw_op_clock *c = &o->clocks[o->role];
-    int32_t at = b - c->program.first_op, stream = o->p->ops[a].stream;
+    int32_t at = b - c->program.first_op, stream = lw_op_at(o->p, a).stream;
 
     if (!c->ticked[at])
         return false;
-    return lw_op_after(c, b, a) || (o->p->ops[b].kind == LW_OP_RECV &&
+    return lw_op_after(c, b, a) || (lw_op_at(o->p, b).kind == LW_OP_RECV &&
                                     c->brought[(int64_t)at * c->n_streams + stream] >= a);
 }

@@ -91,7 +91,7 @@ static bool has_calls(const struct lw_check_run *k)
     const struct lw_matches *m = k->matches;
 
     for (int32_t i = 0; m->any && i < m->first[k->p->n_roles]; i++)
-        if (k->p->ops[m->list[i]].call >= 0)
+        if (lw_op_at(k->p, m->list[i]).call >= 0)
             return true;
     return false;
 }
@@ -107,7 +107,7 @@ static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struc
     size_t n = 0;
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        const struct lw_op *o = &k->p->ops[i];
+        const struct lw_op *o = LW_OP(k->p, i);
         k->call_lead[i] = i;
         k->call_size[i] = 1;
         if (lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0)
@@ -136,9 +136,9 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
         n_on_comm[c] = 0;
     }
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *o = &p->ops[i];
+        const struct lw_op *o = LW_OP(p, i);
         int32_t before = last_on_stream[o->stream];
-        if (p->ops[run].call != o->call)
+        if (lw_op_at(p, run).call != o->call)
             run = i; /* the first of the ops without another call between them */
         bool grouped = lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0 && before >= run;
         if (k->issue_lead)
@@ -228,7 +228,7 @@ static enum lw_status make_meetings(struct lw_check_run *k, struct lw_err *err)
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
             if (k->ordinal[i] < 0)
                 continue;
-            int64_t key = meeting_key(k, a, p->ops[i].comm);
+            int64_t key = meeting_key(k, a, lw_op_at(p, i).comm);
             n[key] = k->ordinal[i] >= n[key] ? k->ordinal[i] + 1 : n[key];
         }
     }

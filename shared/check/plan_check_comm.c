@@ -52,11 +52,11 @@ static void list_collectives(struct comm_check *k)
         for (int32_t r = 0; r < p->n_roles; r++) {
             struct lw_program g = program_of(p, k->variant, r);
             for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-                if (!is_collective(&p->ops[i]))
+                if (!is_collective(LW_OP(p, i)))
                     continue;
-                int64_t cell = (int64_t)r * p->n_comms + p->ops[i].comm;
-                k->by_member[cell] |= p->ops[i].operand >= 0;
-                k->by_group[cell] |= p->ops[i].operand >= 0 || is_rooted(&p->ops[i]);
+                int64_t cell = (int64_t)r * p->n_comms + lw_op_at(p, i).comm;
+                k->by_member[cell] |= lw_op_at(p, i).operand >= 0;
+                k->by_group[cell] |= lw_op_at(p, i).operand >= 0 || is_rooted(LW_OP(p, i));
                 if (pass == 0)
                     k->first[cell + 1]++;
                 else
@@ -95,7 +95,7 @@ static enum lw_status compare_roles(const struct comm_check *k, int32_t comm, in
 
     for (int32_t i = 0; i < na && i < nb; i++) {
         int32_t ia = k->list[fa[0] + i], ib = k->list[fb[0] + i];
-        const struct lw_op *x = &p->ops[ia], *y = &p->ops[ib];
+        const struct lw_op *x = LW_OP(p, ia), *y = LW_OP(p, ib);
         if (x->kind != y->kind)
             return differ(k, comm, ia, ib, "kinds", x->kind, y->kind, err);
         if (x->dtype != y->dtype)
@@ -125,7 +125,7 @@ static enum lw_status compare_members(const struct comm_check *k, int32_t comm,
     for (int32_t m = 0; m < g->n_members; m++) {
         int32_t rank = lw_plan_member_of(p, g, m), role = lw_plan_role_of(p, rank);
         int32_t op = k->list[k->first[(int64_t)role * p->n_comms + comm] + i];
-        struct lw_operand d = lw_plan_operand(p, &p->ops[op], rank);
+        struct lw_operand d = lw_plan_operand(p, LW_OP(p, op), rank);
         if (m == 0) {
             first = d;
             first_op = op;
@@ -143,9 +143,9 @@ static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32
 {
     const struct lw_plan *p = k->p;
     int32_t member = lw_plan_member_at(p, p->groups[group].first_member);
-    int32_t root = lw_plan_operand(p, &p->ops[op], member).peer;
+    int32_t root = lw_plan_operand(p, LW_OP(p, op), member).peer;
 
-    if (!is_rooted(&p->ops[op]))
+    if (!is_rooted(LW_OP(p, op)))
         return LW_OK;
     if (root < 0 || lw_plan_group_of(p, comm, root) != group)
         return lw_plan_op_fail(p, op, err, ": its root, rank %d, is not a member of group %d",
@@ -187,7 +187,7 @@ static enum lw_status check_group(struct comm_check *k, int32_t comm, int32_t gr
 
     LW_TRY(compare_lists(k, comm, g, &operands, err));
     for (int32_t i = cell[0]; (operands || k->by_group[lead]) && i < cell[1]; i++) {
-        if (operands || p->ops[k->list[i]].operand >= 0)
+        if (operands || lw_op_at(p, k->list[i]).operand >= 0)
             LW_TRY(compare_members(k, comm, g, i - cell[0], err));
         LW_TRY(check_root(k, comm, group, k->list[i], err));
     }

@@ -20,7 +20,7 @@ static enum lw_status list_messages(const struct lw_plan *p, const struct lw_mat
     for (int32_t r = 0; r < p->n_ranks; r++) {
         for (int32_t k = m->first[lw_plan_role_of(p, r)]; k < m->first[lw_plan_role_of(p, r) + 1];
              k++) {
-            const struct lw_op *o = &p->ops[m->list[k]];
+            const struct lw_op *o = LW_OP(p, m->list[k]);
             int32_t peer = lw_plan_operand(p, o, r).peer, mine = lw_plan_group_of(p, o->comm, r);
             if (peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, peer) != mine)
                 return lw_plan_op_fail(p, m->list[k], err, " on rank %d: peer %d is not in its "
@@ -53,12 +53,12 @@ struct pair {
 
 static int64_t bytes_of(const struct lw_plan *p, int32_t op, int32_t rank)
 {
-    return lw_plan_operand(p, &p->ops[op], rank).bytes;
+    return lw_plan_operand(p, LW_OP(p, op), rank).bytes;
 }
 
 static enum lw_status differ(const struct lw_plan *p, struct pair x, struct lw_err *err)
 {
-    const struct lw_op *a = &p->ops[x.sent], *b = &p->ops[x.received];
+    const struct lw_op *a = LW_OP(p, x.sent), *b = LW_OP(p, x.received);
     int64_t sent = bytes_of(p, x.sent, x.from), received = bytes_of(p, x.received, x.to);
     char text[LW_OP_TEXT], other[LW_OP_TEXT];
 
@@ -76,7 +76,7 @@ static enum lw_status differ(const struct lw_plan *p, struct pair x, struct lw_e
 /* Equal bytes; and where both say what they carry, the same. */
 static bool meets(const struct lw_plan *p, const struct lw_matches *out, struct pair x)
 {
-    const struct lw_op *a = &p->ops[x.sent], *b = &p->ops[x.received];
+    const struct lw_op *a = LW_OP(p, x.sent), *b = LW_OP(p, x.received);
 
     if (out->ends_only)
         return true;
@@ -120,7 +120,7 @@ static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-            n += lw_op_class(p->ops[i].kind) == LW_CLASS_P2P;
+            n += lw_op_class(lw_op_at(p, i).kind) == LW_CLASS_P2P;
         first[r + 1] = n;
     }
     out->variant = variant;
@@ -136,7 +136,7 @@ static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
     for (int32_t r = 0, at = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            if (lw_op_class(p->ops[i].kind) != LW_CLASS_P2P)
+            if (lw_op_class(lw_op_at(p, i).kind) != LW_CLASS_P2P)
                 continue;
             ordinal[i] = at - first[r];
             list[at++] = i;
@@ -281,7 +281,7 @@ static enum lw_status list_roles(struct folding *f, bool *all, struct lw_err *er
     *all = true;
     for (int32_t role = 0; role < p->n_roles; role++) {
         for (int32_t k = m->first[role]; k < m->first[role + 1]; k++) {
-            const struct lw_op *o = &p->ops[m->list[k]];
+            const struct lw_op *o = LW_OP(p, m->list[k]);
             int32_t other = role_of_peers(f, role, o);
             bool received = o->kind == LW_OP_RECV;
             *all = other >= 0;
@@ -311,12 +311,12 @@ static bool peers_agree(const struct folding *f, struct pair x)
 {
     const struct lw_plan *p = f->p;
 
-    if (lw_rule_names_line(p, p->ops[x.sent].operand, &f->lines[x.to]) &&
-        lw_rule_names_line(p, p->ops[x.received].operand, &f->lines[x.from]))
+    if (lw_rule_names_line(p, lw_op_at(p, x.sent).operand, &f->lines[x.to]) &&
+        lw_rule_names_line(p, lw_op_at(p, x.received).operand, &f->lines[x.from]))
         return p->roles[x.from].n_ranks == p->roles[x.to].n_ranks;
     for (int32_t i = 0; i < p->roles[x.from].n_ranks; i++) {
-        int32_t to = peer_of(f, &p->ops[x.sent], i);
-        if (peer_of(f, &p->ops[x.received], lw_plan_index_of(p, to)) !=
+        int32_t to = peer_of(f, LW_OP(p, x.sent), i);
+        if (peer_of(f, LW_OP(p, x.received), lw_plan_index_of(p, to)) !=
             lw_role_rank(&f->ranks, x.from, i))
             return false;
     }
@@ -325,7 +325,7 @@ static bool peers_agree(const struct folding *f, struct pair x)
 
 static bool match_channel(struct folding *f, const struct lw_channel *c)
 {
-    const struct lw_op *ops = f->p->ops;
+    const struct lw_plan *p = f->p;
     int32_t from = lw_role_rank(&f->ranks, c->from, 0), to = lw_role_rank(&f->ranks, c->to, 0);
     const int32_t *sends = f->list.ops + c->first, *receives = f->list.ops + c->at[0];
     int64_t n = c->at[0] - c->first;
@@ -335,9 +335,9 @@ static bool match_channel(struct folding *f, const struct lw_channel *c)
         return false;
     for (int64_t k = 0; k < n; k++) {
         int32_t s = sends[k], r = receives[k];
-        if (!meets(f->p, f->out, (struct pair){s, from, r, to}) ||
-            !same_peers(f, c->from, &ops[sends[0]], &ops[s]) ||
-            !same_peers(f, c->to, &ops[receives[0]], &ops[r]))
+        if (!meets(p, f->out, (struct pair){s, from, r, to}) ||
+            !same_peers(f, c->from, LW_OP(p, sends[0]), LW_OP(p, s)) ||
+            !same_peers(f, c->to, LW_OP(p, receives[0]), LW_OP(p, r)))
             return false;
         f->out->mate[s] = r;
         f->out->mate[r] = s;
@@ -406,17 +406,19 @@ static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_m
         int32_t role = lw_plan_role_of(p, rank);
         for (int32_t k = m->first[role]; lw_plan_index_of(p, rank) == 0 && k < m->first[role + 1];
              k++) {
-            const struct lw_op *o = &p->ops[m->list[k]];
+            const struct lw_op *o = LW_OP(p, m->list[k]);
             int64_t most = o->operand < 0 ? o->bytes : m->folded ? lw_plan_operand(p, o, rank).bytes
                                                                  : most_of_ranks(p, role, o);
             if (o->bytes == most || (o->operand >= 0 && o->bytes == 0))
                 continue;
             int32_t mate =
                 m->folded ? m->mate[m->list[k]] : m->op[m->base[rank] + k - m->first[role]];
-            return lw_plan_op_fail(p, m->list[k], err, " says %lld bytes, but its row of operands "
-                                   "%d %lld, and so it meets %s of %lld", (long long)o->bytes,
-                                   o->operand, (long long)most, lw_plan_op_text(p, mate, other),
-                                   (long long)p->ops[mate].bytes);
+            return lw_plan_op_fail(p, m->list[k], err,
+                                   " says %lld bytes, but its row of operands "
+                                   "%d %lld, and so it meets %s of %lld",
+                                   (long long)o->bytes, o->operand, (long long)most,
+                                   lw_plan_op_text(p, mate, other),
+                                   (long long)lw_op_at(p, mate).bytes);
         }
     }
     return LW_OK;

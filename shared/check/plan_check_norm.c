@@ -87,8 +87,8 @@ static int32_t turn_of(const struct norm *k, int32_t op)
     int32_t turn = 0;
 
     for (int32_t i = k->program.first_op; i < op; i++)
-        turn += k->p->ops[i].comm == k->p->ops[op].comm &&
-                lw_op_class(k->p->ops[i].kind) == LW_CLASS_COLLECTIVE;
+        turn += lw_op_at(k->p, i).comm == lw_op_at(k->p, op).comm &&
+                lw_op_class(lw_op_at(k->p, i).kind) == LW_CLASS_COLLECTIVE;
     return turn;
 }
 
@@ -96,7 +96,7 @@ static enum lw_status check_sum(const struct norm *k, struct chain *c, int32_t o
                                 struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     const struct lw_bucket *b = &p->buckets[o->bucket];
 
     LW_TRY(check_link(k, c, op, err));
@@ -119,7 +119,7 @@ static enum lw_status check_about_norm(const struct norm *k, int32_t role, int32
                                        struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     struct chain *c = &k->chains[role];
     int32_t stage = p->sets[p->buckets[o->bucket].set].stage;
 
@@ -159,7 +159,7 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
     *c = (struct chain){.squares = -1, .scale = -1};
     k->program = g;
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *o = &p->ops[i];
+        const struct lw_op *o = LW_OP(p, i);
         if (names_norm(p, o))
             LW_TRY(check_about_norm(k, role, i, err));
         else if (c->squares >= 0 && works_on_gradients(p, o))
@@ -338,7 +338,7 @@ static enum lw_status check_absent(const struct lw_plan *p, int32_t variant, str
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-            if (names_norm(p, &p->ops[i]))
+            if (names_norm(p, LW_OP(p, i)))
                 return lw_fail(err, LW_EPLAN, "%s: %s", lw_plan_op_text(p, i, text),
                                p->strategy->clip > 0 ? "the variant does not end a step"
                                                     : "the plan clips nothing");

@@ -31,7 +31,7 @@ static void wake(struct lw_check_run *k, int32_t actor)
 
 static bool can_enter(struct lw_check_run *k, int32_t actor, int32_t op, int32_t *dep_cursor)
 {
-    const struct lw_op *o = &k->p->ops[op];
+    const struct lw_op *o = LW_OP(k->p, op);
     int32_t before = k->before_on_comm[op];
 
     if (!is_issued(k, actor, op))
@@ -58,7 +58,7 @@ static void end_collective(struct lw_check_run *k, int32_t actor, int32_t comm, 
         struct lw_program q = program_of(k, other);
         for (int32_t s = 0; s < k->p->n_streams; s++) { /* it stands at the front of a stream */
             int32_t op = k->cursor[(int64_t)other * k->p->n_streams + s];
-            if (op >= q.first_op && k->p->ops[op].comm == comm && k->ordinal[op] == ordinal)
+            if (op >= q.first_op && lw_op_at(k->p, op).comm == comm && k->ordinal[op] == ordinal)
                 k->state[state_of(k, other, op)] = ENDED;
         }
         wake(k, other);
@@ -88,7 +88,7 @@ static void matched(struct lw_check_run *k, int32_t actor, int32_t op)
 
 static void enter(struct lw_check_run *k, int32_t actor, int32_t op)
 {
-    const struct lw_op *o = &k->p->ops[op];
+    const struct lw_op *o = LW_OP(k->p, op);
     uint8_t *state = &k->state[state_of(k, actor, op)];
 
     *state = ENTERED;
@@ -139,7 +139,7 @@ static bool issue(struct lw_check_run *k, int32_t actor)
     int32_t first = k->host[actor], op = first;
 
     for (; op < g.first_op + g.n_ops; op++) {
-        int32_t stream = k->p->ops[op].stream;
+        int32_t stream = lw_op_at(k->p, op).stream;
         int32_t *n_queued = &k->n_queued[(int64_t)actor * k->p->n_streams + stream];
         bool comm = k->p->streams[stream].class_ == LW_STREAM_COMM;
         if (issue_lead_of(k, op) == op && *n_queued == (comm ? LW_CHECK_COMM_QUEUE : 1))

@@ -41,7 +41,7 @@ static enum lw_status check_root_owns(const struct shard_check *k, int32_t op, i
                                       const char *what, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    const struct lw_bucket *b = &p->buckets[lw_op_at(p, op).bucket];
 
     for (int32_t i = 0; i < b->n_slots; i++)
         for (int32_t s = k->first[p->slots[b->first_slot + i]]; s >= 0; s = k->next[s])
@@ -61,7 +61,7 @@ static enum lw_status check_shares(const struct shard_check *k, int32_t op, int3
                                    struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    const struct lw_bucket *b = &p->buckets[lw_op_at(p, op).bucket];
     int64_t elements = b->bytes / lw_dtype_size(b->dtype), share = elements / n_members;
 
     if (elements % n_members != 0)
@@ -85,7 +85,7 @@ static enum lw_status check_weights(struct shard_check *k, int32_t op, int32_t r
                                     struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     const struct lw_group *g = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
     const struct lw_bucket *b = &p->buckets[o->bucket];
     struct lw_operand d = lw_plan_operand(p, o, rank);
@@ -115,20 +115,21 @@ static enum lw_status check_spread(const struct shard_check *k, int32_t op, int3
                                    struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    const struct lw_bucket *b = &p->buckets[lw_op_at(p, op).bucket];
     bool expert = b->n_slots > 0 && p->params[p->slots[b->first_slot]].expert;
     const struct lw_group *data =
         group_for(p, expert ? LW_COMM_EXPERT_DATA : LW_COMM_DATA, rank);
-    bool share = k->reduced_as[p->ops[op].bucket] == LW_OP_REDUCE_SCATTER && data;
+    bool share = k->reduced_as[lw_op_at(p, op).bucket] == LW_OP_REDUCE_SCATTER && data;
     int64_t bytes = share ? b->bytes / data->n_members : b->bytes;
     int64_t offset = share ? bytes * lw_plan_member(p, data, rank) : 0;
-    struct lw_operand d = lw_plan_operand(p, &p->ops[op], rank);
+    struct lw_operand d = lw_plan_operand(p, LW_OP(p, op), rank);
 
-    if (d.bytes == bytes && d.offset == offset && p->ops[op].dtype == b->dtype)
+    if (d.bytes == bytes && d.offset == offset && lw_op_at(p, op).dtype == b->dtype)
         return LW_OK;
-    return lw_plan_op_fail(p, op, err, ": rank %d sums %lld bytes of %s from byte %lld of the "
-                           "bucket; it holds the %lld bytes of %s from byte %lld", rank,
-                           (long long)d.bytes, lw_dtype_name(p->ops[op].dtype),
+    return lw_plan_op_fail(p, op, err,
+                           ": rank %d sums %lld bytes of %s from byte %lld of the "
+                           "bucket; it holds the %lld bytes of %s from byte %lld",
+                           rank, (long long)d.bytes, lw_dtype_name(lw_op_at(p, op).dtype),
                            (long long)d.offset, (long long)bytes, lw_dtype_name(b->dtype),
                            (long long)offset);
 }
@@ -205,7 +206,7 @@ static enum lw_status check_replicas(const struct lw_plan *p, struct lw_arena *r
 static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     const struct lw_group *g = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
 
     if (lw_plan_is_weights(p, o->bucket))
@@ -237,11 +238,11 @@ static void begin_sent(struct shard_check *k, struct lw_program g)
 static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
+    const struct lw_bucket *b = &p->buckets[lw_op_at(p, op).bucket];
 
     for (int32_t i = 0; i < b->n_slots; i++) {
         int32_t a = p->slots[b->first_slot + i];
-        if (k->sent_by[a] >= 0 && !k->temporary[p->ops[op].bucket])
+        if (k->sent_by[a] >= 0 && !k->temporary[lw_op_at(p, op).bucket])
             return lw_plan_op_fail(p, op, err, ": op %d has already sent the weights of parameter "
                                    "%d '%s'", k->sent_by[a], a, p->params[a].name);
         k->sent_by[a] = op;
@@ -257,7 +258,7 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
 
     begin_sent(k, g);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *o = &p->ops[i];
+        const struct lw_op *o = LW_OP(p, i);
         if (o->bucket < 0 || lw_op_class(o->kind) != LW_CLASS_COLLECTIVE)
             continue;
         /* one rank speaks for all, unless operands make them differ */
@@ -288,7 +289,7 @@ static bool is_sharded(const struct lw_plan *p)
         if (p->sets[i].kind == LW_BUCKET_WEIGHTS)
             return true;
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == LW_OP_REDUCE && p->ops[i].bucket >= 0)
+        if (lw_op_at(p, i).kind == LW_OP_REDUCE && lw_op_at(p, i).bucket >= 0)
             return true;
     return false;
 }

@@ -19,8 +19,8 @@ static int64_t completions(const struct lw_plan *p, struct lw_program g, int32_t
     int64_t n = 0;
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-        for (int32_t r = 0; p->ops[i].kind != LW_OP_COPY_IN && r < p->ops[i].n_ready; r++)
-            n += p->ready[p->ops[i].first_ready + r] == param;
+        for (int32_t r = 0; lw_op_at(p, i).kind != LW_OP_COPY_IN && r < lw_op_at(p, i).n_ready; r++)
+            n += p->ready[lw_op_at(p, i).first_ready + r] == param;
     return n;
 }
 
@@ -46,7 +46,7 @@ static int64_t backwards(const struct lw_plan *p, int32_t variant, int32_t role,
 static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t rows,
                                   int32_t n_members, struct lw_err *err)
 {
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     const struct lw_bucket *b = &p->buckets[o->bucket];
     enum lw_sparse_turn turn = lw_plan_sparse_turn(p, op);
     enum lw_dtype dtype = lw_sparse_dtype(turn, b->dtype);
@@ -59,6 +59,11 @@ static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t r
                            (long long)rows, (long long)bytes, lw_dtype_name(dtype));
 }
 
+static bool gathers_on(const struct lw_op *op, const struct lw_op *first)
+{
+    return op->kind == LW_OP_ALL_GATHER && op->bucket == first->bucket && op->comm == first->comm;
+}
+
 /* The three all-gathers, of which `op` is the first. */
 static enum lw_status check_gathers(const struct lw_plan *p, const struct lw_program *g, int32_t op,
                                     int32_t rank, int32_t variant, struct lw_err *err)
@@ -66,21 +71,21 @@ static enum lw_status check_gathers(const struct lw_plan *p, const struct lw_pro
     static const char *const words[] = {"an all-gather of shapes",
                                         "an all-gather of indices after it",
                                         "an all-gather of values after that"};
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     const struct lw_group *group = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
     const struct lw_sparse *x = lw_plan_sparse(p, o->bucket);
     int64_t all = p->params[x->param].numel / x->row_numel, bytes = 0;
 
     for (int turn = 0; turn < LW_N_SPARSE_TURNS; turn++)
-        if (!group || op + turn >= g->first_op + g->n_ops || o[turn].kind != LW_OP_ALL_GATHER ||
-            o[turn].bucket != o->bucket || o[turn].comm != o->comm)
+        if (!group || op + turn >= g->first_op + g->n_ops || !gathers_on(LW_OP(p, op + turn), o))
             return expects(p, turn > 0 ? op + turn - 1 : op, words[turn], err);
-    int64_t rows = o[LW_SPARSE_INDICES].bytes / lw_dtype_size(LW_I64) / group->n_members;
+    int64_t rows =
+        lw_op_at(p, op + LW_SPARSE_INDICES).bytes / lw_dtype_size(LW_I64) / group->n_members;
     int64_t needs = lw_sparse_rows(x, p->params[x->param].numel,
                                    backwards(p, variant, lw_plan_role_of(p, rank), x->param));
     for (int turn = 0; turn < LW_N_SPARSE_TURNS; turn++) {
         LW_TRY(check_bytes(p, op + turn, rows, group->n_members, err));
-        bytes += o[turn].bytes;
+        bytes += lw_op_at(p, op + turn).bytes;
     }
     if (rows < needs || rows > all)
         return lw_fail(err, LW_EPLAN,
@@ -97,7 +102,7 @@ static enum lw_status check_gathers(const struct lw_plan *p, const struct lw_pro
 enum lw_status lw_check_sparse(const struct lw_plan *p, int32_t variant, int32_t role, int32_t op,
                                bool gathered, struct lw_err *err)
 {
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     struct lw_program g = p->programs[(int64_t)variant * p->n_roles + role];
     int32_t rank = 0;
 

@@ -343,7 +343,7 @@ static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
 
 static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err *err)
 {
-    const struct lw_op *o = &p->ops[i];
+    const struct lw_op *o = LW_OP(p, i);
 
     bool talks =
         lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
@@ -356,16 +356,16 @@ static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err
 static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t n_ranks,
                                     struct lw_err *err)
 {
-    int64_t first = p->operand_first[p->ops[i].operand];
+    int64_t first = p->operand_first[lw_op_at(p, i).operand];
 
     if (first < 0 || first > p->n_operands - (int64_t)n_ranks)
         return lw_fail(err, LW_EPLAN, "op %d: its operand row begins at %lld and needs %d of %d "
                                       "operands", i, (long long)first, n_ranks, p->n_operands);
     const struct lw_operand_rule *x =
-        p->operand_rules ? &p->operand_rules[p->ops[i].operand] : NULL;
-    if (x && lw_operand_row_length(p, p->ops[i].operand) < n_ranks)
+        p->operand_rules ? &p->operand_rules[lw_op_at(p, i).operand] : NULL;
+    if (x && lw_operand_row_length(p, lw_op_at(p, i).operand) < n_ranks)
         return lw_fail(err, LW_EPLAN, "op %d: its operand row has %d operands and needs %d", i,
-                       lw_operand_row_length(p, p->ops[i].operand), n_ranks);
+                       lw_operand_row_length(p, lw_op_at(p, i).operand), n_ranks);
     return LW_OK;
 }
 
@@ -384,8 +384,8 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
     int64_t kept = 0;
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        int64_t change = p->ops[i].work < 0 ? moved_bytes(&p->ops[i])
-                                            : p->works[p->ops[i].work].keeps_bytes;
+        int64_t change = lw_op_at(p, i).work < 0 ? moved_bytes(LW_OP(p, i))
+                                                 : p->works[lw_op_at(p, i).work].keeps_bytes;
         if (__builtin_add_overflow(kept, change, &kept))
             return lw_plan_op_fail(p, i, err,
                                    ": keeps %lld bytes of activations, in all beyond 2^63",
@@ -405,7 +405,7 @@ static enum lw_status check_program(const struct lw_plan *p, const struct lw_pro
                                     const struct lw_role *role, struct lw_err *err)
 {
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        const struct lw_op *o = &p->ops[i];
+        const struct lw_op *o = LW_OP(p, i);
         LW_TRY(check_op(p, i, err));
         for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
             if (p->deps[d] < g->first_op)

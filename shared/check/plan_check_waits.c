@@ -15,7 +15,7 @@ static bool waiting(const struct lw_check_run *k, struct place x)
 /* A member of the collective that has not entered it. */
 static struct place absent_member(const struct lw_check_run *k, struct place x)
 {
-    int32_t comm = k->p->ops[x.op].comm;
+    int32_t comm = lw_op_at(k->p, x.op).comm;
     int64_t key = meeting_key(k, x.actor, comm);
 
     for (int32_t a = 0; a < k->n_actors; a++) {
@@ -23,7 +23,7 @@ static struct place absent_member(const struct lw_check_run *k, struct place x)
         if (meeting_key(k, a, comm) != key)
             continue;
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-            if (k->p->ops[i].comm == comm && k->ordinal[i] == k->ordinal[x.op] &&
+            if (lw_op_at(k->p, i).comm == comm && k->ordinal[i] == k->ordinal[x.op] &&
                 waiting(k, (struct place){a, i}))
                 return (struct place){a, i};
     }
@@ -52,7 +52,7 @@ static struct place absent_partner(const struct lw_check_run *k, struct place x)
 
 static struct place waits_for(const struct lw_check_run *k, struct place x)
 {
-    const struct lw_op *o = &k->p->ops[x.op < 0 ? 0 : x.op];
+    const struct lw_op *o = LW_OP(k->p, x.op < 0 ? 0 : x.op);
 
     if (x.op < 0)
         return x;

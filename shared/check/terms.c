@@ -149,10 +149,10 @@ static void reopen(struct lw_terms *k, int32_t param)
     const struct lw_plan *p = k->p;
     int32_t b = k->uses->bucket_of[param], by = b >= 0 ? k->reduced_by[b] : -1;
 
-    if (by < 0 || p->ops[by].micro_batch >= p->ops[k->op].micro_batch ||
+    if (by < 0 || lw_op_at(p, by).micro_batch >= lw_op_at(p, k->op).micro_batch ||
         (!p->strategy->sync_each &&
-         (k->spread_by[b] >= 0 || (p->ops[by].kind != LW_OP_REDUCE_SCATTER &&
-                                   p->ops[by].kind != LW_OP_REDUCE))))
+         (k->spread_by[b] >= 0 ||
+          (lw_op_at(p, by).kind != LW_OP_REDUCE_SCATTER && lw_op_at(p, by).kind != LW_OP_REDUCE))))
         return;
     k->reduced_by[b] = k->spread_by[b] = -1;
     for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
@@ -179,7 +179,7 @@ static enum lw_status check_room(void *ctx, const struct lw_use *x, struct lw_er
 
 static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
 {
-    const struct lw_op *o = &k->p->ops[k->op];
+    const struct lw_op *o = LW_OP(k->p, k->op);
     bool *there = o->kind == LW_OP_COPY_IN ? k->copied : k->made;
 
     for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++) {
@@ -200,7 +200,7 @@ static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
 static enum lw_status follow_reduction(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_op *o = &p->ops[k->op];
+    const struct lw_op *o = LW_OP(p, k->op);
 
     for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
         int32_t a = p->slots[p->buckets[b].first_slot + i];
@@ -220,7 +220,7 @@ static enum lw_status follow_reduction(struct lw_terms *k, int32_t b, struct lw_
 
 static enum lw_status follow_all_reduce(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
-    const struct lw_op *o = &k->p->ops[k->op];
+    const struct lw_op *o = LW_OP(k->p, k->op);
     const struct lw_bucket *bucket = &k->p->buckets[b];
 
     if (k->reduced_by[b] >= 0)
@@ -238,7 +238,7 @@ static enum lw_status follow_replicas(struct lw_terms *k, int32_t b, struct lw_e
 {
     const struct lw_plan *p = k->p;
 
-    if (p->ops[k->op].kind != LW_OP_ALL_REDUCE || k->reduced_by[b] < 0)
+    if (lw_op_at(p, k->op).kind != LW_OP_ALL_REDUCE || k->reduced_by[b] < 0)
         return wrong(k, k->reduced_by[b] < 0 ? "comes before the reduction of its bucket"
                                              : "is over replicas, whose sums are all-reduced",
                      -1, err);
@@ -253,7 +253,7 @@ static enum lw_status follow_replicas(struct lw_terms *k, int32_t b, struct lw_e
 /* The first all-gather reduces; the copy after the last one adds up, once. */
 static enum lw_status follow_sparse(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
-    const struct lw_op *o = &k->p->ops[k->op];
+    const struct lw_op *o = LW_OP(k->p, k->op);
     int32_t by = k->reduced_by[b];
 
     LW_TRY(lw_check_sparse(k->p, k->variant, k->role, k->op, by >= 0, err));
@@ -269,7 +269,7 @@ static enum lw_status follow_sparse(struct lw_terms *k, int32_t b, struct lw_err
 
 static enum lw_status follow_room(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
-    bool takes = k->p->ops[k->op].kind == LW_OP_ALLOC;
+    bool takes = lw_op_at(k->p, k->op).kind == LW_OP_ALLOC;
 
     if (takes == (k->gathered_by[b] >= 0))
         return wrong(k, takes ? "takes room that the bucket has since "
@@ -282,7 +282,7 @@ static enum lw_status follow_room(struct lw_terms *k, int32_t b, struct lw_err *
 static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_op *o = &p->ops[k->op];
+    const struct lw_op *o = LW_OP(p, k->op);
     const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
 
     if (!k->uses->reduces[p->buckets[b].set] || set->stage != p->roles[k->role].stage)
@@ -328,7 +328,7 @@ static const struct lw_group *group_of_role(const struct lw_plan *p, int32_t com
 static enum lw_status check_members(const struct lw_terms *k, int32_t param, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int32_t comm = p->ops[k->op].comm;
+    int32_t comm = lw_op_at(p, k->op).comm;
     const struct lw_group *g = group_of_role(p, comm, k->role);
     struct lw_group_roles in = {.n = 0};
 
@@ -351,7 +351,7 @@ static enum lw_status check_members(const struct lw_terms *k, int32_t param, str
 static enum lw_status follow_tied(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    const struct lw_op *o = &p->ops[k->op];
+    const struct lw_op *o = LW_OP(p, k->op);
     const struct lw_bucket *bucket = &p->buckets[b];
 
     if (o->kind != LW_OP_ALL_REDUCE || p->comms[o->comm].purpose != LW_COMM_EMBEDDING ||
@@ -442,7 +442,7 @@ static enum lw_status follow_update(struct lw_terms *k, struct lw_err *err)
 
 static enum lw_status follow_weights(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
-    const struct lw_op *o = &k->p->ops[k->op];
+    const struct lw_op *o = LW_OP(k->p, k->op);
 
     if (!k->uses->temporary[b] && !k->uses->ahead[b])
         return k->optimizer >= 0 || o->comm < 0
@@ -483,16 +483,16 @@ static enum lw_status check_there(const struct lw_terms *k, int32_t module, stru
  * last reads all. */
 static enum lw_status check_piece(const struct lw_terms *k, struct lw_err *err)
 {
-    const struct lw_op *o = &k->p->ops[k->op];
+    const struct lw_op *o = LW_OP(k->p, k->op);
     struct lw_program g = k->uses->program;
     int32_t next = k->op + 1;
 
     if (!k->uses->ahead[o->bucket] || k->gathered_by[o->bucket] < 0)
         return wrong(k, "names a bucket that is not of weights gathered ahead before it", -1, err);
-    while (next < g.first_op + g.n_ops && k->p->ops[next].kind != LW_OP_FORWARD)
+    while (next < g.first_op + g.n_ops && lw_op_at(k->p, next).kind != LW_OP_FORWARD)
         next++;
-    if (next == g.first_op + g.n_ops || k->p->ops[next].module != o->module ||
-        k->p->ops[next].micro_batch != o->micro_batch)
+    if (next == g.first_op + g.n_ops || lw_op_at(k->p, next).module != o->module ||
+        lw_op_at(k->p, next).micro_batch != o->micro_batch)
         return wrong(k, "is the last piece of its module's forward, and names a bucket: it reads "
                         "all weights", -1, err);
     return LW_OK;
@@ -500,7 +500,7 @@ static enum lw_status check_piece(const struct lw_terms *k, struct lw_err *err)
 
 static enum lw_status follow_op(struct lw_terms *k, struct lw_err *err)
 {
-    const struct lw_op *o = &k->p->ops[k->op];
+    const struct lw_op *o = LW_OP(k->p, k->op);
 
     LW_TRY(follow_ready(k, err));
     if (k->has_rooms && o->kind != LW_OP_COPY_IN)
@@ -547,7 +547,7 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
             return lw_fail_nomem(err);
     LW_TAKE(room, k->roomed, p->n_buckets, err);
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *o = &p->ops[i];
+        const struct lw_op *o = LW_OP(p, i);
         if (lw_op_class((enum lw_op_kind)o->kind) == LW_CLASS_MEMORY && o->bucket >= 0 &&
             lw_plan_bucket_kind(p, o->bucket) == LW_BUCKET_GRADIENTS)
             k->has_rooms = k->roomed[o->bucket] = true;

@@ -42,7 +42,7 @@ static bool same_call(const struct lw_op *a, const struct lw_op *b)
 
 void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
 {
-    const struct lw_op *ops = c->p->ops;
+    const struct lw_plan *p = c->p;
     int32_t first = program.first_op;
 
     c->program = program;
@@ -50,9 +50,9 @@ void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
     memset(c->on_comm, -1, (size_t)c->p->n_comms * sizeof *c->on_comm);
     memset(c->ticked, 0, (size_t)program.n_ops * sizeof *c->ticked);
     for (int32_t i = 0; i < program.n_ops; i++) {
-        const struct lw_op *o = &ops[first + i];
+        const struct lw_op *o = LW_OP(p, first + i);
         int32_t *on_stream = &c->on_stream[o->stream], at = *on_stream;
-        bool joins = at >= 0 && same_call(&ops[at], o);
+        bool joins = at >= 0 && same_call(LW_OP(p, at), o);
         c->stream[i] = o->stream;
         c->lead[i] = joins ? c->lead[at - first] : first + i;
         c->before[i] = at;
@@ -63,7 +63,7 @@ void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
         if (o->comm < 0)
             continue;
         int32_t *on_comm = &c->on_comm[o->comm];
-        c->before_on_comm[i] = *on_comm >= 0 && same_call(&ops[*on_comm], o)
+        c->before_on_comm[i] = *on_comm >= 0 && same_call(LW_OP(p, *on_comm), o)
                                    ? c->before_on_comm[*on_comm - first]
                                    : *on_comm;
         *on_comm = first + i;
@@ -96,7 +96,7 @@ void lw_op_clock_tick(struct lw_op_clock *c, int32_t lead)
         row[s] = -1;
     join(c, row, c->before[lead - first]);
     for (int32_t i = lead; i >= 0; i = lw_op_clock_next(c, i)) {
-        const struct lw_op *o = &c->p->ops[i];
+        const struct lw_op *o = LW_OP(c->p, i);
         if (o->comm >= 0)
             join(c, row, c->before_on_comm[i - first]);
         for (int32_t d = 0; d < o->n_deps; d++)

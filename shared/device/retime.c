@@ -358,7 +358,7 @@ static void gather_works(const struct lw_plan *p, const struct figures *from,
 {
     for (int32_t g = 0; g < p->n_variants * p->n_roles; g++)
         for (int32_t i = 0; i < p->programs[g].n_ops; i++) {
-            const struct lw_op *op = &p->ops[p->programs[g].first_op + i];
+            const struct lw_op *op = LW_OP(p, p->programs[g].first_op + i);
             if (op->work < 0 || op->module < 0 || !is_timed_compute(p, op) ||
                 !has_size(&p->works[op->work]))
                 continue;
@@ -396,7 +396,7 @@ static enum lw_status find_work_ratios(const struct lw_plan *p, const struct fig
 
     gather_works(p, from, to, of);
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         if (!is_timed_compute(p, op))
             continue;
         if (op->work >= 0)

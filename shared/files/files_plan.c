@@ -172,7 +172,7 @@ static enum lw_status unpack_rows(struct plan_file *f, enum lw_plan_table_id id,
                                   struct lw_err *err)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
-    const char *from = lw_table_at(t, &f->plan);
+    struct lw_op op;
     size_t size = lw_plan_row_size(id);
     int32_t n = lw_plan_count_at(&f->plan, t->n_at);
     char *to = lw_arena_alloc(a, n, size);
@@ -180,7 +180,8 @@ static enum lw_status unpack_rows(struct plan_file *f, enum lw_plan_table_id id,
     if (!to)
         return lw_fail_nomem(err);
     f->lists[id] = (struct list_rows){to, n};
-    for (int32_t i = 0; i < n; i++, from += t->size, to += size) {
+    for (int32_t i = 0; i < n; i++, to += size) {
+        const char *from = lw_table_row(t, &f->plan, i, &op);
         char *list_at = to + lw_plan_row_lists(id);
         int32_t n_items;
         memcpy(to, from, t->size);

@@ -144,9 +144,9 @@ static void find_offloaded(struct lw_plan *plan)
     for (int32_t i = 0; i < plan->n_roles; i++)
         plan->roles[i].offloaded = 0;
     for (int32_t i = n - 1; i >= 0; i--)
-        for (int32_t k = 0; plan->ops[i].kind == LW_OP_LOAD && k < plan->n_roles; k++)
-            if (plan->roles[k].stage == plan->ops[i].stage)
-                plan->roles[k].offloaded = plan->ops[i].bytes;
+        for (int32_t k = 0; lw_op_at(plan, i).kind == LW_OP_LOAD && k < plan->n_roles; k++)
+            if (plan->roles[k].stage == lw_op_at(plan, i).stage)
+                plan->roles[k].offloaded = lw_op_at(plan, i).bytes;
 }
 
 /* Elements of products that a rank of a stage holds. Under ZeRO-3 those of the first member: even

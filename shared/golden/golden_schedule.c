@@ -116,7 +116,7 @@ static void watch_rank(const struct lw_plan *p, struct event *e, int64_t n, int3
 
     lw_sort(e, n, by_start);
     for (int64_t i = 0; i < n; i++) {
-        enum lw_op_kind kind = p->ops[e[i].op].kind;
+        enum lw_op_kind kind = lw_op_at(p, e[i].op).kind;
         to_input += kind == LW_OP_FORWARD ? 1 : kind != LW_OP_BACKWARD_WEIGHT ? -1 : 0;
         to_weight += kind == LW_OP_FORWARD ? 1 : kind != LW_OP_BACKWARD_INPUT ? -1 : 0;
         if (to_input > out->to_input[rank])

@@ -89,7 +89,7 @@ static int32_t source_of(const struct table *t, bool backward, const struct lw_o
 static void connect(const struct lw_plan *p, const struct lw_program *g, const struct table *t,
                     struct lw_message_ends *f, int32_t i)
 {
-    const struct lw_op *op = &p->ops[g->first_op + i];
+    const struct lw_op *op = LW_OP(p, g->first_op + i);
     bool backward = lw_message_is_backward(p, op), sends = op->kind == LW_OP_SEND;
     const struct entry *e =
         place(t, backward, op->module + (backward == sends), op->micro_batch, false);
@@ -158,7 +158,7 @@ static void follow_rings(const struct lw_plan *p, const struct lw_program *g,
     struct ring r = {-1, -1, -1, -1};
 
     for (int32_t i = 0; i < g->n_ops; i++) {
-        const struct lw_op *op = &p->ops[g->first_op + i];
+        const struct lw_op *op = LW_OP(p, g->first_op + i);
         if (lw_op_class(op->kind) == LW_CLASS_COMPUTE && op->module >= 0)
             compute_step(f, &r, op, i);
         if (!goes_round(p, op))
@@ -176,14 +176,16 @@ static void follow_rings(const struct lw_plan *p, const struct lw_program *g,
 static enum lw_status number_modules(const struct lw_plan *p, const struct lw_program *g,
                                      struct table *t, struct lw_err *err)
 {
-    const struct lw_op *ops = p->ops + g->first_op;
+    int32_t end = g->first_op + g->n_ops;
 
-    for (int32_t i = 0; i < g->n_ops; i++)
-        t->n_modules = ops[i].module >= t->n_modules ? ops[i].module + 1 : t->n_modules;
+    for (int32_t i = g->first_op; i < end; i++) {
+        int32_t module = lw_op_at(p, i).module;
+        t->n_modules = module >= t->n_modules ? module + 1 : t->n_modules;
+    }
     LW_NEW(t->number, (int64_t)t->n_modules + 1, err);
-    for (int32_t i = 0; i < g->n_ops; i++)
-        if (is_message(p, &ops[i]))
-            t->number[ops[i].module] = t->number[ops[i].module + 1] = 1;
+    for (int32_t i = g->first_op; i < end; i++)
+        if (is_message(p, LW_OP(p, i)))
+            t->number[lw_op_at(p, i).module] = t->number[lw_op_at(p, i).module + 1] = 1;
     for (int32_t m = 0; m <= t->n_modules; m++)
         t->number[m] = t->number[m] ? t->n_numbers++ : -1;
     return LW_OK;
@@ -193,12 +195,13 @@ static enum lw_status number_modules(const struct lw_plan *p, const struct lw_pr
 static enum lw_status make_table(const struct lw_plan *p, const struct lw_program *g,
                                  struct table *t, struct lw_err *err)
 {
-    const struct lw_op *ops = p->ops + g->first_op;
     int64_t n = 1;
 
     LW_TRY(number_modules(p, g, t, err));
-    for (int32_t i = 0; i < g->n_ops; i++)
-        n += ops[i].module >= 0 && t->number[ops[i].module] >= 0;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        int32_t module = lw_op_at(p, g->first_op + i).module;
+        n += module >= 0 && t->number[module] >= 0;
+    }
     for (t->bits = 1; INT64_C(1) << t->bits < 2 * n;)
         t->bits++;
     t->size = INT64_C(1) << t->bits;
@@ -213,9 +216,9 @@ static enum lw_status fill(const struct lw_plan *p, const struct lw_program *g,
     enum lw_status status = make_table(p, g, &t, err);
 
     for (int32_t i = 0; status == LW_OK && i < g->n_ops; i++)
-        note(p, &t, &p->ops[g->first_op + i], i);
+        note(p, &t, LW_OP(p, g->first_op + i), i);
     for (int32_t i = 0; status == LW_OK && i < g->n_ops; i++)
-        if (is_message(p, &p->ops[g->first_op + i]))
+        if (is_message(p, LW_OP(p, g->first_op + i)))
             connect(p, g, &t, f, i);
     lw_free(t.entries);
     lw_free(t.number);
@@ -236,8 +239,8 @@ enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_pro
     }
     LW_TAKE(arena, f->returns, g->n_ops, err);
     for (int32_t i = 0; i < g->n_ops; i++) {
-        any = any || is_message(p, &p->ops[g->first_op + i]);
-        rings = rings || goes_round(p, &p->ops[g->first_op + i]);
+        any = any || is_message(p, LW_OP(p, g->first_op + i));
+        rings = rings || goes_round(p, LW_OP(p, g->first_op + i));
     }
     if (any)
         LW_TRY(fill(p, g, f, err));

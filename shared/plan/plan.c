@@ -92,13 +92,16 @@ bool lw_plan_has_times(const struct lw_plan *p)
 
 void lw_plan_drop_times(struct lw_plan *p)
 {
+    int32_t n_ops;
+
     for (int32_t k = 0; k < p->n_works; k++) {
         p->works[k].ps = -1;
         lw_work_forget_bounds(&p->works[k]);
     }
-    for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == LW_OP_HOST && p->ops[i].work < 0 && p->ops[i].work_ps > 0)
-            p->ops[i].work_ps = -1;
+    struct lw_op *ops = lw_plan_held_ops(p, &n_ops);
+    for (int32_t i = 0; i < n_ops; i++)
+        if (ops[i].kind == LW_OP_HOST && ops[i].work < 0 && ops[i].work_ps > 0)
+            ops[i].work_ps = -1;
     p->device = "";
 }
 
@@ -127,7 +130,7 @@ bool lw_op_uses_weights(const struct lw_op *op)
 
 bool lw_plan_op_reads(const struct lw_plan *p, int32_t op, int32_t bucket)
 {
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     struct lw_program g = {0, 0};
 
     if (o->kind != LW_OP_FORWARD || o->bucket < 0 || o->bucket == bucket)
@@ -136,9 +139,9 @@ bool lw_plan_op_reads(const struct lw_plan *p, int32_t op, int32_t bucket)
         if (op >= p->programs[k].first_op && op < p->programs[k].first_op + p->programs[k].n_ops)
             g = p->programs[k];
     for (int32_t i = g.first_op; i < op; i++)
-        if (p->ops[i].kind == LW_OP_ALL_GATHER && p->ops[i].bucket == bucket)
+        if (lw_op_at(p, i).kind == LW_OP_ALL_GATHER && lw_op_at(p, i).bucket == bucket)
             return true;
-        else if (p->ops[i].kind == LW_OP_ALL_GATHER && p->ops[i].bucket == o->bucket)
+        else if (lw_op_at(p, i).kind == LW_OP_ALL_GATHER && lw_op_at(p, i).bucket == o->bucket)
             return false;
     return false;
 }
@@ -222,8 +225,8 @@ enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op)
 {
     int32_t n = 0;
 
-    while (n < LW_SPARSE_VALUES && op > n && p->ops[op - n - 1].kind == LW_OP_ALL_GATHER &&
-           p->ops[op - n - 1].bucket == p->ops[op].bucket)
+    while (n < LW_SPARSE_VALUES && op > n && lw_op_at(p, op - n - 1).kind == LW_OP_ALL_GATHER &&
+           lw_op_at(p, op - n - 1).bucket == lw_op_at(p, op).bucket)
         n++;
     return (enum lw_sparse_turn)n;
 }
@@ -271,7 +274,7 @@ void lw_plan_link_tied(const struct lw_plan *p, int32_t *next)
 
 const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text)
 {
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     int n = snprintf(text, LW_OP_TEXT, "op %d (%s", op, lw_op_name(o->kind));
 
     if (o->bucket >= 0)
@@ -324,7 +327,7 @@ void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t fir
         struct lw_launch_point at = {0, 0, -1};
         int32_t micro_batch = -1;
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            const struct lw_op *o = &p->ops[i];
+            const struct lw_op *o = LW_OP(p, i);
             if (o->kind == LW_OP_BACKWARD) {
                 if (o->micro_batch != micro_batch)
                     at = (struct lw_launch_point){0, 0, -1};

@@ -322,6 +322,22 @@ struct lw_plan {
 
 void lw_plan_free(struct lw_plan *p);
 
+/* Op i. What reads a few of its fields gets no others. */
+static inline struct lw_op lw_op_at(const struct lw_plan *p, int64_t i)
+{
+    return p->ops[i];
+}
+
+/* The ops as they are held, to go through or to change them all: *n of them. */
+static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n)
+{
+    *n = p->n_ops;
+    return p->ops;
+}
+
+/* The same to point at: a copy that lasts as long as the block in which it stands. */
+#define LW_OP(p, i) ((const struct lw_op[1]){lw_op_at(p, i)})
+
 /* The variant of pass i, counting on beyond the list. */
 int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass);
 struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int32_t rank);

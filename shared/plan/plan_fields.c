@@ -80,19 +80,20 @@ static int takes(const struct lw_plan *p, const struct lw_op *op)
     return (bytes > 0) - (bytes < 0);
 }
 
-static void feed_work(const struct canon *c, const struct lw_op *op)
+static void feed_work(const struct canon *c, const struct lw_op *op, int64_t number)
 {
     enum lw_work_source source = lw_work_source_of(c->p, op);
 
     lw_hash_int(c->h, source);
     if (source != LW_WORK_ROW)
         return;
-    const struct lw_whole_work *w = &c->works.v[c->works.of[op - c->p->ops]];
+    const struct lw_whole_work *w = &c->works.v[c->works.of[number]];
     lw_hash_ints(c->h, (int64_t[]){w->flops, w->n_products, (int64_t)w->products,
                                    takes(c->p, op)}, 4);
 }
 
-static void feed_other(const struct canon *c, const struct lw_plan_field *f, const char *row)
+static void feed_other(const struct canon *c, const struct lw_plan_field *f, const char *row,
+                       int64_t number)
 {
     struct lw_hash *h = c->h;
     const struct lw_plan *p = c->p;
@@ -108,13 +109,15 @@ static void feed_other(const struct canon *c, const struct lw_plan_field *f, con
     } else if (f->kind == LW_PF_SLOTS) {
         feed_slots(h, p, whole);
     } else if (f->kind == LW_PF_WORK) {
-        feed_work(c, whole);
+        feed_work(c, whole, number);
     } else if (set->kind != (int32_t)lw_bucket_kind_of_set(set->name)) {
         lw_hash_string(h, f->word(set->kind));
     }
 }
 
-static void feed_row(const struct canon *c, const struct lw_plan_field *fields, const char *row)
+/* Row number `number` of its table. */
+static void feed_row(const struct canon *c, const struct lw_plan_field *fields, const char *row,
+                     int64_t number)
 {
     int64_t numbers[MAX_NUMBERS];
     int n = 0, bit = 0;
@@ -131,7 +134,7 @@ static void feed_row(const struct canon *c, const struct lw_plan_field *fields, 
         } else if (f->kind != LW_PF_APART) {
             lw_hash_ints(c->h, numbers, n);
             n = 0;
-            feed_other(c, f, row);
+            feed_other(c, f, row, number);
         }
     }
     lw_hash_ints(c->h, numbers, n);
@@ -195,6 +198,7 @@ static void feed_table(const struct canon *c, enum lw_plan_table_id id)
     const struct lw_plan_table *t = &lw_plan_tables[id];
     int64_t n = lw_table_rows(t, c->p);
     const char *rows = lw_table_at(t, c->p);
+    struct lw_op op;
 
     if (t->apart || (t->if_at && lw_plan_count_at(c->p, t->if_at) == 0))
         return;
@@ -212,7 +216,7 @@ static void feed_table(const struct canon *c, enum lw_plan_table_id id)
         feed_numbers(c->h, t, rows, n);
     else
         for (int64_t i = 0; i < n; i++)
-            feed_row(c, t->fields, rows + (size_t)i * t->size);
+            feed_row(c, t->fields, lw_table_row(t, c->p, i, &op), i);
 }
 
 static enum lw_status begin_canon(struct canon *c, struct lw_err *err)
@@ -254,8 +258,8 @@ enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct 
     lw_hash_ints(h, (int64_t[]){p->dims.layers, p->dims.hidden, p->dims.ffn, p->dims.vocab,
                                 p->dims.seq, p->dims.batch, p->dims.fp8, p->dims.workspace}, 8);
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_work *w = p->ops[i].work >= 0 ? &p->works[p->ops[i].work] : &none;
-        lw_hash_ints(h, (int64_t[]){lw_plan_work_ps(p, &p->ops[i]), w->flops, w->bytes}, 3);
+        const struct lw_work *w = lw_op_at(p, i).work >= 0 ? &p->works[lw_op_at(p, i).work] : &none;
+        lw_hash_ints(h, (int64_t[]){lw_plan_work_ps(p, LW_OP(p, i)), w->flops, w->bytes}, 3);
         if (w->source != LW_TIME_GIVEN) /* else as before plans had sources */
             lw_hash_ints(h, (int64_t[]){w->source, w->bound_ps[0], w->bound_ps[1], w->bound_ps[2],
                                         w->bound_ps[3]}, 1 + LW_N_BOUNDS);
@@ -419,8 +423,8 @@ static bool works_differ(const struct diff *d, const struct lw_op *x, const stru
         return true;
     if (from != LW_WORK_ROW)
         return false;
-    const struct lw_whole_work *a = &d->works[0].v[d->works[0].of[x - d->a->ops]],
-                               *b = &d->works[1].v[d->works[1].of[y - d->b->ops]];
+    const struct lw_whole_work *a = &d->works[0].v[d->works[0].of[d->row]],
+                               *b = &d->works[1].v[d->works[1].of[d->row]];
     return numbers_differ(d, "activations", takes_word, takes(d->a, x), takes(d->b, y)) ||
            numbers_differ(d, "flops of the whole", NULL, a->flops, b->flops) ||
            numbers_differ(d, "number of products of the whole", NULL, a->n_products,
@@ -474,7 +478,7 @@ static bool operands_differ(struct diff *d)
 static bool tables_differ(struct diff *d)
 {
     const struct lw_plan_table *t = d->table;
-    const char *x = lw_table_at(t, d->a), *y = lw_table_at(t, d->b);
+    struct lw_op x, y;
     char what[80];
 
     snprintf(what, sizeof what, "number of '%s'", t->row);
@@ -483,8 +487,8 @@ static bool tables_differ(struct diff *d)
         return true;
     if (t == &lw_plan_tables[LW_TABLE_operands])
         return operands_differ(d);
-    for (d->row = 0; d->row < lw_table_rows(t, d->a); d->row++, x += t->size, y += t->size)
-        if (row_differs(d, x, y))
+    for (d->row = 0; d->row < lw_table_rows(t, d->a); d->row++)
+        if (row_differs(d, lw_table_row(t, d->a, d->row, &x), lw_table_row(t, d->b, d->row, &y)))
             return true;
     return false;
 }
@@ -517,7 +521,7 @@ struct figure {
 
 static int64_t kept_bytes(const struct lw_plan *p, int32_t op)
 {
-    return p->ops[op].work < 0 ? 0 : p->works[p->ops[op].work].keeps_bytes;
+    return lw_op_at(p, op).work < 0 ? 0 : p->works[lw_op_at(p, op).work].keeps_bytes;
 }
 
 static const char *bytes_text(int64_t bytes, char buf[256])
@@ -527,7 +531,7 @@ static const char *bytes_text(int64_t bytes, char buf[256])
 
 static int64_t work_time(const struct lw_plan *p, int32_t op)
 {
-    return lw_plan_work_ps(p, &p->ops[op]);
+    return lw_plan_work_ps(p, LW_OP(p, op));
 }
 
 /* Of plans with equal decisions: their ops are the same one by one. */

@@ -143,7 +143,8 @@ static enum lw_status check_list(const struct ranges *k, enum lw_plan_table_id i
                                  const struct lw_plan_field *f, int64_t row, int64_t *used)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
-    const char *at = lw_table_at(t, k->p) + (size_t)row * t->size;
+    struct lw_op op;
+    const char *at = lw_table_row(t, k->p, row, &op);
     const int32_t *bounds = (const int32_t *)(const void *)(at + f->at);
     int32_t first = bounds[0], n = bounds[1], size = lw_plan_count_at(k->p, f->n_list);
     char text[PLACE];

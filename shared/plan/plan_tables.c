@@ -234,6 +234,15 @@ const char *lw_table_at(const struct lw_plan_table *t, const struct lw_plan *p)
     return *(const char *const *)(const void *)((const char *)p + t->at);
 }
 
+const char *lw_table_row(const struct lw_plan_table *t, const struct lw_plan *p, int64_t i,
+                         struct lw_op *room)
+{
+    if (t != &lw_plan_tables[LW_TABLE_ops])
+        return lw_table_at(t, p) + (size_t)i * t->size;
+    *room = lw_op_at(p, i);
+    return (const char *)room;
+}
+
 const int32_t *lw_field_list(const struct lw_plan_field *f, const struct lw_plan *p,
                              const char *row, int32_t *n)
 {

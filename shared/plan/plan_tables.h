@@ -82,6 +82,9 @@ int32_t lw_plan_count_at(const struct lw_plan *p, size_t at);
 int64_t lw_table_within(const struct lw_plan_table *t, const struct lw_plan *p); /* per row */
 int64_t lw_table_rows(const struct lw_plan_table *t, const struct lw_plan *p);
 const char *lw_table_at(const struct lw_plan_table *t, const struct lw_plan *p);
+/* Row i, also of ops, which are copied to *room; valid until *room changes. */
+const char *lw_table_row(const struct lw_plan_table *t, const struct lw_plan *p, int64_t i,
+                         struct lw_op *room);
 /* Of LIST and SLOTS, first unverified. */
 const int32_t *lw_field_list(const struct lw_plan_field *f, const struct lw_plan *p,
                              const char *row, int32_t *n);

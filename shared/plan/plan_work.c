@@ -41,7 +41,7 @@ static int32_t *place_of(const struct places *t, const struct lw_plan *p, const 
                     (uint64_t)(op->module - t->first_module)) * 4 + op->kind % 4;
     uint64_t at = (key + mix(key >> t->bits)) & (uint64_t)(t->n - 1), step = 0;
 
-    while (t->op[at] != FREE && !parts_of_one(&p->ops[t->op[at]], op)) {
+    while (t->op[at] != FREE && !parts_of_one(LW_OP(p, t->op[at]), op)) {
         step = step ? step : mix(key ^ mix((uint64_t)op->kind << 16 | (uint16_t)op->stage)) | 1;
         at = (at + step) & (uint64_t)(t->n - 1);
     }
@@ -76,7 +76,7 @@ static void take_program(const struct lw_plan *p, int64_t first, int64_t end,
                          const struct places *t, const uint64_t *marks, struct lw_whole_works *w)
 {
     for (int64_t i = first; i < end; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         if (op->work < 0 || op->work >= p->n_works || w->of[i] >= 0)
             continue;
         int32_t *place = op->module >= 0 && t ? place_of(t, p, op) : NULL;
@@ -112,7 +112,7 @@ static void begin_places(const struct lw_plan *p, struct lw_program g, struct pl
     int64_t least = INT32_MAX, most = -1;
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        int32_t module = p->ops[i].module;
+        int32_t module = lw_op_at(p, i).module;
         least = module >= 0 && module < least ? module : least;
         most = module > most ? module : most;
     }
@@ -158,7 +158,7 @@ enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works 
     int64_t with_work = 0;
 
     for (int32_t i = 0; i < p->n_ops; i++)
-        with_work += p->ops[i].work >= 0;
+        with_work += lw_op_at(p, i).work >= 0;
     *w = (struct lw_whole_works){0};
     w->of = lw_calloc((size_t)p->n_ops + 1, sizeof *w->of);
     w->v = lw_calloc((size_t)with_work + 1, sizeof *w->v);

@@ -26,8 +26,9 @@ static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
     int32_t most = 0;
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-        if (lw_op_class(p->ops[i].kind) == LW_CLASS_COMPUTE && p->ops[i].micro_batch > most)
-            most = p->ops[i].micro_batch;
+        if (lw_op_class(lw_op_at(p, i).kind) == LW_CLASS_COMPUTE &&
+            lw_op_at(p, i).micro_batch > most)
+            most = lw_op_at(p, i).micro_batch;
     return most + 1;
 }
 

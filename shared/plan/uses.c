@@ -66,9 +66,9 @@ bool lw_plan_temporary_weights(const struct lw_plan *p, bool *temporary)
     bool any = false;
 
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == LW_OP_FREE && p->ops[i].bucket >= 0 &&
-            lw_plan_is_weights(p, p->ops[i].bucket))
-            any = temporary[p->ops[i].bucket] = true;
+        if (lw_op_at(p, i).kind == LW_OP_FREE && lw_op_at(p, i).bucket >= 0 &&
+            lw_plan_is_weights(p, lw_op_at(p, i).bucket))
+            any = temporary[lw_op_at(p, i).bucket] = true;
     return any;
 }
 
@@ -77,7 +77,7 @@ static bool note_ahead(const struct lw_plan *p, struct lw_program g, bool *ahead
     bool any = false;
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         if (op->kind == LW_OP_OPTIMIZER)
             break;
         if (op->kind == LW_OP_ALL_GATHER && op->bucket >= 0 && lw_plan_is_weights(p, op->bucket))
@@ -93,9 +93,9 @@ bool lw_plan_weights_ahead(const struct lw_plan *p, bool *ahead)
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
         any = note_ahead(p, p->programs[i], ahead) || any;
     for (int32_t i = 0; any && i < p->n_ops; i++)
-        if (lw_op_class((enum lw_op_kind)p->ops[i].kind) == LW_CLASS_MEMORY &&
-            p->ops[i].bucket >= 0)
-            ahead[p->ops[i].bucket] = false;
+        if (lw_op_class((enum lw_op_kind)lw_op_at(p, i).kind) == LW_CLASS_MEMORY &&
+            lw_op_at(p, i).bucket >= 0)
+            ahead[lw_op_at(p, i).bucket] = false;
     any = false;
     for (int32_t b = 0; b < p->n_buckets; b++)
         any = any || ahead[b];
@@ -188,7 +188,7 @@ static void note_program(struct lw_uses *u)
     memset(u->copied_out, 0, (size_t)p->n_buckets * sizeof *u->copied_out);
     u->copies = u->talks = false;
     for (int32_t i = u->program.first_op; i < u->program.first_op + u->program.n_ops; i++)
-        note_op(u, &p->ops[i]);
+        note_op(u, LW_OP(p, i));
 }
 
 /* Gathered weights after a program of the role. An optimizer makes those stale that stay. */
@@ -198,7 +198,7 @@ static void follow_gathers(const struct lw_uses *u, int32_t variant, int32_t *th
     struct lw_program g = p->programs[(int64_t)variant * p->n_roles + u->role];
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         for (int32_t b = 0; op->kind == LW_OP_OPTIMIZER && b < p->n_buckets; b++)
             there[b] = u->ahead[b] ? -1 : there[b];
         if (op->bucket >= 0 && (u->temporary[op->bucket] || u->ahead[op->bucket]) &&
@@ -415,7 +415,7 @@ static enum lw_status use_message(const struct walk *w, int32_t message, int acc
 {
     int32_t op = w->u->program.first_op + message;
 
-    return use(w, LW_USE_MESSAGE, op, w->u->p->ops[op].bytes, access);
+    return use(w, LW_USE_MESSAGE, op, lw_op_at(w->u->p, op).bytes, access);
 }
 
 /* A send reads what its maker wrote, or what a receive brought that it passes on; a receive writes
@@ -423,21 +423,21 @@ static enum lw_status use_message(const struct walk *w, int32_t message, int acc
 static enum lw_status use_messages(const struct walk *w)
 {
     const struct lw_message_ends *m = &w->u->messages;
-    const struct lw_op *ops = w->u->p->ops + w->u->program.first_op;
-    int32_t i = w->index - w->u->program.first_op;
+    int32_t first = w->u->program.first_op, i = w->index - first;
 
     if (m->passed[i] >= 0)
         LW_TRY(use_message(w, m->passed[i], LW_READ));
     if (m->end_of[i] >= 0)
         LW_TRY(use_message(w, i, w->op->kind == LW_OP_SEND ? LW_READ : LW_WRITE));
     for (int32_t k = m->first[i]; k >= 0; k = m->next[k])
-        LW_TRY(use_message(w, k, ops[k].kind == LW_OP_SEND ? LW_WRITE : LW_READ));
+        LW_TRY(use_message(w, k,
+                           lw_op_at(w->u->p, first + k).kind == LW_OP_SEND ? LW_WRITE : LW_READ));
     return LW_OK;
 }
 
 bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_use *out)
 {
-    const struct lw_op *o = &p->ops[op];
+    const struct lw_op *o = LW_OP(p, op);
     int64_t kept = o->work < 0 ? 0 : p->works[o->work].keeps_bytes;
 
     *out = (struct lw_use){.buffer = LW_USE_ACTIVATION, .index = op};
@@ -457,7 +457,7 @@ bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_u
 enum lw_status lw_op_uses(const struct lw_uses *u, int32_t op, int32_t rank, lw_use_fn *visit,
                           void *ctx, struct lw_err *err)
 {
-    const struct walk w = {u, &u->p->ops[op], op, rank, visit, ctx, err};
+    const struct walk w = {u, LW_OP(u->p, op), op, rank, visit, ctx, err};
     enum lw_op_class class_ = lw_op_class(w.op->kind);
     struct lw_use memory;
 

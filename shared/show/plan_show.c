@@ -117,7 +117,7 @@ static void count_kinds(const struct lw_plan *p, int32_t variant, int64_t n[LW_N
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-            n[p->ops[i].kind]++;
+            n[lw_op_at(p, i).kind]++;
     }
 }
 

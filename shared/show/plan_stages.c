@@ -60,7 +60,7 @@ static struct stage_row row_of(const struct lw_plan *p, int32_t role)
     struct stage_row x = {.role = r->name, .n_ranks = r->n_ranks};
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-        add_op(&x, p, &p->ops[i]);
+        add_op(&x, p, LW_OP(p, i));
     for (int32_t m = 0; m < p->n_modules; m++)
         x.n_modules += p->stage_of[m] == r->stage;
     for (int32_t i = 0; i < p->n_params; i++)

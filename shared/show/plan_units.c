@@ -31,8 +31,8 @@ static void walk_ops(const struct lw_plan *p, enum lw_op_kind kind, struct unit_
     for (int64_t k = 0; k < (int64_t)p->n_variants * p->n_roles; k++) {
         struct lw_program g = p->programs[k];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            int32_t b = p->ops[i].bucket;
-            if (p->ops[i].kind != kind || b < 0)
+            int32_t b = lw_op_at(p, i).bucket;
+            if (lw_op_at(p, i).kind != kind || b < 0)
                 continue;
             if (u->ops && u->program[b] == k)
                 u->ops[u->first[b]++] = i;
@@ -158,12 +158,12 @@ const char *lw_plan_unit_uses(struct lw_plan_units *u, int32_t bucket,
     for (int32_t i = ops->first[bucket]; i < ops->first[bucket + 1]; i++) {
         struct lw_program g = p->programs[ops->program[bucket]];
         int32_t k = ops->ops[i];
-        while (k >= g.first_op && k < g.first_op + g.n_ops && !uses(u, &p->ops[k], bucket))
+        while (k >= g.first_op && k < g.first_op + g.n_ops && !uses(u, LW_OP(p, k), bucket))
             k += frees ? -1 : 1;
         if (k < g.first_op || k >= g.first_op + g.n_ops)
             continue;
-        snprintf(word, sizeof word, "%s %d", lw_op_name((enum lw_op_kind)p->ops[k].kind),
-                 p->ops[k].module);
+        snprintf(word, sizeof word, "%s %d", lw_op_name((enum lw_op_kind)lw_op_at(p, k).kind),
+                 lw_op_at(p, k).module);
         add_word(buf, size, word);
     }
     return buf;

@@ -106,7 +106,7 @@ static void follow(const struct making *k, struct lw_program g, int64_t *bytes)
 
     memset(k->made, 0, (size_t)k->p->n_params * sizeof *k->made);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *op = &k->p->ops[i];
+        const struct lw_op *op = LW_OP(k->p, i);
         if (shares && brings_shares(k->p, op))
             bytes[i] = make_bucket(k, op);
         if (shares || lw_op_class((enum lw_op_kind)op->kind) != LW_CLASS_COMPUTE)

@@ -24,11 +24,11 @@ enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
  * optimizer's state (--offload). */
 static enum lw_memory memory_of(const struct lw_plan *plan, int32_t op, const struct lw_use *use)
 {
-    bool room = lw_op_class((enum lw_op_kind)plan->ops[op].kind) == LW_CLASS_MEMORY;
+    bool room = lw_op_class((enum lw_op_kind)lw_op_at(plan, op).kind) == LW_CLASS_MEMORY;
 
     if (use->buffer == LW_USE_WEIGHTS)
         return LW_MEMORY_GATHERED;
-    if (room && plan->ops[op].bucket >= 0)
+    if (room && lw_op_at(plan, op).bucket >= 0)
         return LW_MEMORY_BUCKETS;
     return room && plan->strategy->offload == LW_OFFLOAD_OPTIMIZER ? LW_MEMORY_OPTIMIZER
                                                                    : LW_MEMORY_ACTIVATIONS;
@@ -114,7 +114,7 @@ static enum lw_status add_own(struct lw_memory_walk *c, int64_t i, struct lw_err
     bool takes = use.access == LW_TAKE, computes = class_ != LW_CLASS_MEMORY;
     enum lw_memory memory = memory_of(c->plan, t->op[i], &use);
     const struct lw_role *role = &c->plan->roles[lw_plan_role_of(c->plan, t->rank[i])];
-    int32_t bucket = c->plan->ops[t->op[i]].bucket;
+    int32_t bucket = lw_op_at(c->plan, t->op[i]).bucket;
     if (role->reduce_elements > 0 && memory == LW_MEMORY_BUCKETS)
         use.n = room_beside_buffer(c->plan, bucket, role->reduce_elements);
     if (role->narrow_above > 0 && memory == LW_MEMORY_GATHERED)
@@ -167,7 +167,7 @@ static bool of_context(const struct lw_plan *p, const struct lw_op *op, enum lw_
 static bool moves_any(const struct lw_plan *p)
 {
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == LW_OP_SEND || of_context(p, &p->ops[i], LW_OP_ALL_GATHER))
+        if (lw_op_at(p, i).kind == LW_OP_SEND || of_context(p, LW_OP(p, i), LW_OP_ALL_GATHER))
             return true;
     return false;
 }
@@ -211,7 +211,7 @@ static enum lw_status note_received(struct lw_memory_walk *c, const struct lw_pr
         return note(c, op, op, -1, AT_END, err);
     if (next_user >= 0)
         return note(c, g->first_op + next_user, op, -1, AT_START, err);
-    bool keeps = p->ops[user].work >= 0 && p->works[p->ops[user].work].keeps_bytes > 0;
+    bool keeps = lw_op_at(p, user).work >= 0 && p->works[lw_op_at(p, user).work].keeps_bytes > 0;
     return note(c, user, op, -1, keeps ? AT_START : AT_END, err);
 }
 
@@ -222,7 +222,7 @@ static enum lw_status note_ends(struct lw_memory_walk *c, const struct lw_progra
     int32_t user = -1, next_user = -1; /* of the receive after, in a ring; where it is passed on */
 
     for (int32_t i = g->n_ops - 1; i >= 0; i--) {
-        enum lw_op_kind kind = (enum lw_op_kind)c->plan->ops[g->first_op + i].kind;
+        enum lw_op_kind kind = (enum lw_op_kind)lw_op_at(c->plan, g->first_op + i).kind;
         if (kind == LW_OP_SEND) {
             if (f->hop[i] >= 0)
                 next_user = f->passed[i] >= 0 ? user : -1;
@@ -245,7 +245,7 @@ static enum lw_status note_gathered(struct lw_memory_walk *c, const struct lw_pr
     int32_t gathered = -1, last = -1;
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         bool backward = op->kind == LW_OP_BACKWARD || op->kind == LW_OP_BACKWARD_INPUT;
         if (of_context(p, op, LW_OP_ALL_GATHER)) {
             gathered = i;
@@ -313,7 +313,7 @@ static enum lw_status add_messages(struct lw_memory_walk *c, int64_t row, struct
                        .row = row,
                        .memory = LW_MEMORY_MESSAGES,
                        .bytes = x->sign *
-                                lw_plan_operand(c->plan, &c->plan->ops[x->message], rank).bytes},
+                                lw_plan_operand(c->plan, LW_OP(c->plan, x->message), rank).bytes},
                    err));
     }
     return LW_OK;

@@ -140,7 +140,7 @@ enum lw_status lw_memory_alive(const struct lw_timeline *t, const struct lw_plan
     enum lw_status s = lw_memory_walk_rank(w, rank, &v, &n, err);
     int64_t last = s == LW_OK ? find_peak(t, plan, rank, v, n, out) : -1;
     for (int64_t i = 0; i <= last; i++) {
-        int32_t module = plan->ops[t->op[v[i].row]].module;
+        int32_t module = lw_op_at(plan, t->op[v[i].row]).module;
         if (v[i].memory == LW_MEMORY_ACTIVATIONS)
             of_module[module < 0 ? plan->n_modules : module] += v[i].bytes;
     }

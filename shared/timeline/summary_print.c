@@ -127,9 +127,8 @@ void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,
         return;
     }
     lw_jsonout_object(o, "memory_at_peak");
-    LW_JSON(o, "rank", m->rank, "step", lw_known(m->step), "at_ns", lw_ps_to_ns(m->at),
-            "op", lw_known(m->op),
-            "op_kind", m->op >= 0 ? lw_op_name(plan->ops[m->op].kind) : NULL);
+    LW_JSON(o, "rank", m->rank, "step", lw_known(m->step), "at_ns", lw_ps_to_ns(m->at), "op",
+            lw_known(m->op), "op_kind", m->op >= 0 ? lw_op_name(lw_op_at(plan, m->op).kind) : NULL);
     for (int i = 0; i < LW_N_MEMORY; i++) {
         snprintf(key, sizeof key, "%s_bytes", lw_memory_name((enum lw_memory)i));
         lw_jsonout_int(o, key, m->bytes[i]);

@@ -229,14 +229,14 @@ int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
 }
 
 static enum lw_status mismatch(struct sim_engine *e, const struct sim_group *g, int32_t rank,
-                               const struct lw_op *op)
+                               int32_t op)
 {
-    const struct lw_op *first = &e->plan->ops[g->first_op];
+    enum lw_op_kind first = lw_op_at(e->plan, g->first_op).kind, kind = lw_op_at(e->plan, op).kind;
 
     return lw_fail(e->err, LW_EFAILED,
                    "communicator '%s': rank %d issues %s (op %d) where rank %d issues %s (op %d)",
-                   e->plan->comms[g->comm].name, g->first_rank, lw_op_name(first->kind),
-                   g->first_op, rank, lw_op_name(op->kind), (int32_t)(op - e->plan->ops));
+                   e->plan->comms[g->comm].name, g->first_rank, lw_op_name(first), g->first_op,
+                   rank, lw_op_name(kind), op);
 }
 
 /* The k-th collective of a group is drawn by its first member's rank and k. */
@@ -298,12 +298,13 @@ static int64_t sms_of_channels(const struct sim_engine *e, struct sim_group *g, 
 
 /* Of the first member: what the collective is. */
 static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t rank,
-                             const struct lw_op *op, int64_t bytes)
+                             int32_t number, int64_t bytes)
 {
+    const struct lw_op *op = LW_OP(e->plan, number);
     bool known = g->query.op == op->kind && g->query.dtype == op->dtype && g->query.bytes == bytes;
 
     g->first_rank = rank;
-    g->first_op = (int32_t)(op - e->plan->ops);
+    g->first_op = number;
     g->own_work = 0;
     g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
                                       sim_reducer_of(e, g->comm, op->kind), g->fewest, g->alone,
@@ -313,21 +314,22 @@ static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t 
     return LW_OK;
 }
 
-enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, const struct lw_op *op,
-                                    lw_ps *time)
+enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t number, lw_ps *time)
 {
+    const struct lw_op *op = LW_OP(e->plan, number);
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
     struct sim_group *g = &e->groups[e->ring[place].group];
     lw_ps own = lw_plan_work_ps(e->plan, op);
 
-    LW_TRY(gather(e, g, rank, op, lw_plan_operand(e->plan, op, rank).bytes));
+    LW_TRY(gather(e, g, rank, number, lw_plan_operand(e->plan, op, rank).bytes));
     g->own_work = own > 0 ? own : 0;
     return duration(e, g, time);
 }
 
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct lw_op *op = sim_unit_op(e, rank, unit);
+    int32_t number = sim_unit_number(e, rank, unit);
+    const struct lw_op *op = LW_OP(e->plan, number);
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
     int32_t group = sim_is_pooled(e, rank, unit) ? sim_workers_lane(e, place)
                                                  : e->ring[place].group;
@@ -336,12 +338,12 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
     lw_ps own = lw_plan_work_ps(e->plan, op);
 
     if (g->n_arrived == 0) {
-        LW_TRY(gather(e, g, rank, op, bytes));
+        LW_TRY(gather(e, g, rank, number, bytes));
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
                      (g->scheduled || sim_ring_steps(op->kind, g->n) > 0);
         g->more_sms = sms_of_channels(e, g, bytes);
     } else if (op->kind != g->query.op) {
-        return mismatch(e, g, rank, op);
+        return mismatch(e, g, rank, number);
     }
     if (bytes > g->query.bytes)
         g->query.bytes = bytes;
@@ -375,7 +377,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
         e->ranks[r].more_sms -= g->more_sms;
-        sim_rank_moving(e, r, sim_unit_op(e, r, unit)->kind, -1);
+        sim_rank_moving(e, r, sim_unit_op(e, r, unit).kind, -1);
         e->ranks[r].n_collectives--;
         sim_all_in(e, r, unit, g->all_in);
         LW_TRY(sim_unit_complete(e, r, unit));

@@ -60,8 +60,9 @@ static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int3
 /* Ops that were listed lately. Most of a program are as one of these, and in its row. */
 enum { LISTED = 64 };
 struct listed {
-    const struct lw_op *op; /* NULL: none yet */
+    struct lw_op op;
     int32_t row;
+    bool any;
 };
 
 static struct listed *place_of(struct listed *lately, const struct lw_op *op)
@@ -82,16 +83,17 @@ static bool is_as(const struct lw_op *a, const struct lw_op *b)
 
 static enum lw_status list_program(struct sim_engine *e, struct lw_program p, int32_t rank)
 {
-    struct listed lately[LISTED] = {{NULL, 0}};
+    struct listed lately[LISTED] = {{.any = false}};
 
     for (int32_t i = 0; i < p.n_ops; i++) {
-        const struct lw_op *op = &e->plan->ops[p.first_op + i];
+        const struct lw_op *op = LW_OP(e->plan, p.first_op + i);
         if (op->comm < 0)
             continue;
         struct listed *x = place_of(lately, op);
-        if (!x->op || !is_as(x->op, op)) {
+        if (!x->any || !is_as(&x->op, op)) {
             LW_TRY(list_op(e, op, rank, &x->row));
-            x->op = op;
+            x->op = *op;
+            x->any = true;
         } else if (x->row >= 0) {
             e->stats->timed[x->row].n_ops++;
         }

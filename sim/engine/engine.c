@@ -64,7 +64,7 @@ static void ready_and_issue(const struct sim_engine *e, int32_t rank, const stru
         lw_ps end = e->timeline->end[row_of(e, rank, dep)];
         if (end > s->ready)
             s->ready = end;
-        if (e->plan->ops[dep].kind == LW_OP_LAUNCH && end > s->issue)
+        if (lw_op_at(e->plan, dep).kind == LW_OP_LAUNCH && end > s->issue)
             s->issue = end;
     }
     if (s->issue < 0)
@@ -75,7 +75,7 @@ static void record_op(struct sim_engine *e, int32_t rank, int32_t index, lw_ps s
                       lw_ps end)
 {
     const struct sim_pass *pass = &e->passes[e->ranks[rank].pass];
-    const struct lw_op *op = &e->plan->ops[index];
+    const struct lw_op *op = LW_OP(e->plan, index);
     struct lw_span s = {.step = pass->step,
                         .pass = pass->in_step,
                         .rank = rank,
@@ -193,16 +193,16 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
 }
 
 /* At full rate. */
-static enum lw_status work_of(const struct sim_engine *e, int32_t rank, const struct lw_op *op,
-                              lw_ps *work)
+static enum lw_status work_of(const struct sim_engine *e, int32_t rank, int32_t number, lw_ps *work)
 {
+    const struct lw_op *op = LW_OP(e->plan, number);
     struct sim_work found;
 
-    *work = sim_known_work(e, op);
+    *work = sim_known_work(e, number);
     if (*work >= 0)
         return LW_OK;
-    LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes, &found,
-                       e->err));
+    LW_TRY(sim_work_of(e->plan, e->cluster, number, op, lw_plan_operand(e->plan, op, rank).bytes,
+                       &found, e->err));
     *work = found.time;
     return LW_OK;
 }
@@ -214,21 +214,21 @@ static bool is_on_device(const struct lw_op *op)
     return class_ == LW_CLASS_COMPUTE || class_ == LW_CLASS_COPY;
 }
 
-static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t unit,
-                                 const struct lw_op *op)
+static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t unit, int32_t number)
 {
-    int32_t index = (int32_t)(op - e->plan->ops), slot = sim_slot(e, rank, op->stream);
+    const struct lw_op *op = LW_OP(e->plan, number);
+    int32_t slot = sim_slot(e, rank, op->stream);
     bool on_device = is_on_device(op);
     int64_t memory = 0;
     lw_ps work;
 
-    LW_TRY(work_of(e, rank, op, &work));
+    LW_TRY(work_of(e, rank, number, &work));
     if (on_device && e->terms.memory)
         memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
                                   work);
     if (on_device && e->compute_sigma > 0)
         work = sim_noisy(e->options.seed, (uint64_t)rank, (uint64_t)e->ranks[rank].pass,
-                         (uint64_t)index, e->compute_sigma, work);
+                         (uint64_t)number, e->compute_sigma, work);
     if (work == 0)
         return sim_unit_complete(e, rank, unit);
     e->slots[slot].unit = unit;
@@ -238,17 +238,17 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
 /* --- merged units --- */
 
 /* From when it may start on. */
-static enum lw_status time_of_part(struct sim_engine *e, int32_t rank, const struct lw_op *op,
-                                   lw_ps *time)
+static enum lw_status time_of_part(struct sim_engine *e, int32_t rank, int32_t number, lw_ps *time)
 {
+    const struct lw_op *op = LW_OP(e->plan, number);
     lw_ps work;
 
     *time = 0;
     if (lw_op_class(op->kind) == LW_CLASS_MEMORY)
         return LW_OK;
     if (lw_op_class(op->kind) == LW_CLASS_COLLECTIVE)
-        return sim_collective_alone(e, rank, op, time);
-    LW_TRY(work_of(e, rank, op, &work));
+        return sim_collective_alone(e, rank, number, time);
+    LW_TRY(work_of(e, rank, number, &work));
     *time = is_on_device(op) ? sim_time_at(work, e->ranks[rank].speed) : work;
     return LW_OK;
 }
@@ -264,8 +264,8 @@ static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit
 
     memset(start, 0, (size_t)n * sizeof *start);
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_op *op = &e->plan->ops[p->parts[first + i]];
-        LW_TRY(time_of_part(e, rank, op, time));
+        const struct lw_op *op = LW_OP(e->plan, p->parts[first + i]);
+        LW_TRY(time_of_part(e, rank, p->parts[first + i], time));
         if (e->timeline) {
             lw_ps at = lw_add_sat(e->now, start[i]);
             lw_ps all_in = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? at : -1;
@@ -283,7 +283,7 @@ static enum lw_status start_merged(struct sim_engine *e, int32_t rank, int32_t u
 {
     const struct sim_program *p = e->ranks[rank].program;
     struct sim_merged *x = &p->merged[p->merged_of[unit]];
-    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit)->stream);
+    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit).stream);
     int64_t speed = e->ranks[rank].speed;
 
     if (e->timeline || !x->known || (x->by_rank ? x->rank != rank : x->speed != speed)) {
@@ -302,8 +302,9 @@ static enum lw_status start_merged(struct sim_engine *e, int32_t rank, int32_t u
 
 enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct lw_op *op = sim_unit_op(e, rank, unit);
     const struct sim_program *p = e->ranks[rank].program;
+    int32_t number = p->parts[p->first_part[unit]];
+    const struct lw_op *op = LW_OP(e->plan, number);
 
     e->ranks[rank].wait[unit] = SIM_STARTED;
     if (e->now < e->run_start)
@@ -315,7 +316,7 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_COLLECTIVE:
         if (op->comm < 0 || e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank] < 0)
-            return lw_plan_op_fail(e->plan, (int32_t)(op - e->plan->ops), e->err,
+            return lw_plan_op_fail(e->plan, number, e->err,
                                    ": rank %d is in no group of its communicator", rank);
         return sim_collective_enter(e, rank, unit);
     case LW_CLASS_P2P:
@@ -323,7 +324,7 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     case LW_CLASS_MEMORY:
         return sim_unit_complete(e, rank, unit);
     default:
-        return start_work(e, rank, unit, op);
+        return start_work(e, rank, unit, number);
     }
 }
 

@@ -264,8 +264,7 @@ void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_group_end(struct sim_engine *e, int32_t group);
 /* How long a collective takes of whose group one member is simulated, from that one's entry on. */
-enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, const struct lw_op *op,
-                                    lw_ps *time);
+enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t op, lw_ps *time);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
 /* CPU time over time, where the table that fits tells it; -1 where none does. */
 int64_t sim_share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time);
@@ -349,11 +348,11 @@ static inline int32_t sim_n_alike(const struct sim_engine *e, int32_t rank)
 }
 
 /* Work of an op at full rate; -1 = it depends on the rank. */
-static inline lw_ps sim_known_work(const struct sim_engine *e, const struct lw_op *op)
+static inline lw_ps sim_known_work(const struct sim_engine *e, int32_t op)
 {
-    lw_ps own = lw_plan_work_ps(e->plan, op);
+    lw_ps own = lw_plan_work_ps(e->plan, LW_OP(e->plan, op));
 
-    return own >= 0 ? own : e->work ? e->work[op - e->plan->ops] : -1;
+    return own >= 0 ? own : e->work ? e->work[op] : -1;
 }
 
 static inline int32_t sim_slot(const struct sim_engine *e, int32_t rank, int32_t stream)
@@ -361,9 +360,15 @@ static inline int32_t sim_slot(const struct sim_engine *e, int32_t rank, int32_t
     return rank * e->plan->n_streams + stream;
 }
 
-static inline const struct lw_op *sim_unit_op(const struct sim_engine *e, int32_t rank,
-                                              int32_t unit)
+/* The first op of a unit: its number, and the op. */
+static inline int32_t sim_unit_number(const struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
-    return &e->plan->ops[p->parts[p->first_part[unit]]];
+
+    return p->parts[p->first_part[unit]];
+}
+
+static inline struct lw_op sim_unit_op(const struct sim_engine *e, int32_t rank, int32_t unit)
+{
+    return lw_op_at(e->plan, sim_unit_number(e, rank, unit));
 }

@@ -128,7 +128,7 @@ static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_er
     list_before(c);
     memset(c->over, 0xff, (size_t)(n * n_streams) * sizeof *c->over);
     for (int32_t u = 0; u < n; u++)
-        c->stream[u] = c->plan->ops[c->p->parts[c->p->first_part[u]]].stream;
+        c->stream[u] = lw_op_at(c->plan, c->p->parts[c->p->first_part[u]]).stream;
     memset(c->p->first_next, 0, ((size_t)n + 1) * sizeof *c->p->first_next);
     for (int32_t v = 0; v < n; v++) {
         c->p->wait[v] = keep(c, v);
@@ -168,7 +168,7 @@ static void sort(int32_t *list, int32_t n)
 static int32_t list_before_op(const struct clocks *c, int32_t v, int32_t *on_stream,
                               int32_t *on_comm)
 {
-    const struct lw_op *op = &c->plan->ops[c->p->first_op + v];
+    const struct lw_op *op = LW_OP(c->plan, c->p->first_op + v);
     int32_t *before = c->before + c->first_before[v], n = 0;
     bool sorted = true;
 
@@ -207,7 +207,7 @@ static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct 
     int64_t n = c->p->n_ops, n_edges = 2 * n;
 
     for (int32_t i = 0; i < n; i++)
-        n_edges += plan->ops[c->p->first_op + i].n_deps;
+        n_edges += lw_op_at(plan, c->p->first_op + i).n_deps;
     LW_TAKE(room, c->first_before, n + 1, err);
     c->before = scratch(room, n_edges, sizeof *c->before);
     c->over = scratch(room, n * plan->n_streams, sizeof *c->over);
@@ -237,7 +237,7 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
     for (int32_t v = 0; v < p->n_ops; v++) {
         p->parts[v] = p->first_op + v;
         p->first_part[v + 1] = v + 1;
-        c->stream[v] = c->plan->ops[p->first_op + v].stream;
+        c->stream[v] = lw_op_at(c->plan, p->first_op + v).stream;
         c->first_before[v + 1] = c->first_before[v] + list_before_op(c, v, on_stream, on_comm);
         if (c->first_before[v + 1] == c->first_before[v] || c->before[c->first_before[v]] >= v)
             memset(c->over + (int64_t)v * c->plan->n_streams, 0xff,
@@ -254,7 +254,7 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
 static bool has_calls(const struct lw_plan *plan, struct lw_program range)
 {
     for (int32_t i = 0; i < range.n_ops; i++)
-        if (plan->ops[range.first_op + i].call >= 0)
+        if (lw_op_at(plan, range.first_op + i).call >= 0)
             return true;
     return false;
 }

@@ -20,7 +20,7 @@ static enum lw_status name_units(const struct lw_plan *plan, struct sim_program 
                                  struct scratch *s, struct lw_err *err)
 {
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = &plan->ops[p->first_op + i];
+        const struct lw_op *op = LW_OP(plan, p->first_op + i);
         if (op->call < 0) {
             p->unit_of[i] = p->n_units++;
             continue;
@@ -88,7 +88,7 @@ static void visit_edges(const struct lw_plan *plan, struct sim_program *p, struc
     memset(s->last_on_stream, 0xff, (size_t)plan->n_streams * sizeof *s->last_on_stream);
     memset(s->last_on_comm, 0xff, (size_t)plan->n_comms * sizeof *s->last_on_comm);
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = &plan->ops[p->first_op + i];
+        const struct lw_op *op = LW_OP(plan, p->first_op + i);
         int32_t u = p->unit_of[i];
         for (int32_t d = 0; d < op->n_deps; d++)
             edge(p, p->unit_of[plan->deps[op->first_dep + d] - p->first_op], u, cursor);
@@ -107,8 +107,8 @@ static enum lw_status take_scratch(const struct lw_plan *plan, const struct sim_
                                    struct lw_arena *a, struct scratch *s, struct lw_err *err)
 {
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (plan->ops[p->first_op + i].call >= s->n_calls)
-            s->n_calls = plan->ops[p->first_op + i].call + 1;
+        if (lw_op_at(plan, p->first_op + i).call >= s->n_calls)
+            s->n_calls = lw_op_at(plan, p->first_op + i).call + 1;
     TAKE(a, s->last_on_stream, plan->n_streams);
     TAKE(a, s->last_on_comm, plan->n_comms);
     TAKE(a, s->unit_of_call, s->n_calls);
@@ -154,7 +154,7 @@ static enum lw_status list_pooled(const struct lw_plan *plan, struct sim_program
     for (int32_t u = 0; u < p->n_units; u++)
         p->next_pooled[u] = SIM_NOT_POOLED;
     for (int32_t i = p->n_ops - 1; i >= 0; i--) {
-        const struct lw_op *op = &plan->ops[p->first_op + i];
+        const struct lw_op *op = LW_OP(plan, p->first_op + i);
         if (!is_pooled(s, op))
             continue;
         p->next_pooled[p->unit_of[i]] = p->first_pooled[op->comm];

@@ -96,8 +96,8 @@ static enum lw_status choose_workers(struct sim_engine *e)
     for (int32_t c = 0; c < p->n_comms; c++)
         e->pooled[c] = true;
     for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].comm >= 0 && lw_op_class(p->ops[i].kind) != LW_CLASS_COLLECTIVE)
-            e->pooled[p->ops[i].comm] = false;
+        if (lw_op_at(p, i).comm >= 0 && lw_op_class(lw_op_at(p, i).kind) != LW_CLASS_COLLECTIVE)
+            e->pooled[lw_op_at(p, i).comm] = false;
     e->n_workers = (int32_t)f.value;
     return LW_OK;
 }
@@ -116,18 +116,18 @@ static enum lw_status prepare_work(struct sim_engine *e)
     const struct lw_plan *p = e->plan;
     int32_t first = 0;
 
-    while (first < p->n_ops && !is_timed_by_cluster(p, &p->ops[first]))
+    while (first < p->n_ops && !is_timed_by_cluster(p, LW_OP(p, first)))
         first++;
     if (first == p->n_ops)
         return LW_OK;
     COLUMN(work, p->n_ops);
     memset(e->work, -1, (size_t)p->n_ops * sizeof *e->work);
     for (int32_t i = first; i < p->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         struct sim_work work;
         if (!is_timed_by_cluster(p, op))
             continue;
-        LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &work, e->err));
+        LW_TRY(sim_work_of(p, e->cluster, i, op, op->bytes, &work, e->err));
         e->work[i] = work.time >= 0 ? work.time : -1;
     }
     return LW_OK;
@@ -157,7 +157,7 @@ static enum lw_status find_single_members(const struct sim_engine *e, struct lw_
 static bool is_alone(const struct sim_engine *e, const struct sim_program *p, const bool *single,
                      int32_t unit)
 {
-    const struct lw_op *op = &e->plan->ops[p->parts[p->first_part[unit]]];
+    const struct lw_op *op = LW_OP(e->plan, p->parts[p->first_part[unit]]);
 
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_P2P: return false;
@@ -179,8 +179,8 @@ static enum lw_status merge_program(struct sim_engine *e, const struct sim_progr
     for (int32_t u = 0; out->merged_of && u < out->n_units; u++) {
         struct sim_merged *x = out->merged_of[u] < 0 ? NULL : &out->merged[out->merged_of[u]];
         for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++) {
-            const struct lw_op *op = &e->plan->ops[out->parts[i]];
-            x->by_rank |= sim_known_work(e, op) < 0 || op->comm >= 0;
+            const struct lw_op *op = LW_OP(e->plan, out->parts[i]);
+            x->by_rank |= sim_known_work(e, out->parts[i]) < 0 || op->comm >= 0;
         }
     }
     return LW_OK;
@@ -394,7 +394,7 @@ static enum lw_status links_are_shared(const struct sim_engine *e, bool *shared)
 
     *shared = p->n_comms > 63;
     for (int32_t i = 0; !*shared && i < p->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
         bool by_messages;
         if (op->comm < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
@@ -440,7 +440,7 @@ static enum lw_status check_reducers(struct sim_engine *e)
 
     LW_TAKE(&e->arena, seen, p->n_comms + 1, e->err);
     for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER ||
             (seen[op->comm] >> op->kind & 1) || lw_plan_work_ps(p, op) > 0)
             continue;

@@ -120,7 +120,7 @@ static void unlink_active(struct sim_engine *e, int32_t m)
 
 static enum lw_status part_done(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit)->stream);
+    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit).stream);
 
     return --e->slots[slot].parts == 0 ? sim_unit_complete(e, rank, unit) : LW_OK;
 }
@@ -216,7 +216,7 @@ static enum lw_status meet(struct sim_engine *e, int32_t comm, int32_t from, int
 
 static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t unit, int32_t i)
 {
-    const struct lw_op *op = &e->plan->ops[i];
+    const struct lw_op *op = LW_OP(e->plan, i);
     struct lw_operand operand = lw_plan_operand(e->plan, op, rank);
     int side = op->kind == LW_OP_SEND ? SENDER : RECEIVER;
     int32_t m = -1;
@@ -268,7 +268,7 @@ enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
     int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
-    int32_t slot = sim_slot(e, rank, e->plan->ops[p->parts[first]].stream);
+    int32_t slot = sim_slot(e, rank, lw_op_at(e->plan, p->parts[first]).stream);
 
     e->slots[slot].parts = n + 1; /* one more, so that it cannot complete while it enters */
     for (int32_t i = 0; i < n; i++)

@@ -12,7 +12,7 @@ struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r)
     struct lw_compute_bound b = {0};
 
     for (int64_t i = 0; i < t->n; i++) {
-        const struct lw_op *op = &r->plan->ops[t->op[i]];
+        const struct lw_op *op = LW_OP(r->plan, t->op[i]);
         if (t->step[i] == step && t->rank[i] == worst &&
             lw_op_class((enum lw_op_kind)op->kind) == LW_CLASS_COMPUTE)
             lw_op_add_bounds(r->plan, op, t->end[i] - t->start[i], b.ps);

@@ -62,7 +62,7 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
         if (t->step[i] == step && t->start[i] < began)
             began = t->start[i];
     for (int64_t i = 0; i < t->n; i++) {
-        const struct lw_op *op = &r->plan->ops[t->op[i]];
+        const struct lw_op *op = LW_OP(r->plan, t->op[i]);
         if (t->step[i] != step || op->bucket < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
             continue;
         struct bucket_times *b = entry(l, op);

@@ -11,14 +11,23 @@
 #include "sim/timing/sim_options.h"
 #include "shared/numbers/checked.h"
 
-static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluster *c,
-                              const struct lw_op *op, const char *what, struct lw_err *err)
+/* An op and what it is timed by. */
+struct asked {
+    const struct lw_plan *plan;
+    const struct lw_cluster *cluster;
+    const struct lw_op *op;
+    int32_t number; /* of the op, for messages */
+};
+
+static enum lw_status missing(const struct asked *a, const char *what, struct lw_err *err)
 {
+    const struct lw_op *op = a->op;
+
     return lw_fail(err, LW_ENOTSUP,
                    "op %lld (%s%s%s) has no time of its own, and cluster '%s' gives no %s: add the "
                    "figure to its file, or choose another cluster",
-                   (long long)(op - plan->ops), lw_op_name(op->kind), *op->name ? " " : "",
-                   op->name, c->name, what);
+                   (long long)a->number, lw_op_name(op->kind), *op->name ? " " : "", op->name,
+                   a->cluster->name, what);
 }
 
 /* By the device's table for the kind of work, at `size`, else `amount` at the rate of a figure,
@@ -31,8 +40,7 @@ struct way {
     const char *name, *what;
 };
 
-static enum lw_status take(const struct lw_plan *plan, const struct lw_cluster *c,
-                           const struct lw_op *op, const struct way *w, struct sim_work *out,
+static enum lw_status take(const struct asked *a, const struct way *w, struct sim_work *out,
                            struct lw_err *err)
 {
     if (w->table) {
@@ -40,7 +48,7 @@ static enum lw_status take(const struct lw_plan *plan, const struct lw_cluster *
         return LW_OK;
     }
     if (!lw_figure_is_set(w->rate))
-        return missing(plan, c, op, w->what, err);
+        return missing(a, w->what, err);
     lw_ps time = lw_transfer_ps(w->amount, w->rate.value * w->share);
     *out = (struct sim_work){time, w->name, w->rate.source};
     return LW_OK;
@@ -48,52 +56,51 @@ static enum lw_status take(const struct lw_plan *plan, const struct lw_cluster *
 
 /* --- compute ---------------------------------------------------------------------------------- */
 
-static enum lw_status products(const struct lw_plan *plan, const struct lw_cluster *c,
-                               const struct lw_op *op, int64_t flops, struct sim_work *out,
+static enum lw_status products(const struct asked *a, int64_t flops, struct sim_work *out,
                                struct lw_err *err)
 {
-    struct lw_figure efficiency = c->device.gemm_efficiency;
-    const struct way w = {lw_work_find(&c->device, LW_WORK_GEMM, op->dtype, op->dtype),
-                          flops,
-                          flops,
-                          c->device.peak_flops[op->dtype],
-                          lw_figure_is_set(efficiency) ? efficiency.value : 1,
-                          "peak_flops",
-                          "peak FLOP rate of its data type"};
+    struct lw_figure efficiency = a->cluster->device.gemm_efficiency;
+    const struct way w = {
+        lw_work_find(&a->cluster->device, LW_WORK_GEMM, a->op->dtype, a->op->dtype),
+        flops,
+        flops,
+        a->cluster->device.peak_flops[a->op->dtype],
+        lw_figure_is_set(efficiency) ? efficiency.value : 1,
+        "peak_flops",
+        "peak FLOP rate of its data type"};
 
-    return take(plan, c, op, &w, out, err);
+    return take(a, &w, out, err);
 }
 
-static enum lw_status traffic(const struct lw_plan *plan, const struct lw_cluster *c,
-                              const struct lw_op *op, int64_t bytes, struct sim_work *out,
+static enum lw_status traffic(const struct asked *a, int64_t bytes, struct sim_work *out,
                               struct lw_err *err)
 {
-    const struct way w = {lw_work_find(&c->device, LW_WORK_COPY, op->dtype, op->dtype),
-                          bytes / 2,
-                          bytes,
-                          c->device.memory_bytes_per_s,
-                          1,
-                          "memory_bytes_per_s",
-                          "device memory bandwidth"};
+    const struct way w = {
+        lw_work_find(&a->cluster->device, LW_WORK_COPY, a->op->dtype, a->op->dtype),
+        bytes / 2,
+        bytes,
+        a->cluster->device.memory_bytes_per_s,
+        1,
+        "memory_bytes_per_s",
+        "device memory bandwidth"};
 
-    return take(plan, c, op, &w, out, err);
+    return take(a, &w, out, err);
 }
 
 /* Roofline: the longer of computing and moving, of what is known (Williams, Waterman, Patterson,
  * CACM 52(4), 2009). */
-static enum lw_status roofline(const struct lw_plan *plan, const struct lw_cluster *c,
-                               const struct lw_op *op, struct sim_work *out, struct lw_err *err)
+static enum lw_status roofline(const struct asked *a, struct sim_work *out, struct lw_err *err)
 {
-    int64_t flops = op->work >= 0 ? plan->works[op->work].flops : -1;
-    int64_t bytes = op->work >= 0 ? plan->works[op->work].bytes : -1;
+    int64_t flops = a->op->work >= 0 ? a->plan->works[a->op->work].flops : -1;
+    int64_t bytes = a->op->work >= 0 ? a->plan->works[a->op->work].bytes : -1;
     struct sim_work compute = {0, "the plan", ""}, move = compute;
 
     if (flops < 0 && bytes < 0)
-        return missing(plan, c, op, "way to time an op of unknown FLOPs and bytes", err);
+        return missing(a, "way to time an op of unknown FLOPs and bytes", err);
     if (flops > 0)
-        LW_TRY(products(plan, c, op, flops, &compute, err));
+        LW_TRY(products(a, flops, &compute, err));
     if (bytes > 0)
-        LW_TRY(traffic(plan, c, op, bytes, &move, err));
+        LW_TRY(traffic(a, bytes, &move, err));
     *out = compute.time > move.time ? compute : move;
     return LW_OK;
 }
@@ -118,55 +125,54 @@ static enum lw_dtype read_by(const struct lw_plan *plan, const struct lw_op *op)
     return plan->buckets[op->bucket].dtype;
 }
 
-static enum lw_status host_copy(const struct lw_plan *plan, const struct lw_cluster *c,
-                                const struct lw_op *op, int64_t bytes, struct sim_work *out,
+static enum lw_status host_copy(const struct asked *a, int64_t bytes, struct sim_work *out,
                                 struct lw_err *err)
 {
     const struct way w = {NULL,
                           bytes,
                           bytes,
-                          c->device.host_link_bytes_per_s,
+                          a->cluster->device.host_link_bytes_per_s,
                           1,
                           "host_link_bytes_per_s",
                           "rate between device and host (device.host_link_bytes_per_s)"};
 
-    return take(plan, c, op, &w, out, err);
+    return take(a, &w, out, err);
 }
 
-static enum lw_status copy(const struct lw_plan *plan, const struct lw_cluster *c,
-                           const struct lw_op *op, int64_t bytes, struct sim_work *out,
+static enum lw_status copy(const struct asked *a, int64_t bytes, struct sim_work *out,
                            struct lw_err *err)
 {
-    const struct way w = {lw_work_find(&c->device, kind_of(op->kind), op->dtype, read_by(plan, op)),
+    const struct way w = {lw_work_find(&a->cluster->device, kind_of(a->op->kind), a->op->dtype,
+                                       read_by(a->plan, a->op)),
                           bytes,
                           bytes,
-                          c->device.copy_bytes_per_s,
+                          a->cluster->device.copy_bytes_per_s,
                           1,
                           "copy_bytes_per_s",
                           "copy bandwidth (copy_bytes_per_s)"};
 
-    return take(plan, c, op, &w, out, err);
+    return take(a, &w, out, err);
 }
 
 /* --- any -------------------------------------------------------------------------------------- */
 
-static enum lw_status host(const struct lw_plan *plan, const struct lw_cluster *c,
-                           const struct lw_op *op, struct sim_work *out, struct lw_err *err)
+static enum lw_status host(const struct asked *a, struct sim_work *out, struct lw_err *err)
 {
-    struct lw_figure launch = c->device.launch_ps;
+    struct lw_figure launch = a->cluster->device.launch_ps;
 
-    if (op->kind != LW_OP_LAUNCH)
-        return missing(plan, c, op, "host times", err);
+    if (a->op->kind != LW_OP_LAUNCH)
+        return missing(a, "host times", err);
     if (!lw_figure_is_set(launch))
-        return missing(plan, c, op, "launch time (launch_ps)", err);
+        return missing(a, "launch time (launch_ps)", err);
     *out = (struct sim_work){lw_round_sat(launch.value), "launch_ns", launch.source};
     return LW_OK;
 }
 
-enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *c,
+enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *c, int32_t number,
                            const struct lw_op *op, int64_t bytes, struct sim_work *out,
                            struct lw_err *err)
 {
+    const struct asked asked = {plan, c, op, number}, *a = &asked;
     lw_ps own = lw_plan_work_ps(plan, op);
 
     if (own >= 0) {
@@ -175,11 +181,12 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
     }
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_COPY:
-        return op->kind == LW_OP_LOAD || op->kind == LW_OP_STORE
-                   ? host_copy(plan, c, op, bytes, out, err)
-                   : copy(plan, c, op, bytes, out, err);
-    case LW_CLASS_COMPUTE: return roofline(plan, c, op, out, err);
-    case LW_CLASS_HOST: return host(plan, c, op, out, err);
+        return op->kind == LW_OP_LOAD || op->kind == LW_OP_STORE ? host_copy(a, bytes, out, err)
+                                                                 : copy(a, bytes, out, err);
+    case LW_CLASS_COMPUTE:
+        return roofline(a, out, err);
+    case LW_CLASS_HOST:
+        return host(a, out, err);
     default:
         *out = (struct sim_work){0, "the plan", ""};
         return LW_OK;
@@ -210,9 +217,9 @@ void sim_list_timed(const struct lw_plan *p, const struct lw_cluster *c,
     struct sim_work w;
 
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         if (op->comm < 0 && lw_plan_work_ps(p, op) < 0 &&
-            sim_work_of(p, c, op, op->bytes, &w, NULL) == LW_OK && *w.source)
+            sim_work_of(p, c, i, op, op->bytes, &w, NULL) == LW_OK && *w.source)
             sim_note_timed(stats, op, w.by, w.source,
                            strcmp(w.by, "its table") == 0 ? "measured" : "modelled");
     }

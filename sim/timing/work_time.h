@@ -16,10 +16,10 @@ struct sim_work {
     const char *source; /* of table or figure; "" = of neither */
 };
 
-/* LW_ENOTSUP names the figure that is missing. */
+/* number: of the op, for messages. LW_ENOTSUP names the figure that is missing. */
 enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *cluster,
-                           const struct lw_op *op, int64_t bytes, struct sim_work *out,
-                           struct lw_err *err);
+                           int32_t number, const struct lw_op *op, int64_t bytes,
+                           struct sim_work *out, struct lw_err *err);
 
 /* What timed the ops of a run that the cluster times, kind by kind. */
 struct lw_sim_stats;

@@ -199,7 +199,7 @@ static enum lw_status write_node(struct writer *w, int32_t rank, int64_t i)
 {
     const struct lw_plan *p = w->g->plan;
     const struct lw_export_node *x = &w->g->nodes[i];
-    const struct lw_op *op = &p->ops[x->op];
+    const struct lw_op *op = LW_OP(p, x->op);
     const struct lw_stream *stream = &p->streams[op->stream];
     LwEt__Node m = LW_ET__NODE__INIT;
     char name[256], group[24], stream_name[96];

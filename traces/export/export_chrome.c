@@ -178,7 +178,7 @@ static void put_comm_args(struct writer *w, const struct lw_op *op, const struct
 
 static void put_op_args(struct writer *w, const struct lw_span *s, int64_t row)
 {
-    const struct lw_op *op = &w->p->ops[s->op];
+    const struct lw_op *op = LW_OP(w->p, s->op);
 
     lw_jsonout_object(&w->o, "args");
     if (is_device(lw_op_class(op->kind)))
@@ -218,7 +218,7 @@ static void put_op(struct writer *w, int64_t row)
 
     if (c == LW_CLASS_MEMORY || (!is_device(c) && s.end == s.start))
         return;
-    name_op(&w->p->ops[s.op], name, sizeof name);
+    name_op(LW_OP(w->p, s.op), name, sizeof name);
     begin(w, "X", name, s.rank, s.stream);
     put_category(w, category_of(c), s.rank);
     put_span(w, s.start, s.end);
@@ -290,7 +290,7 @@ static void put_flows(struct writer *w, const struct path *at)
 
 static void note_row(const struct writer *w, struct path *at, int64_t row)
 {
-    const struct lw_op *op = &w->p->ops[w->t->op[row]];
+    const struct lw_op *op = LW_OP(w->p, w->t->op[row]);
     int64_t *of = op->kind == LW_OP_COPY_IN ? at->copied : at->made;
 
     for (int32_t k = 0; k < op->n_ready; k++)
@@ -352,7 +352,7 @@ static int64_t collect_edges(const struct writer *w, struct edge *v)
         enum lw_op_class c = lw_op_class(s.kind);
         if (s.end == s.start || (!is_comm(c) && c != LW_CLASS_COMPUTE))
             continue;
-        int64_t bytes = is_comm(c) ? lw_plan_operand(w->p, &w->p->ops[s.op], s.rank).bytes : 0;
+        int64_t bytes = is_comm(c) ? lw_plan_operand(w->p, LW_OP(w->p, s.op), s.rank).bytes : 0;
         lw_ps moves = s.all_in >= 0 ? s.all_in : s.start;
         v[n++] = (struct edge){s.rank, s.start, 0, is_comm(c), c == LW_CLASS_COMPUTE};
         v[n++] = (struct edge){s.rank, s.end, -bytes, -is_comm(c), -(c == LW_CLASS_COMPUTE)};

@@ -18,7 +18,7 @@ enum lw_status lw_export_csv(const struct lw_export *e, FILE *f, struct lw_err *
           "all_in_ns,end_ns\n", f);
     for (int64_t i = 0; i < e->timeline->n; i++) {
         struct lw_span s = lw_timeline_get(e->timeline, i);
-        const struct lw_op *op = &p->ops[s.op];
+        const struct lw_op *op = LW_OP(p, s.op);
         fprintf(f, "%d,%d,%d,%d,%s,", s.step, s.pass, s.rank, s.op, lw_op_name(s.kind));
         lw_csv_text(f, op->name);
         fputc(',', f);

@@ -70,14 +70,14 @@ static enum lw_status compute(struct maker *m, int32_t at, lw_ps time)
     return time > 0 ? put(m, at, -1, -1, time) : LW_OK;
 }
 
-static const struct lw_op *op_of(const struct maker *m, int64_t node)
+static struct lw_op op_of(const struct maker *m, int64_t node)
 {
-    return &m->g->plan->ops[m->g->nodes[node].op];
+    return lw_op_at(m->g->plan, m->g->nodes[node].op);
 }
 
 static int32_t stream_place(struct maker *m, int32_t rank, int64_t node)
 {
-    return place_of(m, rank, op_of(m, node)->stream);
+    return place_of(m, rank, op_of(m, node).stream);
 }
 
 /* Where the ends of a message compute: their streams, or in a call a rank of their own. */
@@ -140,7 +140,7 @@ static enum lw_status wait_for_others(struct maker *m, int32_t rank, int64_t nod
 
     for (int32_t k = 0; k < x->n_deps; k++) {
         int64_t before = base + m->g->deps[x->first_dep + k];
-        if (op_of(m, before)->stream == op_of(m, node)->stream)
+        if (op_of(m, before).stream == op_of(m, node).stream)
             continue;
         for (int64_t a = m->first_after[before]; a < m->first_after[before + 1]; a++)
             if (m->after[a].node == node)
@@ -177,7 +177,7 @@ static int64_t call_end(const struct maker *m, int32_t rank, int64_t i)
     int64_t to = i;
 
     while (to < m->g->first[rank + 1] && m->slot_of[to] >= 0 &&
-           op_of(m, to)->call == op_of(m, i)->call && op_of(m, to)->stream == op_of(m, i)->stream)
+           op_of(m, to).call == op_of(m, i).call && op_of(m, to).stream == op_of(m, i).stream)
         to++;
     return to;
 }
@@ -200,7 +200,7 @@ static enum lw_status do_rank(struct maker *m, int32_t rank, int32_t *places)
             const struct lw_group *g = &m->g->plan->groups[c->group];
             for (int32_t k = 0; k < g->n_members; k++)
                 places[k] = place_of(m, lw_plan_member_at(m->g->plan, g->first_member + k),
-                                     op_of(m, i)->stream);
+                                     op_of(m, i).stream);
             LW_TRY(do_collective(m, rank, i, places));
         } else {
             LW_TRY(compute(m, stream_place(m, rank, i), x->time));
@@ -245,7 +245,7 @@ static enum lw_status number(struct maker *m)
             for (int64_t i = g->first[r]; i < g->first[r + 1]; i++)
                 for (int32_t k = 0; k < g->nodes[i].n_deps; k++) {
                     int64_t before = g->first[r] + g->deps[g->nodes[i].first_dep + k];
-                    if (op_of(m, before)->stream == op_of(m, i)->stream)
+                    if (op_of(m, before).stream == op_of(m, i).stream)
                         continue;
                     if (pass == 0)
                         m->first_after[before + 1]++;
@@ -262,12 +262,11 @@ static enum lw_status number(struct maker *m)
     }
     for (int32_t r = 0; r < g->n_ranks; r++)
         for (int64_t i = g->first[r], slot = 0; i < g->first[r + 1]; i++) {
-            const struct lw_op *op = op_of(m, i);
+            const struct lw_op op = op_of(m, i);
             bool in_call = g->nodes[i].meeting >= 0 && g->meetings[g->nodes[i].meeting].message &&
-                           op->call >= 0;
+                           op.call >= 0;
             bool goes_on = in_call && i > g->first[r] && m->slot_of[i - 1] >= 0 &&
-                           op_of(m, i - 1)->call == op->call &&
-                           op_of(m, i - 1)->stream == op->stream;
+                           op_of(m, i - 1).call == op.call && op_of(m, i - 1).stream == op.stream;
             slot = goes_on ? slot + 1 : 0;
             m->slot_of[i] = in_call ? (int32_t)slot : -1;
             m->n_slots = in_call && slot + 1 > m->n_slots ? (int32_t)slot + 1 : m->n_slots;

@@ -101,7 +101,7 @@ static int32_t before_on_stream(struct maker *m, const struct lw_op *op)
 static enum lw_status add_node(struct maker *m, int32_t rank, int32_t i, int32_t first_op,
                                const struct lw_span *s)
 {
-    const struct lw_op *op = &m->p->ops[i];
+    const struct lw_op *op = LW_OP(m->p, i);
     struct lw_export_node x = {
         .op = i, .start = s ? s->start : -1, .meeting = -1, .first_dep = (int32_t)m->n_deps};
     int64_t base = m->g->first[rank];
@@ -127,7 +127,7 @@ static enum lw_status add_node(struct maker *m, int32_t rank, int32_t i, int32_t
         LW_TRY(add_dep(m, m->pass_ends[k]));
     if (op->comm >= 0) { /* on another stream, its communicator keeps the order */
         int32_t on = m->last_on[op->comm];
-        if (on >= 0 && m->p->ops[m->nodes[base + on].op].stream != op->stream)
+        if (on >= 0 && lw_op_at(m->p, m->nodes[base + on].op).stream != op->stream)
             LW_TRY(add_dep(m, on));
         m->last_on[op->comm] = (int32_t)(m->n_nodes - 1 - base);
     }

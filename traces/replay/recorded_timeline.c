@@ -24,7 +24,7 @@ static enum lw_status add_rank(const struct traces_replay *r, const struct lw_pl
     struct lw_program program = lw_plan_program(p, 0, rank);
 
     for (int32_t i = program.first_op; i < program.first_op + program.n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
+        const struct lw_op *op = LW_OP(p, i);
         if (r->recorded_time[i] < 0)
             continue;
         lw_ps start = r->recorded_start[i] - first;

@@ -41,7 +41,7 @@ static void expect(const struct lw_plan *p, const struct lw_cluster *c, const st
     struct lw_err err = {0};
     struct sim_work w;
 
-    assert_ok(sim_work_of(p, c, op, bytes, &w, &err), err);
+    assert_ok(sim_work_of(p, c, 0, op, bytes, &w, &err), err);
     assert_int_equal(w.time, time);
     assert_string_equal(w.by, by);
     assert_string_equal(w.source, source);
@@ -132,12 +132,12 @@ TEST(missing_figure_is_named)
     plan.ops = &op;
     make_cluster(&c, 2, 1e9, 0);
     add_work_table(&c, LW_WORK_COPY_IN, LW_F32, LW_F32, times, "in");
-    assert_int_equal(sim_work_of(&plan, &c, &op, 8, &w, &err), LW_ENOTSUP);
+    assert_int_equal(sim_work_of(&plan, &c, 0, &op, 8, &w, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg, "op 0 (cast)"));
     assert_non_null(strstr(err.msg, "copy bandwidth (copy_bytes_per_s)"));
     kernel.work = 0;
     plan.ops = &kernel;
-    assert_int_equal(sim_work_of(&plan, &c, &kernel, 8, &w, &err), LW_ENOTSUP);
+    assert_int_equal(sim_work_of(&plan, &c, 0, &kernel, 8, &w, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg, "peak FLOP rate of its data type"));
     assert_int_equal(w.time, -5);
     lw_cluster_free(&c);
