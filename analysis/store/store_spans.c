@@ -176,11 +176,12 @@ enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_t
     LW_TRY(kind_ids(s, kind_id, err));
     LW_TRY(span_writer_new(s, run, true, &w, err));
     for (int64_t i = 0; i < t->n && st == LW_OK; i++) {
-        const int64_t at[] = {t->step[i], t->pass[i], t->rank[i]};
+        const struct lw_span x = lw_timeline_get(t, i);
+        const int64_t at[] = {x.step, x.pass, x.rank};
         const int64_t row[SPAN_N_VALUES] = {
-            [SPAN_OP] = t->op[i], [SPAN_KIND] = kind_id[t->kind[i]], [SPAN_STREAM] = t->stream[i],
-            [SPAN_COMM] = t->comm[i], [SPAN_START] = t->start[i], [SPAN_READY] = t->ready[i],
-            [SPAN_ISSUE] = t->issue[i], [SPAN_ALL_IN] = t->all_in[i], [SPAN_END] = t->end[i]};
+            [SPAN_OP] = x.op, [SPAN_KIND] = kind_id[x.kind], [SPAN_STREAM] = x.stream,
+            [SPAN_COMM] = x.comm, [SPAN_START] = x.start, [SPAN_READY] = x.ready,
+            [SPAN_ISSUE] = x.issue, [SPAN_ALL_IN] = x.all_in, [SPAN_END] = x.end};
         st = span_writer_add(w, at, row, err);
     }
     return span_writer_end(w, st, err);

@@ -111,8 +111,10 @@ enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
     s->options.noise = s->seed >= 0 || s->options.sigma > 0;
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
     LW_TRY(run(s, err));
-    if (s->replay.on && !s->replay.graph)
+    if (s->replay.on && !s->replay.graph) {
+        LW_TRY(lw_timeline_unpack(&s->classes.rows, err)); /* steps are divided anew */
         LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
+    }
     LW_TRY(lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err));
     lw_memory_figures_of(&s->summary, &s->plan, &s->source.framework, &s->cluster, &s->memory);
     return LW_OK;

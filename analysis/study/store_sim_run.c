@@ -40,8 +40,10 @@ static enum lw_status store_rows(struct lw_sim_row *row, const struct lw_sim_end
 static enum lw_status store_every_rank(struct lw_sim_row *row, const struct lw_sim_end *end,
                                        struct lw_err *err)
 {
-    struct lw_timeline all = {0};
+    struct lw_timeline all;
 
+    if (end->classes->n_classes == end->classes->n_ranks) /* in the order of the ranks */
+        return store_rows(row, end, &end->classes->rows, err);
     LW_TRY(lw_sim_expand(end->classes, &all, err));
     enum lw_status status = store_rows(row, end, &all, err);
     lw_timeline_free(&all);
@@ -53,21 +55,22 @@ static enum lw_status store_classes(struct lw_sim_row *row, const struct lw_sim_
                                     struct lw_err *err)
 {
     const struct lw_sim_classes *c = end->classes;
-    struct lw_arena scratch = {0};
-    struct lw_timeline rows = c->rows;
-    int32_t *rows_of = lw_arena_alloc(&scratch, c->n_ranks, sizeof *rows_of);
+    struct lw_timeline rows;
+    int32_t *rows_of;
 
-    rows.rank = lw_arena_alloc(&scratch, rows.n, sizeof *rows.rank);
-    enum lw_status status = rows_of && rows.rank ? LW_OK : lw_fail_nomem(err);
-    for (int64_t i = 0; status == LW_OK && i < rows.n; i++)
-        rows.rank[i] = c->rank_of[c->rows.rank[i]];
+    LW_TRY(lw_timeline_copy(&c->rows, &rows, err));
+    for (int64_t i = 0; i < rows.n; i++)
+        rows.rank[i] = c->rank_of[rows.rank[i]];
+    rows_of = lw_calloc((size_t)c->n_ranks, sizeof *rows_of);
+    enum lw_status status = rows_of ? LW_OK : lw_fail_nomem(err);
     for (int32_t r = 0; status == LW_OK && r < c->n_ranks; r++)
         rows_of[r] = c->rank_of[lw_alike_class(&c->ranks, r)];
     if (status == LW_OK)
         status = lw_store_rows_of_ranks(row->store, row->id, rows_of, c->n_ranks, err);
     if (status == LW_OK)
         status = store_rows(row, end, &rows, err);
-    lw_arena_free(&scratch);
+    lw_timeline_free(&rows);
+    lw_free(rows_of);
     return status;
 }
 

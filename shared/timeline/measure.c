@@ -27,34 +27,40 @@ struct steps {
 
 static void measure_steps(const struct lw_timeline *t, struct steps *s)
 {
-    lw_ps before;
+    lw_ps before = INT64_MAX, *end = s->length;
 
-    s->begin = INT64_MAX;
-    for (int64_t i = 0; i < t->n; i++)
-        s->begin = t->start[i] < s->begin ? t->start[i] : s->begin;
-    before = s->begin;
     for (int32_t k = 0; k < s->n; k++) {
-        lw_ps start = INT64_MAX, end = INT64_MIN;
+        lw_ps start = INT64_MAX;
+        end[k] = INT64_MIN;
         for (int64_t i = s->first[k]; i < s->first[k + 1]; i++) {
-            start = t->start[i] < start ? t->start[i] : start;
-            end = t->end[i] > end ? t->end[i] : end;
+            const struct lw_times at = lw_timeline_times(t, i);
+            start = at.start < start ? at.start : start;
+            end[k] = at.end > end[k] ? at.end : end[k];
         }
-        s->span[k] = end - start;
-        end = end > before ? end : before;
-        s->length[k] = end - before;
-        before = end;
+        s->span[k] = end[k] - start;
+        before = start < before ? start : before;
+    }
+    s->begin = before;
+    for (int32_t k = 0; k < s->n; k++) {
+        lw_ps latest = end[k] > before ? end[k] : before;
+        s->length[k] = latest - before;
+        before = latest;
     }
 }
 
 static enum lw_status find_steps(const struct lw_timeline *t, struct lw_arena *a, struct steps *s,
                                  struct lw_err *err)
 {
-    int32_t last = t->n > 0 ? t->step[t->n - 1] : -1;
+    int32_t last = -1;
 
-    for (int64_t i = 1; i < t->n; i++)
-        if (t->step[i] < t->step[i - 1])
+    for (int64_t i = 0; i < t->n;) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        if (i > 0 && run.step < last)
             return lw_fail(err, LW_EINVAL, "timeline: row %lld is not sorted by step",
                            (long long)i);
+        last = run.step;
+        i = run.to;
+    }
     if (last >= t->n)
         return lw_fail(err, LW_EINVAL, "timeline: step %d, with %lld ops in all: a step has no op",
                        last, (long long)t->n);
@@ -62,8 +68,10 @@ static enum lw_status find_steps(const struct lw_timeline *t, struct lw_arena *a
     LW_TAKE(a, s->first, (int64_t)n + 1, err);
     LW_TAKE(a, s->length, n > 0 ? n : 1, err);
     LW_TAKE(a, s->span, n > 0 ? n : 1, err);
-    for (int64_t i = 0; i < t->n; i++)
-        s->first[t->step[i] + 1] = i + 1;
+    for (int64_t i = 0; i < t->n;) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        i = s->first[run.step + 1] = run.to;
+    }
     for (int32_t k = 0; k < n; k++)
         if (s->first[k + 1] == 0)
             return lw_fail(err, LW_EINVAL, "timeline: step %d has no op", k);
@@ -101,46 +109,55 @@ static void find_periods(const struct lw_timeline *t, const struct steps *s, int
     for (int32_t r = 0; r < out->n_ranks; r++)
         out->ranks[r] = (struct lw_measure){.step = step, .rank = r, .start = s->begin,
                                             .end = s->begin, .peak_memory_bytes = -1};
-    for (int64_t i = 0; i < s->first[step + 1]; i++) {
-        struct lw_measure *m = &out->ranks[t->rank[i]];
-        m->end = t->end[i] > m->end ? t->end[i] : m->end;
-        if (i < s->first[step])
+    for (int64_t i = 0; i < s->first[step + 1];) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        struct lw_measure *m = &out->ranks[run.rank];
+        for (; i < run.to; i++) {
+            lw_ps end = lw_timeline_times(t, i).end;
+            m->end = end > m->end ? end : m->end;
+        }
+        if (run.step < step)
             m->start = m->end;
     }
 }
 
-/* The op runs in the period of its rank, whichever step it belongs to. */
-static bool touches(const struct lw_timeline *t, int64_t row, const struct lw_summary *s)
+/* The rows that run in the periods of their ranks, whichever step they belong to: their number is
+ * added to n[rank], or they are listed from rows[n[rank]] on. */
+static void list_touching(const struct lw_timeline *t, const struct lw_summary *s, int64_t *n,
+                          int64_t *rows)
 {
-    const struct lw_measure *m = &s->ranks[t->rank[row]];
-    return t->end[row] > m->start && t->start[row] < m->end;
+    for (int64_t i = 0; i < t->n;) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        const struct lw_measure *m = &s->ranks[run.rank];
+        for (; i < run.to; i++) {
+            const struct lw_times at = lw_timeline_times(t, i);
+            if (at.end <= m->start || at.start >= m->end)
+                continue;
+            if (rows)
+                rows[n[run.rank]] = i;
+            n[run.rank]++;
+        }
+    }
 }
 
 static enum lw_status measure_ranks(const struct lw_timeline *t, const struct lw_plan *plan,
                                     const struct steps *s, int32_t step, struct lw_arena *a,
                                     struct lw_summary *out, struct lw_err *err)
 {
-    int64_t n = 0, largest = 0;
-    int64_t *first;
+    int64_t largest = 0, *first;
 
     LW_TAKE(a, first, (int64_t)out->n_ranks + 2, err);
     find_periods(t, s, step, out);
-    for (int64_t i = 0; i < t->n; i++)
-        if (touches(t, i, out)) {
-            first[t->rank[i] + 2]++;
-            n++;
-        }
+    list_touching(t, out, first + 2, NULL);
     for (int32_t r = 0; r < out->n_ranks; r++) {
         largest = first[r + 2] > largest ? first[r + 2] : largest;
         first[r + 2] += first[r + 1];
     }
-    int64_t *rows = lw_arena_alloc(a, n, sizeof *rows);
+    int64_t *rows = lw_arena_alloc(a, first[out->n_ranks + 1], sizeof *rows);
     struct lw_period_edge *edges = lw_arena_alloc(a, 4 * largest, lw_period_edge_size());
     if (!rows || !edges)
         return lw_fail_nomem(err);
-    for (int64_t i = 0; i < t->n; i++) /* the ends of ranks before are the cursors */
-        if (touches(t, i, out))
-            rows[first[t->rank[i] + 1]++] = i;
+    list_touching(t, out, first + 1, rows); /* the ends of ranks before are the cursors */
     for (int32_t r = 0; r < out->n_ranks; r++) {
         struct lw_measure *m = &out->ranks[r], *worst = &out->ranks[out->worst];
         lw_period_measure(t, plan, rows + first[r], first[r + 1] - first[r], edges, m);
@@ -194,8 +211,11 @@ static enum lw_status summarize(const struct lw_timeline *t, const struct lw_pla
                        "timeline: %d steps, of which the first %d are warm-up: nothing to measure",
                        s.n, first_step);
     LW_TRY(find_median(&s, first_step, a, &out->step, &middle, err));
-    for (int64_t i = 0; i < t->n; i++)
-        out->n_ranks = t->rank[i] >= out->n_ranks ? t->rank[i] + 1 : out->n_ranks;
+    for (int64_t i = 0; i < t->n;) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        out->n_ranks = run.rank >= out->n_ranks ? run.rank + 1 : out->n_ranks;
+        i = run.to;
+    }
     out->n_steps = s.n - first_step;
     out->n_ops = t->n;
     out->peak_memory_bytes = -1;

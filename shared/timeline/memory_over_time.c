@@ -41,7 +41,7 @@ struct turn {
     bool at_end;
 };
 
-/* Neighbouring rows [from, to) of one rank; the next ones of that rank, -1 = none. */
+/* Neighbouring rows [from, to) of one rank in one pass; the next ones of that rank, -1 = none. */
 struct run {
     int64_t from, to, next;
 };
@@ -52,16 +52,17 @@ struct lw_memory_walk {
     const struct lw_plan *plan;
     struct lw_memory_change *v;
     int64_t n, capacity;
+    int32_t rank;
     struct run *runs;
     int64_t n_runs, runs_capacity;
-    int64_t *first_run;    /* [n_ranks] -1 = it has no rows */
+    int64_t *first_run; /* [n_ranks] -1 = it has no rows */
     struct lw_arena room;
-    int32_t *first;        /* [n_ops] turns at an op; -1 = none. NULL: the plan has no messages */
+    int32_t *first; /* [n_ops] turns at an op; -1 = none. NULL: the plan has no messages */
     struct turn *turns;
     int64_t n_turns, turns_capacity;
-    int32_t role;          /* whose turns these are; -1 = none yet */
-    int64_t *makes;        /* [n_ops] gradient_memory.c; NULL: gradients are there throughout */
-    int64_t held;          /* of gradients made in the step so far */
+    int32_t role;   /* whose turns these are; -1 = none yet */
+    int64_t *makes; /* [n_ops] gradient_memory.c; NULL: gradients are there throughout */
+    int64_t held;   /* of gradients made in the step so far */
 };
 
 static enum lw_status add(struct lw_memory_walk *c, struct lw_memory_change x, struct lw_err *err)
@@ -103,44 +104,46 @@ static int64_t saved_by_narrow(const struct lw_plan *p, int32_t bucket, int64_t 
 }
 
 /* What the op takes or gives back of its own. */
-static enum lw_status add_own(struct lw_memory_walk *c, int64_t i, struct lw_err *err)
+static enum lw_status add_own(struct lw_memory_walk *c, int64_t i, int32_t op, struct lw_err *err)
 {
-    const struct lw_timeline *t = c->t;
-    enum lw_op_class class_ = lw_op_class((enum lw_op_kind)t->kind[i]);
+    enum lw_op_class class_ = lw_op_class((enum lw_op_kind)lw_timeline_kind(c->t, i));
     struct lw_use use;
 
-    if (!lw_op_memory(c->plan, t->op[i], t->rank[i], &use))
+    if (!lw_op_memory(c->plan, op, c->rank, &use))
         return LW_OK;
     bool takes = use.access == LW_TAKE, computes = class_ != LW_CLASS_MEMORY;
-    enum lw_memory memory = memory_of(c->plan, t->op[i], &use);
-    const struct lw_role *role = &c->plan->roles[lw_plan_role_of(c->plan, t->rank[i])];
-    int32_t bucket = lw_op_at(c->plan, t->op[i]).bucket;
+    enum lw_memory memory = memory_of(c->plan, op, &use);
+    const struct lw_role *role = &c->plan->roles[lw_plan_role_of(c->plan, c->rank)];
+    const struct lw_times at = lw_timeline_times(c->t, i);
+    int32_t bucket = lw_op_at(c->plan, op).bucket;
     if (role->reduce_elements > 0 && memory == LW_MEMORY_BUCKETS)
         use.n = room_beside_buffer(c->plan, bucket, role->reduce_elements);
     if (role->narrow_above > 0 && memory == LW_MEMORY_GATHERED)
         use.n -= saved_by_narrow(c->plan, bucket, role->narrow_above);
     return add(c,
-               (struct lw_memory_change){
-                   .at = takes && computes ? t->start[i] : t->end[i],
-                   .turn = !computes ? TURN_ALLOCATION : takes ? TURN_TAKEN : TURN_GIVEN_BACK,
-                   .row = i,
-                   .memory = memory,
-                   .bytes = takes ? use.n : -use.n},
+               (struct lw_memory_change){.at = takes && computes ? at.start : at.end,
+                                         .turn = !computes ? TURN_ALLOCATION
+                                                 : takes   ? TURN_TAKEN
+                                                           : TURN_GIVEN_BACK,
+                                         .row = i,
+                                         .memory = memory,
+                                         .bytes = takes ? use.n : -use.n},
                err);
 }
 
 /* Gradients that come: with a step's first pass that makes them; they go with its optimizer. */
-static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, struct lw_err *err)
+static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, int32_t op, int32_t pass,
+                                    struct lw_err *err)
 {
-    const struct lw_timeline *t = c->t;
-    bool ends = t->kind[i] == LW_OP_OPTIMIZER;
-    int64_t bytes = ends ? -c->held : c->makes[t->op[i]];
+    bool ends = lw_timeline_kind(c->t, i) == LW_OP_OPTIMIZER;
+    int64_t bytes = ends ? -c->held : c->makes[op];
 
-    if (bytes == 0 || (!ends && t->pass[i] > 0))
+    if (bytes == 0 || (!ends && pass > 0))
         return LW_OK;
+    const struct lw_times at = lw_timeline_times(c->t, i);
     c->held += bytes;
     return add(c,
-               (struct lw_memory_change){.at = ends ? t->end[i] : t->start[i],
+               (struct lw_memory_change){.at = ends ? at.end : at.start,
                                          .turn = ends ? TURN_GIVEN_BACK : TURN_TAKEN,
                                          .row = i,
                                          .memory = LW_MEMORY_GRADIENTS,
@@ -300,21 +303,23 @@ static enum lw_status note_role(struct lw_memory_walk *c, int32_t role, struct l
     return LW_OK;
 }
 
-static enum lw_status add_messages(struct lw_memory_walk *c, int64_t row, struct lw_err *err)
+static enum lw_status add_messages(struct lw_memory_walk *c, int64_t row, int32_t op,
+                                   struct lw_err *err)
 {
-    int32_t rank = c->t->rank[row];
+    const struct lw_times at = lw_timeline_times(c->t, row);
 
-    for (int32_t i = c->first[c->t->op[row]]; i >= 0; i = c->turns[i].next) {
+    for (int32_t i = c->first[op]; i >= 0; i = c->turns[i].next) {
         const struct turn *x = &c->turns[i];
-        LW_TRY(add(c,
-                   (struct lw_memory_change){
-                       .at = x->at_end ? c->t->end[row] : c->t->start[row],
-                       .turn = x->sign > 0 ? TURN_TAKEN : TURN_GIVEN_BACK,
-                       .row = row,
-                       .memory = LW_MEMORY_MESSAGES,
-                       .bytes = x->sign *
-                                lw_plan_operand(c->plan, LW_OP(c->plan, x->message), rank).bytes},
-                   err));
+        LW_TRY(
+            add(c,
+                (struct lw_memory_change){
+                    .at = x->at_end ? at.end : at.start,
+                    .turn = x->sign > 0 ? TURN_TAKEN : TURN_GIVEN_BACK,
+                    .row = row,
+                    .memory = LW_MEMORY_MESSAGES,
+                    .bytes = x->sign *
+                             lw_plan_operand(c->plan, LW_OP(c->plan, x->message), c->rank).bytes},
+                err));
     }
     return LW_OK;
 }
@@ -333,14 +338,11 @@ static enum lw_status find_runs(struct lw_memory_walk *c, struct lw_err *err)
     LW_TAKE(&c->room, last, c->plan->n_ranks, err);
     memset(c->first_run, -1, (size_t)c->plan->n_ranks * sizeof *c->first_run);
     for (int64_t i = 0; i < t->n; i = c->runs[c->n_runs - 1].to) {
-        int32_t rank = t->rank[i];
-        int64_t to = i + 1;
-        while (to < t->n && t->rank[to] == rank)
-            to++;
+        int32_t rank = lw_timeline_run(t, i).rank;
         LW_ROOM(c->runs, c->runs_capacity, c->n_runs + 1, err);
         *(c->first_run[rank] < 0 ? &c->first_run[rank] : &c->runs[last[rank]].next) = c->n_runs;
         last[rank] = c->n_runs;
-        c->runs[c->n_runs++] = (struct run){i, to, -1};
+        c->runs[c->n_runs++] = (struct run){i, lw_timeline_run(t, i).to, -1};
     }
     return LW_OK;
 }
@@ -379,12 +381,19 @@ void lw_memory_walk_free(struct lw_memory_walk *c)
     lw_free(c);
 }
 
-static enum lw_status add_row(struct lw_memory_walk *c, int64_t row, struct lw_err *err)
+static enum lw_status add_run(struct lw_memory_walk *c, const struct run *run, struct lw_err *err)
 {
-    LW_TRY(add_own(c, row, err));
-    if (c->makes)
-        LW_TRY(add_gradients(c, row, err));
-    return c->first ? add_messages(c, row, err) : LW_OK;
+    int32_t pass = lw_timeline_run(c->t, run->from).pass;
+
+    for (int64_t i = run->from; i < run->to; i++) {
+        int32_t op = lw_timeline_op(c->t, i);
+        LW_TRY(add_own(c, i, op, err));
+        if (c->makes)
+            LW_TRY(add_gradients(c, i, op, pass, err));
+        if (c->first && c->first[op] >= 0)
+            LW_TRY(add_messages(c, i, op, err));
+    }
+    return LW_OK;
 }
 
 enum lw_status lw_memory_walk_rank(struct lw_memory_walk *c, int32_t rank,
@@ -392,10 +401,10 @@ enum lw_status lw_memory_walk_rank(struct lw_memory_walk *c, int32_t rank,
                                    struct lw_err *err)
 {
     c->n = c->held = 0;
+    c->rank = rank;
     LW_TRY(note_role(c, lw_plan_role_of(c->plan, rank), err));
     for (int64_t k = c->first_run[rank]; k >= 0; k = c->runs[k].next)
-        for (int64_t i = c->runs[k].from; i < c->runs[k].to; i++)
-            LW_TRY(add_row(c, i, err));
+        LW_TRY(add_run(c, &c->runs[k], err));
     lw_sort_nearly(c->v, c->n, compare_changes);
     *v = c->v;
     *n = c->n;

@@ -6,8 +6,7 @@
 const char *lw_memory_name(enum lw_memory m)
 {
     static const char *const names[] = {"parameters",     "gradients",   "optimizer", "buckets",
-                                        "gathered_units", "activations", "messages",
-                                        "workspaces"};
+                                        "gathered_units", "activations", "messages",  "workspaces"};
     return names[m];
 }
 
@@ -42,22 +41,23 @@ static void begin(const struct lw_plan *plan, int32_t rank, struct lw_memory_pea
     lw_memory_at_start(plan, rank, now->bytes);
 }
 
-static void apply(const struct lw_timeline *t, const struct lw_memory_change *c,
-                  struct lw_memory_peak *now)
+static void apply(const struct lw_memory_change *c, struct lw_memory_peak *now)
 {
     now->bytes[c->memory] += c->bytes;
     now->total = lw_add_sat(now->total, c->bytes);
     now->at = c->at;
-    now->step = t->step[c->row];
-    now->op = t->op[c->row];
 }
 
-static void keep_largest(const struct lw_memory_peak *now, int64_t *peak, struct lw_memory_peak *at)
+/* What a rank holds after a change; true where that is the most so far. */
+static bool keep_larger(const struct lw_timeline *t, const struct lw_memory_change *c,
+                        const struct lw_memory_peak *now, struct lw_memory_peak *at)
 {
-    if (peak && now->total > peak[now->rank])
-        peak[now->rank] = now->total;
-    if (now->total > at->total)
-        *at = *now;
+    if (now->total <= at->total)
+        return false;
+    *at = *now;
+    at->step = lw_timeline_run(t, c->row).step;
+    at->op = lw_timeline_op(t, c->row);
+    return true;
 }
 
 /* Before anything runs. *at: of several equal ones the first. */
@@ -69,7 +69,8 @@ static void peaks_at_start(const struct lw_plan *plan, int64_t *peak, struct lw_
         begin(plan, r, &now);
         if (peak)
             peak[r] = now.total;
-        keep_largest(&now, peak, at);
+        if (now.total > at->total)
+            *at = now;
     }
 }
 
@@ -85,8 +86,10 @@ static enum lw_status walk_ranks(struct lw_memory_walk *w, const struct lw_timel
         LW_TRY(lw_memory_walk_rank(w, r, &v, &n, err));
         begin(plan, r, &now);
         for (int64_t i = 0; i < n; i++) {
-            apply(t, &v[i], &now);
-            keep_largest(&now, peak, at);
+            apply(&v[i], &now);
+            if (peak && now.total > peak[r])
+                peak[r] = now.total;
+            keep_larger(t, &v[i], &now, at);
         }
     }
     return LW_OK;
@@ -119,11 +122,8 @@ static int64_t find_peak(const struct lw_timeline *t, const struct lw_plan *plan
     begin(plan, rank, &now);
     *at = now;
     for (int64_t i = 0; i < n; i++) {
-        apply(t, &v[i], &now);
-        if (now.total > at->total) {
-            *at = now;
-            last = i;
-        }
+        apply(&v[i], &now);
+        last = keep_larger(t, &v[i], &now, at) ? i : last;
     }
     return last;
 }
@@ -140,7 +140,7 @@ enum lw_status lw_memory_alive(const struct lw_timeline *t, const struct lw_plan
     enum lw_status s = lw_memory_walk_rank(w, rank, &v, &n, err);
     int64_t last = s == LW_OK ? find_peak(t, plan, rank, v, n, out) : -1;
     for (int64_t i = 0; i <= last; i++) {
-        int32_t module = lw_op_at(plan, t->op[v[i].row]).module;
+        int32_t module = lw_op_at(plan, lw_timeline_op(t, v[i].row)).module;
         if (v[i].memory == LW_MEMORY_ACTIVATIONS)
             of_module[module < 0 ? plan->n_modules : module] += v[i].bytes;
     }

@@ -27,14 +27,17 @@ static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *p
         [LW_COMM_RECORDED_DATA] = LW_WAIT_DATA,
     };
 
-    if (plan && t->comm[row] >= 0 && t->comm[row] < plan->n_comms &&
-        plan->comms[t->comm[row]].purpose < sizeof of_purpose / sizeof *of_purpose) {
-        enum lw_comm_purpose purpose = plan->comms[t->comm[row]].purpose;
+    int32_t comm = lw_timeline_comm(t, row);
+
+    if (plan && comm >= 0 && comm < plan->n_comms &&
+        plan->comms[comm].purpose < sizeof of_purpose / sizeof *of_purpose) {
+        enum lw_comm_purpose purpose = plan->comms[comm].purpose;
         bool stages_meet = purpose == LW_COMM_MODEL && plan->n_stages > 1;
         return stages_meet ? LW_WAIT_PIPELINE : of_purpose[purpose];
     }
-    return lw_op_class((enum lw_op_kind)t->kind[row]) == LW_CLASS_P2P ? LW_WAIT_PIPELINE
-                                                                      : LW_WAIT_OTHER;
+    return lw_op_class((enum lw_op_kind)lw_timeline_kind(t, row)) == LW_CLASS_P2P
+               ? LW_WAIT_PIPELINE
+               : LW_WAIT_OTHER;
 }
 
 /* [start, end) of a part, as far as it lies in the period. */
@@ -53,18 +56,20 @@ static int64_t add(struct lw_period_edge *v, int64_t n, lw_ps start, lw_ps end, 
 static int64_t add_row(const struct lw_timeline *t, const struct lw_plan *plan, int64_t row,
                        const struct lw_measure *m, struct lw_period_edge *v, int64_t n)
 {
-    lw_ps start = t->start[row], end = t->end[row], moves = start;
+    const struct lw_times at = lw_timeline_times(t, row);
+    enum lw_op_kind kind = (enum lw_op_kind)lw_timeline_kind(t, row);
+    lw_ps start = at.start, end = at.end, moves = start;
 
-    switch (lw_op_class((enum lw_op_kind)t->kind[row])) {
+    switch (lw_op_class(kind)) {
     case LW_CLASS_COMPUTE:
         return add(v, n, start, end, LW_PERIOD_COMPUTE, m);
     case LW_CLASS_COPY:
         return add(v, n, start, end, LW_PERIOD_COPY, m);
     case LW_CLASS_COLLECTIVE:
     case LW_CLASS_P2P:
-        if (t->all_in[row] > start)
-            moves = t->all_in[row] < end ? t->all_in[row] : end;
-        if (t->kind[row] == LW_OP_BARRIER) /* moves nothing */
+        if (at.all_in > start)
+            moves = at.all_in < end ? at.all_in : end;
+        if (kind == LW_OP_BARRIER) /* moves nothing */
             moves = end;
         if (moves > start)
             n = add(v, n, start, moves, LW_PERIOD_WAIT + (int)wait_of(t, plan, row), m);

@@ -11,6 +11,7 @@
 #include "shared/numbers/checked.h"
 #include "shared/base/host_memory.h"
 #include "shared/plan/op.h"
+#include "shared/timeline/packed_rows.h"
 #include "shared/numbers/order.h"
 
 /* The columns as a table, so that growing, moving and freeing them are one loop each. */
@@ -37,24 +38,31 @@ static void columns_of(struct lw_timeline *t, struct column c[N_COLUMNS])
 
 /* The system grants memory that it does not have and ends the process later: so the free memory is
  * checked first. Small timelines are not worth reading /proc for. */
-static enum lw_status fits(const struct column c[N_COLUMNS], int64_t n, struct lw_err *err)
+enum lw_status lw_timeline_fits(int64_t n, double row_bytes, struct lw_err *err)
 {
     enum { SMALL = 1000000 };
     char need[32], has[32];
-    double row = 0, left;
+    double left;
 
     if (n <= SMALL)
         return LW_OK;
-    for (int i = 0; i < N_COLUMNS; i++)
-        row += (double)c[i].size;
     left = lw_host_memory_left();
-    if (row * (double)n <= left)
+    if (row_bytes * (double)n <= left)
         return LW_OK;
     return lw_fail(err, LW_ENOTSUP,
                    "a timeline of %" PRId64 " ops needs %s of memory and this machine has %s left: "
                    "take fewer --steps, or ranks", n,
-                   lw_format_bytes(need, lw_round_sat(row * (double)n)),
+                   lw_format_bytes(need, lw_round_sat(row_bytes * (double)n)),
                    lw_format_bytes(has, (int64_t)left));
+}
+
+static double row_bytes(const struct column c[N_COLUMNS])
+{
+    double bytes = 0;
+
+    for (int i = 0; i < N_COLUMNS; i++)
+        bytes += (double)c[i].size;
+    return bytes;
 }
 
 enum lw_status lw_timeline_reserve(struct lw_timeline *t, int64_t n, struct lw_err *err)
@@ -64,7 +72,7 @@ enum lw_status lw_timeline_reserve(struct lw_timeline *t, int64_t n, struct lw_e
     if (n <= t->capacity)
         return LW_OK;
     columns_of(t, c);
-    LW_TRY(fits(c, n, err));
+    LW_TRY(lw_timeline_fits(n, row_bytes(c), err));
     for (int i = 0; i < N_COLUMNS; i++) {
         void *grown = lw_realloc(*c[i].data, (size_t)n * c[i].size);
         if (!grown)
@@ -99,15 +107,6 @@ enum lw_status lw_timeline_add(struct lw_timeline *t, const struct lw_span *s, s
     return LW_OK;
 }
 
-struct lw_span lw_timeline_get(const struct lw_timeline *t, int64_t row)
-{
-    return (struct lw_span){
-        t->step[row],  t->pass[row],  t->rank[row],   t->stream[row],
-        t->comm[row],  t->op[row],    (enum lw_op_kind)t->kind[row],
-        t->ready[row], t->issue[row], t->start[row],  t->all_in[row], t->end[row],
-    };
-}
-
 void lw_timeline_free(struct lw_timeline *t)
 {
     struct column c[N_COLUMNS];
@@ -115,7 +114,90 @@ void lw_timeline_free(struct lw_timeline *t)
     columns_of(t, c);
     for (int i = 0; i < N_COLUMNS; i++)
         lw_free(*c[i].data);
+    lw_packed_free(t->packed);
     *t = (struct lw_timeline){0};
+}
+
+enum lw_status lw_timeline_copy(const struct lw_timeline *t, struct lw_timeline *out,
+                                struct lw_err *err)
+{
+    struct lw_timeline copy = {.comm_workers = t->comm_workers};
+    enum lw_status status = lw_timeline_reserve(&copy, t->n, err);
+
+    for (int64_t i = 0; status == LW_OK && i < t->n; i++) {
+        struct lw_span s = lw_timeline_get(t, i);
+        status = lw_timeline_add(&copy, &s, err);
+    }
+    LW_GIVE(status, out, copy, lw_timeline_free(&copy));
+}
+
+enum lw_status lw_timeline_unpack(struct lw_timeline *t, struct lw_err *err)
+{
+    struct lw_timeline columns;
+
+    if (!t->packed)
+        return LW_OK;
+    LW_TRY(lw_timeline_copy(t, &columns, err));
+    lw_timeline_free(t);
+    *t = columns;
+    return LW_OK;
+}
+
+/* --- rows of either form --- */
+
+struct lw_span lw_timeline_get(const struct lw_timeline *t, int64_t row)
+{
+    if (t->packed)
+        return lw_packed_get(t->packed, row);
+    return (struct lw_span){
+        t->step[row],  t->pass[row],  t->rank[row],   t->stream[row],
+        t->comm[row],  t->op[row],    (enum lw_op_kind)t->kind[row],
+        t->ready[row], t->issue[row], t->start[row],  t->all_in[row], t->end[row],
+    };
+}
+
+struct lw_times lw_timeline_times(const struct lw_timeline *t, int64_t row)
+{
+    return t->packed ? lw_packed_times(t->packed, row)
+                     : (struct lw_times){t->start[row], t->all_in[row], t->end[row]};
+}
+
+struct lw_row_run lw_timeline_run(const struct lw_timeline *t, int64_t row)
+{
+    struct lw_row_run run;
+
+    if (t->packed) {
+        const struct lw_packed_run *p = lw_packed_run_of(t->packed, row, &run.to);
+        run.step = p->step;
+        run.pass = p->pass;
+        run.rank = p->rank;
+        return run;
+    }
+    run = (struct lw_row_run){row + 1, t->step[row], t->pass[row], t->rank[row]};
+    while (run.to < t->n && t->rank[run.to] == run.rank && t->pass[run.to] == run.pass &&
+           t->step[run.to] == run.step)
+        run.to++;
+    return run;
+}
+
+int32_t lw_timeline_op(const struct lw_timeline *t, int64_t row)
+{
+    int64_t end;
+
+    if (!t->packed)
+        return t->op[row];
+    const struct lw_packed_run *run = lw_packed_run_of(t->packed, row, &end);
+    return (int32_t)(run->first_op + row - run->first);
+}
+
+int32_t lw_timeline_comm(const struct lw_timeline *t, int64_t row)
+{
+    return t->packed ? lw_packed_comm(t->packed, lw_timeline_op(t, row)) : t->comm[row];
+}
+
+uint8_t lw_timeline_kind(const struct lw_timeline *t, int64_t row)
+{
+    return t->packed ? lw_packed_kind(t->packed, lw_timeline_op(t, row)) : t->kind[row];
 }
 
 /* --- order --- */
@@ -147,7 +229,7 @@ enum lw_status lw_timeline_sort(struct lw_timeline *t, struct lw_err *err)
 {
     struct column c[N_COLUMNS];
 
-    if (first_unsorted(t) < 0)
+    if (t->packed || first_unsorted(t) < 0) /* a simulation's rows are in order */
         return LW_OK;
     struct key *keys = lw_alloc((size_t)t->n * sizeof *keys);
     char *copy = lw_alloc((size_t)t->n * sizeof(int64_t));

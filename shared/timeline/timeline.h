@@ -8,6 +8,7 @@
 #include "shared/timeline/alike_ranks.h"
 
 struct lw_plan;
+struct lw_packed_rows;
 
 /* Percent of the processors: a measurement during which other programs took more says nothing about
  * a prediction. */
@@ -27,6 +28,9 @@ struct lw_timeline {
     lw_ps *start;   /* local entry */
     lw_ps *all_in;  /* last member arrived; -1 unknown or no communication */
     lw_ps *end;
+    /* NULL, or all rows (shared/timeline/packed_rows.h): the columns are then NULL, and only the
+     * functions below read the rows. What a simulation of classes gives; others have columns. */
+    struct lw_packed_rows *packed;
 };
 
 struct lw_span { /* one row */
@@ -39,9 +43,34 @@ enum lw_status lw_timeline_add(struct lw_timeline *t, const struct lw_span *s, s
 /* Room for n rows in all; and one row written in place, for engines that know their rows. */
 enum lw_status lw_timeline_reserve(struct lw_timeline *t, int64_t n, struct lw_err *err);
 void lw_timeline_put(struct lw_timeline *t, int64_t row, const struct lw_span *s);
-struct lw_span lw_timeline_get(const struct lw_timeline *t, int64_t row);
 enum lw_status lw_timeline_sort(struct lw_timeline *t, struct lw_err *err);
+/* LW_ENOTSUP: this machine has not the memory left for n rows of so many bytes. */
+enum lw_status lw_timeline_fits(int64_t n, double row_bytes, struct lw_err *err);
+/* Packed rows become columns. */
+enum lw_status lw_timeline_unpack(struct lw_timeline *t, struct lw_err *err);
+/* A copy in columns; the caller frees it. */
+enum lw_status lw_timeline_copy(const struct lw_timeline *t, struct lw_timeline *out,
+                                struct lw_err *err);
 void lw_timeline_free(struct lw_timeline *t);
+
+/* --- rows of either form --- */
+
+struct lw_times {
+    lw_ps start, all_in, end;
+};
+
+/* Neighbouring rows of one rank in one pass: from a row on to `to` - 1. */
+struct lw_row_run {
+    int64_t to;
+    int32_t step, pass, rank;
+};
+
+struct lw_span lw_timeline_get(const struct lw_timeline *t, int64_t row);
+struct lw_times lw_timeline_times(const struct lw_timeline *t, int64_t row);
+struct lw_row_run lw_timeline_run(const struct lw_timeline *t, int64_t row);
+int32_t lw_timeline_op(const struct lw_timeline *t, int64_t row);
+int32_t lw_timeline_comm(const struct lw_timeline *t, int64_t row); /* -1 = none */
+uint8_t lw_timeline_kind(const struct lw_timeline *t, int64_t row); /* enum lw_op_kind */
 
 /* For whom a rank waits while a communication that it has entered lacks members: by the purpose of
  * the communicator. Of several at one time the first in this order counts. */

@@ -379,7 +379,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         e->ranks[r].more_sms -= g->more_sms;
         sim_rank_moving(e, r, sim_unit_op(e, r, unit).kind, -1);
         e->ranks[r].n_collectives--;
-        sim_all_in(e, r, unit, g->all_in);
+        LW_TRY(sim_all_in(e, r, unit, g->all_in));
         LW_TRY(sim_unit_complete(e, r, unit));
         if (pooled)
             LW_TRY(sim_workers_end(e, group, place));

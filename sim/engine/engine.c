@@ -40,70 +40,47 @@ static int64_t row_of(const struct sim_engine *e, int32_t rank, int32_t op)
     return e->ranks[rank].row + op - e->ranks[rank].program->first_op;
 }
 
-void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in)
+static enum lw_status noted(const struct sim_engine *e, bool has_memory)
 {
-    if (e->timeline)
-        e->timeline->all_in[row_of(e, rank, op)] = all_in;
+    return has_memory ? LW_OK : lw_fail_nomem(e->err);
 }
 
-void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in)
+enum lw_status sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in)
+{
+    return e->rows ? noted(e, lw_packed_put_all_in(e->rows, row_of(e, rank, op), all_in)) : LW_OK;
+}
+
+enum lw_status sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in)
 {
     const struct sim_program *p = e->ranks[rank].program;
 
-    sim_op_all_in(e, rank, p->parts[p->first_part[unit]], all_in);
+    return sim_op_all_in(e, rank, p->parts[p->first_part[unit]], all_in);
 }
 
-/* Dependencies done, and handed over by its launch (as soon as ready where the plan has none). */
-static void ready_and_issue(const struct sim_engine *e, int32_t rank, const struct lw_op *op,
-                            struct lw_span *s)
+static enum lw_status record_op(struct sim_engine *e, int32_t rank, int32_t op, lw_ps start,
+                                lw_ps all_in, lw_ps end)
 {
-    s->ready = e->ranks[rank].pass_start;
-    s->issue = -1;
-    for (int32_t d = 0; d < op->n_deps; d++) {
-        int32_t dep = e->plan->deps[op->first_dep + d];
-        lw_ps end = e->timeline->end[row_of(e, rank, dep)];
-        if (end > s->ready)
-            s->ready = end;
-        if (lw_op_at(e->plan, dep).kind == LW_OP_LAUNCH && end > s->issue)
-            s->issue = end;
-    }
-    if (s->issue < 0)
-        s->issue = s->ready;
+    const struct lw_times at = {.start = start, .all_in = all_in, .end = end};
+
+    return noted(e, lw_packed_put(e->rows, row_of(e, rank, op), e->now, at));
 }
 
-static void record_op(struct sim_engine *e, int32_t rank, int32_t index, lw_ps start, lw_ps all_in,
-                      lw_ps end)
-{
-    const struct sim_pass *pass = &e->passes[e->ranks[rank].pass];
-    const struct lw_op *op = LW_OP(e->plan, index);
-    struct lw_span s = {.step = pass->step,
-                        .pass = pass->in_step,
-                        .rank = rank,
-                        .stream = op->stream,
-                        .comm = op->comm,
-                        .op = index,
-                        .kind = op->kind,
-                        .start = start,
-                        .all_in = all_in,
-                        .end = end};
-    ready_and_issue(e, rank, op, &s);
-    lw_timeline_put(e->timeline, row_of(e, rank, index), &s);
-}
-
-static void record_start(struct sim_engine *e, int32_t rank, int32_t unit)
+static enum lw_status record_start(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
 
     for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
-        record_op(e, rank, p->parts[i], e->now, -1, e->now);
+        LW_TRY(record_op(e, rank, p->parts[i], e->now, -1, e->now));
+    return LW_OK;
 }
 
-static void record_end(struct sim_engine *e, int32_t rank, int32_t unit)
+static enum lw_status record_end(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
 
     for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
-        e->timeline->end[row_of(e, rank, p->parts[i])] = e->now;
+        LW_TRY(noted(e, lw_packed_put_end(e->rows, row_of(e, rank, p->parts[i]), e->now)));
+    return LW_OK;
 }
 
 /* --- passes --- */
@@ -116,8 +93,9 @@ static void enter_pass(struct sim_engine *e, int32_t rank)
         &e->programs[(int64_t)pass->variant * e->plan->n_roles + lw_plan_role_of(e->plan, rank)];
 
     r->program = p;
-    r->pass_start = e->now;
     r->row = pass->row + e->variant_row[(int64_t)pass->variant * e->plan->n_ranks + rank];
+    if (e->rows)
+        lw_packed_run_at(e->rows, (int64_t)r->pass * e->plan->n_ranks + rank)->begin = e->now;
     r->units_left = p->n_units;
     memcpy(r->wait, p->wait, (size_t)p->n_units * sizeof *r->wait);
     sim_workers_pass(e, rank);
@@ -179,8 +157,8 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
     const struct sim_program *p = r->program;
 
     r->wait[unit] = SIM_DONE;
-    if (e->timeline && !is_merged(p, unit))
-        record_end(e, rank, unit);
+    if (e->rows && !is_merged(p, unit))
+        LW_TRY(record_end(e, rank, unit));
     for (int32_t i = p->first_next[unit]; i < p->first_next[unit + 1]; i++)
         if (--r->wait[p->next[i]] == 0)
             make_ready(e, rank, p->next[i]);
@@ -266,10 +244,10 @@ static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit
     for (int32_t i = 0; i < n; i++) {
         const struct lw_op *op = LW_OP(e->plan, p->parts[first + i]);
         LW_TRY(time_of_part(e, rank, p->parts[first + i], time));
-        if (e->timeline) {
+        if (e->rows) {
             lw_ps at = lw_add_sat(e->now, start[i]);
             lw_ps all_in = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? at : -1;
-            record_op(e, rank, p->parts[first + i], at, all_in, lw_add_sat(at, *time));
+            LW_TRY(record_op(e, rank, p->parts[first + i], at, all_in, lw_add_sat(at, *time)));
         }
         *time = lw_add_sat(start[i], *time);
         for (int32_t k = first_inner[i]; k < first_inner[i + 1]; k++)
@@ -286,7 +264,7 @@ static enum lw_status start_merged(struct sim_engine *e, int32_t rank, int32_t u
     int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit).stream);
     int64_t speed = e->ranks[rank].speed;
 
-    if (e->timeline || !x->known || (x->by_rank ? x->rank != rank : x->speed != speed)) {
+    if (e->rows || !x->known || (x->by_rank ? x->rank != rank : x->speed != speed)) {
         LW_TRY(run_parts(e, rank, unit, &x->time));
         x->known = true;
         x->rank = rank;
@@ -311,8 +289,8 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
         e->run_start = e->now;
     if (is_merged(p, unit))
         return start_merged(e, rank, unit);
-    if (e->timeline)
-        record_start(e, rank, unit);
+    if (e->rows)
+        LW_TRY(record_start(e, rank, unit));
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_COLLECTIVE:
         if (op->comm < 0 || e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank] < 0)

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/timeline/timeline.h"
+#include "shared/timeline/packed_rows.h"
 #include "sim/cost/cost_model.h"
 #include "sim/timing/device.h"
 #include "sim/timing/random_draws.h"
@@ -85,7 +85,6 @@ struct sim_rank {
     const struct sim_program *program;
     int32_t pass, units_left;
     int32_t *wait; /* edges a unit still waits for; or one of the marks below */
-    lw_ps pass_start;
     int64_t row;                 /* of the pass's first op */
     int32_t n_device;            /* compute and copies running */
     int32_t n_moving, n_waiting; /* communications moving data; collectives entered, not moving */
@@ -163,7 +162,9 @@ struct sim_engine {
     struct lw_cost cost;
     struct sim_asked asked[SIM_ASKED];
     struct sim_terms terms;
-    struct lw_timeline *timeline; /* NULL: no rows */
+    bool wants_rows;
+    struct lw_packed_rows *rows; /* NULL: none; the caller's to free */
+    int64_t n_rows;              /* of all passes, kept or not */
     struct lw_sim_stats *stats;
     struct lw_err *err;
     bool too_many; /* ops: refused before anything ran */
@@ -225,8 +226,8 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
 enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
                         uint32_t generation, int32_t index);
 /* Note in the timeline when the last member came: for a unit's first op, for one op. */
-void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in);
-void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in);
+enum lw_status sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in);
+enum lw_status sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in);
 
 /* A remark of the result, as printf, once; beyond LW_SIM_MAX_REMARKS it is dropped. */
 void sim_remark(struct lw_sim_stats *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

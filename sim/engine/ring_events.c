@@ -25,9 +25,9 @@ static enum lw_status send(struct sim_engine *e, int32_t place)
 
     m->sent_done = lw_add_sat(start, m->chunk);
     if (e->options.jitter_ps > 0)
-        m->sent_done = lw_add_sat(m->sent_done,
-                                  sim_jitter(jitter_seed(e, place), e->jitter, m->rank,
-                                             m->n_before + (uint64_t)m->sent));
+        m->sent_done =
+            lw_add_sat(m->sent_done, sim_jitter(jitter_seed(e, place), e->jitter, m->rank,
+                                                m->n_before + (uint64_t)m->sent));
     m->sent++;
     e->ranks[m->rank].link_free = m->sent_done;
     return sim_post(e, lw_add_sat(m->sent_done, m->latency), SIM_CHUNK_ARRIVE, 0, m->next);
@@ -118,6 +118,6 @@ enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place)
     m->sent = 0;
     m->steps = 0;
     sim_rank_moving(e, m->rank, sim_unit_op(e, m->rank, unit).kind, -1);
-    sim_all_in(e, m->rank, unit, e->groups[m->group].all_in);
+    LW_TRY(sim_all_in(e, m->rank, unit, e->groups[m->group].all_in));
     return sim_unit_complete(e, m->rank, unit);
 }

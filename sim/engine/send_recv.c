@@ -244,9 +244,9 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
     x->bytes = operand.bytes;
     if (e->options.buffered) {
         if (side == SENDER || both)
-            sim_op_all_in(e, rank, i, e->now);
+            LW_TRY(sim_op_all_in(e, rank, i, e->now));
         if (side == SENDER && both)
-            sim_op_all_in(e, x->rank[RECEIVER], x->op[RECEIVER], e->now);
+            LW_TRY(sim_op_all_in(e, x->rank[RECEIVER], x->op[RECEIVER], e->now));
         if (side == SENDER) {
             LW_TRY(move(e, m, op));
             return part_done(e, rank, unit);
@@ -259,8 +259,8 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
     }
     if (!both)
         return LW_OK;
-    sim_op_all_in(e, x->rank[SENDER], x->op[SENDER], e->now);
-    sim_op_all_in(e, x->rank[RECEIVER], x->op[RECEIVER], e->now);
+    LW_TRY(sim_op_all_in(e, x->rank[SENDER], x->op[SENDER], e->now));
+    LW_TRY(sim_op_all_in(e, x->rank[RECEIVER], x->op[RECEIVER], e->now));
     return move(e, m, op);
 }
 

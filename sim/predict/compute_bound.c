@@ -11,11 +11,15 @@ struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r)
     const struct lw_timeline *t = r->timeline;
     struct lw_compute_bound b = {0};
 
-    for (int64_t i = 0; i < t->n; i++) {
-        const struct lw_op *op = LW_OP(r->plan, t->op[i]);
-        if (t->step[i] == step && t->rank[i] == worst &&
-            lw_op_class((enum lw_op_kind)op->kind) == LW_CLASS_COMPUTE)
-            lw_op_add_bounds(r->plan, op, t->end[i] - t->start[i], b.ps);
+    for (int64_t i = 0; i < t->n;) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        for (; run.step == step && run.rank == worst && i < run.to; i++) {
+            const struct lw_op *op = LW_OP(r->plan, lw_timeline_op(t, i));
+            const struct lw_times at = lw_timeline_times(t, i);
+            if (lw_op_class((enum lw_op_kind)op->kind) == LW_CLASS_COMPUTE)
+                lw_op_add_bounds(r->plan, op, at.end - at.start, b.ps);
+        }
+        i = run.to;
     }
     for (int k = 0; k < LW_N_BOUNDS; k++)
         b.known = b.known || b.ps[k] > 0;
@@ -41,8 +45,7 @@ void lw_compute_bound_text(const struct lw_compute_bound *b, FILE *f)
     lw_printf_paragraph(f, "its compute, by what bounds the kernels");
     for (int k = 0; k < LW_N_OP_BOUNDS; k++)
         if (b->ps[k] > 0)
-            fprintf(f, "  %-22s %14s  %5.1f %%\n", lw_op_bound_name(k),
-                    lw_format_ps(buf, b->ps[k]),
+            fprintf(f, "  %-22s %14s  %5.1f %%\n", lw_op_bound_name(k), lw_format_ps(buf, b->ps[k]),
                     lw_percent((double)b->ps[k], (double)all));
 }
 

@@ -35,21 +35,22 @@ static void copy_rows(const struct lw_timeline *t, int64_t from, int64_t to, int
 }
 
 /* Rows of the pass that begins at `from`, by class: class k has first[k] .. last[k] - 1. */
-static int64_t find_pass(const struct lw_sim_classes *c, int64_t from, int64_t *first,
-                         int64_t *last)
+static int64_t find_pass(const struct lw_timeline *t, int32_t n_classes, int64_t from,
+                         int64_t *first, int64_t *last)
 {
-    const struct lw_timeline *t = &c->rows;
-    int64_t i = from;
+    const struct lw_row_run of = lw_timeline_run(t, from);
 
-    memset(first, 0, (size_t)c->n_classes * sizeof *first);
-    memset(last, 0, (size_t)c->n_classes * sizeof *last);
-    for (; i < t->n && t->step[i] == t->step[from] && t->pass[i] == t->pass[from]; i++) {
-        int32_t k = t->rank[i];
-        if (last[k] == 0)
-            first[k] = i;
-        last[k] = i + 1;
+    memset(first, 0, (size_t)n_classes * sizeof *first);
+    memset(last, 0, (size_t)n_classes * sizeof *last);
+    while (from < t->n) {
+        const struct lw_row_run run = lw_timeline_run(t, from);
+        if (run.step != of.step || run.pass != of.pass)
+            break;
+        first[run.rank] = from;
+        last[run.rank] = run.to;
+        from = run.to;
     }
-    return i;
+    return from;
 }
 
 /* Rows of all ranks: a row of a class stands for as many as are alike. */
@@ -63,34 +64,47 @@ static enum lw_status count_rows(const struct lw_sim_classes *c, int64_t *n, str
         alike[lw_alike_class(&c->ranks, r)] += end - r;
     }
     *n = 0;
-    for (int64_t i = 0; i < c->rows.n; i++)
-        *n += alike[c->rows.rank[i]];
+    for (int64_t i = 0; i < c->rows.n;) {
+        const struct lw_row_run run = lw_timeline_run(&c->rows, i);
+        *n += alike[run.rank] * (run.to - i);
+        i = run.to;
+    }
     lw_free(alike);
     return LW_OK;
 }
 
-enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline *timeline,
-                             struct lw_err *err)
+/* rows: of the classes, in columns. */
+static enum lw_status expand(const struct lw_sim_classes *c, const struct lw_timeline *rows,
+                             struct lw_timeline *timeline, struct lw_err *err)
 {
-    struct lw_timeline out = {.comm_workers = c->rows.comm_workers};
+    struct lw_timeline out = {.comm_workers = rows->comm_workers};
     int64_t *first, *last, n;
 
     LW_TRY(count_rows(c, &n, err));
     LW_NEW(first, 2 * (int64_t)c->n_classes, err);
     last = first + c->n_classes;
     enum lw_status status = lw_timeline_reserve(&out, n, err);
-    for (int64_t i = 0; status == LW_OK && i < c->rows.n;) {
-        i = find_pass(c, i, first, last);
+    for (int64_t i = 0; status == LW_OK && i < rows->n;) {
+        i = find_pass(rows, c->n_classes, i, first, last);
         for (int32_t r = 0; r < c->n_ranks; r++) {
             int32_t k = lw_alike_class(&c->ranks, r);
-            copy_rows(&c->rows, first[k], last[k], r, &out);
+            copy_rows(rows, first[k], last[k], r, &out);
         }
     }
     lw_free(first);
-    if (status == LW_OK)
-        *timeline = out;
-    else
-        lw_timeline_free(&out);
+    LW_GIVE(status, timeline, out, lw_timeline_free(&out));
+}
+
+enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline *timeline,
+                             struct lw_err *err)
+{
+    struct lw_timeline rows;
+
+    if (c->n_classes == c->n_ranks)
+        return lw_timeline_copy(&c->rows, timeline, err);
+    LW_TRY(lw_timeline_copy(&c->rows, &rows, err));
+    enum lw_status status = expand(c, &rows, timeline, err);
+    lw_timeline_free(&rows);
     return status;
 }
 

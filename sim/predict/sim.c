@@ -273,26 +273,25 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
                           struct lw_timeline *rows, lw_ps *lengths, struct lw_sim_stats *stats,
                           bool *shortened, struct lw_err *err)
 {
-    struct lw_timeline made = {0};
     struct lw_sim_stats counted = {0};
     struct sim_engine e = {.plan = fold ? &fold->plan : plan, .given = plan, .fold = fold,
                            .cluster = cluster, .options = *options,
                            .cost = options->cost ? *options->cost : lw_sim_cost(cluster),
-                           .timeline = rows ? &made : NULL, .stats = &counted, .err = err,
+                           .wants_rows = rows != NULL, .stats = &counted, .err = err,
                            .free_message = -1, .run_start = INT64_MAX};
 
     enum lw_status status = simulate(&e, lengths);
     *shortened = (fold || e.merges) && !e.too_many;
     if (status == LW_OK) {
         counted.n_simulated = e.plan->n_ranks;
-        made.comm_workers = e.n_workers;
         *stats = counted;
         if (lengths)
             take_lengths(&e, lengths);
         if (rows)
-            *rows = made;
+            *rows = (struct lw_timeline){.n = e.n_rows, .capacity = e.n_rows,
+                                         .comm_workers = e.n_workers, .packed = e.rows};
     } else {
-        lw_timeline_free(&made);
+        lw_packed_free(e.rows);
     }
     sim_queue_free(&e.queue);
     lw_free(e.messages);
@@ -375,17 +374,11 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
 {
     struct lw_sim_classes c;
     struct lw_sim_stats counted;
-    enum lw_status status = LW_OK;
 
     if (!timeline)
         return lw_sim_run_steps(plan, cluster, options, NULL, stats, err);
     LW_TRY(lw_sim_run_classes(plan, cluster, options, &c, &counted, err));
-    if (c.n_classes < c.n_ranks) {
-        status = lw_sim_expand(&c, timeline, err);
-    } else {
-        *timeline = c.rows;
-        c.rows = (struct lw_timeline){0};
-    }
+    enum lw_status status = lw_sim_expand(&c, timeline, err);
     if (status == LW_OK)
         *stats = counted;
     lw_sim_classes_free(&c);

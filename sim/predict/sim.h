@@ -36,7 +36,7 @@ struct lw_sim_classes {
     int32_t n_ranks, n_classes;
     struct lw_alike_ranks ranks; /* class of each */
     int32_t *rank_of;        /* [n_classes]: the lowest rank of the class; ascending */
-    struct lw_timeline rows; /* `rank` is a class; else as lw_sim_run */
+    struct lw_timeline rows; /* packed: read by functions. `rank` is a class; else as lw_sim_run */
     struct lw_plan plan; /* of the classes: roles and operands by class. Borrows the plan's rest */
 };
 
@@ -44,7 +44,7 @@ struct lw_sim_classes {
 enum lw_status lw_sim_run_classes(const struct lw_plan *plan, const struct lw_cluster *cluster,
                                   const struct lw_sim_options *options, struct lw_sim_classes *out,
                                   struct lw_sim_stats *stats, struct lw_err *err);
-/* Rows of every rank, in the order of lw_sim_run; the caller frees them. */
+/* Rows of every rank in columns, in the order of lw_sim_run; the caller frees them. */
 enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline *timeline,
                              struct lw_err *err);
 /* lw_timeline_summarize of the expanded rows, without expanding them. */

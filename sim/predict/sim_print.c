@@ -43,10 +43,44 @@ static struct bucket_times *entry(struct bucket_list *l, const struct lw_op *op)
             return &l->v[i - 1];
     if (lw_reserve(&l->v, &l->capacity, l->n + 1, sizeof *l->v) != 0)
         return NULL;
-    l->v[l->n] = (struct bucket_times){.bucket = op->bucket, .kind = op->kind, .bytes = op->bytes,
-                                       .launch = -1, .next = l->first[op->bucket]};
+    l->v[l->n] = (struct bucket_times){.bucket = op->bucket,
+                                       .kind = op->kind,
+                                       .bytes = op->bytes,
+                                       .launch = -1,
+                                       .next = l->first[op->bucket]};
     l->first[op->bucket] = ++l->n;
     return &l->v[l->n - 1];
+}
+
+static lw_ps first_start(const struct lw_timeline *t, int32_t step)
+{
+    lw_ps first = INT64_MAX;
+
+    for (int64_t i = 0; i < t->n;) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        for (; run.step == step && i < run.to; i++) {
+            lw_ps start = lw_timeline_times(t, i).start;
+            first = start < first ? start : first;
+        }
+        i = run.to;
+    }
+    return first;
+}
+
+static enum lw_status add_row(struct bucket_list *l, const struct lw_op *op,
+                              const struct lw_span *s, lw_ps began, struct lw_err *err)
+{
+    struct bucket_times *b = entry(l, op);
+
+    if (!b)
+        return lw_fail_nomem(err);
+    b->ready = later(b->ready, s->ready - began);
+    b->launch = later(b->launch, s->issue - began);
+    b->start = later(b->start, s->start - began);
+    b->all_in = later(b->all_in, s->all_in - began);
+    b->end = later(b->end, s->end - began);
+    b->length = b->end - b->start;
+    return LW_OK;
 }
 
 /* The collectives on buckets in the step shown, in program order. */
@@ -55,25 +89,19 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
 {
     const struct lw_timeline *t = r->timeline;
     int32_t step = r->summary->ranks[0].step;
-    lw_ps began = INT64_MAX;
+    lw_ps began = first_start(t, step);
 
     LW_NEW(l->first, r->plan->n_buckets, err);
-    for (int64_t i = 0; i < t->n; i++)
-        if (t->step[i] == step && t->start[i] < began)
-            began = t->start[i];
-    for (int64_t i = 0; i < t->n; i++) {
-        const struct lw_op *op = LW_OP(r->plan, t->op[i]);
-        if (t->step[i] != step || op->bucket < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
-            continue;
-        struct bucket_times *b = entry(l, op);
-        if (!b)
-            return lw_fail_nomem(err);
-        b->ready = later(b->ready, t->ready[i] - began);
-        b->launch = later(b->launch, t->issue[i] - began);
-        b->start = later(b->start, t->start[i] - began);
-        b->all_in = later(b->all_in, t->all_in[i] - began);
-        b->end = later(b->end, t->end[i] - began);
-        b->length = b->end - b->start;
+    for (int64_t i = 0; i < t->n;) {
+        const struct lw_row_run run = lw_timeline_run(t, i);
+        for (; run.step == step && i < run.to; i++) {
+            const struct lw_op *op = LW_OP(r->plan, lw_timeline_op(t, i));
+            if (op->bucket < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
+                continue;
+            const struct lw_span s = lw_timeline_get(t, i);
+            LW_TRY(add_row(l, op, &s, began, err));
+        }
+        i = run.to;
     }
     return LW_OK;
 }
@@ -103,8 +131,7 @@ static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *
         return LW_OK;
     r.most = all ? 0 : SHOWN;
     r.largest = AT(length);
-    lw_printf_paragraph(
-        f, "\nbuckets, from the start of the step (of the last rank)");
+    lw_printf_paragraph(f, "\nbuckets, from the start of the step (of the last rank)");
     LW_TRY(lw_records_text(&r, f, 2, err));
     if (!all && l->n > SHOWN)
         fprintf(f, "  the %d that take longest of %lld; --all prints every one\n", SHOWN,
@@ -127,8 +154,8 @@ static int64_t n_timed_alike(const struct lw_sim_stats *s, int32_t i)
 
     for (int32_t k = 0; k < s->n_timed; k++) {
         const struct lw_sim_timed *x = &s->timed[k];
-        if (!is_comm(x) || x->source != s->timed[i].source ||
-            strcmp(x->by, s->timed[i].by) != 0 || strcmp(x->basis, s->timed[i].basis) != 0)
+        if (!is_comm(x) || x->source != s->timed[i].source || strcmp(x->by, s->timed[i].by) != 0 ||
+            strcmp(x->basis, s->timed[i].basis) != 0)
             continue;
         if (k < i)
             return 0;
@@ -299,8 +326,8 @@ static void text_replayed_steps(const struct lw_sim_replayed *x, bool all, struc
         const struct lw_sim_replayed_step *s = &x->steps[k];
         int32_t n_further = 0;
         for (int32_t i = 0; !all && i < x->n_steps; i++)
-            n_further += off_by(&x->steps[i]) > off_by(s) ||
-                         (off_by(&x->steps[i]) == off_by(s) && i < k);
+            n_further +=
+                off_by(&x->steps[i]) > off_by(s) || (off_by(&x->steps[i]) == off_by(s) && i < k);
         if (n_further >= SHOWN)
             continue;
         lw_table_text(t, s->name);
@@ -352,9 +379,8 @@ static void text_unprofiled(const struct lw_sim_replayed *x, FILE *f)
 /* A replay: steps against their recording, and what was assumed. */
 static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"step",       ">period",   ">recorded",
-                                         ">difference", ">host range", ">recorded",
-                                         ">difference"};
+    static const char *const titles[] = {"step",        ">period",   ">recorded",  ">difference",
+                                         ">host range", ">recorded", ">difference"};
     const struct lw_sim_replayed *x = r->replayed;
     struct lw_table *t = lw_table_new(7, titles);
     struct lw_paragraph median;
@@ -571,15 +597,15 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_string(o, "basis", x->basis);
     json_replayed_time(o, "period", true, x->period);
     LW_JSON(o, "recorded_compute_busy_ns", lw_ps_to_ns(x->parts.compute_busy),
-            "recorded_comm_busy_ns", lw_ps_to_ns(x->parts.comm_busy),
-            "recorded_exposed_comm_ns", lw_ps_to_ns(x->parts.exposed_comm),
-            "period_error_pct", lw_decimals(difference_pct(x->period), 4), "what_if", x->what_if);
+            "recorded_comm_busy_ns", lw_ps_to_ns(x->parts.comm_busy), "recorded_exposed_comm_ns",
+            lw_ps_to_ns(x->parts.exposed_comm), "period_error_pct",
+            lw_decimals(difference_pct(x->period), 4), "what_if", x->what_if);
     lw_jsonout_bool(o, "answers_what_ifs", x->what_if || answers(x));
     if (x->what_if) {
-        LW_JSON(o, "unchanged_period_ns", LW_PS(x->unchanged),
-                "unchanged_error_pct", lw_decimals(unchanged_error_pct(x), 4),
-                "what_if_change_pct", lw_decimals(change_pct(x), 4),
-                "recorded_spread_pct", lw_decimals(spread_pct(x), 4));
+        LW_JSON(o, "unchanged_period_ns", LW_PS(x->unchanged), "unchanged_error_pct",
+                lw_decimals(unchanged_error_pct(x), 4), "what_if_change_pct",
+                lw_decimals(change_pct(x), 4), "recorded_spread_pct",
+                lw_decimals(spread_pct(x), 4));
         LW_JSON(o, "known_error_pct", lw_decimals_if(x->error_pct > 0, x->error_pct, 1));
     }
     if (x->unprofiled > 0)
@@ -614,9 +640,8 @@ static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
     if (r->samples->n == 0)
         return;
     LW_JSON(o, "n_samples", r->samples->n, "step_p50_ns", lw_ps_to_ns(r->samples->p50),
-            "step_p90_ns", lw_ps_to_ns(r->samples->p90),
-            "step_p99_ns", lw_ps_to_ns(r->samples->p99),
-            "step_min_ns", lw_ps_to_ns(r->samples->least),
+            "step_p90_ns", lw_ps_to_ns(r->samples->p90), "step_p99_ns",
+            lw_ps_to_ns(r->samples->p99), "step_min_ns", lw_ps_to_ns(r->samples->least),
             "step_max_ns", lw_ps_to_ns(r->samples->most));
 }
 
@@ -624,10 +649,9 @@ void lw_sim_json_timed(struct lw_jsonout *o, const struct lw_sim_stats *s)
 {
     lw_jsonout_array(o, "timed_by_cluster");
     for (int32_t i = 0; i < s->n_timed; i++)
-        LW_JSON_ROW(o, NULL, "op", lw_op_name(s->timed[i].kind),
-                    "dtype", lw_dtype_name(s->timed[i].dtype), "by", s->timed[i].by,
-                    "source", s->timed[i].source, "basis", s->timed[i].basis,
-                    "n_ops", s->timed[i].n_ops);
+        LW_JSON_ROW(o, NULL, "op", lw_op_name(s->timed[i].kind), "dtype",
+                    lw_dtype_name(s->timed[i].dtype), "by", s->timed[i].by, "source",
+                    s->timed[i].source, "basis", s->timed[i].basis, "n_ops", s->timed[i].n_ops);
     lw_jsonout_end(o);
 }
 
@@ -636,9 +660,9 @@ static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
     lw_sim_json_timed(o, s);
     lw_jsonout_array(o, "interference");
     for (int32_t i = 0; i < s->n_terms; i++)
-        LW_JSON_ROW(o, NULL, "term", s->terms[i].name, "value", s->terms[i].value,
-                    "source", s->terms[i].source, "on", s->terms[i].on,
-                    "why_not", *s->terms[i].why ? s->terms[i].why : NULL);
+        LW_JSON_ROW(o, NULL, "term", s->terms[i].name, "value", s->terms[i].value, "source",
+                    s->terms[i].source, "on", s->terms[i].on, "why_not",
+                    *s->terms[i].why ? s->terms[i].why : NULL);
     lw_jsonout_end(o);
     lw_jsonout_array(o, "remarks");
     for (int32_t i = 0; i < s->n_remarks; i++)
@@ -656,10 +680,10 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     LW_JSON(&o, "status", r->not_stored ? "failed" : "ok");
     if (r->not_stored)
         lw_jsonout_string(&o, "error", r->not_stored);
-    LW_JSON(&o, "plan", r->plan->name, "plan_hash", r->plan->hash,
-            "cluster", r->cluster->name, "cluster_calibrated", r->cluster->calibrated,
-            "detail", r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
-            "n_ranks", r->plan->n_ranks);
+    LW_JSON(&o, "plan", r->plan->name, "plan_hash", r->plan->hash, "cluster", r->cluster->name,
+            "cluster_calibrated", r->cluster->calibrated, "detail",
+            r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective", "n_ranks",
+            r->plan->n_ranks);
     lw_summary_json_steps(&o, s);
     json_samples(&o, r);
     lw_summary_json_measures(&o, s);
@@ -684,9 +708,9 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     for (int32_t k = 0; assumption(r, k); k++)
         lw_jsonout_string(&o, NULL, assumption(r, k));
     lw_jsonout_end(&o);
-    LW_JSON(&o, "n_ops", r->stats->n_ops, "n_simulated_ranks", r->stats->n_simulated,
-            "n_events", r->stats->n_events, "n_messages", r->stats->n_messages,
-            "wall_s", lw_decimals(r->wall_s, 6), "run", lw_known(r->run));
+    LW_JSON(&o, "n_ops", r->stats->n_ops, "n_simulated_ranks", r->stats->n_simulated, "n_events",
+            r->stats->n_events, "n_messages", r->stats->n_messages, "wall_s",
+            lw_decimals(r->wall_s, 6), "run", lw_known(r->run));
     lw_jsonout_end(&o);
     return LW_OK;
 }

@@ -54,9 +54,10 @@ static void compare_classes(const struct lw_plan *p, const struct lw_plan *q,
                 memcmp(a.rank_of, b.rank_of, (size_t)a.n_classes * sizeof *a.rank_of) == 0;
     for (int32_t i = 0; same && i < p->n_ranks; i++)
         same = lw_alike_class(&a.ranks, i) == lw_alike_class(&b.ranks, i);
-    for (int64_t i = 0; same && i < a.rows.n; i++)
-        same = a.rows.start[i] == b.rows.start[i] && a.rows.end[i] == b.rows.end[i] &&
-               a.rows.rank[i] == b.rows.rank[i] && a.rows.op[i] == b.rows.op[i];
+    for (int64_t i = 0; same && i < a.rows.n; i++) {
+        struct lw_span m = lw_timeline_get(&a.rows, i), n = lw_timeline_get(&b.rows, i);
+        same = m.start == n.start && m.end == n.end && m.rank == n.rank && m.op == n.op;
+    }
     if (!same)
         fail_msg("classes or times differ (%d and %d classes):%s", a.n_classes, b.n_classes, words);
     lw_sim_classes_free(&a);
