@@ -263,6 +263,8 @@ static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps,
     before = before < options.n_steps ? before : options.n_steps - 1;
     LW_TRY(lw_sim_run_classes(&p->plan, &p->cluster, &options, &r->classes, &stats, err));
     enum lw_status status = lw_sim_summarize(&r->classes, before, &r->summary, err);
+    if (status == LW_OK) /* a result outlives its plan */
+        status = lw_timeline_unpack(&r->classes.rows, err);
     r->classes.plan = (struct lw_plan){0};
     if (status == LW_OK)
         status = put_row(p, r, err);
