@@ -225,12 +225,12 @@ const struct lw_packed_run *lw_packed_run_of(const struct lw_packed_rows *p, int
 
 uint8_t lw_packed_kind(const struct lw_packed_rows *p, int32_t op)
 {
-    return p->plan.ops[op].kind;
+    return lw_op_at(&p->plan, op).kind;
 }
 
 int32_t lw_packed_comm(const struct lw_packed_rows *p, int32_t op)
 {
-    return p->plan.ops[op].comm;
+    return lw_op_at(&p->plan, op).comm;
 }
 
 /* Dependencies done, and handed over by its launch (as soon as ready where the plan has none). */
@@ -256,7 +256,7 @@ struct lw_span lw_packed_get(const struct lw_packed_rows *p, int64_t row)
     int64_t end;
     const struct lw_packed_run *run = lw_packed_run_of(p, row, &end);
     int32_t index = (int32_t)(run->first_op + row - run->first);
-    const struct lw_op *op = &p->plan.ops[index];
+    const struct lw_op *op = LW_OP(&p->plan, index);
     struct lw_times at = lw_packed_times(p, row);
     struct lw_span s = {.step = run->step,
                         .pass = run->pass,
