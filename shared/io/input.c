@@ -253,20 +253,21 @@ static void give(struct lw_gzip_text *text, struct lw_input *in)
 }
 
 /* The bytes as they are stored. */
-static enum lw_status read_stored(const char *name, int fd, size_t max, struct lw_input *in,
-                                  struct lw_err *err)
+static enum lw_status read_stored(const char *name, int fd, const struct lw_input_reading *how,
+                                  struct lw_input *in, struct lw_err *err)
 {
     struct lw_gzip_text raw = {0};
 
-    if (map_large(name, fd, max, in))
-        return hash_mapped(in, err);
-    enum lw_status s = slurp(name, fd, max, &raw, err);
+    if (map_large(name, fd, how->max_bytes, in))
+        return how->unhashed ? LW_OK : hash_mapped(in, err);
+    enum lw_status s = slurp(name, fd, how->max_bytes, &raw, err);
     if (s != LW_OK) {
         lw_free(raw.text);
         return s;
     }
     give(&raw, in);
-    lw_hash_of(in->text, in->len, in->hash);
+    if (!how->unhashed)
+        lw_hash_of(in->text, in->len, in->hash);
     return LW_OK;
 }
 
@@ -285,21 +286,23 @@ static enum lw_status unpack_input(struct lw_input *in, size_t max_bytes, struct
     return s;
 }
 
-static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_input *in,
-                                 struct lw_err *damage, struct lw_err *err)
+enum lw_status lw_input_read_as(const char *name, const struct lw_input_reading *how,
+                                struct lw_input *in, struct lw_err *err)
 {
     bool is_stdin = strcmp(name, "-") == 0;
 
+    if (how->damage)
+        *how->damage = (struct lw_err){0};
     LW_TRY(lw_used_file(is_stdin ? "/dev/stdin" : name, LW_USE_INPUT, err));
     int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return lw_fail(err, LW_EIO, "%s: cannot open: %s", name, strerror(errno));
     struct lw_input read = {.name = is_stdin ? "<standard input>" : name};
-    enum lw_status s = read_stored(read.name, fd, max_bytes, &read, err);
+    enum lw_status s = read_stored(read.name, fd, how, &read, err);
     if (!is_stdin)
         close(fd);
     if (s == LW_OK && is_gzip(read.text, read.len))
-        s = unpack_input(&read, max_bytes, damage, err);
+        s = unpack_input(&read, how->max_bytes, how->damage, err);
     if (s != LW_OK)
         lw_input_free(&read);
     *in = read;
@@ -309,14 +312,7 @@ static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_i
 enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
                              struct lw_err *err)
 {
-    return read_input(name, max_bytes, in, NULL, err);
-}
-
-enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
-                                    struct lw_err *damage, struct lw_err *err)
-{
-    *damage = (struct lw_err){0};
-    return read_input(name, max_bytes, in, damage, err);
+    return lw_input_read_as(name, &(struct lw_input_reading){.max_bytes = max_bytes}, in, err);
 }
 
 enum lw_status lw_input_unpack(const char *name, const void *packed, size_t n, struct lw_input *in,

@@ -13,7 +13,7 @@ struct lw_input {
     char *text;
     size_t len;
     bool mapped;      /* text is the file itself: pages that are given back are read again */
-    char hash[33];    /* XXH3-128 of the bytes as stored, in hex */
+    char hash[33];    /* XXH3-128 of the bytes as stored, in hex; "" where nobody asks for it */
 };
 
 /* LW_EIO: absent, unreadable, a device, larger than max_bytes (0 = no limit) or than the memory
@@ -21,10 +21,16 @@ struct lw_input {
  * its size. LW_EFORMAT: bad gzip. */
 enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
                              struct lw_err *err);
-/* The same, but of damaged or truncated gzip data what unpacks before the damage is kept, and
- * *damage says where it ends and why (code LW_OK: the file is whole). */
-enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
-                                    struct lw_err *damage, struct lw_err *err);
+/* The same in other ways; zeroed = as lw_input_read without a limit. */
+struct lw_input_reading {
+    size_t max_bytes;
+    struct lw_err *damage; /* of damaged or truncated gzip data what unpacks before the damage is
+                            * kept, and this says where it ends and why (code LW_OK: the file is
+                            * whole); NULL: that is an error */
+    bool unhashed;         /* the hash, a pass over all bytes, is left out */
+};
+enum lw_status lw_input_read_as(const char *name, const struct lw_input_reading *how,
+                                struct lw_input *in, struct lw_err *err);
 /* The same of gzip data in memory; `name` is for messages, and borrowed. */
 enum lw_status lw_input_unpack(const char *name, const void *packed, size_t n, struct lw_input *in,
                                struct lw_err *err);

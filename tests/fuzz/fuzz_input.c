@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     bool whole = lw_input_read(path, 1 << 24, &in, &err) == LW_OK;
-    if (lw_input_read_broken(path, 1 << 24, &salvaged, &damage, &err) == LW_OK) {
+    const struct lw_input_reading broken = {.max_bytes = 1 << 24, .damage = &damage};
+    if (lw_input_read_as(path, &broken, &salvaged, &err) == LW_OK) {
         if (whole && (damage.code != LW_OK || salvaged.len != in.len ||
                       memcmp(salvaged.text, in.text, in.len) != 0))
             abort();

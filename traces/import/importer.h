@@ -57,7 +57,7 @@ struct lw_importer {
                            struct lw_err *err);
 
     /* With a timeline: the file into sorted rows, and frees it. `damage` (code LW_OK: none) is what
-     * lw_input_read_broken said. */
+     * lw_input_reading got. */
     enum lw_status (*take)(struct lw_input *in, const struct lw_err *damage,
                            const struct lw_trace_reading *options, struct lw_trace *out,
                            struct lw_err *err);

@@ -14,20 +14,21 @@ struct job {
     struct traces_file *out;
 };
 
-static enum lw_status open_named(const char *name, bool salvage, size_t len, struct lw_input *in,
-                                 struct lw_err *damage, struct lw_err *err)
+static enum lw_status open_named(const char *name, const struct lw_trace_reading *reading,
+                                 size_t len, struct lw_input *in, struct lw_err *damage,
+                                 struct lw_err *err)
 {
+    const struct lw_input_reading how = {.damage = reading->salvage ? damage : NULL,
+                                         .unhashed = reading->unhashed};
     char path[4096];
 
     if (!name[len])
-        return salvage ? lw_input_read_broken(name, 0, in, damage, err)
-                       : lw_input_read(name, 0, in, err);
+        return lw_input_read_as(name, &how, in, err);
     if (len >= sizeof path)
         return lw_fail(err, LW_EIO, "%s: the name is too long", name);
     memcpy(path, name, len);
     path[len] = '\0';
-    LW_TRY(salvage ? lw_input_read_broken(path, 0, in, damage, err)
-                   : lw_input_read(path, 0, in, err));
+    LW_TRY(lw_input_read_as(path, &how, in, err));
     in->name = name;
     return LW_OK;
 }
@@ -40,7 +41,7 @@ enum lw_status traces_file_open(const char *name, struct lw_trace_reading *readi
     size_t len = traces_name_part(name, &reading->part);
     struct lw_err found = {0};
 
-    enum lw_status opening = open_named(name, reading->salvage, len, &opened, damage, &found);
+    enum lw_status opening = open_named(name, reading, len, &opened, damage, &found);
     if (opening != LW_OK)
         return lw_fail(err, opening, "%s%s", found.msg,
                        !reading->salvage && strstr(found.msg, "ends too early")

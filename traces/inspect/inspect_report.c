@@ -59,7 +59,8 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
 {
     const struct job *job = ctx;
     struct lw_trace_reading options = {.salvage = job->reading->salvage,
-                                       .alone = job->report->names.n == 1, .progress = p};
+                                       .alone = job->report->names.n == 1, .unhashed = true,
+                                       .progress = p};
     struct traces_report_file f = {.name = job->names[i]};
     struct lw_err damage = {0};
     struct lw_input in;

@@ -23,7 +23,7 @@ enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
 void lw_kineto_parts(size_t bytes);
 
 /* Parse and sort what was read from a file, and free it: text and rows are never held together with
- * the scratch of sorting. `damage` (NULL or code LW_OK: none) is what lw_input_read_broken said. */
+ * the scratch of sorting. `damage` (NULL or code LW_OK: none) is what lw_input_reading got. */
 enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
                               const struct lw_trace_reading *options, struct lw_trace *out,
                               struct lw_err *err);

@@ -134,4 +134,10 @@ TEST_WITH(a_large_input_is_mapped_and_has_the_hash_of_its_bytes, fixture_open, f
     assert_string_equal(in.hash, hash);
     assert_int_equal((unsigned char)in.text[n - 1], (n - 1) * 7 % 251);
     lw_input_free(&in);
+    const struct lw_input_reading unhashed = {.unhashed = true};
+    assert_ok(lw_input_read_as(fixture_path("m"), &unhashed, &in, &err), err);
+    assert_true(in.mapped);
+    assert_string_equal(in.hash, "");
+    assert_int_equal((unsigned char)in.text[n - 1], (n - 1) * 7 % 251);
+    lw_input_free(&in);
 }
