@@ -28,16 +28,38 @@ static void free_file(struct traces_report_file *f)
     lw_free(f->facts);
 }
 
+/* What is found of a trace: parts that read it and do not need each other. */
+enum part { PROFILE, DEVICE, STEPS, N_PARTS };
+struct look {
+    struct traces_report_file *f;
+    const struct traces_report *r;
+};
+
+static enum lw_status look_at_part(void *ctx, int part, const struct lw_progress *p,
+                                   struct lw_err *err)
+{
+    const struct look *x = ctx;
+    struct traces_report_file *f = x->f;
+    const struct lw_kernel_table *kernels = x->r->kernels;
+
+    (void)p;
+    if (part == PROFILE)
+        return x->r->report ? traces_rank_report_find(&f->trace, kernels, &f->profile, err) : LW_OK;
+    if (part == STEPS)
+        return lw_steps_find(&f->trace, &f->steps, err);
+    LW_TRY(lw_inspect(&f->trace, kernels, &f->device, err));
+    return traces_host_bound_find(&f->trace, &f->device, kernels, &f->host_bound, err);
+}
+
+/* On all cores where no other file is on them. */
 static enum lw_status look_at_trace(struct traces_report_file *f, const struct traces_report *r,
                                     struct lw_err *err)
 {
-    const struct lw_kernel_table *kernels = r->kernels;
+    struct look x = {f, r};
+    struct lw_parallel_work work = {look_at_part, &x, N_PARTS, "looking", NULL,
+                                    r->names.n == 1 ? 0 : 1};
 
-    if (r->report)
-        LW_TRY(traces_rank_report_find(&f->trace, kernels, &f->profile, err));
-    LW_TRY(lw_inspect(&f->trace, kernels, &f->device, err));
-    LW_TRY(traces_host_bound_find(&f->trace, &f->device, kernels, &f->host_bound, err));
-    return lw_steps_find(&f->trace, &f->steps, err);
+    return lw_parallel(&work, err);
 }
 
 static enum lw_status look_at_other(struct traces_report_file *f, const struct lw_input *in,

@@ -2,6 +2,7 @@
 #include "tests/lib/unit.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -187,4 +188,21 @@ TEST_WITH(report_is_printed_as_text_json_and_a_page, fixture_open, fixture_close
     free(page);
     expect("inspect -o p.html a.json", 2, "--report");
     has_not(lapwing("inspect a.json", NULL), "of the critical path");
+}
+
+/* A file alone is looked at by all cores, one of two by one. */
+TEST_WITH(a_file_alone_shows_what_it_shows_beside_another, fixture_open, fixture_close)
+{
+    static const char *const names[] = {"h200/gpt2__nccl1__cap1.rank0.json.gz",
+                                        "gpt6__gloo2__cap1.rank0.json.gz"};
+
+    for (size_t i = 0; i < 2; i++) {
+        char *alone = strdup(shellf("$L inspect $R/%s --report --format json", names[i]));
+        char *end = strstr(alone, "\n    }\n  ]");
+        assert_non_null(end);
+        *end = '\0';
+        has(shellf("$L inspect $R/%s $R/resnet18__local.rank0.json.gz --report --format json",
+                   names[i]), alone);
+        free(alone);
+    }
 }
