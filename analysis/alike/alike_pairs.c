@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/alike/alike.h"
+#include "shared/base/arena.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
@@ -77,18 +77,15 @@ static enum lw_status find(const struct lw_alike_runs *r, const struct lw_alike_
     return LW_OK;
 }
 
-enum lw_status lw_alike_pairs_of(const struct lw_alike_key *key, struct lw_alike_pairs *out,
-                                 struct lw_err *err)
+enum lw_status lw_alike_pairs_of(const struct lw_alike_runs *runs, const struct lw_alike_key *key,
+                                 struct lw_alike_pairs *out, struct lw_err *err)
 {
     struct pairs p = {0}, tables = {0};
-    struct lw_alike_runs runs;
+    enum lw_status st = find(runs, key, &p, &tables, out, err);
 
-    LW_TRY(lw_alike_known(&runs, err));
-    enum lw_status st = find(&runs, key, &p, &tables, out, err);
     if (st == LW_OK && isnan(out->within))
-        st = find(&runs, NULL, &p, &tables, out, err);
+        st = find(runs, NULL, &p, &tables, out, err);
     lw_free(p.v);
     lw_free(tables.v);
-    lw_alike_free(&runs);
     return st;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "analysis/alike/alike_key.h"
+#include "analysis/alike/alike.h"
 #include "shared/base/err.h"
 
 /* How far the ratio of two predictions may be from that of the runs: of two measured runs of one
@@ -14,5 +14,5 @@ struct lw_alike_pairs {
     bool same;        /* tables of the same parallelism alone */
 };
 
-enum lw_status lw_alike_pairs_of(const struct lw_alike_key *key, struct lw_alike_pairs *out,
-                                 struct lw_err *err);
+enum lw_status lw_alike_pairs_of(const struct lw_alike_runs *runs, const struct lw_alike_key *key,
+                                 struct lw_alike_pairs *out, struct lw_err *err);

@@ -6,27 +6,38 @@
 #include "shared/framework/framework.h"
 #include "shared/numbers/checked.h"
 
+static bool is_asked(const char *framework)
+{
+    return framework && strcmp(framework, LW_IDEAL_FRAMEWORK) != 0;
+}
+
+void lw_alike_step_find(const struct lw_alike_runs *runs, const struct lw_alike_key *key,
+                        const char *framework, struct lw_alike_step *out)
+{
+    struct lw_alike_step a = {.asked = is_asked(framework)};
+
+    if (a.asked) {
+        lw_alike_find(runs, key, NULL, &a.alike);
+        if (a.alike.of != LW_ALIKE_OF_NONE)
+            lw_alike_of_text(&a.alike, a.of, sizeof a.of);
+        if (a.alike.n < LW_ALIKE_LEAST)
+            lw_alike_find_nearest(runs, key, NULL, &a.alike);
+        if (a.alike.n_nearest > 0)
+            lw_alike_nearest_text(&a.alike, key, a.nearest, sizeof a.nearest);
+        a.alike.nearest = (struct lw_alike_key){{NULL}}; /* its texts go with the runs */
+    }
+    *out = a;
+}
+
 enum lw_status lw_alike_step_of(const struct lw_alike_key *key, const char *framework,
                                 struct lw_alike_step *out, struct lw_err *err)
 {
-    struct lw_alike_step a = {.asked = true};
-    struct lw_alike_runs runs;
+    struct lw_alike_runs runs = {.n = 0};
 
-    if (!framework || strcmp(framework, LW_IDEAL_FRAMEWORK) == 0) {
-        *out = (struct lw_alike_step){.asked = false};
-        return LW_OK;
-    }
-    LW_TRY(lw_alike_known(&runs, err));
-    lw_alike_find(&runs, key, NULL, &a.alike);
-    if (a.alike.of != LW_ALIKE_OF_NONE)
-        lw_alike_of_text(&a.alike, a.of, sizeof a.of);
-    if (a.alike.n < LW_ALIKE_LEAST)
-        lw_alike_find_nearest(&runs, key, NULL, &a.alike);
-    if (a.alike.n_nearest > 0)
-        lw_alike_nearest_text(&a.alike, key, a.nearest, sizeof a.nearest);
-    a.alike.nearest = (struct lw_alike_key){{NULL}}; /* its texts are gone with the runs */
+    if (is_asked(framework))
+        LW_TRY(lw_alike_known(&runs, err));
+    lw_alike_step_find(&runs, key, framework, out);
     lw_alike_free(&runs);
-    *out = a;
     return LW_OK;
 }
 

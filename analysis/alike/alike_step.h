@@ -13,6 +13,9 @@ struct lw_alike_step {
 };
 
 /* framework: its name. Of the ideal one, which is no training program, nothing is asked. */
+void lw_alike_step_find(const struct lw_alike_runs *runs, const struct lw_alike_key *key,
+                        const char *framework, struct lw_alike_step *out);
+/* The same of the runs that the program carries, which are read for it. */
 enum lw_status lw_alike_step_of(const struct lw_alike_key *key, const char *framework,
                                 struct lw_alike_step *out, struct lw_err *err);
 

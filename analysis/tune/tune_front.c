@@ -50,23 +50,25 @@ static enum lw_status find_front(struct lw_tune_result *r, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status put_interval(struct lw_arena *a, struct lw_tune_row *x, struct lw_err *err)
+static enum lw_status put_interval(const struct lw_alike_runs *known, struct lw_arena *a,
+                                   struct lw_tune_row *x, struct lw_err *err)
 {
-    struct lw_alike_step alike = {0};
+    struct lw_alike_step alike;
 
-    LW_TRY(lw_alike_step_of(&x->key, x->framework, &alike, err));
+    lw_alike_step_find(known, &x->key, x->framework, &alike);
     lw_alike_step_interval(&alike, x->step, &x->p10, &x->p90);
     x->interval_of = lw_arena_strdup(a, alike.of);
     return x->interval_of ? LW_OK : lw_fail_nomem(err);
 }
 
 /* Of the rows that are shown. */
-static enum lw_status put_intervals(struct lw_tune_result *r, struct lw_err *err)
+static enum lw_status put_intervals(const struct lw_alike_runs *known, struct lw_tune_result *r,
+                                    struct lw_err *err)
 {
     for (int64_t i = 0; i < r->n_best; i++)
-        LW_TRY(put_interval(&r->arena, (struct lw_tune_row *)r->best[i], err));
+        LW_TRY(put_interval(known, &r->arena, (struct lw_tune_row *)r->best[i], err));
     for (int64_t i = 0; i < r->n_front; i++)
-        LW_TRY(put_interval(&r->arena, (struct lw_tune_row *)r->front[i], err));
+        LW_TRY(put_interval(known, &r->arena, (struct lw_tune_row *)r->front[i], err));
     return LW_OK;
 }
 
@@ -76,12 +78,13 @@ static void tell_from(const struct lw_tune_row *first, double within, struct lw_
 }
 
 /* A recording has no runs like it: nothing is known of its differences. */
-static enum lw_status tell_apart(struct lw_tune_result *r, struct lw_err *err)
+static enum lw_status tell_apart(const struct lw_alike_runs *known, struct lw_tune_result *r,
+                                 struct lw_err *err)
 {
     r->pairs.within = NAN;
     if (r->n_best == 0)
         return LW_OK;
-    LW_TRY(lw_alike_pairs_of(&r->best[0]->key, &r->pairs, err));
+    LW_TRY(lw_alike_pairs_of(known, &r->best[0]->key, &r->pairs, err));
     for (int64_t i = 0; i < r->n_best; i++)
         tell_from(r->best[0], r->pairs.within, (struct lw_tune_row *)r->best[i]);
     for (int64_t i = 0; i < r->n_rows; i++)
@@ -101,9 +104,17 @@ static void share_best(struct lw_tune_result *r)
 
 enum lw_status lw_tune_front(struct lw_tune_result *r, struct lw_err *err)
 {
+    struct lw_alike_runs known = {.n = 0};
+
     LW_TRY(find_front(r, err));
-    LW_TRY(put_intervals(r, err));
-    LW_TRY(tell_apart(r, err));
-    share_best(r);
-    return LW_OK;
+    enum lw_status st =
+        r->n_best > 0 || r->n_front > 0 ? lw_alike_known(&known, err) : LW_OK;
+    if (st == LW_OK)
+        st = put_intervals(&known, r, err);
+    if (st == LW_OK)
+        st = tell_apart(&known, r, err);
+    lw_alike_free(&known);
+    if (st == LW_OK)
+        share_best(r);
+    return st;
 }

@@ -8,10 +8,13 @@
 static struct lw_alike_pairs of(const char *parallelism)
 {
     const struct lw_alike_key key = {{"megatron-lm", "H100-SXM5-80GB", parallelism, "NVLink"}};
+    struct lw_alike_runs runs;
     struct lw_alike_pairs p;
     struct lw_err err = {0};
 
-    assert_ok(lw_alike_pairs_of(&key, &p, &err), err);
+    assert_ok(lw_alike_known(&runs, &err), err);
+    assert_ok(lw_alike_pairs_of(&runs, &key, &p, &err), err);
+    lw_alike_free(&runs);
     return p;
 }
 
