@@ -6,12 +6,9 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/sort.h"
-#include "shared/numbers/order.h"
+#include "shared/numbers/median.h"
 
 enum { LEAST_PAIRS = 3, PARALLELISM = 2 };
-
-LW_COMPARATOR(by_size, double, *a, *b)
 
 struct pairs {
     double *v;
@@ -40,7 +37,7 @@ static bool counts(const struct lw_alike_run *r, const struct lw_alike_key *key)
     return !key || strcmp(r->key.part[PARALLELISM], key->part[PARALLELISM]) == 0;
 }
 
-/* Of one table, into p. */
+/* Of one table, into p, in no order. */
 static enum lw_status add_table(const struct lw_alike_runs *r, int32_t table,
                                 const struct lw_alike_key *key, struct pairs *p, struct lw_err *err)
 {
@@ -53,7 +50,6 @@ static enum lw_status add_table(const struct lw_alike_runs *r, int32_t table,
             if (alike(a, &r->judged[k]))
                 LW_TRY(add(p, fabs(log(a->judged / r->judged[k].judged)), err));
     }
-    lw_sort(p->v, p->n, by_size);
     return LW_OK;
 }
 
@@ -69,11 +65,10 @@ static enum lw_status find(const struct lw_alike_runs *r, const struct lw_alike_
             continue;
         out->n_tables++;
         out->n_pairs += p->n;
-        LW_TRY(add(tables, p->v[(p->n - 1) * 4 / 5], err));
+        LW_TRY(add(tables, lw_kth_smallest(p->v, p->n, (p->n - 1) * 4 / 5), err));
     }
-    lw_sort(tables->v, tables->n, by_size);
     if (tables->n >= LW_ALIKE_TABLES)
-        out->within = exp(tables->v[tables->n / 2]);
+        out->within = exp(lw_kth_smallest(tables->v, tables->n, tables->n / 2));
     return LW_OK;
 }
 

@@ -1,4 +1,6 @@
 /* The median of whole numbers. */
+#include "shared/base/sort.h"
+#include "tests/lib/prng.h"
 #include "tests/lib/unit.h"
 
 #include "shared/numbers/median.h"
@@ -20,4 +22,24 @@ TEST(it_sorts)
 
     assert_int_equal(lw_median(v, 5), 3);
     assert_memory_equal(v, sorted, sizeof v);
+}
+
+/* Of few different values and of many, against the sorted array. */
+TEST(the_kth_smallest_is_what_sorting_puts_there)
+{
+    struct prng r = prng_start("the_kth_smallest_is_what_sorting_puts_there");
+    double v[300], sorted[300];
+
+    for (int round = 0; round < 2000; round++) {
+        int n = 1 + prng_below(&r, round < 1000 ? 12 : 300), values = 1 + prng_below(&r, 2 * n);
+        for (int i = 0; i < n; i++)
+            v[i] = sorted[i] = (prng_below(&r, values) - values / 2) * 0.25;
+        lw_sort(sorted, n, lw_compare_double);
+        for (int tries = 0; tries < 4; tries++) { /* also of an array that it has reordered */
+            int k = prng_below(&r, n);
+            double found = lw_kth_smallest(v, n, k);
+            if (found != sorted[k])
+                fail_msg("round %d: %g at %d of %d, expected %g", round, found, k, n, sorted[k]);
+        }
+    }
 }
