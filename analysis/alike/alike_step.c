@@ -20,13 +20,17 @@ void lw_alike_step_find(const struct lw_alike_runs *runs, const struct lw_alike_
         lw_alike_find(runs, key, NULL, &a.alike);
         if (a.alike.of != LW_ALIKE_OF_NONE)
             lw_alike_of_text(&a.alike, a.of, sizeof a.of);
-        if (a.alike.n < LW_ALIKE_LEAST)
-            lw_alike_find_nearest(runs, key, NULL, &a.alike);
-        if (a.alike.n_nearest > 0)
-            lw_alike_nearest_text(&a.alike, key, a.nearest, sizeof a.nearest);
-        a.alike.nearest = (struct lw_alike_key){{NULL}}; /* its texts go with the runs */
     }
     *out = a;
+}
+
+static void find_nearest(const struct lw_alike_runs *runs, const struct lw_alike_key *key,
+                         struct lw_alike_step *a)
+{
+    lw_alike_find_nearest(runs, key, NULL, &a->alike);
+    if (a->alike.n_nearest > 0)
+        lw_alike_nearest_text(&a->alike, key, a->nearest, sizeof a->nearest);
+    a->alike.nearest = (struct lw_alike_key){{NULL}}; /* its texts go with the runs */
 }
 
 enum lw_status lw_alike_step_of(const struct lw_alike_key *key, const char *framework,
@@ -37,6 +41,8 @@ enum lw_status lw_alike_step_of(const struct lw_alike_key *key, const char *fram
     if (is_asked(framework))
         LW_TRY(lw_alike_known(&runs, err));
     lw_alike_step_find(&runs, key, framework, out);
+    if (out->asked && out->alike.n < LW_ALIKE_LEAST)
+        find_nearest(&runs, key, out);
     lw_alike_free(&runs);
     return LW_OK;
 }

@@ -12,10 +12,11 @@ struct lw_alike_step {
     char nearest[320]; /* lw_alike_nearest_text; "" = there is none, or runs enough are alike */
 };
 
-/* framework: its name. Of the ideal one, which is no training program, nothing is asked. */
+/* framework: its name. Of the ideal one, which is no training program, nothing is asked. nearest
+ * stays "". */
 void lw_alike_step_find(const struct lw_alike_runs *runs, const struct lw_alike_key *key,
                         const char *framework, struct lw_alike_step *out);
-/* The same of the runs that the program carries, which are read for it. */
+/* All of it, of the runs that the program carries, which are read for it. */
 enum lw_status lw_alike_step_of(const struct lw_alike_key *key, const char *framework,
                                 struct lw_alike_step *out, struct lw_err *err);
 
