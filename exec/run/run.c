@@ -49,6 +49,9 @@ static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct
     if (lw_op_class(op->kind) != LW_CLASS_COMPUTE || lw_plan_work_ps(r->plan, op) >= 0)
         return LW_OK;
     exec_op_text(r->plan, i, text);
+    if (op->kind == LW_OP_OPTIMIZER && r->plan->strategy->offload == LW_OFFLOAD_UPDATE)
+        return lw_fail(err, LW_ENOTSUP, "%s: --offload update is predicted and not executed; plan "
+                                        "with --offload optimizer, or none", text);
     if (side == 0)
         return lw_fail(err, LW_ENOTSUP, "%s has no time of its own, nor FLOPs: exec cannot derive "
                                         "one from a cluster", text);

@@ -333,10 +333,8 @@ static const struct {
      "layer-wise optimizers are not planned: the update comes after all reductions; --framework "
      "torchtune-optimizer-in-backward has their memory"},
     {"offload-optimizer", "here it is --offload optimizer"},
-    {"optimizer-cpu-offload", "an update by the host's processors is not planned; --offload "
-                              "optimizer brings the state to the device"},
-    {"cpu-offload", "an update by the host's processors is not planned; --offload optimizer brings "
-                    "the state to the device"},
+    {"optimizer-cpu-offload", "here it is --offload update"},
+    {"cpu-offload", "here it is --offload update"},
     {"offload-activations", "here it is --offload activations"},
     {"cpu-offloading", "here it is --offload activations"},
     {"cpu-offloading-num-layers", "here it is --offload activations --offload-layers N"},

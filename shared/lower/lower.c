@@ -468,10 +468,16 @@ static enum lw_status check_offload(const struct lw_workload *w, const struct lw
         return LW_OK;
     if (s->compat != LW_COMPAT_NONE)
         return lw_fail(err, LW_ENOTSUP, "--offload %s cannot be combined with --compat %s",
-                       s->offload == LW_OFFLOAD_OPTIMIZER ? "optimizer" : "activations",
-                       lw_compat_name(s->compat));
+                       lw_offload_name(s->offload), lw_compat_name(s->compat));
     if (s->offload == LW_OFFLOAD_ACTIVATIONS)
         return check_activations(w, s, err);
+    if (s->offload == LW_OFFLOAD_UPDATE)
+        return w->optimizer == LW_OPTIMIZER_ADAM
+                   ? LW_OK
+                   : lw_fail(err, LW_ENOTSUP, "--offload update: the host's rate is known for Adam "
+                                              "alone, and workload '%s' has another optimizer; "
+                                              "choose --optimizer adam, or --offload optimizer",
+                             w->name);
     if (w->optimizer != LW_OPTIMIZER_ADAM && w->optimizer != LW_OPTIMIZER_MOMENTUM &&
         w->optimizer != LW_OPTIMIZER_MUON)
         return lw_fail(err, LW_EINVAL, "--offload optimizer: the optimizer of workload '%s' has no "

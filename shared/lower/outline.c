@@ -369,6 +369,8 @@ void lw_outline_bytes(const struct lw_outline *o, const struct lw_strategy *s,
         if (s->zero < 3)
             bytes[LW_MEM_PARAMS] += x->frozen[t] * lw_dtype_size((enum lw_dtype)t);
     }
-    if (s->offload == LW_OFFLOAD_OPTIMIZER)
+    if (s->offload == LW_OFFLOAD_OPTIMIZER || s->offload == LW_OFFLOAD_UPDATE)
         bytes[LW_MEM_OPTIMIZER] = 0;
+    if (s->offload == LW_OFFLOAD_UPDATE && s->zero >= 2)
+        bytes[LW_MEM_GRADS] = 0;
 }

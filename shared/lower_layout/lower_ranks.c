@@ -180,6 +180,14 @@ static struct lw_digit along_tp(const struct lw_lowering *l, int32_t n)
     return (struct lw_digit){n, l->stride_tp};
 }
 
+/* --offload update: the state, and gradients of which a rank keeps its share alone. */
+static void leave_to_host(struct lw_lowering *l, int64_t *bytes)
+{
+    bytes[LW_MEM_OPTIMIZER] = l->last_spares = 0;
+    if (l->s->zero >= 2)
+        bytes[LW_MEM_GRADS] = 0;
+}
+
 static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
 {
     for (int32_t role = 0; role < l->pp; role++) {
@@ -194,6 +202,8 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
             l->offloaded[role] = x.static_bytes[LW_MEM_OPTIMIZER];
             x.static_bytes[LW_MEM_OPTIMIZER] = l->last_spares = 0;
         }
+        if (l->s->offload == LW_OFFLOAD_UPDATE)
+            leave_to_host(l, x.static_bytes);
         lw_builder_role(l->b, &x);
     }
     const struct lw_digit axis[LW_N_AXES] = {[LW_AXIS_DP] = along_dp(l, l->dp),

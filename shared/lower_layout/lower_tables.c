@@ -283,6 +283,8 @@ static void expect_shards(const struct lw_lowering *l)
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
 {
     LW_TAKE(&l->arena, l->optimizer_work, l->pp, err);
+    if (l->s->offload == LW_OFFLOAD_UPDATE)
+        LW_TAKE(&l->arena, l->host_updates, l->pp, err);
     add_params(l);
     expect_shards(l);
     for (int32_t i = 0; i < l->n_parts; i++) {
@@ -298,6 +300,8 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
     for (int32_t r = 0; r < l->pp; r++) {
         const struct lw_work w = optimizer_work(l, lw_stage_of_role(l, r));
         l->optimizer_work[r] = lw_builder_work(l->b, &w);
+        if (l->host_updates)
+            l->host_updates[r] = updated_elements(l, lw_stage_of_role(l, r));
     }
     return LW_OK;
 }

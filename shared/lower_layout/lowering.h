@@ -90,6 +90,7 @@ struct lw_lowering {
     enum lw_dtype activation_dtype;
     int32_t *optimizer_work;     /* [pp] */
     int64_t *offloaded;          /* [pp] bytes of state in the host's memory; NULL: none */
+    int64_t *host_updates;       /* [pp] elements that the host updates; NULL: none */
     int32_t host_link;           /* stream of copies from and to the host; -1 = none */
 };
 

@@ -127,11 +127,24 @@ static void gather_matrices(struct lw_writer *k)
     }
 }
 
+/* After k->deps; the op that new weights follow. */
+static int32_t update(struct lw_writer *k)
+{
+    struct lw_op op = lw_write_op(k, LW_OP_OPTIMIZER, k->l->compute, "");
+
+    if (k->l->s->offload == LW_OFFLOAD_UPDATE && k->l->host_updates[k->role] > 0)
+        return lw_write_host_update(k);
+    op.work = k->l->optimizer_work[k->role];
+    int32_t optimizer = lw_write_compute(k, &op, k->deps, k->n_deps);
+    if (k->loaded >= 0)
+        lw_builder_dep(k->l->b, k->loaded);
+    store_state(k, optimizer);
+    return optimizer;
+}
+
 void lw_write_update(struct lw_writer *k)
 {
     k->micro_batch = -1;
-    struct lw_op op = lw_write_op(k, LW_OP_OPTIMIZER, k->l->compute, "");
-
     sum_copies(k);
     lw_write_model_numbers(k);
     lw_write_gap(k, LW_GAP_BEFORE_OPTIMIZER);
@@ -139,11 +152,6 @@ void lw_write_update(struct lw_writer *k)
         k->deps[k->n_deps++] = k->last_compute;
     lw_write_clip(k);
     gather_matrices(k);
-    op.work = k->l->optimizer_work[k->role];
-    int32_t optimizer = lw_write_compute(k, &op, k->deps, k->n_deps);
-    if (k->loaded >= 0)
-        lw_builder_dep(k->l->b, k->loaded);
-    store_state(k, optimizer);
-    spread_weights(k, optimizer);
+    spread_weights(k, update(k));
     lw_write_gap(k, LW_GAP_AFTER_OPTIMIZER);
 }

@@ -281,6 +281,8 @@ int32_t lw_write_scale(struct lw_writer *k, int32_t last);
 /* lower_update.c: gaps, optimizer, weights to all members; before what is left of the reductions,
  * --offload optimizer's state from the host. */
 void lw_write_load_state(struct lw_writer *k);
+/* --offload update, in place of the device's optimizer; returns the op that new weights follow. */
+int32_t lw_write_host_update(struct lw_writer *k);
 void lw_write_update(struct lw_writer *k);
 
 /* lower_pass.c: adds a variant with the ops of the pass on every stage; its number in *variant. */

@@ -53,7 +53,10 @@ static int bound_of(const struct lw_plan *p, const struct lw_op *op)
     case LW_CLASS_COPY: return own < 0 ? LW_BOUND_MEMORY : LW_BOUND_MEASURED;
     case LW_CLASS_COLLECTIVE:
     case LW_CLASS_P2P: return own > 0 ? LW_BOUND_MEASURED : LW_BOUND_NETWORK;
-    default: return own < 0 ? LW_BOUND_UNKNOWN : LW_BOUND_MEASURED;
+    default:
+        return own >= 0                    ? LW_BOUND_MEASURED
+               : op->kind == LW_OP_OPTIMIZER ? LW_BOUND_HOST
+                                             : LW_BOUND_UNKNOWN;
     }
 }
 

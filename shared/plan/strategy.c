@@ -38,7 +38,8 @@ static const char *const again_parts[] = {LW_RECOMPUTE_PARTS(PART_WORD) NULL};
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const expert_overlaps[] = {"auto", "off", "on", NULL};
-static const char *const offloads[] = {"none", "optimizer", "activations", NULL};
+static const char *const offloads[] = {"none", "optimizer", "activations", "update",
+                                       NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
 enum { MAX_RANKS = 1 << 22 };     /* a plan of that many takes a second and 220 MB */
@@ -211,8 +212,10 @@ static const struct option {
            "framework's: core_attn)"),
     CHOICE("offload", offload, "WHAT", offloads,
            "what lies in the host's memory: optimizer: the state comes to the device for the "
-           "update and goes back after it, over the link to the host; activations: those of blocks "
-           "go there after their forward and come back before their backward (none)"),
+           "update and goes back after it, over the link to the host; update: the state stays, "
+           "gradients go there, the host's processors update and weights come back; activations: "
+           "those of blocks go there after their forward and come back before their backward "
+           "(none)"),
     COUNT("offload-layers", offload_layers, 0, INT32_MAX,
            "--offload activations: of so many modules from the first (0: all but the last)"),
     ON_OFF("overlap", overlap, "communicate during backward (on)"),
@@ -662,6 +665,11 @@ NAME_OF(lw_schedule_name, lw_schedule, schedules)
 const char *lw_tp_overlap_word(int k)
 {
     return k >= 0 && k < LW_N_TP_OVERLAPS ? tp_overlaps[k] : NULL;
+}
+
+const char *lw_offload_name(enum lw_offload x)
+{
+    return offloads[x];
 }
 
 const char *lw_compat_name(enum lw_compat c)

@@ -41,7 +41,13 @@ enum lw_expert_overlap {
 };
 
 /* What lies in the host's memory between its uses. */
-enum lw_offload { LW_OFFLOAD_NONE, LW_OFFLOAD_OPTIMIZER, LW_OFFLOAD_ACTIVATIONS, LW_N_OFFLOADS };
+enum lw_offload {
+    LW_OFFLOAD_NONE,
+    LW_OFFLOAD_OPTIMIZER,   /* its state comes to the device for the update */
+    LW_OFFLOAD_ACTIVATIONS,
+    LW_OFFLOAD_UPDATE,      /* its state stays with the host, whose processors update */
+    LW_N_OFFLOADS
+};
 
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 
@@ -174,6 +180,7 @@ enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype 
 enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
 
 const char *lw_compat_name(enum lw_compat c);
+const char *lw_offload_name(enum lw_offload x);
 const char *lw_tp_overlap_word(int k); /* NULL after the last */
 
 int64_t lw_strategy_ranks(const struct lw_strategy *s); /* dp * cp * pp * tp */

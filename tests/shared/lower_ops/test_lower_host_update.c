@@ -1,0 +1,109 @@
+/* --offload update: shared/lower_ops/lower_host_update.c, sim/timing/work_time.c,
+ * docs/design/memory.md. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+#include "tests/lib/plans/plan_words.h"
+#include "tests/lib/plans/tiny_build.h"
+
+/* 602 f32 parameters, 301 of each of two ranks under ZeRO-2: 1204 bytes of gradients go, 28 * 301 =
+ * 8428 are read and written, 1204 bytes of weights come. Neither state nor a share of gradients is
+ * the device's. */
+TEST(gradients_go_and_weights_come_back)
+{
+    struct tiny t;
+    char text[4096];
+
+    tiny_init(&t);
+    t.w.optimizer = LW_OPTIMIZER_ADAM;
+    struct lw_plan p = plan_of_words(&t.w, "dp 2 zero 2 offload update");
+    tiny_ops(&p, p.variants[0].name, text, sizeof text);
+    const char *at = strstr(text, "St/1204");
+    assert_non_null(at);
+    at = strstr(at, "O");
+    assert_non_null(at);
+    assert_non_null(strstr(at, "Ld/1204"));
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], 0);
+    assert_int_equal(p.roles[0].static_bytes[LW_MEM_GRADS], 0);
+    for (int32_t i = 0; i < p.n_ops; i++)
+        if (p.ops[i].kind == LW_OP_OPTIMIZER)
+            assert_int_equal(p.ops[i].bytes, 8428);
+    lw_plan_free(&p);
+}
+
+TEST(an_update_by_the_host_is_not_executed)
+{
+    struct lw_exec_options o = exec_asleep(2, EXEC_MOMENTUM);
+    struct tiny t;
+
+    tiny_init(&t);
+    t.w.optimizer = LW_OPTIMIZER_ADAM;
+    struct lw_plan p = plan_of_words(&t.w, "dp 2 offload update");
+    exec_ends(&p, &o, LW_ENOTSUP, "plan with --offload optimizer");
+    lw_plan_free(&p);
+}
+
+/* One rank, 1e8 f32 under Adam: 400 MB over 32 GB/s each way are 12.5 ms and 12.5 ms, and 2.8 GB at
+ * 0.426 of the host's 1e11 bytes a second 65.728 ms. Of 2 ranks of a node each has half of its
+ * rate; under ZeRO-1 each also updates half. */
+static const char *const MODEL =
+    "{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"w\",\"batch\":1,\"optimizer\":\"adam\","
+    "\"optimizer_ns\":1000000,\"modules\":[{\"name\":\"a\",\"forward_ns\":1000000,"
+    "\"backward_input_ns\":1000000,\"backward_weight_ns\":1000000,\"output_bytes\":4,"
+    "\"kept_bytes\":2000000000}],\"params\":[{\"name\":\"a.w\",\"numel\":100000000,\"module\":0}]}";
+
+static const char *const NODE =
+    "{\"lapwing\":1,\"kind\":\"cluster\",\"name\":\"n\",\"devices_per_node\":2,\"device\":{"
+    "\"kind\":\"d\",\"copy_bytes_per_s\":{\"value\":1e15,\"source\":\"t\"},"
+    "\"host_link_bytes_per_s\":{\"value\":32e9,\"source\":\"t\"}},"
+    "\"links\":[{\"name\":\"l\",\"level\":\"intra\",\"bytes_per_s\":{\"value\":1e15,\"source\":"
+    "\"t\"},\"latency_ns\":{\"value\":10,\"source\":\"t\"}}]%s}";
+
+static void put_node(const char *more)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, NODE, more);
+    fixture_put(fixture_path("n.json"), text);
+    fixture_put(fixture_path("w.json"), MODEL);
+}
+
+TEST_WITH(the_device_waits_for_links_and_host, fixture_open, fixture_close)
+{
+    put_node(",\"host_bytes_per_s\":{\"value\":1e11,\"source\":\"t\"}");
+    expect("sim -w w.json -c n.json --dp 1 --offload update --no-db", 0, "step 93.728 ms");
+    const char *out = lapwing("sim -w w.json -c n.json --dp 1 --offload update --no-db -q "
+                              "--format json", NULL);
+    assert_int_equal((int64_t)number_after(out, "\"peak_memory_bytes\": "), 2800000000);
+}
+
+TEST_WITH(ranks_of_a_node_share_its_memory, fixture_open, fixture_close)
+{
+    put_node(",\"host_bytes_per_s\":{\"value\":1e11,\"source\":\"t\"}");
+    /* 3 + 6.25 + 65.728 + 6.25 ms; copies and moves between ranks take less than 10 us */
+    const char *out = lapwing("sim -w w.json -c n.json --dp 2 --zero 1 --offload update --no-db -q "
+                              "--format json", NULL);
+    double step_ns = number_after(out, "\"step_ns\": ");
+    assert_true(step_ns >= 81227997 && step_ns < 81237997);
+}
+
+TEST_WITH(a_host_without_a_rate_is_refused, fixture_open, fixture_close)
+{
+    put_node("");
+    expect("sim -w w.json -c n.json --dp 1 --offload update --no-db", 1, "host_bytes_per_s");
+}
+
+TEST(an_optimizer_other_than_adam_is_refused)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    t.w.optimizer = LW_OPTIMIZER_MOMENTUM;
+    plan_refused(&t.w, "dp 2 offload update", "known for Adam alone");
+}
