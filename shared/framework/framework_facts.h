@@ -31,6 +31,7 @@
     row(kept_no_cudnn, "", FLAG, "selective recomputation repeats attention by cuDNN (Blackwell)") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \
     row(kept_loss_in_place, "", FLAG, "the loss's steps change one f32 copy of the scores") \
+    row(kept_fused_head, "", FLAG, "head and loss run in pieces of tokens and keep no scores") \
     row(loss_scores, "B", COUNT, "of a score, what the loss's steps hold at their most") \
     row(loss_scores_split, "B", COUNT, "the same where a tensor group divides the scores") \
     row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \

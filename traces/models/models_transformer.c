@@ -659,6 +659,30 @@ static void keep_waiting(struct transformer *t, int64_t scores, int64_t vocab)
     transformer_keep(t, transformer_of_samples(t, item * vocab * t->hidden), false);
 }
 
+/* Tokens of a piece: as many scores as the head's input has elements, a power of two. */
+static int64_t tokens_of_piece(const struct transformer *t, int64_t vocab)
+{
+    int64_t pieces = (vocab + t->hidden - 1) / t->hidden, piece = 1;
+
+    while (piece * pieces < t->tokens)
+        piece *= 2;
+    return piece < t->tokens ? piece : t->tokens;
+}
+
+/* Head and loss in pieces of tokens: their backward is a part of the forward, which leaves the
+ * gradients of the head's input and weight; the scores of one piece become their gradients in place
+ * (linkedin/Liger-Kernel@ead96b61, src/liger_kernel/ops/fused_linear_cross_entropy.py). */
+static void fused_head(struct transformer *t, int64_t vocab)
+{
+    int64_t piece = t->b.item * tokens_of_piece(t, vocab) * vocab;
+
+    t->b.shape.score_bytes = piece;
+    transformer_keep(t, piece, false);
+    transformer_keep(t, t->b.item * t->tokens * t->hidden, true);
+    transformer_keep(t, transformer_of_samples(t, t->b.item * vocab * t->hidden), false);
+    TRACES_TRAFFIC(&t->b, 2 * t->b.item * t->tokens * vocab, 0, 0, .split = LW_SPLIT_GROUP);
+}
+
 /* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
  * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
  * are the backward's product and its cast. The scores themselves and their f32 copy are there when
@@ -668,6 +692,10 @@ void transformer_loss(struct transformer *t, int64_t vocab)
 {
     int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
 
+    if (has_kept(t, TRACES_KEPT_FUSED_HEAD)) {
+        fused_head(t, vocab);
+        return;
+    }
     t->b.shape.score_bytes = loss_bytes(t) * scores;
     transformer_keep(t, t->b.shape.score_bytes, false);
     keep_waiting(t, scores, vocab);

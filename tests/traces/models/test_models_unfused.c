@@ -105,6 +105,23 @@ MODEL_TEST(norms_and_losses_keep_what_their_kernels_read)
                      (4 - 2) * TOKENS * VOCAB);
 }
 
+/* In pieces of 2^n tokens, as many scores as the head's input has elements or more: one piece's
+ * scores, and the gradients of the head's input and weight, in place of bf16 scores of all. */
+MODEL_TEST(a_fused_head_keeps_two_gradients_and_one_piece)
+{
+    struct traces_model_shape s = shape_of(0);
+    int64_t pieces = (VOCAB + HIDDEN - 1) / HIDDEN, piece = 1;
+
+    while (piece * pieces < TOKENS)
+        piece *= 2;
+    s.kept = TRACES_KEPT_CHUNKED_LOSS;
+    struct lw_workload a = built_as(s), b;
+    s.kept = TRACES_KEPT_FUSED_HEAD;
+    b = built_as(s);
+    assert_int_equal(b.modules[HEAD].kept_bytes[0] - a.modules[HEAD].kept_bytes[0],
+                     2 * (piece * VOCAB + TOKENS * HIDDEN + VOCAB * HIDDEN - TOKENS * VOCAB));
+}
+
 /* Each matrix of a block: its gradient is read, its sum read and written, in f32 or in bf16. */
 MODEL_TEST(sums_take_ten_bytes_a_parameter_or_six)
 {
