@@ -343,11 +343,8 @@ def mtp_layers_of(row):
 
 
 def check_offload(row):
-    """--offload optimizer brings the state to the device for the update, --offload activations
-    excludes recomputation. Of pytorch/torchtune@bd2a0fc7, README.md, 8-bit AdamW comes after
-    offloaded activations of recomputed blocks."""
-    if has(row.offload, "CPU"):
-        raise Cannot("an optimizer that updates on the host is not modelled")
+    """--offload activations excludes recomputation. Of pytorch/torchtune@bd2a0fc7, README.md,
+    8-bit AdamW comes after offloaded activations of recomputed blocks."""
     if has(row.offload, "True"):
         raise Cannot("what is offloaded to the host is not given")
     if has(row.options, "8-bit"):
@@ -403,7 +400,8 @@ def strategy_options(row, put):
     put("overlap", "" if overlaps(row, zero) else "off")
     ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
     put("overlap-param-gather", "on" if ahead and zero in (1, 2) else "")
-    put("offload", "activations" if row.offload_layers > 0 else "")
+    on_host = has(row.offload, "CPU")
+    put("offload", "activations" if row.offload_layers > 0 else "update" if on_host else "")
     put("offload-layers", row.offload_layers or "")
     put("recompute", recompute_of(row))
     put("recompute-layers", row.recompute_layers if 0 < row.recompute_layers < row.layers else "")

@@ -516,7 +516,7 @@ TEST(offloads_that_are_not_modelled_are_named)
     static const struct {
         const char *offload, *variant, *why;
     } cases[] = {
-        {"optimizer (CPU AdamW)", "", "an optimizer that updates on the host is not modelled"},
+        {"optimizer (CPU AdamW)", "", ""},
         {"True", "", "what is offloaded to the host is not given"},
         {"", "cumulative: + 8-bit AdamW", "optimizer states of 8 bits are not modelled"},
         {"", "cumulative: + activation offloading",
