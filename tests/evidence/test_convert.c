@@ -129,6 +129,11 @@ TEST(each_row_says_how_its_flops_are_counted)
     expect_cell(csv, "flops", "hardware");
     csv = rows_of("misc_training_tables", MISC "" REST);
     expect_cell(csv, "memory_kind", "reserved");
+    csv = rows_of("misc_training_tables",
+                  "model,gpu,gpus,gbs,mbs,seq,precision,framework,status,mem_kind,step_s,samples_s,"
+                  "tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind\nllama3-8b,H100,8,8,1,8192,bf16,"
+                  "DeepSpeed,,GiB peak without Liger (80 with),,,,400,,40,\n");
+    expect_cell(csv, "memory_kind", "reserved");
 }
 
 /* A step of one micro-batch has nothing beside which its all-to-alls could run. */
