@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/dtype.h"
+#include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 #include "shared/timeline/param_memory.h"
@@ -52,6 +54,8 @@ struct making {
     bool *made;
     int64_t sum, of_role;
     int32_t *tied, n_tied; /* parameters of the stage that another one holds, few */
+    struct lw_gradient_made *by; /* ops that make gradients */
+    int64_t n, capacity;
 };
 
 static int64_t up_to(const struct making *k, int64_t weight)
@@ -100,21 +104,32 @@ static bool brings_shares(const struct lw_plan *p, const struct lw_op *op)
     return reduces && op->bucket >= 0 && lw_plan_bucket_kind(p, op->bucket) == LW_BUCKET_GRADIENTS;
 }
 
-static void follow(const struct making *k, struct lw_program g, int64_t *bytes)
+static int64_t made_by(const struct making *k, bool shares, const struct lw_op *op)
+{
+    int64_t bytes = 0;
+
+    if (shares)
+        return brings_shares(k->p, op) ? make_bucket(k, op) : 0;
+    if (lw_op_class((enum lw_op_kind)op->kind) != LW_CLASS_COMPUTE)
+        return 0;
+    for (int32_t r = op->first_ready; r < op->first_ready + op->n_ready; r++)
+        bytes += make(k, k->p->ready[r]);
+    return bytes + make_tied(k, op);
+}
+
+static enum lw_status follow(struct making *k, struct lw_program g, struct lw_err *err)
 {
     bool shares = keeps_shares(k->p);
 
     memset(k->made, 0, (size_t)k->p->n_params * sizeof *k->made);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *op = LW_OP(k->p, i);
-        if (shares && brings_shares(k->p, op))
-            bytes[i] = make_bucket(k, op);
-        if (shares || lw_op_class((enum lw_op_kind)op->kind) != LW_CLASS_COMPUTE)
+        int64_t bytes = made_by(k, shares, LW_OP(k->p, i));
+        if (bytes == 0)
             continue;
-        for (int32_t r = op->first_ready; r < op->first_ready + op->n_ready; r++)
-            bytes[i] += make(k, k->p->ready[r]);
-        bytes[i] += make_tied(k, op);
+        LW_ROOM(k->by, k->capacity, k->n + 1, err);
+        k->by[k->n++] = (struct lw_gradient_made){i, bytes};
     }
+    return LW_OK;
 }
 
 static void list_tied(struct making *k, int32_t stage)
@@ -128,25 +143,59 @@ static void list_tied(struct making *k, int32_t stage)
             k->tied[k->n_tied++] = i;
 }
 
-enum lw_status lw_gradient_bytes(const struct lw_plan *plan, struct lw_arena *room, int64_t *bytes,
-                                 struct lw_err *err)
+static enum lw_status follow_roles(struct making *k, struct lw_arena *room, struct lw_err *err)
 {
-    struct making k = {.p = plan};
+    const struct lw_plan *plan = k->p;
     int64_t *weight;
 
     LW_TAKE(room, weight, plan->n_params, err);
-    LW_TAKE(room, k.made, plan->n_params, err);
-    LW_TAKE(room, k.tied, plan->n_params, err);
-    k.weight = weight;
+    LW_TAKE(room, k->made, plan->n_params, err);
+    LW_TAKE(room, k->tied, plan->n_params, err);
+    k->weight = weight;
     for (int32_t r = 0; r < plan->n_roles; r++) {
         const struct lw_role *role = &plan->roles[r];
-        k.of_role = role->static_bytes[LW_MEM_GRADS];
-        if (!role->grads_come || k.of_role == 0)
+        k->of_role = role->static_bytes[LW_MEM_GRADS];
+        if (!role->grads_come || k->of_role == 0)
             continue;
-        k.sum = weigh(plan, role->stage, weight);
-        list_tied(&k, role->stage);
+        k->sum = weigh(plan, role->stage, weight);
+        list_tied(k, role->stage);
         for (int32_t v = 0; v < plan->n_variants; v++)
-            follow(&k, plan->programs[(int64_t)v * plan->n_roles + r], bytes);
+            LW_TRY(follow(k, plan->programs[(int64_t)v * plan->n_roles + r], err));
     }
     return LW_OK;
+}
+
+LW_COMPARATOR(by_op, struct lw_gradient_made, a->op, b->op)
+
+enum lw_status lw_gradients_made_init(const struct lw_plan *plan, struct lw_arena *room,
+                                      struct lw_gradients_made *out, struct lw_err *err)
+{
+    struct making k = {.p = plan};
+    struct lw_arena scratch = {0};
+    enum lw_status status = follow_roles(&k, &scratch, err);
+
+    lw_arena_free(&scratch);
+    if (status == LW_OK && k.by && lw_arena_adopt(room, k.by) != 0)
+        status = lw_fail_nomem(err);
+    if (status != LW_OK) {
+        lw_free(k.by);
+        return status;
+    }
+    lw_sort(k.by, k.n, by_op);
+    *out = (struct lw_gradients_made){k.n, k.by};
+    return LW_OK;
+}
+
+int64_t lw_gradients_made_by(const struct lw_gradients_made *g, int32_t op)
+{
+    int64_t low = 0, high = g->n;
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (g->v[middle].op < op)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < g->n && g->v[low].op == op ? g->v[low].bytes : 0;
 }

@@ -41,10 +41,14 @@ struct turn {
     bool at_end;
 };
 
-/* Neighbouring rows [from, to) of one rank in one pass; the next ones of that rank, -1 = none. */
+/* Some neighbouring rows [from, to) of one rank in one pass; the next ones of that rank, -1 = none;
+ * no row of those starts before `after`. */
 struct run {
     int64_t from, to, next;
+    lw_ps after;
 };
+
+enum { RUN_ROWS = 4096 };
 
 /* Changes of the rank at hand, and the turns of messages at each op of its role. */
 struct lw_memory_walk {
@@ -57,12 +61,13 @@ struct lw_memory_walk {
     int64_t n_runs, runs_capacity;
     int64_t *first_run; /* [n_ranks] -1 = it has no rows */
     struct lw_arena room;
-    int32_t *first; /* [n_ops] turns at an op; -1 = none. NULL: the plan has no messages */
+    int32_t *first;        /* turns at an op of the role, program after program; -1 = none. NULL:
+                            * the plan has no messages */
     struct turn *turns;
     int64_t n_turns, turns_capacity;
-    int32_t role;   /* whose turns these are; -1 = none yet */
-    int64_t *makes; /* [n_ops] gradient_memory.c; NULL: gradients are there throughout */
-    int64_t held;   /* of gradients made in the step so far */
+    int32_t role, noting;  /* whose turns these are, -1 = none yet; whose are being noted */
+    struct lw_gradients_made makes; /* none: gradients are there throughout */
+    int64_t held;          /* of gradients made in the step so far */
 };
 
 static enum lw_status add(struct lw_memory_walk *c, struct lw_memory_change x, struct lw_err *err)
@@ -136,7 +141,7 @@ static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, int32_t
                                     struct lw_err *err)
 {
     bool ends = lw_timeline_kind(c->t, i) == LW_OP_OPTIMIZER;
-    int64_t bytes = ends ? -c->held : c->makes[op];
+    int64_t bytes = ends ? -c->held : lw_gradients_made_by(&c->makes, op);
 
     if (bytes == 0 || (!ends && pass > 0))
         return LW_OK;
@@ -149,14 +154,6 @@ static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, int32_t
                                          .memory = LW_MEMORY_GRADIENTS,
                                          .bytes = bytes},
                err);
-}
-
-static enum lw_status find_gradients(struct lw_memory_walk *c, struct lw_err *err)
-{
-    if (!lw_gradients_come(c->plan))
-        return LW_OK;
-    LW_TAKE(&c->room, c->makes, c->plan->n_ops, err);
-    return lw_gradient_bytes(c->plan, &c->room, c->makes, err);
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -177,12 +174,28 @@ static bool moves_any(const struct lw_plan *p)
 
 enum moment { AT_START, AT_END };
 
+/* Where the turns of an op begin; NULL: it is of no program of the role. */
+static int32_t *turns_of(const struct lw_memory_walk *c, int32_t role, int32_t op)
+{
+    const struct lw_program *g = &c->plan->programs[role];
+    int32_t *first = c->first;
+
+    for (int32_t v = 0; v < c->plan->n_variants; v++, g += c->plan->n_roles) {
+        if (op >= g->first_op && op < g->first_op + g->n_ops)
+            return first + op - g->first_op;
+        first += g->n_ops;
+    }
+    return NULL;
+}
+
 static enum lw_status note(struct lw_memory_walk *c, int32_t op, int32_t message, int sign,
                            enum moment moment, struct lw_err *err)
 {
+    int32_t *first = turns_of(c, c->noting, op);
+
     LW_ROOM(c->turns, c->turns_capacity, c->n_turns + 1, err);
-    c->turns[c->n_turns] = (struct turn){message, c->first[op], (int8_t)sign, moment == AT_END};
-    c->first[op] = (int32_t)c->n_turns++;
+    c->turns[c->n_turns] = (struct turn){message, *first, (int8_t)sign, moment == AT_END};
+    *first = (int32_t)c->n_turns++;
     return LW_OK;
 }
 
@@ -285,6 +298,15 @@ static enum lw_status note_program(struct lw_memory_walk *c, const struct lw_pro
     return s;
 }
 
+static int64_t n_ops_of(const struct lw_plan *p, int32_t role)
+{
+    int64_t n = 0;
+
+    for (int32_t v = 0; v < p->n_variants; v++)
+        n += p->programs[(int64_t)v * p->n_roles + role].n_ops;
+    return n;
+}
+
 /* The turns of all programs of a role. */
 static enum lw_status note_role(struct lw_memory_walk *c, int32_t role, struct lw_err *err)
 {
@@ -294,11 +316,10 @@ static enum lw_status note_role(struct lw_memory_walk *c, int32_t role, struct l
         return LW_OK;
     c->n_turns = 0;
     c->role = -1;
-    for (int32_t v = 0; v < p->n_variants; v++) {
-        const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + role];
-        memset(c->first + g->first_op, -1, (size_t)g->n_ops * sizeof *c->first);
-        LW_TRY(note_program(c, g, err));
-    }
+    c->noting = role;
+    memset(c->first, -1, (size_t)n_ops_of(p, role) * sizeof *c->first);
+    for (int32_t v = 0; v < p->n_variants; v++)
+        LW_TRY(note_program(c, &p->programs[(int64_t)v * p->n_roles + role], err));
     c->role = role;
     return LW_OK;
 }
@@ -306,9 +327,12 @@ static enum lw_status note_role(struct lw_memory_walk *c, int32_t role, struct l
 static enum lw_status add_messages(struct lw_memory_walk *c, int64_t row, int32_t op,
                                    struct lw_err *err)
 {
-    const struct lw_times at = lw_timeline_times(c->t, row);
+    const int32_t *first = turns_of(c, c->role, op);
 
-    for (int32_t i = c->first[op]; i >= 0; i = c->turns[i].next) {
+    if (!first || *first < 0)
+        return LW_OK;
+    const struct lw_times at = lw_timeline_times(c->t, row);
+    for (int32_t i = *first; i >= 0; i = c->turns[i].next) {
         const struct turn *x = &c->turns[i];
         LW_TRY(
             add(c,
@@ -329,30 +353,58 @@ LW_COMPARATOR(compare_changes, struct lw_memory_change, a->at, b->at, a->turn, b
 
 /* --- one rank after the other ----------------------------------------------------------------- */
 
+/* From the last run to the first: how early those after it start. */
+static void find_after(struct lw_memory_walk *c, lw_ps *earliest)
+{
+    for (int32_t r = 0; r < c->plan->n_ranks; r++)
+        earliest[r] = INT64_MAX;
+    for (int64_t k = c->n_runs - 1; k >= 0; k--) {
+        lw_ps *of_rank = &earliest[lw_timeline_run(c->t, c->runs[k].from).rank];
+        c->runs[k].after = *of_rank;
+        for (int64_t i = c->runs[k].from; i < c->runs[k].to; i++) {
+            lw_ps start = lw_timeline_times(c->t, i).start;
+            *of_rank = start < *of_rank ? start : *of_rank;
+        }
+    }
+}
+
 static enum lw_status find_runs(struct lw_memory_walk *c, struct lw_err *err)
 {
     const struct lw_timeline *t = c->t;
     int64_t *last; /* run of each rank */
+    struct lw_row_run of = {0};
 
     LW_TAKE(&c->room, c->first_run, c->plan->n_ranks, err);
     LW_TAKE(&c->room, last, c->plan->n_ranks, err);
     memset(c->first_run, -1, (size_t)c->plan->n_ranks * sizeof *c->first_run);
-    for (int64_t i = 0; i < t->n; i = c->runs[c->n_runs - 1].to) {
-        int32_t rank = lw_timeline_run(t, i).rank;
+    for (int64_t i = 0, to; i < t->n; i = to) {
+        if (i >= of.to)
+            of = lw_timeline_run(t, i);
+        to = of.to < i + RUN_ROWS ? of.to : i + RUN_ROWS;
         LW_ROOM(c->runs, c->runs_capacity, c->n_runs + 1, err);
-        *(c->first_run[rank] < 0 ? &c->first_run[rank] : &c->runs[last[rank]].next) = c->n_runs;
-        last[rank] = c->n_runs;
-        c->runs[c->n_runs++] = (struct run){i, lw_timeline_run(t, i).to, -1};
+        *(c->first_run[of.rank] < 0 ? &c->first_run[of.rank] : &c->runs[last[of.rank]].next) =
+            c->n_runs;
+        last[of.rank] = c->n_runs;
+        c->runs[c->n_runs++] = (struct run){i, to, -1, 0};
     }
+    _Static_assert(sizeof(lw_ps) == sizeof *last, "times in the room of numbers of runs");
+    find_after(c, (lw_ps *)last);
     return LW_OK;
 }
 
 static enum lw_status begin(struct lw_memory_walk *c, struct lw_err *err)
 {
+    int64_t most = 0;
+
     LW_TRY(find_runs(c, err));
+    for (int32_t r = 0; r < c->plan->n_roles; r++) {
+        int64_t n = n_ops_of(c->plan, r);
+        most = n > most ? n : most;
+    }
     if (moves_any(c->plan))
-        LW_TAKE(&c->room, c->first, c->plan->n_ops, err);
-    return find_gradients(c, err);
+        LW_TAKE(&c->room, c->first, most, err);
+    return lw_gradients_come(c->plan) ? lw_gradients_made_init(c->plan, &c->room, &c->makes, err)
+                                      : LW_OK;
 }
 
 enum lw_status lw_memory_walk_new(const struct lw_timeline *t, const struct lw_plan *plan,
@@ -388,10 +440,39 @@ static enum lw_status add_run(struct lw_memory_walk *c, const struct run *run, s
     for (int64_t i = run->from; i < run->to; i++) {
         int32_t op = lw_timeline_op(c->t, i);
         LW_TRY(add_own(c, i, op, err));
-        if (c->makes)
+        if (c->makes.n > 0)
             LW_TRY(add_gradients(c, i, op, pass, err));
-        if (c->first && c->first[op] >= 0)
+        if (c->first)
             LW_TRY(add_messages(c, i, op, err));
+    }
+    return LW_OK;
+}
+
+/* Changes before a time are visited and go; nothing comes that is earlier. */
+static enum lw_status visit_before(struct lw_memory_walk *c, lw_ps time, lw_memory_visit *visit,
+                                   void *ctx, struct lw_err *err)
+{
+    int64_t n = 0;
+
+    lw_sort_nearly(c->v, c->n, compare_changes);
+    while (n < c->n && (c->v[n].at < time || time == INT64_MAX))
+        n++;
+    LW_TRY(visit(ctx, c->v, n, err));
+    memmove(c->v, c->v + n, (size_t)(c->n - n) * sizeof *c->v);
+    c->n -= n;
+    return LW_OK;
+}
+
+enum lw_status lw_memory_walk_visit(struct lw_memory_walk *c, int32_t rank, lw_memory_visit *visit,
+                                    void *ctx, struct lw_err *err)
+{
+    c->n = c->held = 0;
+    c->rank = rank;
+    LW_TRY(note_role(c, lw_plan_role_of(c->plan, rank), err));
+    for (int64_t k = c->first_run[rank]; k >= 0; k = c->runs[k].next) {
+        LW_TRY(add_run(c, &c->runs[k], err));
+        if (c->n > 0)
+            LW_TRY(visit_before(c, c->runs[k].after, visit, ctx, err));
     }
     return LW_OK;
 }

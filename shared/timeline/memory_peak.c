@@ -74,23 +74,36 @@ static void peaks_at_start(const struct lw_plan *plan, int64_t *peak, struct lw_
     }
 }
 
+struct peaks {
+    const struct lw_timeline *t;
+    struct lw_memory_peak now, *at;
+    int64_t *peak; /* [n_ranks], or NULL */
+};
+
+static enum lw_status keep_peaks(void *ctx, const struct lw_memory_change *v, int64_t n,
+                                 struct lw_err *err)
+{
+    struct peaks *x = ctx;
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++) {
+        apply(&v[i], &x->now);
+        if (x->peak && x->now.total > x->peak[x->now.rank])
+            x->peak[x->now.rank] = x->now.total;
+        keep_larger(x->t, &v[i], &x->now, x->at);
+    }
+    return LW_OK;
+}
+
 static enum lw_status walk_ranks(struct lw_memory_walk *w, const struct lw_timeline *t,
                                  const struct lw_plan *plan, int64_t *peak,
                                  struct lw_memory_peak *at, struct lw_err *err)
 {
-    const struct lw_memory_change *v;
-    struct lw_memory_peak now;
-    int64_t n;
+    struct peaks x = {.t = t, .at = at, .peak = peak};
 
     for (int32_t r = 0; r < plan->n_ranks; r++) {
-        LW_TRY(lw_memory_walk_rank(w, r, &v, &n, err));
-        begin(plan, r, &now);
-        for (int64_t i = 0; i < n; i++) {
-            apply(&v[i], &now);
-            if (peak && now.total > peak[r])
-                peak[r] = now.total;
-            keep_larger(t, &v[i], &now, at);
-        }
+        begin(plan, r, &x.now);
+        LW_TRY(lw_memory_walk_visit(w, r, keep_peaks, &x, err));
     }
     return LW_OK;
 }

@@ -38,11 +38,19 @@ struct lw_memory_change {
     uint8_t memory; /* enum lw_memory */
 };
 
-/* gradient_memory.c: of gradients that come and go, what each op makes the first time that its
- * program runs in a step: bytes[n_ops], zeros before. An optimizer's end gives all back. */
+/* gradient_memory.c: of gradients that come and go, the ops that make some the first time that
+ * their program runs in a step, ascending. An optimizer's end gives all back. */
 struct lw_arena;
-enum lw_status lw_gradient_bytes(const struct lw_plan *plan, struct lw_arena *room, int64_t *bytes,
-                                 struct lw_err *err);
+struct lw_gradients_made {
+    int64_t n;
+    struct lw_gradient_made {
+        int32_t op;
+        int64_t bytes;
+    } *v;
+};
+enum lw_status lw_gradients_made_init(const struct lw_plan *plan, struct lw_arena *room,
+                                      struct lw_gradients_made *out, struct lw_err *err);
+int64_t lw_gradients_made_by(const struct lw_gradients_made *g, int32_t op); /* bytes; 0: none */
 bool lw_gradients_come(const struct lw_plan *plan); /* of some role */
 
 /* Every change that the rows of a timeline make, rank by rank, those of a rank by time: a forward
@@ -55,6 +63,12 @@ enum lw_status lw_memory_walk_new(const struct lw_timeline *t, const struct lw_p
 enum lw_status lw_memory_walk_rank(struct lw_memory_walk *w, int32_t rank,
                                    const struct lw_memory_change **v, int64_t *n,
                                    struct lw_err *err);
+/* The same part by part: the changes of a rank a few thousand at a time, in their order. The walk
+ * ends where a visit does not return LW_OK. */
+typedef enum lw_status lw_memory_visit(void *ctx, const struct lw_memory_change *v, int64_t n,
+                                       struct lw_err *err);
+enum lw_status lw_memory_walk_visit(struct lw_memory_walk *w, int32_t rank, lw_memory_visit *visit,
+                                    void *ctx, struct lw_err *err);
 void lw_memory_walk_free(struct lw_memory_walk *w);
 
 /* The most that each rank of the plan holds at any time, into peak[plan->n_ranks], and the moment

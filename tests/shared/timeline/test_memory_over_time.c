@@ -378,6 +378,63 @@ static void expect_same_changes(struct lw_memory_walk *a, struct lw_memory_walk 
     }
 }
 
+struct parts {
+    const struct lw_memory_change *expected;
+    int64_t n, n_parts, largest;
+};
+
+static enum lw_status compare_part(void *ctx, const struct lw_memory_change *v, int64_t n,
+                                   struct lw_err *err)
+{
+    struct parts *x = ctx;
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++, x->n++) {
+        assert_int_equal(v[i].at, x->expected[x->n].at);
+        assert_int_equal(v[i].row, x->expected[x->n].row);
+        assert_int_equal(v[i].bytes, x->expected[x->n].bytes);
+    }
+    x->n_parts++;
+    x->largest = n > x->largest ? n : x->largest;
+    return LW_OK;
+}
+
+/* 2 stages of 2 layers, 2,000 micro-batches and 2 steps: about 50,000 rows, whose order in the
+ * program is not that of time: a receive is listed before the compute that it runs beside. */
+TEST(changes_part_by_part_are_all_changes_in_their_order)
+{
+    struct lw_workload w = layers(4);
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_cluster c;
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_err err = {0};
+    s.pp = 2;
+    s.micro_batches = 2000;
+    o.n_steps = 2;
+    struct lw_plan p = plan_of(&w, &s);
+    make_cluster(&c, p.n_ranks, 1e12, 0);
+    assert_ok(lw_sim_run(&p, &c, &o, &t, &stats, &err), err);
+    for (int32_t r = 0; r < p.n_ranks; r++) {
+        struct lw_memory_walk *whole, *parts;
+        struct parts x = {0};
+        int64_t n;
+        assert_ok(lw_memory_walk_new(&t, &p, &whole, &err), err);
+        assert_ok(lw_memory_walk_new(&t, &p, &parts, &err), err);
+        assert_ok(lw_memory_walk_rank(whole, r, &x.expected, &n, &err), err);
+        assert_ok(lw_memory_walk_visit(parts, r, compare_part, &x, &err), err);
+        assert_int_equal(x.n, n);
+        assert_true(x.n_parts > 3 && x.largest < n / 3);
+        lw_memory_walk_free(whole);
+        lw_memory_walk_free(parts);
+    }
+    lw_timeline_free(&t);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+    lw_cluster_free(&c);
+}
+
 /* Ranks of two stages in turn, as data ranks of a grid whose pipeline varies first are: the changes
  * of a rank do not depend on whose were asked for before. */
 TEST(changes_of_a_rank_do_not_depend_on_the_rank_before)
