@@ -8,7 +8,8 @@
 
 #include "shared/numbers/checked.h"
 
-enum { MOST_COLUMNS = 64, MOST_CONDITIONS = 8 };
+/* MOST_RANKS: as `lapwing cost --ranks` takes; sums of ranks and nodes stay within 32 bits. */
+enum { MOST_COLUMNS = 64, MOST_CONDITIONS = 8, MOST_RANKS = 1 << 24 };
 
 enum column {
     OP,
@@ -263,8 +264,8 @@ static enum lw_status take_row(const struct csv *c, const struct bench_cell *cel
 
     LW_TRY(whole(c, cells, SIZE, INT64_MAX, &s.bytes));
     LW_TRY(bench_operation(c->r, cells[c->at[OP]], &t.op));
-    LW_TRY(whole(c, cells, RANKS, INT32_MAX, &ranks));
-    LW_TRY(whole(c, cells, NODES, INT32_MAX, &nodes));
+    LW_TRY(whole(c, cells, RANKS, MOST_RANKS, &ranks));
+    LW_TRY(whole(c, cells, NODES, MOST_RANKS, &nodes));
     if (nodes > ranks)
         return lw_fail_at(c->r->err, LW_EFORMAT, c->r->in->name, c->r->line,
                           "nnodes: found %lld, with %lld ranks: a node holds at least one rank",

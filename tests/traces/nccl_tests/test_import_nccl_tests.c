@@ -453,6 +453,8 @@ TEST(bad_tables_are_refused_with_file_and_line)
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,4\n", "t.txt:2: 4 cells", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,3,4,1\n",
          "nnodes: found 3, with 2 ranks: ", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,16777217,2,4,1\n",
+         "nranks: found '16777217'", LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,x,1,4,1\n", "nranks: found 'x'",
          LW_EFORMAT},
         {"op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,1e30,1\n", "size_bytes", LW_EFORMAT},
