@@ -6,6 +6,7 @@
 #include "shared/lower/lower_steps.h"
 #include "shared/lower/plan_size.h"
 #include "shared/lower_ops/writer.h"
+#include "shared/plan/op_rows.h"
 
 /* --- passes ---------------------------------------------------------------------------------- */
 
@@ -189,6 +190,7 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
 {
     struct lw_lowering l = {.given = w, .w = w, .s = s};
     enum lw_status st = decide(&l, cost, err);
+    struct lw_plan_size size = lw_plan_size_estimate(w, s);
     int64_t least_cap = 0, next_cap = 0;
 
     if (st == LW_OK) {
@@ -203,8 +205,10 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
         l.b = lw_builder_new(name, l.n_ranks);
         if (l.b && draft)
             lw_builder_draft(l.b);
+        if (l.b && size.ops >= LW_SHARE_OPS_FROM && size.repeats)
+            lw_builder_share_ops(l.b, LW_SHARED_OPS_LEAST);
         if (l.b)
-            lw_builder_expect_ops(l.b, lw_plan_size_estimate(w, s).ops);
+            lw_builder_expect_ops(l.b, size.ops);
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
     }
     free_all(&l);

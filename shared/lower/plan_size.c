@@ -64,7 +64,8 @@ struct lw_plan_size lw_plan_size_estimate(const struct lw_workload *w, const str
     int64_t ops = lw_mul_sat(lw_add_sat(lw_mul_sat(of_backward, s->micro_batches), of_params),
                              variants(s));
 
-    return (struct lw_plan_size){ops, lw_mul_sat(ops, BYTES_PER_OP)};
+    return (struct lw_plan_size){ops, lw_mul_sat(ops, BYTES_PER_OP),
+                                 s->micro_batches > 1 || variants(s) > 1};
 }
 
 /* A sum that is cut off at the largest number is said to be larger. */

@@ -108,7 +108,7 @@ struct merge {
     int32_t lane;               /* that computed last */
 };
 
-static const struct lw_op *op_at(const struct merge *m, int32_t op)
+static struct lw_op op_at(const struct merge *m, int32_t op)
 {
     return lw_builder_op_at(m->k->l->b, op);
 }
@@ -141,14 +141,14 @@ static void put(struct merge *m, int lane)
 
 static bool computes(const struct merge *m, int32_t op)
 {
-    return op_at(m, op)->stream == m->k->l->compute;
+    return op_at(m, op).stream == m->k->l->compute;
 }
 
 static bool inputs_there(const struct merge *m, int32_t op)
 {
     const int32_t *deps = lw_builder_deps_of(m->k->l->b, op);
 
-    for (int32_t i = 0; i < op_at(m, op)->n_deps; i++)
+    for (int32_t i = 0; i < op_at(m, op).n_deps; i++)
         if (deps[i] >= m->first && m->place[deps[i] - m->first] < 0)
             return false;
     return true;
@@ -169,7 +169,7 @@ static bool leads(const struct merge *m, int lane)
     for (int32_t i = m->next[other]; i < x->n; i++) {
         if (sends && computes(m, x->first + i))
             return false;
-        sends = sends || op_at(m, x->first + i)->comm == m->k->l->expert.comm;
+        sends = sends || op_at(m, x->first + i).comm == m->k->l->expert.comm;
     }
     return x->unit + 1 == m->items[m->item[lane]].unit;
 }
@@ -208,9 +208,9 @@ static int32_t waits_since(const struct merge *m, int lane)
     int32_t op = head_of(m, lane), since = -1;
     const int32_t *deps = lw_builder_deps_of(m->k->l->b, op);
 
-    for (int32_t i = 0; i < op_at(m, op)->n_deps; i++) {
+    for (int32_t i = 0; i < op_at(m, op).n_deps; i++) {
         int32_t at = deps[i] >= m->first ? m->place[deps[i] - m->first] : -1;
-        if (op_at(m, deps[i])->comm == m->k->l->expert.comm && at > since)
+        if (op_at(m, deps[i]).comm == m->k->l->expert.comm && at > since)
             since = at;
     }
     return since;
@@ -305,7 +305,7 @@ enum lw_status lw_write_interleaved(struct lw_writer *k, struct lw_err *err)
     enum lw_status s = LW_OK;
     int32_t *order;
 
-    if (!k->items || k->n_items == 0 || !lw_builder_op_at(k->l->b, k->items[0].first))
+    if (!k->items || k->n_items == 0 || lw_builder_has_failed(k->l->b))
         return LW_OK;
     int32_t first = k->items[0].first, n = lw_builder_n_ops(k->l->b) - first;
     order = lw_arena_alloc(&room, n, sizeof *order);

@@ -42,9 +42,9 @@ struct lw_written lw_write_begin_repeat(const struct lw_writer *k, int32_t input
 static bool is_closed(const struct lw_writer *k, const struct lw_written *x)
 {
     for (int32_t i = 0; i < x->n; i++) {
-        const struct lw_op *op = lw_builder_op_at(k->l->b, x->first + i);
+        const struct lw_op op = lw_builder_op_at(k->l->b, x->first + i);
         const int32_t *deps = lw_builder_deps_of(k->l->b, x->first + i);
-        for (int32_t d = 0; op && d < op->n_deps; d++)
+        for (int32_t d = 0; d < op.n_deps; d++)
             if (deps[d] < x->first && deps[d] != x->taken[0] && deps[d] != x->taken[1] &&
                 deps[d] != x->taken[2])
                 return false;

@@ -189,6 +189,12 @@ struct lw_op {
     const char *name;          /* "" or what a person calls it */
 };
 
+/* An op of a plan of many: those that are alike but for these share a row. */
+struct lw_op_place {
+    int32_t row; /* into plan->op_rows */
+    int32_t micro_batch, first_dep;
+};
+
 /* What one rank puts in place of the fields of an op. Row o begins at number
  * plan->operand_first[o] of the operands; the entry of a rank is the one of its index within its
  * role (lw_operand_at). */
@@ -289,7 +295,13 @@ struct lw_plan {
 
     struct lw_variant *variants;
     struct lw_program *programs; /* [n_variants * n_roles], variant major */
+    /* Whole ops, or NULL: then each is a place and a row (shared/plan/op_rows.h). lw_op_at reads
+     * either. */
     struct lw_op *ops;
+    struct lw_op_place *op_places; /* [n_ops] */
+    struct lw_op *op_rows;         /* [n_op_rows]; nothing reads their micro_batch and first_dep */
+    int32_t *op_calls;             /* [n_ops]: the ops' call; NULL: none has one */
+    int32_t n_op_rows;
     int32_t *deps;
     int32_t *ready;              /* parameters */
     int32_t *operand_first;      /* [n_operand_rows] */
@@ -325,14 +337,24 @@ void lw_plan_free(struct lw_plan *p);
 /* Op i. What reads a few of its fields gets no others. */
 static inline struct lw_op lw_op_at(const struct lw_plan *p, int64_t i)
 {
-    return p->ops[i];
+    struct lw_op op;
+
+    if (p->ops)
+        return p->ops[i];
+    op = p->op_rows[p->op_places[i].row];
+    op.micro_batch = p->op_places[i].micro_batch;
+    op.first_dep = p->op_places[i].first_dep;
+    if (p->op_calls)
+        op.call = p->op_calls[i];
+    return op;
 }
 
-/* The ops as they are held, to go through or to change them all: *n of them. */
+/* The ops as they are held, *n of them, of which each stands for those that share it: to change
+ * all, or to ask whether there is one of a kind. */
 static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n)
 {
-    *n = p->n_ops;
-    return p->ops;
+    *n = p->ops ? p->n_ops : p->n_op_rows;
+    return p->ops ? p->ops : p->op_rows;
 }
 
 /* The same to point at: a copy that lasts as long as the block in which it stands. */

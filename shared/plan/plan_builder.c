@@ -4,6 +4,7 @@
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/grid_rule.h"
+#include "shared/plan/op_rows.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
@@ -31,7 +32,14 @@ struct lw_builder {
     int64_t n_words, words_capacity;
     int32_t variant, role; /* that ops are added to */
     bool list_open;        /* the op added last has a list that close_list has not seen */
+    int32_t *lists_from;   /* [n_programs]: where in ready the lists of a program begin */
+    int64_t lists_from_capacity;
     int64_t list_before, list_next, list_first; /* where in ready the next list may stand already */
+    bool shares; /* ops are in rows, the last one in `last` while it is open */
+    bool last_open;
+    int32_t share_least;
+    struct lw_op last;
+    struct lw_op_sharing sharing;
     int64_t slot_end;      /* where the slot added last ends in its bucket; -1 = unknown */
     bool draft;
     bool failed;
@@ -200,9 +208,16 @@ void lw_builder_expect_ops(struct lw_builder *b, int64_t n)
     enum { MOST = 1 << 16 };
     const enum lw_plan_table_id tables[] = {LW_TABLE_ops, LW_TABLE_deps};
 
-    for (int i = 0; i < 2; i++)
+    for (int i = b->shares; i < 2; i++)
         b->failed = b->failed || lw_reserve(items_at(b, tables[i]), &b->capacity[tables[i]],
                                             n < MOST ? n : MOST, lw_plan_tables[tables[i]].size);
+}
+
+void lw_builder_share_ops(struct lw_builder *b, int32_t least)
+{
+    assert(b->plan.n_ops == 0);
+    b->shares = true;
+    b->share_least = least;
 }
 
 void lw_builder_expect_shards(struct lw_builder *b, int64_t n)
@@ -223,7 +238,10 @@ void lw_builder_free(struct lw_builder *b)
             lw_free(items_of(b, t));
     if (!b->rules_settled)
         lw_free(b->plan.operand_rules);
+    if (b->shares)
+        lw_op_rows_free(&b->plan, &b->sharing);
     lw_free(b->words);
+    lw_free(b->lists_from);
     lw_free(b->grid.comms);
     lw_arena_free(&b->plan.arena);
     lw_free(b);
@@ -579,6 +597,48 @@ int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *s
     return number;
 }
 
+/* --- ops -----------------------------------------------------------------------------------------
+ * Where ops share rows, the one added last is whole, since it may still get dependencies and
+ * gradients. */
+
+/* The op added last gets its row. */
+static void close_op(struct lw_builder *b)
+{
+    if (!b->last_open || b->failed)
+        return;
+    b->failed = lw_op_rows_set(&b->plan, &b->sharing, b->plan.n_ops - 1, &b->last, NULL) != LW_OK;
+    b->last_open = false;
+}
+
+static struct lw_op op_of(const struct lw_builder *b, int32_t op)
+{
+    return b->last_open && op == b->plan.n_ops - 1 ? b->last : lw_op_at(&b->plan, op);
+}
+
+/* The op added last, to change it. */
+static struct lw_op *last_op(struct lw_builder *b)
+{
+    if (!b->shares)
+        return &b->plan.ops[b->plan.n_ops - 1];
+    if (!b->last_open)
+        b->last = lw_op_at(&b->plan, b->plan.n_ops - 1);
+    b->last_open = true;
+    return &b->last;
+}
+
+static int32_t add_op(struct lw_builder *b, const struct lw_op *op)
+{
+    if (!b->shares)
+        return push(b, LW_TABLE_ops, op);
+    close_op(b);
+    b->failed = b->failed || b->plan.n_ops == INT32_MAX;
+    if (b->failed)
+        return b->plan.n_ops - 1;
+    b->last = *op;
+    b->last_open = true;
+    return b->plan.n_ops++;
+}
+
 /* --- ready lists ---------------------------------------------------------------------------------
  * A copy takes what the backward before it completed, and passes repeat each other: an op whose
  * list stands in the table already refers to it there. */
@@ -594,10 +654,9 @@ static bool list_stands_at(const struct lw_builder *b, int64_t at, const struct 
 /* The op added last will get no more gradients. */
 static void close_list(struct lw_builder *b)
 {
-    struct lw_op *op = b->plan.n_ops > 0 ? &b->plan.ops[b->plan.n_ops - 1] : NULL;
-
-    if (b->failed || !op || op->n_ready == 0 || !b->list_open)
+    if (b->failed || !b->list_open)
         return;
+    struct lw_op *op = last_op(b);
     b->list_open = false;
     const int64_t places[] = {b->list_before, b->list_next, b->list_first};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -622,7 +681,7 @@ static void expect_lists(struct lw_builder *b)
     b->list_first = b->plan.n_ready;
     for (int32_t v = b->plan.n_variants - 1; v >= 0; v--)
         if (program_of(b, v)->n_ops > 0)
-            b->list_first = b->plan.ops[program_of(b, v)->first_op].first_ready;
+            b->list_first = b->lists_from[program_of(b, v) - b->plan.programs];
     b->list_before = b->list_next = b->list_first;
 }
 
@@ -634,7 +693,12 @@ void lw_builder_program(struct lw_builder *b, int32_t variant, int32_t role)
     close_list(b);
     b->variant = variant;
     b->role = role;
+    b->failed = lw_reserve(&b->lists_from, &b->lists_from_capacity, b->n_programs,
+                           sizeof *b->lists_from) != 0;
+    if (b->failed)
+        return;
     expect_lists(b);
+    b->lists_from[program_of(b, variant) - b->plan.programs] = b->plan.n_ready;
     *program_of(b, variant) = (struct lw_program){b->plan.n_ops, 0};
 }
 
@@ -661,7 +725,7 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     copy.n_ready = 0;
     for (int32_t i = 0; i < n_deps; i++)
         push_dep(b, deps[i]);
-    int32_t number = push(b, LW_TABLE_ops, &copy);
+    int32_t number = add_op(b, &copy);
     if (!b->failed)
         program_of(b, b->variant)->n_ops++;
     return number;
@@ -671,7 +735,7 @@ void lw_builder_dep(struct lw_builder *b, int32_t dep)
 {
     push_dep(b, dep);
     if (!b->failed)
-        b->plan.ops[b->plan.n_ops - 1].n_deps++;
+        last_op(b)->n_deps++;
 }
 
 static int32_t moved_dep(const struct lw_op_range *x, int32_t by, int32_t dep)
@@ -685,44 +749,57 @@ static int32_t moved_dep(const struct lw_op_range *x, int32_t by, int32_t dep)
     return dep;
 }
 
-/* Room for the op and its dependencies is there. */
+/* The op's gradients once more. */
+static void repeat_ready(struct lw_builder *b, int32_t first, int32_t n)
+{
+    int32_t *ready = extend(b, LW_TABLE_ready, n);
+
+    if (!ready)
+        return;
+    memcpy(ready, b->plan.ready + first, (size_t)n * sizeof *ready);
+    last_op(b)->n_ready = n;
+    b->list_open = true;
+}
+
+/* Room for its dependencies is there. */
 static void repeat_op(struct lw_builder *b, const struct lw_op_range *x, int32_t from, int32_t by)
 {
     struct lw_plan *p = &b->plan;
-    struct lw_op *op = &p->ops[p->n_ops];
-    const int32_t first_dep = p->ops[from].first_dep, n_deps = p->ops[from].n_deps;
-    const int32_t first_ready = p->ops[from].first_ready, n_ready = p->ops[from].n_ready;
 
     close_list(b);
-    *op = p->ops[from];
-    if (op->micro_batch == x->from_micro_batch)
-        op->micro_batch = x->micro_batch;
-    op->first_dep = p->n_deps;
-    op->first_ready = p->n_ready;
-    op->n_ready = 0;
-    for (int32_t i = 0; i < n_deps; i++)
-        p->deps[p->n_deps++] = moved_dep(x, by, p->deps[first_dep + i]);
-    p->n_ops++;
-    int32_t *ready = n_ready > 0 ? extend(b, LW_TABLE_ready, n_ready) : NULL;
-    if (!ready)
+    close_op(b);
+    if (b->failed)
         return;
-    memcpy(ready, p->ready + first_ready, (size_t)n_ready * sizeof *ready);
-    p->ops[p->n_ops - 1].n_ready = n_ready;
-    b->list_open = true;
+    struct lw_op op = op_of(b, from);
+    const int32_t first_dep = op.first_dep, first_ready = op.first_ready, n_ready = op.n_ready;
+    if (op.micro_batch == x->from_micro_batch)
+        op.micro_batch = x->micro_batch;
+    op.first_dep = p->n_deps;
+    op.first_ready = p->n_ready;
+    op.n_ready = 0;
+    for (int32_t i = 0; i < op.n_deps; i++)
+        p->deps[p->n_deps++] = moved_dep(x, by, p->deps[first_dep + i]);
+    if (b->shares && n_ready == 0)
+        b->failed = lw_op_rows_repeat(p, &b->sharing, p->n_ops, from, op.micro_batch, op.first_dep,
+                                      NULL) != LW_OK;
+    else
+        add_op(b, &op);
+    if (b->shares && !b->last_open)
+        p->n_ops += !b->failed;
+    if (n_ready > 0)
+        repeat_ready(b, first_ready, n_ready);
 }
 
 void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
 {
     if (b->failed || x->n == 0)
         return;
-    const struct lw_op *last = &b->plan.ops[x->first + x->n - 1];
+    const struct lw_op last = op_of(b, x->first + x->n - 1);
     int32_t n_ops = b->plan.n_ops, by = n_ops - x->first;
-    int32_t n_deps = last->first_dep + last->n_deps - b->plan.ops[x->first].first_dep;
+    int32_t n_deps = last.first_dep + last.n_deps - op_of(b, x->first).first_dep;
     /* room for all of them */
-    if (!extend(b, LW_TABLE_ops, x->n))
-        return;
-    b->plan.n_ops -= x->n;
-    if (!extend(b, LW_TABLE_deps, n_deps) && b->failed)
+    b->failed = x->n > INT32_MAX - n_ops || (!extend(b, LW_TABLE_deps, n_deps) && b->failed);
+    if (b->failed)
         return;
     b->plan.n_deps -= n_deps;
     for (int32_t i = 0; i < x->n && !b->failed; i++)
@@ -730,44 +807,101 @@ void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
     program_of(b, b->variant)->n_ops += b->plan.n_ops - n_ops;
 }
 
-/* Dependencies of these ops are the last ones of the table: nothing else was added since. */
+/* --- another order ---------------------------------------------------------------------------- */
+
+/* Of n ops, the i-th is what the order[i]-th was, but for where its dependencies stand: `old` has
+ * them as they were, as the builder holds them. */
+static void place_again(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n,
+                        const void *old)
+{
+    const struct lw_op *ops = old;
+    const struct lw_op_place *places = old;
+
+    for (int32_t i = 0; i < n; i++)
+        if (b->shares)
+            b->plan.op_places[first + i] = places[order[i]];
+        else
+            b->plan.ops[first + i] = ops[order[i]];
+}
+
+static void *held_ops(const struct lw_builder *b, int32_t first)
+{
+    return b->shares ? (void *)(b->plan.op_places + first) : (void *)(b->plan.ops + first);
+}
+
+static size_t held_size(const struct lw_builder *b)
+{
+    return b->shares ? sizeof(struct lw_op_place) : sizeof(struct lw_op);
+}
+
+static void reorder_calls(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n)
+{
+    int32_t *calls = b->plan.op_calls ? b->plan.op_calls + first : NULL;
+    int32_t *old = calls ? lw_alloc((size_t)n * sizeof *old) : NULL;
+
+    b->failed = b->failed || (calls && !old);
+    if (old)
+        memcpy(old, calls, (size_t)n * sizeof *old);
+    for (int32_t i = 0; old && i < n; i++)
+        calls[i] = old[order[i]];
+    lw_free(old);
+}
+
+/* They are the last ones of the table: nothing else was added since. */
+static void reorder_deps(struct lw_builder *b, int32_t first, int32_t n, const int32_t *now,
+                         int32_t from, const int32_t *old)
+{
+    for (int32_t i = 0, at = from; i < n; i++) {
+        struct lw_op op = lw_op_at(&b->plan, first + i);
+        const int32_t *mine = old + (op.first_dep - from);
+        if (b->shares)
+            b->plan.op_places[first + i].first_dep = at;
+        else
+            b->plan.ops[first + i].first_dep = at;
+        for (int32_t k = 0; k < op.n_deps; k++)
+            b->plan.deps[at++] = mine[k] < first ? mine[k] : now[mine[k] - first];
+    }
+}
+
 void lw_builder_reorder(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n)
 {
+    close_list(b);
+    close_op(b);
     if (b->failed || n == 0)
         return;
-    close_list(b);
-    struct lw_op *ops = b->plan.ops + first;
-    int32_t from = ops[0].first_dep, n_deps = b->plan.n_deps - from, at = 0;
-    struct lw_op *old = lw_alloc((size_t)n * sizeof *old);
+    int32_t from = lw_op_at(&b->plan, first).first_dep, n_deps = b->plan.n_deps - from;
+    void *old = lw_alloc((size_t)n * held_size(b));
     int32_t *now = lw_alloc((size_t)n * sizeof *now);
     int32_t *deps = lw_alloc(((size_t)n_deps + 1) * sizeof *deps);
     b->failed = !old || !now || !deps;
-    for (int32_t i = 0; !b->failed && i < n; i++) {
-        old[i] = ops[i];
-        now[order[i]] = first + i;
-    }
-    if (!b->failed && n_deps > 0)
-        memcpy(deps, b->plan.deps + from, (size_t)n_deps * sizeof *deps);
-    for (int32_t i = 0; !b->failed && i < n; i++) {
-        ops[i] = old[order[i]];
-        const int32_t *mine = deps + (ops[i].first_dep - from);
-        ops[i].first_dep = from + at;
-        for (int32_t k = 0; k < ops[i].n_deps; k++, at++)
-            b->plan.deps[from + at] = mine[k] < first ? mine[k] : now[mine[k] - first];
+    if (!b->failed) {
+        memcpy(old, held_ops(b, first), (size_t)n * held_size(b));
+        for (int32_t i = 0; i < n; i++)
+            now[order[i]] = first + i;
+        if (n_deps > 0)
+            memcpy(deps, b->plan.deps + from, (size_t)n_deps * sizeof *deps);
+        place_again(b, first, order, n, old);
+        reorder_calls(b, first, order, n);
+        reorder_deps(b, first, n, now, from, deps);
     }
     lw_free(old);
     lw_free(now);
     lw_free(deps);
 }
 
-const struct lw_op *lw_builder_op_at(const struct lw_builder *b, int32_t op)
+bool lw_builder_has_failed(const struct lw_builder *b)
 {
-    return b->failed ? NULL : &b->plan.ops[op];
+    return b->failed;
+}
+
+struct lw_op lw_builder_op_at(const struct lw_builder *b, int32_t op)
+{
+    return b->failed ? lw_builder_blank(LW_OP_HOST, 0) : op_of(b, op);
 }
 
 const int32_t *lw_builder_deps_of(const struct lw_builder *b, int32_t op)
 {
-    return b->failed ? NULL : b->plan.deps + b->plan.ops[op].first_dep;
+    return b->failed ? NULL : b->plan.deps + op_of(b, op).first_dep;
 }
 
 int32_t lw_builder_n_ops(const struct lw_builder *b)
@@ -780,7 +914,7 @@ void lw_builder_ready(struct lw_builder *b, int32_t param)
     push_number(b, LW_TABLE_ready, &b->plan.ready, &b->plan.n_ready, param);
     b->list_open = true;
     if (!b->failed)
-        b->plan.ops[b->plan.n_ops - 1].n_ready++;
+        last_op(b)->n_ready++;
 }
 
 /* --- operands ------------------------------------------------------------------------------------
@@ -891,13 +1025,29 @@ static void settle_tables(struct lw_builder *b)
 {
     for (; !b->failed && b->n_settled < LW_N_TABLES; b->n_settled += !b->failed) {
         int t = b->n_settled;
-        if (!grows(t))
+        if (!grows(t) || (t == LW_TABLE_ops && b->shares))
             continue;
         void *cut = lw_realloc(items_of(b, t), (size_t)*number_of(b, t) * lw_plan_tables[t].size);
         if (cut)
             memcpy(items_at(b, t), &cut, sizeof cut);
         b->failed = !cut || lw_arena_adopt(&b->plan.arena, cut) != 0;
     }
+}
+
+static void settle_ops(struct lw_builder *b)
+{
+    struct lw_plan *p = &b->plan;
+
+    close_op(b);
+    if (b->failed || !b->shares)
+        return;
+    b->shares = false;
+    if (p->n_ops > 0 && p->n_ops >= b->share_least) {
+        b->failed = lw_op_rows_settle(p, &b->sharing, NULL) != LW_OK;
+        return;
+    }
+    b->failed = lw_plan_write_ops(p, NULL) != LW_OK;
+    lw_op_rows_free(p, &b->sharing);
 }
 
 /* NULL where all rows are written out. */
@@ -972,6 +1122,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     close_list(b);
     clear_groups(b);
     settle_tables(b);
+    settle_ops(b);
     settle_rules(b);
     settle_grid(b);
     count(b);

@@ -23,6 +23,9 @@ bool lw_builder_is_draft(const struct lw_builder *b);
 
 /* About so many ops will be added: room for them at once, up to a limit. */
 void lw_builder_expect_ops(struct lw_builder *b, int64_t n);
+/* Ops that are alike share rows (shared/plan/op_rows.h), unless there are fewer than `least` in the
+ * end. Before the first is added. */
+void lw_builder_share_ops(struct lw_builder *b, int32_t least);
 /* So many shards: there may be millions. */
 void lw_builder_expect_shards(struct lw_builder *b, int64_t n);
 
@@ -82,9 +85,11 @@ struct lw_op_range {
     int32_t n_outside, from_micro_batch, micro_batch;
 };
 void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x);
-/* Ops so far; one of them and what it waits for, until the next is added; NULL = it failed. */
+bool lw_builder_has_failed(const struct lw_builder *b);
+/* Ops so far; one of them, blank where the builder has failed, and what it waits for, until the
+ * next is added. */
 int32_t lw_builder_n_ops(const struct lw_builder *b);
-const struct lw_op *lw_builder_op_at(const struct lw_builder *b, int32_t op);
+struct lw_op lw_builder_op_at(const struct lw_builder *b, int32_t op);
 const int32_t *lw_builder_deps_of(const struct lw_builder *b, int32_t op);
 /* Ops of the program at hand from number `first` on, n of them: the i-th is then what number
  * first + order[i] was. An op still follows what it waits for. After its last op was added. */

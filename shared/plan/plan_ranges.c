@@ -99,12 +99,13 @@ static bool fields_within(const struct lw_plan_field *f, const char *rows, size_
     return !outside;
 }
 
-/* Rows [row, end): of a block, so that its fields are looked at while it is in the cache. */
+/* Rows [row, end), which lie at `at`: of a block, so that its fields are looked at while it is in
+ * the cache. */
 static enum lw_status check_numbers(const struct ranges *k, enum lw_plan_table_id id,
-                                    const struct lw_plan_field *f, int64_t row, int64_t end)
+                                    const struct lw_plan_field *f, const char *at, int64_t row,
+                                    int64_t end)
 {
     size_t size = lw_plan_tables[id].size;
-    const char *at = lw_table_at(&lw_plan_tables[id], k->p) + (size_t)row * size;
     int64_t least = f->least, most = most_of(k, f);
     char text[PLACE];
 
@@ -162,15 +163,30 @@ static enum lw_status check_list(const struct ranges *k, enum lw_plan_table_id i
     return check_items(k, id, f, row, items, n);
 }
 
+/* Where rows [i, end) lie: ops that share rows are written out. */
+static const char *block_of(const struct lw_plan *p, enum lw_plan_table_id id, int64_t i,
+                            int64_t end, struct lw_op ops[ROWS])
+{
+    if (id != LW_TABLE_ops || p->ops)
+        return lw_table_at(&lw_plan_tables[id], p) + (size_t)i * lw_plan_tables[id].size;
+    for (int64_t k = i; k < end; k++)
+        ops[k - i] = lw_op_at(p, k);
+    return (const char *)ops;
+}
+
 static enum lw_status check_table(const struct ranges *k, enum lw_plan_table_id id)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
+    struct lw_op ops[ROWS];
     int64_t n = lw_table_rows(t, k->p);
 
-    for (int64_t i = 0; i < n; i += ROWS)
+    for (int64_t i = 0; i < n; i += ROWS) {
+        int64_t end = i + ROWS < n ? i + ROWS : n;
+        const char *at = block_of(k->p, id, i, end, ops);
         for (const struct lw_plan_field *f = t->fields; f->name; f++)
             if (f->ranged && !f->n_list)
-                LW_TRY(check_numbers(k, id, f, i, i + ROWS < n ? i + ROWS : n));
+                LW_TRY(check_numbers(k, id, f, at, i, end));
+    }
     for (const struct lw_plan_field *f = t->fields; f->name; f++) {
         int64_t used = 0;
         for (int64_t i = 0; f->n_list && i < n; i++)
@@ -214,7 +230,8 @@ static enum lw_status check_operands(const struct ranges *k)
         if (x->n != 0)
             LW_TRY(check_rule(k, i));
         for (const struct lw_plan_field *f = lw_plan_tables[id].fields; x->n == 0 && f->name; f++)
-            LW_TRY(check_numbers(k, id, f, x->at, x->at + (int64_t)lw_operand_row_length(p, i)));
+            LW_TRY(check_numbers(k, id, f, (const char *)&p->operands[x->at], x->at,
+                                 x->at + (int64_t)lw_operand_row_length(p, i)));
     }
     return LW_OK;
 }
@@ -280,7 +297,7 @@ static bool is_of_grid(const struct lw_plan *p, int table)
 static bool has_table(const struct lw_plan *p, int table)
 {
     return lw_table_at(&lw_plan_tables[table == LW_TABLE_groups ? LW_TABLE_members : table], p) ||
-           !p->grid;
+           table == LW_TABLE_ops || !p->grid;
 }
 
 static enum lw_status check_tables(const struct ranges *k, bool grid_holds)
