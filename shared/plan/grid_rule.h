@@ -89,7 +89,8 @@ void lw_grid_members_write(const struct lw_plan *p, const struct lw_group *g, in
  * of members, or each rank several times. */
 enum lw_status lw_plan_with_tables(const struct lw_plan *p, struct lw_arena *room,
                                    struct lw_plan *out, struct lw_err *err);
-enum lw_status lw_plan_write_tables(struct lw_plan *p, struct lw_err *err); /* into the plan */
+/* Into the plan, and whole ops too (shared/plan/op_rows.h). */
+enum lw_status lw_plan_write_tables(struct lw_plan *p, struct lw_err *err);
 
 /* Groups that stand for all of a communicator: those whose digits are 0 but along the pipeline and
  * where groups lie no multiple of `apart` ranks apart (1: nowhere), so that the others hold the
