@@ -65,7 +65,7 @@ struct lw_plan_size lw_plan_size_estimate(const struct lw_workload *w, const str
                              variants(s));
 
     return (struct lw_plan_size){ops, lw_mul_sat(ops, BYTES_PER_OP),
-                                 s->micro_batches > 1 || variants(s) > 1};
+                                 s->micro_batches >= 4};
 }
 
 /* A sum that is cut off at the largest number is said to be larger. */

@@ -11,7 +11,7 @@
 struct lw_plan_size {
     int64_t ops;   /* of all roles and variants: no fewer than there are */
     int64_t bytes; /* of memory that planning and predicting a step takes, about */
-    bool repeats;  /* ops of a module are written for several micro-batches or variants */
+    bool repeats;  /* ops of a module are written for four micro-batches and more */
 };
 
 /* LW_PLAN_OPS_LIMIT is the default of --max-ops, and the second what a plan can hold. */

@@ -17,13 +17,13 @@ _Static_assert(sizeof(struct lw_op) == 2 * sizeof(uint8_t) + sizeof(int16_t) +
                                            sizeof(char *),
                "an op has padding");
 
-/* A sum of products with odd numbers, of which none waits for another, and mixed once. */
+/* A sum of products with powers of an odd number, of which none waits for another, mixed once. */
 static uint64_t hash_of(const struct lw_op *op)
 {
     uint64_t v[WORDS], h = 0, by = UINT64_C(0x9e3779b97f4a7c15);
 
     memcpy(v, op, sizeof v);
-    for (int k = 0; k < WORDS; k++, by += UINT64_C(0x6a09e667f3bcc908))
+    for (int k = 0; k < WORDS; k++, by *= UINT64_C(0xd1342543de82ef95))
         h += (v[k] ^ v[k] >> 32) * by;
     h = (h ^ h >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
     return h ^ h >> 32;
