@@ -16,7 +16,8 @@
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 
-/* A small space at random, without noise. */
+/* A small space at random, without noise: 4 to 20 strategies, twice as many with experts. Draws
+ * take turns in what makes them longer and not different: tensor groups, caps and layers. */
 static void draw_space(struct prng *r, char *out, size_t size)
 {
     snprintf(out, size,
@@ -24,24 +25,24 @@ static void draw_space(struct prng *r, char *out, size_t size)
              "--global-batch %s --ranks 8 --batch 1 --tp %s --pp %s --zero %s --recompute none "
              "--schedule %s --chunks 2 --sequence-parallel off --overlap-param-gather off "
              "--bucket-cap %s",
-             tune_one_of(r, "8|16"),
+             tune_one_of(r, "8|8|8|16"),
              tune_one_of(r, "|--experts 8 --topk 2 --expert-ffn 512 --ep 1,2"),
              tune_one_of(r, "dgx-a100|dgx-h100|gb300"), tune_one_of(r, "16|32"),
-             tune_one_of(r, "1,2|2,4"),
+             tune_one_of(r, "1|2|4|1,2"),
              tune_one_of(r, "1,2,4|2,4|1,4"), tune_one_of(r, "0,3|1,2|0,1"),
              tune_one_of(r, "1f1b,interleaved-1f1b|gpipe,zb-h1|1f1b,zb-v"),
-             tune_one_of(r, "8MiB|1MiB,8MiB"));
+             tune_one_of(r, "8MiB|1MiB"));
 }
 
 /* Without bounds all samples of each strategy are drawn. */
 TEST_WITH(equal_to_drawing_all_samples, fixture_open, fixture_close)
 {
-    static const char *const noises[] = {"--noise 0.01 --samples 20", "--noise 0.1 --samples 7",
+    static const char *const noises[] = {"--noise 0.01 --samples 12", "--noise 0.1 --samples 7",
                                          "--noise 0.04 --rank-noise 0.03 --samples 11 --seed 9",
                                          "--rank-noise 0.05 --samples 1",
                                          "--noise 0.5 --samples 3"};
     struct prng r = prng_start("equal_to_drawing_all_samples");
-    int n_draws = getenv("LAPWING_MANY") ? 100 : 5;
+    int n_draws = getenv("LAPWING_MANY") ? 60 : 5;
 
     for (int i = 0; i < n_draws; i++) {
         char space[600], args[800];
