@@ -75,34 +75,51 @@ static struct work work_of(const struct lw_tune_parts *p, int32_t rank, int32_t 
     return w;
 }
 
+/* What `through` needs of all parts, summed once: [n_parts + 1] of parts from one on, and of
+ * backwards up to one; and the end of each rank's own work, which does not depend on who ended
+ * last. Not known where a sum is beyond an integer: differences would be wrong. */
+struct sums {
+    lw_ps forward[MOST_PARTS + 1], backward[MOST_PARTS + 1], backward_to[MOST_PARTS + 1];
+    struct work all[MOST_PARTS];
+    bool known;
+};
+
+static lw_ps forwards_of(const struct lw_tune_parts *p, const struct sums *s, int32_t from,
+                         int32_t to)
+{
+    return s->known ? s->forward[from] - s->forward[to] : forwards(p, from, to);
+}
+
+static lw_ps backwards_to(const struct lw_tune_parts *p, const struct sums *s, int32_t to)
+{
+    return to < 0 ? 0 : s->known ? s->backward_to[to] : backwards(p, 0, to);
+}
+
 /* The end of the step, where the work begins at `begin`. */
-static lw_ps end_of(const struct lw_tune_parts *p, int32_t rank, lw_ps begin, const struct work *w)
+static lw_ps end_of(const struct lw_tune_parts *p, const struct sums *s, int32_t rank, lw_ps begin,
+                    const struct work *w)
 {
     lw_ps begun = lw_add_sat(begin, w->way), done = lw_add_sat(begun, w->rest);
     lw_ps reduced = lw_add_sat(larger(done - w->after, 0), w->reduce);
 
     return larger(lw_add_sat(larger(done, reduced), p->optimizer[rank] + p->gather[rank]),
-                  lw_add_sat(begun, backwards(p, 0, w->least) + p->optimizer[0] + p->gather[0]));
+                  lw_add_sat(begun,
+                             backwards_to(p, s, w->least) + p->optimizer[0] + p->gather[0]));
 }
-
-/* What `through` needs of all parts, summed once: [n_parts + 1] of parts from one on, and the end
- * of each rank's own work, which does not depend on who ended last. */
-struct sums {
-    lw_ps forward[MOST_PARTS + 1], backward[MOST_PARTS + 1];
-    struct work all[MOST_PARTS];
-    bool known;
-};
 
 static void sum_up(const struct lw_tune_parts *p, struct sums *s)
 {
     s->known = p->n_parts <= MOST_PARTS && p->n_ranks <= MOST_PARTS;
     if (!s->known)
         return;
-    s->forward[p->n_parts] = s->backward[p->n_parts] = 0;
+    s->forward[p->n_parts] = s->backward[p->n_parts] = s->backward_to[0] = 0;
     for (int32_t q = p->n_parts - 1; q >= 0; q--) {
         s->forward[q] = lw_add_sat(s->forward[q + 1], forwards(p, q, q + 1));
         s->backward[q] = lw_add_sat(s->backward[q + 1], backwards(p, q, q + 1));
     }
+    for (int32_t q = 0; q < p->n_parts; q++)
+        s->backward_to[q + 1] = lw_add_sat(s->backward_to[q], backwards(p, q, q + 1));
+    s->known = s->forward[0] < INT64_MAX;
     for (int32_t r = 0; r < p->n_ranks; r++)
         s->all[r] = work_of(p, r, 0, true);
 }
@@ -117,11 +134,11 @@ static lw_ps through(const struct lw_tune_parts *p, const struct sums *s, int32_
     const struct work all = s->known ? s->all[rank] : work_of(p, rank, 0, true);
     lw_ps back = s->known ? lw_add_sat(s->forward[q0], s->backward[back_from])
                           : lw_add_sat(forwards(p, q0, n), backwards(p, back_from, n));
-    lw_ps end = end_of(p, rank, back - p->ahead[p->first_back[rank]], &all);
+    lw_ps end = end_of(p, s, rank, back - p->ahead[p->first_back[rank]], &all);
 
     if (own.least < 0)
         return end;
-    return larger(end, end_of(p, rank, forwards(p, q0, own.least), &own));
+    return larger(end, end_of(p, s, rank, forwards_of(p, s, q0, own.least), &own));
 }
 
 /* The data group's collectives of the rank that ended last: all of them begin after that end. */
