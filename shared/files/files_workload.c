@@ -223,6 +223,7 @@ static const struct lw_field model_fields[] = {
     SIZE(dense_layers),
     SIZE(expert_every), SIZE(expert_groups), SIZE(topk_groups), SIZE(mtp_layers),
     SIZE(mtp_stated), LW_F_STRING("stored_as", AT(stored_as)),
+    LW_F_STRING("text_beside", AT(text_beside)),
     FLAG(plain_ffn), FLAG(qk_norm), FLAG(qk_norm_wide), FLAG(norms_after), FLAG(no_norms_before),
     FLAG(joined), FLAG(shared_gate), FLAG(qkv_bias), FLAG(expert_bias), FLAG(expert_whole),
     FLAG(tied), FLAG(alibi),

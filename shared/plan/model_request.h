@@ -40,6 +40,7 @@ struct lw_model_request {
     int64_t head_width, window, window_every, q_lora, kv_lora, rope_width, v_width;
     int64_t expert_every, expert_groups, topk_groups, mtp_stated;
     const char *stored_as; /* NULL, "": as it is trained */
+    const char *text_beside; /* of config.json, left out; NULL, "": none */
     bool plain_ffn, qk_norm, qk_norm_wide, norms_after, no_norms_before, joined;
     bool shared_gate, qkv_bias, expert_bias, alibi, embedding_norm, no_bias;
 };

@@ -1,7 +1,7 @@
 /* Hugging Face config.json -> sizes. Only model types whose parameters a family here registers
  * exactly are taken (huggingface/transformers, src/transformers/models/<type>/configuration_*.py).
- * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there: a note says
- * so. */
+ * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there, and parts
+ * for images and sounds beside a text_config: notes say so. */
 #include "traces/models/hf_config.h"
 
 #include <stdio.h>
@@ -705,6 +705,17 @@ static enum lw_status unknown_type(const struct lw_input *in, const char *found,
                    "another (lapwing import)", in->name, found, all);
 }
 
+/* Parts for images, sounds or moving images that stand beside the text's. */
+static const char *beside_text(const struct lw_value *outer)
+{
+    static const char *const parts[] = {"vision_config", "audio_config", "video_config"};
+
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+        if (lw_value_get(outer, parts[k]))
+            return parts[k];
+    return NULL;
+}
+
 static enum lw_status read_config(const struct lw_input *in, const struct lw_value *v,
                                   const char **name, struct traces_model_shape *shape,
                                   struct lw_err *err)
@@ -714,6 +725,7 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
 
     LW_TRY(traces_hf_items(in, v, "text_config", LW_JSON_OBJECT, &inner, err));
     v = inner ? inner : v;
+    shape->text_beside = inner ? beside_text(outer) : NULL;
     const struct lw_value *text = lw_value_get(v, "model_type");
     const struct type *t = text && text->type == LW_JSON_STRING ? find_type(text->text) : NULL;
 

@@ -33,6 +33,7 @@ static const struct {
     SAME(ssm_chunk), SAME(expert_latent), SAME(experts), SAME(topk),
     SAME(expert_ffn), SAME(shared_ffn), SAME(dense_layers), SAME(expert_every), SAME(expert_groups),
     SAME(topk_groups), SAME(mtp_layers), SAME(mtp_stated), SAME(stored_as),
+    SAME(text_beside),
     SAME(plain_ffn), SAME(qk_norm), SAME(qk_norm_wide), SAME(norms_after),
     SAME(no_norms_before), SAME(joined), SAME(shared_gate), SAME(qkv_bias), SAME(expert_bias),
     SAME(tied), SAME(alibi),
@@ -58,6 +59,7 @@ static struct traces_model_shape shape_of(const struct lw_model_request *r)
     s.attention = text_or_null(s.attention);
     s.optimizer = text_or_null(s.optimizer);
     s.stored_as = text_or_null(s.stored_as);
+    s.text_beside = text_or_null(s.text_beside);
     return s;
 }
 
@@ -180,6 +182,7 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     LW_TRY(keep(w, &m->attention, err));
     LW_TRY(keep(w, &m->optimizer, err));
     LW_TRY(keep(w, &m->stored_as, err));
+    LW_TRY(keep(w, &m->text_beside, err));
     *to = lw_made_for(target->strategy);
     if (target->framework)
         LW_TRY(lw_framework_hash(target->framework, hash, err));

@@ -87,6 +87,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     char layer_pattern[LW_MODEL_LAYERS_SIZE];
     int64_t ssm_heads, ssm_head_width, ssm_groups, ssm_state, ssm_chunk;
     int64_t expert_latent; /* width of the tokens that go to experts; 0 = hidden */
+    const char *text_beside; /* config.json: what is beside its text_config, left out; NULL: none */
     int64_t mtp_stated;     /* config.json: its blocks for further tokens, which are left out */
     int64_t mtp_layers;     /* llama: blocks for further tokens, each with the head again */
     double expert_capacity; /* rows that an expert takes of its even share, padded; 0 = all */

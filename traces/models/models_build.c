@@ -279,6 +279,10 @@ static void note_stored(struct traces_builder *b)
         traces_builder_note(b, LW_ASSUMPTION "config.json stores its weights as %s; they are "
                             "trained as %s (--dtype)", b->shape.stored_as,
                             lw_dtype_name(b->dtype));
+    if (b->shape.text_beside)
+        traces_builder_note(b, LW_ASSUMPTION "config.json's text_config alone is modelled: the "
+                            "parameters, memory and time of its %s are left out",
+                            b->shape.text_beside);
 }
 
 static const struct lw_work_table *table_of(const struct traces_builder *b, enum lw_work_kind kind)

@@ -305,6 +305,24 @@ TEST_WITH(what_a_configuration_has_beside_its_sizes_is_told, fixture_open, fixtu
     expect("sim --dp 2 --no-db -w w.json -c dgx-h100", 0, blocks);
 }
 
+/* Also when a file of it is computed again. */
+TEST_WITH(what_stands_beside_the_text_is_told, fixture_open, fixture_close)
+{
+#define TEXT                                                                                       \
+    "\"text_config\": {\"model_type\": \"llama\", \"num_hidden_layers\": 2,"                       \
+    " \"hidden_size\": 512, \"num_attention_heads\": 8, \"intermediate_size\": 1024,"              \
+    " \"vocab_size\": 1024, \"max_position_embeddings\": 256}}"
+    const char *note = "the parameters, memory and time of its vision_config are left out";
+
+    fixture_put(fixture_path("seen.json"),
+                "{\"model_type\": \"llava\", \"vision_config\": {}, " TEXT);
+    fixture_put(fixture_path("text.json"), "{\"model_type\": \"llava\", " TEXT);
+    EXPECT("sim --dp 2 --no-db -w", {"seen.json -c dgx-h100", 0, note},
+           {"text.json -c dgx-h100", 0, "step", .lacks = "are left out"});
+    lapwing("model seen.json --device dgx-a100 -o w.json", NULL);
+    expect("sim --dp 2 --no-db -w w.json -c dgx-h100", 0, note);
+}
+
 TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
 {
     expect("sim -w gptt2 -c dgx-h100", 1, "gptt2: no such file; as a model: no model 'gptt2' "
