@@ -670,7 +670,8 @@ static int64_t tokens_of_piece(const struct transformer *t, int64_t vocab)
 }
 
 /* Head and loss in pieces of tokens: their backward is a part of the forward, which leaves the
- * gradients of the head's input and weight; the scores of one piece become their gradients in place
+ * gradients of the head's input and weight; the scores of one piece become their gradients in
+ * place. What a piece adds to the weight's gradient is a product's result and its f32 copy
  * (linkedin/Liger-Kernel@ead96b61, src/liger_kernel/ops/fused_linear_cross_entropy.py). */
 static void fused_head(struct transformer *t, int64_t vocab)
 {
@@ -679,7 +680,7 @@ static void fused_head(struct transformer *t, int64_t vocab)
     t->b.shape.score_bytes = piece;
     transformer_keep(t, piece, false);
     transformer_keep(t, t->b.item * t->tokens * t->hidden, true);
-    transformer_keep(t, transformer_of_samples(t, t->b.item * vocab * t->hidden), false);
+    transformer_keep(t, transformer_of_samples(t, (2 * t->b.item + 4) * vocab * t->hidden), false);
     TRACES_TRAFFIC(&t->b, 2 * t->b.item * t->tokens * vocab, 0, 0, .split = LW_SPLIT_GROUP);
 }
 

@@ -106,7 +106,8 @@ MODEL_TEST(norms_and_losses_keep_what_their_kernels_read)
 }
 
 /* In pieces of 2^n tokens, as many scores as the head's input has elements or more: one piece's
- * scores, and the gradients of the head's input and weight, in place of bf16 scores of all. */
+ * scores, the gradients of the head's input and weight, and what a piece adds to the latter in bf16
+ * and f32, in place of bf16 scores of all. */
 MODEL_TEST(a_fused_head_keeps_two_gradients_and_one_piece)
 {
     struct traces_model_shape s = shape_of(0);
@@ -119,7 +120,8 @@ MODEL_TEST(a_fused_head_keeps_two_gradients_and_one_piece)
     s.kept = TRACES_KEPT_FUSED_HEAD;
     b = built_as(s);
     assert_int_equal(b.modules[HEAD].kept_bytes[0] - a.modules[HEAD].kept_bytes[0],
-                     2 * (piece * VOCAB + TOKENS * HIDDEN + VOCAB * HIDDEN - TOKENS * VOCAB));
+                     2 * (piece * VOCAB + TOKENS * HIDDEN - TOKENS * VOCAB) +
+                         (2 + 2 + 4) * VOCAB * HIDDEN);
 }
 
 /* Each matrix of a block: its gradient is read, its sum read and written, in f32 or in bf16. */
