@@ -14,10 +14,11 @@ static void expect_rows(const struct lw_timeline *a, const struct lw_timeline *b
 {
     bool same = a->n == b->n;
 
-    for (int64_t i = 0; same && i < a->n; i++)
-        same = a->op[i] == b->op[i] && a->rank[i] == b->rank[i] && a->start[i] == b->start[i] &&
-               a->end[i] == b->end[i] && a->ready[i] == b->ready[i] && a->issue[i] == b->issue[i] &&
-               a->all_in[i] == b->all_in[i];
+    for (int64_t i = 0; same && i < a->n; i++) {
+        struct lw_span x = lw_timeline_get(a, i), y = lw_timeline_get(b, i);
+        same = x.op == y.op && x.rank == y.rank && x.kind == y.kind && x.start == y.start &&
+               x.end == y.end && x.ready == y.ready && x.issue == y.issue && x.all_in == y.all_in;
+    }
     if (!same)
         fail_msg("times differ:%s", words);
 }
