@@ -627,16 +627,48 @@ static enum lw_status at_most_of_larger(const struct lw_cluster *c, const struct
     return LW_OK;
 }
 
+static enum lw_status by_curve(const struct lw_cluster *c, const struct lw_cost_query *q,
+                               struct lw_cost_answer *out, struct lw_err *err)
+{
+    LW_TRY(by_model(c, q, out, err));
+    sim_nccl_calibrate(c, q, out);
+    return at_most_of_larger(c, q, out, err);
+}
+
+/* More of the buffer leaves a node than among fewer, in shorter messages, whose factors may be
+ * smaller: an all-to-all takes at least what it takes among half as many nodes, a quarter, and so
+ * on down to two. */
+static enum lw_status at_least_of_fewer(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                        struct lw_cost_answer *out, struct lw_err *err)
+{
+    struct lw_cost_query fewer = *q;
+
+    if (q->op != LW_OP_ALL_TO_ALL || q->n_nodes < 4 || q->n_ranks % q->n_nodes != 0)
+        return LW_OK;
+    for (fewer.n_nodes /= 2; fewer.n_nodes >= 2; fewer.n_nodes /= 2) {
+        struct lw_cost_answer a;
+        fewer.n_ranks = q->n_ranks / q->n_nodes * fewer.n_nodes;
+        LW_TRY(by_curve(c, &fewer, &a, err));
+        if (a.time <= out->time)
+            continue;
+        double part = (double)a.time / (double)out->time;
+        out->time = a.time;
+        out->latency = lw_round_sat((double)out->latency * part);
+        out->bytes_per_s /= part;
+    }
+    return LW_OK;
+}
+
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *query,
                                struct lw_cost_answer *out, struct lw_err *err)
 {
     const struct lw_cost_query q = sim_of_pair(query);
 
-    LW_TRY(by_model(c, &q, out, err));
     if (sim_nccl_is_calibrated(c, &q)) {
-        sim_nccl_calibrate(c, &q, out);
-        return at_most_of_larger(c, &q, out, err);
+        LW_TRY(by_curve(c, &q, out, err));
+        return at_least_of_fewer(c, &q, out, err);
     }
+    LW_TRY(by_model(c, &q, out, err));
     if (q.algorithm == LW_REDUCER_NCCL_CAL)
         out->detail = "model: no measured curve here";
     return LW_OK;

@@ -77,6 +77,28 @@ TEST(a_larger_message_never_takes_less_time)
     }
 }
 
+/* Of twice the nodes: more of the buffer leaves a node, in shorter messages. */
+TEST(an_all_to_all_among_more_nodes_never_takes_less_time)
+{
+    static const char *const clusters[] = {"dgx-a100", "dgx-h100", "dgx-b300", "p5"};
+
+    for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++) {
+        struct lw_cluster c = known(clusters[i]);
+        for (int64_t bytes = 1 << 10; bytes <= INT64_C(1) << 32; bytes *= 2) {
+            lw_ps before = 0;
+            for (int32_t nodes = 2; nodes <= 256; nodes *= 2) {
+                lw_ps time = ask(&c, LW_OP_ALL_TO_ALL, bytes, nodes * 8, nodes,
+                                 LW_REDUCER_AUTO).time;
+                if (time < before)
+                    fail_msg("%s, %lld bytes: %d nodes take less than half of them", clusters[i],
+                             (long long)bytes, nodes);
+                before = time;
+            }
+        }
+        lw_cluster_free(&c);
+    }
+}
+
 TEST(unmeasured_cluster_takes_the_model)
 {
     static const struct cost_case cases[] = {
