@@ -1,20 +1,48 @@
 /* Reasons by their text: a few, so a list. Numbers in a message are of its strategy alone: each run
- * of digits is one "#". */
+ * of digits is one "#", but those of names and options stay. */
 #include "analysis/tune/tune_reasons.h"
 
 #include <ctype.h>
 #include <string.h>
+
+static bool in_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
+}
+
+/* A size of a group in a plan's name: "dp8". */
+static bool is_group(const char *word, size_t n)
+{
+    return n > 2 && word[1] == 'p' && strchr("cdept", word[0]) &&
+           strspn(word + 2, "0123456789") >= n - 2;
+}
+
+/* A name or an option has its digits: "llama-2-7b", "--fp8". */
+static bool is_name(const char *word, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && !isalpha((unsigned char)word[i]))
+        i++;
+    return i < n && !isdigit((unsigned char)word[0]) && !is_group(word, n);
+}
 
 /* The message with its numbers left out. */
 static void without_numbers(const char *msg, char *out, size_t size)
 {
     size_t n = 0;
 
-    for (; *msg && n + 1 < size; msg++) {
-        bool digit = isdigit((unsigned char)*msg) != 0;
-        if (digit && n > 0 && out[n - 1] == '#')
-            continue;
-        out[n++] = digit ? '#' : *msg;
+    while (*msg && n + 1 < size) {
+        size_t length = 0;
+        while (msg[length] && in_word(msg[length]))
+            length++;
+        bool kept = length == 0 || is_name(msg, length);
+        length += length == 0;
+        for (; length > 0 && n + 1 < size; msg++, length--) {
+            bool digit = !kept && isdigit((unsigned char)*msg);
+            if (!digit || n == 0 || out[n - 1] != '#')
+                out[n++] = digit ? '#' : *msg;
+        }
     }
     out[n] = '\0';
 }

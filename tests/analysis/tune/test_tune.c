@@ -148,7 +148,7 @@ TEST_WITH(a_device_without_times_of_the_model_has_no_valid_strategy, fixture_ope
         const char *json = lapwingf("%s -c %s", space, orders[i]);
         assert_int_equal((int64_t)number_after(json, "\"n_valid\": "), n);
         assert_int_equal((int64_t)number_after(json, "\"n_invalid\": "), n);
-        has(json, "has no fp#_speedup");
+        has(json, "has no fp4_speedup");
         assert_true(number_after(strstr(json, "\"best\""), "\"step_ns\": ") == step);
     }
     expect("tune -w llama-3-8b --fp4 --ranks 8 --global-batch 8 --no-db -c dgx-h100", 1,
