@@ -20,10 +20,25 @@ struct asked {
     int32_t number; /* of the op, for messages */
 };
 
+/* An op of --offload: what it asks of a cluster is asked for by that option. */
+static bool is_offloaded(const struct asked *a)
+{
+    const struct lw_strategy *s = a->plan->strategy;
+
+    return s && s->offload != LW_OFFLOAD_NONE &&
+           (a->op->kind == LW_OP_LOAD || a->op->kind == LW_OP_STORE ||
+            (a->op->kind == LW_OP_OPTIMIZER && s->offload == LW_OFFLOAD_UPDATE));
+}
+
 static enum lw_status missing(const struct asked *a, const char *what, struct lw_err *err)
 {
     const struct lw_op *op = a->op;
 
+    if (is_offloaded(a))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--offload %s: cluster '%s' gives no %s: choose --offload none or another "
+                       "cluster, or add the figure to its file",
+                       lw_offload_name(a->plan->strategy->offload), a->cluster->name, what);
     return lw_fail(err, LW_ENOTSUP,
                    "op %lld (%s%s%s) has no time of its own, and cluster '%s' gives no %s: add the "
                    "figure to its file, or choose another cluster",

@@ -96,7 +96,9 @@ TEST_WITH(ranks_of_a_node_share_its_memory, fixture_open, fixture_close)
 TEST_WITH(a_host_without_a_rate_is_refused, fixture_open, fixture_close)
 {
     put_node("");
-    expect("sim -w w.json -c n.json --dp 1 --offload update --no-db", 1, "host_bytes_per_s");
+    expect("sim -w w.json -c n.json --dp 1 --offload update --no-db", 1,
+           "--offload update: cluster 'n' gives no bandwidth of the host's memory "
+           "(host_bytes_per_s): choose --offload none");
 }
 
 TEST(an_optimizer_other_than_adam_is_refused)
