@@ -132,14 +132,17 @@ static bool is_copy(enum lw_work_kind k)
     return k == LW_WORK_COPY_IN || k == LW_WORK_COPY_OUT || k == LW_WORK_COPY || k == LW_WORK_CAST;
 }
 
-/* Copies and launches that the cluster times. */
+/* Copies, launches and updates by the host that the cluster times. */
 static enum lw_status change_device(struct faster *f, enum lw_resource r, struct lw_err *err)
 {
     struct lw_device *d = &f->cluster.device;
     struct lw_work_table *tables;
 
-    if (r == LW_RESOURCE_HOST)
+    if (r == LW_RESOURCE_HOST) {
         d->launch_ps.value -= d->launch_ps.value / PARTS;
+        d->host_link_bytes_per_s.value *= 1.1;
+        f->cluster.host_bytes_per_s.value *= 1.1;
+    }
     if (r != LW_RESOURCE_MEMORY)
         return LW_OK;
     d->copy_bytes_per_s.value *= 1.1;
@@ -197,11 +200,12 @@ static int largest(const struct lw_path_bounds *b, enum lw_resource r, int64_t o
     return n;
 }
 
-static bool is_simulated(const struct lw_op *op)
+/* A work whose time is the plan's. */
+static bool is_simulated(const struct lw_plan *plan, const struct lw_op *op)
 {
     enum lw_op_class c = lw_op_class((enum lw_op_kind)op->kind);
 
-    return c == LW_CLASS_COMPUTE || op->kind == LW_OP_HOST;
+    return (c == LW_CLASS_COMPUTE || op->kind == LW_OP_HOST) && lw_plan_work_ps(plan, op) >= 0;
 }
 
 static enum lw_status settle(const struct lw_plan *plan, const struct lw_cluster *cluster,
@@ -212,7 +216,7 @@ static enum lw_status settle(const struct lw_plan *plan, const struct lw_cluster
 
     x->how = LW_FASTER_AT_MOST;
     x->shorter = (x->bound + PARTS - 1) / PARTS;
-    if (!cluster || (of && !is_simulated(of)))
+    if (!cluster || (of && !is_simulated(plan, of)))
         return LW_OK;
     LW_TRY(step_with(plan, cluster, x->resource, of, &step, err));
     x->how = LW_FASTER_SIMULATED;

@@ -1,7 +1,8 @@
 /* What bounds the ops of a plan. Compute has the split of its work, which the lowering takes from
  * the kernels (lower_part/work_bounds.c); the rest of a work is given. Copies and communication
- * that the cluster times are bound by the device's memory and by the network; where a recording
- * gives their time, it may hold waits, and nothing is said about them. */
+ * that the cluster times are bound by the device's memory, those to and from the host by the host
+ * (its link), and by the network; where a recording gives their time, it may hold waits, and
+ * nothing is said about them. */
 #include "shared/plan/op_bound.h"
 
 #include <string.h>
@@ -42,6 +43,11 @@ void lw_apportion(int64_t total, const int64_t *weights, int n, int64_t *out)
     }
 }
 
+static bool over_host_link(const struct lw_op *op)
+{
+    return op->kind == LW_OP_LOAD || op->kind == LW_OP_STORE;
+}
+
 /* The one bound of ops that have no split. */
 static int bound_of(const struct lw_plan *p, const struct lw_op *op)
 {
@@ -50,7 +56,8 @@ static int bound_of(const struct lw_plan *p, const struct lw_op *op)
     switch (lw_op_class((enum lw_op_kind)op->kind)) {
     case LW_CLASS_HOST:
         return strcmp(op->name, LW_OP_ACCUMULATE) == 0 ? LW_BOUND_MEMORY : LW_BOUND_HOST;
-    case LW_CLASS_COPY: return own < 0 ? LW_BOUND_MEMORY : LW_BOUND_MEASURED;
+    case LW_CLASS_COPY:
+        return own >= 0 ? LW_BOUND_MEASURED : over_host_link(op) ? LW_BOUND_HOST : LW_BOUND_MEMORY;
     case LW_CLASS_COLLECTIVE:
     case LW_CLASS_P2P: return own > 0 ? LW_BOUND_MEASURED : LW_BOUND_NETWORK;
     default:

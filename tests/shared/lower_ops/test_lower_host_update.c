@@ -83,6 +83,19 @@ TEST_WITH(the_device_waits_for_links_and_host, fixture_open, fixture_close)
     assert_int_equal((int64_t)number_after(out, "\"peak_memory_bytes\": "), 2800000000);
 }
 
+/* A tenth faster host and link: an eleventh of 65.728 + 2 * 12.5 ms goes, and of each alone. */
+TEST_WITH(a_faster_host_shortens_its_update_and_copies, fixture_open, fixture_close)
+{
+    put_node(",\"host_bytes_per_s\":{\"value\":1e11,\"source\":\"t\"}");
+    lapwing("sim -w w.json -c n.json --dp 1 --offload update --db a.db -q", NULL);
+    const char *out = lapwing("explain 1 --db a.db -c n.json", NULL);
+    const char *host = strstr(out, "\nhost ");
+    assert_non_null(host);
+    has(host, "90.728    90.728     8.248  8.80  simulated");
+    has(host, "65.728    65.728     5.975  6.38  at most");
+    has(host, "12.500    12.500     1.136  1.21  at most");
+}
+
 TEST_WITH(ranks_of_a_node_share_its_memory, fixture_open, fixture_close)
 {
     put_node(",\"host_bytes_per_s\":{\"value\":1e11,\"source\":\"t\"}");
