@@ -66,7 +66,8 @@ int64_t traces_kineto_read_time(struct lw_json *j, bool *has)
     }
     const char *text = lw_json_number_text(j, &len);
     if (!lw_json_failed(j) && (!traces_decimal(text, len, 3, &ns) || !is_time(ns)))
-        lw_json_fail(j, "found %.*s, expected microseconds", (int)(len < 40 ? len : 40), text);
+        lw_json_fail(j, "found %.*s, expected microseconds within 73 years of 0",
+                     (int)(len < 40 ? len : 40), text);
     return ns;
 }
 
