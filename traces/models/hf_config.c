@@ -716,16 +716,18 @@ static const char *beside_text(const struct lw_value *outer)
     return NULL;
 }
 
-static enum lw_status read_config(const struct lw_input *in, const struct lw_value *v,
-                                  const char **name, struct traces_model_shape *shape,
-                                  struct lw_err *err)
+/* The values of a text model and, beside them or the same, those of the whole file. */
+struct config {
+    const struct lw_input *in, *whole;
+    const struct lw_value *v, *outer;
+};
+
+static enum lw_status read_text(const struct config *c, const char **name,
+                                struct traces_model_shape *shape, struct lw_err *err)
 {
     const struct traces_model_shape given = *shape;
-    const struct lw_value *inner, *outer = v;
-
-    LW_TRY(traces_hf_items(in, v, "text_config", LW_JSON_OBJECT, &inner, err));
-    v = inner ? inner : v;
-    shape->text_beside = inner ? beside_text(outer) : NULL;
+    const struct lw_input *in = c->in;
+    const struct lw_value *v = c->v;
     const struct lw_value *text = lw_value_get(v, "model_type");
     const struct type *t = text && text->type == LW_JSON_STRING ? find_type(text->text) : NULL;
 
@@ -737,9 +739,9 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
         LW_TRY(take_field(in, v, &fields[k], t, shape, err));
     LW_TRY(take_quantized(in, v, given.dtype != NULL, shape, err));
-    LW_TRY(take_quantized(in, outer, given.dtype != NULL, shape, err));
+    LW_TRY(take_quantized(c->whole, c->outer, given.dtype != NULL, shape, err));
     LW_TRY(take_dtype(in, v, shape, err));
-    LW_TRY(take_dtype(in, outer, shape, err));
+    LW_TRY(take_dtype(c->whole, c->outer, shape, err));
     LW_TRY(check_exact(in, v, t, err));
     if (strcmp(t->model, "decoder") == 0) {
         LW_TRY(complete(in, v, t, &given, shape, err));
@@ -755,6 +757,22 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     if (t->traits & PARALLEL)
         LW_TRY(complete_parallel(in, v, t, &given, name, shape, err));
     return LW_OK;
+}
+
+static enum lw_status read_config(const struct lw_input *in, const struct lw_value *v,
+                                  const char **name, struct traces_model_shape *shape,
+                                  struct lw_err *err)
+{
+    struct lw_input inside = *in;
+    const struct lw_value *inner;
+    char place[256];
+
+    LW_TRY(traces_hf_items(in, v, "text_config", LW_JSON_OBJECT, &inner, err));
+    snprintf(place, sizeof place, "%.200s: text_config", in->name);
+    inside.name = place; /* of messages alone */
+    shape->text_beside = inner ? beside_text(v) : NULL;
+    return read_text(&(struct config){inner ? &inside : in, in, inner ? inner : v, v}, name, shape,
+                     err);
 }
 
 static enum lw_status read_value(const struct lw_input *in, struct lw_arena *arena,

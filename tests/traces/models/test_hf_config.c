@@ -296,6 +296,8 @@ TEST(a_field_of_another_type_is_refused)
          "alibi: found 0, expected true or false"},
         {SMALL("mpt") "\"no_bias\": {}}", "no_bias: found an object, expected true or false"},
         {SMALL("vit") "\"id2label\": 1000}", "id2label: found 1000, expected an object"},
+        {"{\"vision_config\": {\"hidden_size\": 8}, \"text_config\": {\"model_type\": \"llama\"}}",
+         "text_config: no 'num_hidden_layers'"},
         {"{\"model_type\": \"llama4\", \"text_config\": [1]}",
          "text_config: found a list, expected an object"},
         {SMALL("llama") "\"torch_dtype\": 16}",
@@ -441,7 +443,8 @@ TEST(quantized_weights_are_refused_or_told)
         {", \"text_config\": {\"model_type\": \"llama\", " SIZES "}, \"quantization_config\": "
          "{\"quant_method\": \"awq\"}", QUANTIZED "quant_method \"awq\"" NOT_MODELLED, NULL},
         {", \"text_config\": {\"model_type\": \"llama\", " SIZES ", \"quantization_config\": "
-         "{\"quant_method\": \"awq\"}}", QUANTIZED "quant_method \"awq\"" NOT_MODELLED, NULL},
+         "{\"quant_method\": \"awq\"}}", "config.json: text_config: quantization_config: found "
+         "quant_method \"awq\"" NOT_MODELLED, NULL},
         {", \"quantization_config\": null", NULL, NULL},
         {", \"quantization_config\": {\"quant_method\": \"fp8\"}", NULL, "fp8"},
         {", \"quantization_config\": {\"quant_method\": \"mxfp4\"}", NULL, "mxfp4"},
