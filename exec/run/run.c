@@ -18,6 +18,7 @@
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
 #include "shared/plan/many_passes.h"
+#include "shared/plan/op_bound.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
@@ -49,7 +50,7 @@ static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct
     if (lw_op_class(op->kind) != LW_CLASS_COMPUTE || lw_plan_work_ps(r->plan, op) >= 0)
         return LW_OK;
     exec_op_text(r->plan, i, text);
-    if (op->kind == LW_OP_OPTIMIZER && r->plan->strategy->offload == LW_OFFLOAD_UPDATE)
+    if (lw_op_is_host_update(r->plan, op))
         return lw_fail(err, LW_ENOTSUP, "%s: --offload update is predicted and not executed; plan "
                                         "with --offload optimizer, or none", text);
     if (side == 0)

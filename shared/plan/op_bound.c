@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/plan/op.h"
+#include "shared/plan/strategy.h"
 
 static const struct {
     const char *name, *key;
@@ -43,6 +44,12 @@ void lw_apportion(int64_t total, const int64_t *weights, int n, int64_t *out)
     }
 }
 
+bool lw_op_is_host_update(const struct lw_plan *p, const struct lw_op *op)
+{
+    return op->kind == LW_OP_OPTIMIZER && op->work < 0 && op->work_ps < 0 && p->strategy &&
+           p->strategy->offload == LW_OFFLOAD_UPDATE;
+}
+
 static bool over_host_link(const struct lw_op *op)
 {
     return op->kind == LW_OP_LOAD || op->kind == LW_OP_STORE;
@@ -61,8 +68,8 @@ static int bound_of(const struct lw_plan *p, const struct lw_op *op)
     case LW_CLASS_COLLECTIVE:
     case LW_CLASS_P2P: return own > 0 ? LW_BOUND_MEASURED : LW_BOUND_NETWORK;
     default:
-        return own >= 0                    ? LW_BOUND_MEASURED
-               : op->kind == LW_OP_OPTIMIZER ? LW_BOUND_HOST
+        return own >= 0                      ? LW_BOUND_MEASURED
+               : lw_op_is_host_update(p, op) ? LW_BOUND_HOST
                                              : LW_BOUND_UNKNOWN;
     }
 }

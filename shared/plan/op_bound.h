@@ -26,6 +26,9 @@ void lw_apportion(int64_t total, const int64_t *weights, int n, int64_t *out);
 void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time,
                       lw_ps out[LW_N_OP_BOUNDS]);
 
+/* An update that the host's processors make (--offload update): the cluster's host times it. */
+bool lw_op_is_host_update(const struct lw_plan *p, const struct lw_op *op);
+
 /* What bounds most of it: of equals the first. */
 int lw_op_bound(const struct lw_plan *p, const struct lw_op *op);
 

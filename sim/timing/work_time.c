@@ -10,6 +10,7 @@
 
 #include "sim/timing/sim_options.h"
 #include "shared/numbers/checked.h"
+#include "shared/plan/op_bound.h"
 #include "shared/plan/strategy.h"
 
 /* An op and what it is timed by. */
@@ -27,7 +28,7 @@ static bool is_offloaded(const struct asked *a)
 
     return s && s->offload != LW_OFFLOAD_NONE &&
            (a->op->kind == LW_OP_LOAD || a->op->kind == LW_OP_STORE ||
-            (a->op->kind == LW_OP_OPTIMIZER && s->offload == LW_OFFLOAD_UPDATE));
+            lw_op_is_host_update(a->plan, a->op));
 }
 
 static enum lw_status missing(const struct asked *a, const char *what, struct lw_err *err)
@@ -223,9 +224,8 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
         return op->kind == LW_OP_LOAD || op->kind == LW_OP_STORE ? host_copy(a, bytes, out, err)
                                                                  : copy(a, bytes, out, err);
     case LW_CLASS_COMPUTE:
-        return op->kind == LW_OP_OPTIMIZER && op->work < 0 && plan->strategy &&
-                       plan->strategy->offload == LW_OFFLOAD_UPDATE
-                   ? host_update(a, bytes, out, err) : roofline(a, out, err);
+        return lw_op_is_host_update(plan, op) ? host_update(a, bytes, out, err)
+                                              : roofline(a, out, err);
     case LW_CLASS_HOST:
         return host(a, out, err);
     default:

@@ -285,6 +285,20 @@ TEST(every_op_is_bound_by_something)
     assert_int_equal(part_of(&p, op, 100, LW_BOUND_MEASURED), 20);
 }
 
+/* The host bounds an update of --offload update; of any other op without a time it is not known. */
+TEST(the_host_bounds_the_updates_that_it_makes)
+{
+    struct lw_op op = {.kind = LW_OP_OPTIMIZER, .work = -1, .work_ps = -1};
+    struct lw_strategy s = lw_strategy_default();
+    const struct lw_plan p = {.strategy = &s};
+
+    assert_int_equal(lw_op_bound(&p, &op), LW_BOUND_UNKNOWN);
+    s.offload = LW_OFFLOAD_UPDATE;
+    assert_int_equal(lw_op_bound(&p, &op), LW_BOUND_HOST);
+    op.kind = LW_OP_BACKWARD;
+    assert_int_equal(lw_op_bound(&p, &op), LW_BOUND_UNKNOWN);
+}
+
 /* --- plans and files -------------------------------------------------------------------------- */
 
 static struct lw_plan read_text(const char *text, size_t n, enum lw_status want, const char *says)
