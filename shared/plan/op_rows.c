@@ -3,9 +3,8 @@
  * so their numbers follow from the order of the ops alone.
  *
  * Invariant: micro_batch, call and first_dep of a row are 0, -1 and 0, and first_ready is 0 where
- * there is no list; names of one plan that are
- * equal are one text. Two ops of a row may have names of equal text at two places: then there are
- * two rows, which does no harm. */
+ * there is no list. Two ops may have names of equal text at two places: then there are two rows,
+ * which does no harm. */
 #include "shared/plan/op_rows.h"
 
 #include <string.h>
