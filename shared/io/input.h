@@ -13,7 +13,7 @@ struct lw_input {
     char *text;
     size_t len;
     bool mapped;      /* text is the file itself: pages that are given back are read again */
-    char hash[33];    /* XXH3-128 of the bytes as stored, in hex; "" where nobody asks for it */
+    char hash[33];    /* XXH3-128 of the bytes as stored, in hex; "" where it is not asked for */
 };
 
 /* LW_EIO: absent, unreadable, a device, larger than max_bytes (0 = no limit) or than the memory

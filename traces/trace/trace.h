@@ -106,7 +106,7 @@ struct lw_trace_reading {
     bool salvage;  /* a broken text is read up to its first broken event; damage says so */
     bool shapes;   /* sizes of the inputs of all operators are kept, for their work */
     bool alone;    /* the only file: on all cores, a part of its text on each */
-    bool unhashed; /* nobody keeps the hash of the file */
+    bool unhashed; /* without the hash of the file */
     bool mapped;   /* the text is a file that is mapped: pages given back are read again */
     int part;      /* of a file that holds several ranks: 1, 2, ...; 0 = it holds one */
     const struct lw_progress *progress;
