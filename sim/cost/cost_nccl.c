@@ -452,13 +452,15 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
     const struct sim_nccl_comm *comm = &s->comm;
     const struct sim_nccl_version *version = comm->version;
     int32_t n_channels = comm->graphs.ring.n_channels;
-    double gbs = n_channels * comm->graphs.ring.inter_gbs, bytes = (double)q->bytes;
+    bool crosses = q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1;
+    double gbs = crosses ? comm->graphs.exchange_gbs : n_channels * comm->graphs.ring.inter_gbs;
+    double bytes = (double)q->bytes;
 
     if (comm->inter_gbs > 0 && comm->inter_gbs < gbs)
         gbs = comm->inter_gbs;
     if (is_a100_pair(c, q))
         gbs *= A100_PAIR;
-    if (q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1) /* below, s is read of one node alone */
+    if (crosses) /* below, s is read of one node alone */
         LW_TRY(exchange_us(c, q, gbs, &us, err));
     else
         us = (q->op == LW_OP_ALL_TO_ALL ? bytes * (p - 1) / p : bytes) / (1000 * gbs);

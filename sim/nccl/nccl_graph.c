@@ -136,6 +136,21 @@ static struct sim_nccl_graph search_collnet(const struct sim_nccl_node *n, const
     return (struct sim_nccl_graph){heads, speeds[k], speeds[k]};
 }
 
+/* Each adapter at the largest speed of the list that it has. A ring passes every device with all
+ * that the node sends, and is as slow as a device's links allow; what ranks send to each other
+ * passes the links of its own device alone. */
+static double search_exchange(const struct sim_nccl_node *n, const double *speeds,
+                              struct sim_nccl_graph ring)
+{
+    double along_ring = ring.n_channels * ring.inter_gbs;
+    int k = 0;
+
+    while (speeds[k] > 0 && speeds[k] > n->adapter_gbs)
+        k++;
+    double gbs = least(n->n_adapters * speeds[k], n->n_ranks * n->device_gbs);
+    return gbs > along_ring ? gbs : along_ring;
+}
+
 void sim_nccl_search(const struct sim_nccl_node *n, struct sim_nccl_graphs *out)
 {
     const struct sim_nccl_speeds *all = n->version->speeds;
@@ -146,6 +161,7 @@ void sim_nccl_search(const struct sim_nccl_node *n, struct sim_nccl_graphs *out)
     out->tree = search_tree(n, speeds, out->ring);
     out->nvls = search_nvls(n, speeds, out->ring);
     out->collnet = search_collnet(n, speeds);
+    out->exchange_gbs = search_exchange(n, speeds, out->ring);
     out->rings_differ = n->n_nodes > 1 && n->n_adapters > 1;
     out->simple_tree = n->n_ranks == 1 || (n->arch >= SIM_NCCL_BLACKWELL && n->n_nodes > 1);
 }

@@ -27,6 +27,7 @@ struct sim_nccl_node {
 
 struct sim_nccl_graphs {
     struct sim_nccl_graph ring, tree, nvls, collnet;
+    double exchange_gbs; /* of a node to others where each rank sends to each, not along a ring */
     bool rings_differ; /* channels visit the ranks in several orders, one for each adapter */
     bool simple_tree;  /* the tree pattern of one rank per node: at 0.85 */
 };
