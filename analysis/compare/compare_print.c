@@ -1,9 +1,10 @@
-/* A comparison as text, CSV and JSON (docs/formats/compare.md), from one table of columns. */
+/* A comparison as text and CSV (docs/formats/compare.md). */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/compare/compare_lines.h"
 #include "analysis/compare/compare_print.h"
 #include "analysis/compare/run_words.h"
 #include "analysis/compare/step_work.h"
@@ -13,61 +14,6 @@
 #include "shared/text/records.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
-
-/* Predicted minus measured, or B minus A. */
-static lw_ps difference(const struct lw_comparison *c, struct lw_both v)
-{
-    return c->of_one_kind ? v.measured - v.predicted : v.predicted - v.measured;
-}
-
-/* A quantity of both sides. */
-struct line {
-    const char *what;
-    struct lw_both v;
-    lw_ps difference;
-    double pct;
-};
-
-#define AT(field) offsetof(struct line, field)
-/* The keys and titles say what the sides are. */
-#define COLUMNS(p, m, PCT_KEY, P, M, DIFFERENCE, PCT) \
-    { \
-        {"what", "", LW_COLUMN_TEXT, AT(what)}, \
-        {p "_ns", ">" P " ms", LW_COLUMN_MS, AT(v.predicted), .lacking = "-"}, \
-        {m "_ns", ">" M " ms", LW_COLUMN_MS, AT(v.measured), .lacking = "-"}, \
-        {"difference_ns", ">" DIFFERENCE " ms", LW_COLUMN_CHANGE_MS, AT(difference)}, \
-        {PCT_KEY, ">" PCT " %", LW_COLUMN_CHANGE_PCT, AT(pct), .lacking = "-"}, \
-    }
-enum { N_SHORT = 4, PCT_COLUMN = 4, N_COLUMNS = 5 };
-static const struct lw_column of_prediction[] = COLUMNS(
-    "predicted", "measured", "error_pct", "predicted", "measured", "difference", "error");
-static const struct lw_column of_one_kind[] = COLUMNS("a", "b", "change_pct", "A", "B", "B - A",
-                                                      "change");
-#undef AT
-
-static const struct lw_column *columns_of(const struct lw_comparison *c)
-{
-    return c->of_one_kind ? of_one_kind : of_prediction;
-}
-
-static struct line line_of(const struct lw_comparison *c, const char *what, struct lw_both v)
-{
-    return (struct line){what, v, difference(c, v), lw_comparison_pct(c, v)};
-}
-
-static struct lw_records records_of(const struct lw_comparison *c, const char *key,
-                                    const struct line *lines, int n, int n_columns)
-{
-    return (struct lw_records){key, columns_of(c), n_columns, lines, n, sizeof *lines};
-}
-
-/* lines[] has room for as many ops as a comparison lists (LW_OPS_SHOWN). */
-static int op_lines(const struct lw_comparison *c, struct line *lines)
-{
-    for (int32_t i = 0; i < c->n_ops; i++)
-        lines[i] = line_of(c, c->ops[i].name, c->ops[i].time);
-    return c->n_ops;
-}
 
 /* --- CSV: one row a number -------------------------------------------------------------------- */
 
@@ -81,11 +27,9 @@ static void csv_row(const struct lw_comparison *c, struct lw_table *t, const cha
 
     LW_CELLS(t, of, lw_known(bucket), what, is_bytes ? "bytes" : "ns",
              lw_known_if(p, shown.predicted), lw_known_if(m, shown.measured),
-             lw_known_if(p && m, difference(c, shown)));
+             lw_known_if(p && m, lw_compared_difference(c, shown)));
     lw_table_cell(t, isnan(e) ? "" : "%.3f", e);
 }
-
-static const char *const bucket_times[LW_N_BUCKET_TIMES] = {"ready", "launch", "start", "finish"};
 
 enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
@@ -110,7 +54,7 @@ enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct 
         const struct lw_bucket_line *b = &c->buckets[i];
         csv_row(c, t, "bucket", b->bucket, "size", b->bytes, true);
         for (int k = 0; k < LW_N_BUCKET_TIMES; k++)
-            csv_row(c, t, "bucket", b->bucket, bucket_times[k], b->time[k], false);
+            csv_row(c, t, "bucket", b->bucket, lw_bucket_times[k], b->time[k], false);
     }
     for (int32_t i = 0; i < c->n_ops; i++)
         csv_row(c, t, "op", -1, c->ops[i].name, c->ops[i].time, false);
@@ -127,8 +71,8 @@ static void put_ns(struct lw_table *t, lw_ps time, double units)
 }
 
 /* Steps that train different numbers of tokens: what one token takes. */
-static enum lw_status put_per_unit(struct lw_per_unit u, const struct line *lines, int n, FILE *f,
-                                   struct lw_err *err)
+static enum lw_status put_per_unit(struct lw_per_unit u, const struct lw_compared *lines, int n,
+                                   FILE *f, struct lw_err *err)
 {
     char of_a[32], of_b[32];
     const char *titles[] = {"", ">A ms", ">B ms", of_a, of_b, ">change %"};
@@ -148,7 +92,7 @@ static enum lw_status put_per_unit(struct lw_per_unit u, const struct line *line
 
 static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
-    struct line lines[LW_N_PARTS + 2] = {line_of(c, "step", c->step)};
+    struct lw_compared lines[LW_N_PARTS + 2] = {lw_compared_of(c, "step", c->step)};
     char names[LW_N_PARTS][64];
     int n = 1;
 
@@ -157,12 +101,12 @@ static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct 
         if (v.predicted == 0 && v.measured == 0)
             continue;
         snprintf(names[i], sizeof names[i], "  %s", lw_part_name(i));
-        lines[n++] = line_of(c, names[i], v);
+        lines[n++] = lw_compared_of(c, names[i], v);
     }
-    lines[n++] = line_of(c, "communication busy", c->figure[LW_FIGURE_COMM_BUSY]);
+    lines[n++] = lw_compared_of(c, "communication busy", c->figure[LW_FIGURE_COMM_BUSY]);
     if (lw_comparison_per_unit(c).unit)
         return put_per_unit(lw_comparison_per_unit(c), lines, n, f, err);
-    struct lw_records r = records_of(c, NULL, lines, n, N_COLUMNS);
+    struct lw_records r = lw_compared_records(c, NULL, lines, n, LW_COMPARED_COLUMNS);
     return lw_records_text(&r, f, 0, err);
 }
 
@@ -380,7 +324,7 @@ static const char *largest_part(const struct lw_comparison *c, lw_ps *best)
     *best = 0;
     for (int i = 0; i < LW_N_PARTS; i++) {
         bool compute = split && i == LW_PERIOD_COMPUTE;
-        lw_ps d = compute ? c->split.left : difference(c, lw_comparison_part(c, i));
+        lw_ps d = compute ? c->split.left : lw_compared_difference(c, lw_comparison_part(c, i));
         if (llabs(d) > llabs(*best)) {
             *best = d;
             name = compute ? "compute beyond the machine's speed" : lw_part_name(i);
@@ -403,7 +347,7 @@ static void put_verdict(const struct lw_comparison *c, FILE *f)
         put_verdict_per_unit(c, lw_comparison_per_unit(c), f);
         return;
     }
-    lw_ps whole = difference(c, c->step), best;
+    lw_ps whole = lw_compared_difference(c, c->step), best;
     const char *part = largest_part(c, &best);
     char a[32], b[32];
 
@@ -525,8 +469,9 @@ static enum lw_status put_difference(const struct lw_comparison *c, FILE *f, str
 enum lw_status lw_comparison_text(const struct lw_comparison *c, bool all, FILE *f,
                                   struct lw_err *err)
 {
-    struct line ops[LW_OPS_SHOWN];
-    struct lw_records r = records_of(c, NULL, ops, op_lines(c, ops), N_SHORT);
+    struct lw_compared ops[LW_OPS_SHOWN];
+    int n_ops = lw_compared_ops(c, ops);
+    struct lw_records r = lw_compared_records(c, NULL, ops, n_ops, LW_COMPARED_SHORT);
 
     put_heading(c, f);
     LW_TRY(put_frameworks(c, f, err));
@@ -549,285 +494,4 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, bool all, FILE 
         return LW_OK;
     fprintf(f, "\nops that differ most (each alone; they overlap and do not add up)\n");
     return lw_records_text(&r, f, 0, err);
-}
-
-/* The last columns of the table of pairs. */
-struct pair_columns {
-    bool framework, speed;
-    const char *one_framework; /* of all pairs; NULL: they differ */
-};
-
-static const char *framework_of(const struct lw_run *r)
-{
-    return r->framework && *r->framework ? r->framework : "-";
-}
-
-/* In text a speed is shown where one is known, and then a framework that all share is left out: the
- * table fits 100 columns. */
-static struct pair_columns pair_columns(const struct lw_run *runs, int32_t n, bool csv)
-{
-    struct pair_columns k = {.framework = true, .speed = csv};
-    bool differ = false;
-
-    for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
-        if (!p)
-            continue;
-        k.speed = k.speed || !isnan(runs[i].machine_speed);
-        differ = differ || (k.one_framework && strcmp(framework_of(p), k.one_framework) != 0);
-        k.one_framework = framework_of(p);
-    }
-    k.framework = csv || !k.speed || differ;
-    return k;
-}
-
-static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw_run *m,
-                     struct pair_columns k)
-{
-    char cap[32];
-
-    lw_table_cell(t, "%lld, %lld", (long long)p->id, (long long)m->id);
-    LW_CELLS(t, m->bucket_cap_bytes < 0 ? "default" : lw_format_bytes(cap, m->bucket_cap_bytes),
-             m->n_buckets, LW_MS(p->step), LW_MS(m->step));
-    lw_table_cell(t, "%+.1f", lw_both_error_pct((struct lw_both){p->step, m->step}));
-    LW_CELLS(t, LW_MS(p->exposed_comm), LW_MS(m->exposed_comm));
-    lw_table_cell(t, "%s%s%s%s", lw_run_under_load(m) ? "under load: " : "", m->backend,
-                  m->honesty[0] ? ", " : "", m->honesty);
-    if (k.framework)
-        LW_CELLS(t, framework_of(p));
-    if (k.speed)
-        lw_table_cell(t, isnan(m->machine_speed) ? "-" : "%.3f", m->machine_speed);
-}
-
-enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FILE *f,
-                             struct lw_err *err)
-{
-    const struct pair_columns k = pair_columns(runs, n, csv);
-    const char *titles[] = {"runs", ">bucket cap", ">buckets", ">predicted step ms",
-        ">measured step ms", ">error %", ">predicted exposed ms", ">measured exposed ms",
-        "measured on", k.framework ? "framework" : ">machine speed", ">machine speed"};
-    struct lw_table *t = lw_table_new(9 + k.framework + k.speed, titles);
-    int32_t n_measured = 0;
-
-    for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
-        if (p)
-            pair_row(t, p, &runs[i], k);
-        n_measured += lw_run_is_measured(&runs[i]);
-    }
-    enum lw_status st = lw_table_end(t, f, csv ? LW_TABLE_CSV : 0, err);
-    if (st == LW_OK && !k.framework && strcmp(k.one_framework, "-") != 0)
-        fprintf(f, "framework of all: %s\n", k.one_framework);
-    if (st == LW_OK && !csv && n_measured == 0)
-        fputs("no run is measured: lapwing exec stores one of a plan, lapwing sim its prediction\n",
-              f);
-    for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
-        if (lw_run_under_load(&runs[i]) && lw_prediction_of(runs, n, &runs[i]))
-            lw_printf_paragraph(f,
-                                "run %lld was measured under load (%.1f %% of the processors): its "
-                                "error is not the model's; repeat it", (long long)runs[i].id,
-                                runs[i].others_pct);
-    for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
-        if (lw_run_is_measured(&runs[i]) && !lw_prediction_of(runs, n, &runs[i]))
-            fprintf(f, "run %lld has no prediction: store one of its plan with lapwing sim\n",
-                    (long long)runs[i].id);
-    return st;
-}
-
-/* --- JSON ------------------------------------------------------------------------------------- */
-
-/* Both sides and how far they are apart in percent. */
-static void json_both(struct lw_jsonout *o, const struct lw_column *columns, const char *key,
-                      struct lw_both v, double pct)
-{
-    struct line line = {.v = v, .pct = pct};
-
-    lw_jsonout_line_object(o, key);
-    lw_record_json(o, columns + 1, 2, &line);
-    lw_record_json(o, columns + PCT_COLUMN, 1, &line);
-    lw_jsonout_end(o);
-}
-
-static void json_figure(struct lw_jsonout *o, const struct lw_comparison *c, const char *key,
-                        struct lw_both v)
-{
-    json_both(o, columns_of(c), key, v, lw_comparison_pct(c, v));
-}
-
-/* "predicted_rank", "b_rank": the key of a member that each side has. */
-static const char *side_key(const struct lw_comparison *c, int side, const char *after,
-                            char buf[32])
-{
-    static const char *const names[2][2] = {{"predicted", "measured"}, {"a", "b"}};
-
-    snprintf(buf, 32, "%s%s", names[c->of_one_kind][side], after);
-    return buf;
-}
-
-static const char *text_or_null(const char *text)
-{
-    return text && *text ? text : NULL;
-}
-
-static void json_speed(struct lw_jsonout *o, const struct lw_run *r)
-{
-    bool known = !isnan(r->machine_speed);
-
-    LW_JSON(o, "machine_speed", lw_decimals_if(known, r->machine_speed, 4),
-            "machine_speed_p10", lw_decimals_if(known, r->machine_speed_p10, 4),
-            "machine_speed_p90", lw_decimals_if(known, r->machine_speed_p90, 4));
-}
-
-static void json_split(struct lw_jsonout *o, const struct lw_speed_split *s)
-{
-    if (isnan(s->compute_speed))
-        lw_jsonout_null(o, "compute_split");
-    else
-        LW_JSON_ROW(o, "compute_split", "compute_speed", lw_decimals(s->compute_speed, 4),
-                    "by_speed_ns", lw_ps_to_ns(s->by_speed), "left_ns",
-                    lw_ps_to_ns(s->by_speed + s->left) - lw_ps_to_ns(s->by_speed));
-}
-
-static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int side)
-{
-    const struct lw_run *r = side ? &c->measured : &c->predicted;
-    char key[32];
-
-    lw_jsonout_object(o, side_key(c, side, "", key));
-    LW_JSON(o, "id", r->id, "name", r->name, "kind", lw_run_kind_name(r->kind),
-            "backend", r->backend, "compute_source", r->compute_source, "network", r->network,
-            "honesty", r->honesty,
-            "plan_hash", r->plan_hash && *r->plan_hash ? r->plan_hash : NULL,
-            "cluster", r->cluster_name, "framework", text_or_null(r->framework),
-            "framework_hash", text_or_null(r->framework_hash));
-    if (r->fits < 0)
-        lw_jsonout_null(o, "fits");
-    else
-        lw_jsonout_bool(o, "fits", r->fits != 0);
-    LW_JSON(o, "p10_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p10)),
-            "p90_ns", lw_known_if(r->p90 > 0, lw_ps_to_ns(r->p90)),
-            "interval_of", text_or_null(r->interval_of),
-            "samples", lw_known(r->samples), "others_pct",
-            lw_decimals_if(!isnan(r->others_pct), r->others_pct, 2), "under_load",
-            lw_run_under_load(r), "label", c->label[side]);
-    json_speed(o, r);
-    lw_jsonout_end(o);
-}
-
-/* null: the facts of one are not known. */
-static void json_frameworks(struct lw_jsonout *o, const struct lw_framework_difference *d)
-{
-    if (d->differ && !d->known)
-        lw_jsonout_null(o, "framework_differs_in");
-    else
-        lw_jsonout_strings(o, "framework_differs_in", d->facts, d->n_facts);
-}
-
-static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
-{
-    struct line parts[LW_N_PARTS], ops[LW_OPS_SHOWN];
-    char key[32];
-
-    for (int i = 0; i < LW_N_PARTS; i++)
-        parts[i] = line_of(c, lw_part_name(i), lw_comparison_part(c, i));
-    struct lw_records r = records_of(c, "parts", parts, LW_N_PARTS, N_SHORT);
-    lw_records_json(o, &r);
-    lw_jsonout_array(o, "buckets");
-    for (int32_t i = 0; i < c->n_buckets; i++) {
-        const struct lw_bucket_line *b = &c->buckets[i];
-        lw_jsonout_object(o, NULL);
-        LW_JSON(o, "bucket", b->bucket, "op", b->kind,
-                side_key(c, 0, "_bytes", key), b->bytes.predicted,
-                side_key(c, 1, "_bytes", key), b->bytes.measured);
-        for (int k = 0; k < LW_N_BUCKET_TIMES; k++)
-            json_figure(o, c, bucket_times[k], b->time[k]);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-    r = records_of(c, "ops", ops, op_lines(c, ops), N_SHORT);
-    lw_records_json(o, &r);
-}
-
-static void json_per_unit(struct lw_jsonout *o, const struct lw_comparison *c)
-{
-    struct lw_per_unit u = lw_comparison_per_unit(c);
-    double pct = lw_per_unit_pct(u, c->step);
-
-    if (u.unit)
-        LW_JSON_ROW(o, "per_unit", "unit", u.unit, "a_per_step", u.a, "b_per_step", u.b, "a_ns",
-                    lw_decimals((double)c->step.predicted * 1e-3 / u.a, 3), "b_ns",
-                    lw_decimals((double)c->step.measured * 1e-3 / u.b, 3), "change_pct",
-                    lw_decimals_if(!isnan(pct), pct, 3));
-    else
-        lw_jsonout_null(o, "per_unit");
-}
-
-void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool within, FILE *f)
-{
-    static const enum lw_period_figure shown[] = {LW_FIGURE_COMPUTE, LW_FIGURE_COPY_BUSY,
-                                                  LW_FIGURE_COMM_BUSY, LW_FIGURE_EXPOSED_COMM,
-                                                  LW_FIGURE_IDLE};
-    struct lw_jsonout o = {.file = f};
-    char key[32];
-
-    lw_jsonout_object(&o, NULL);
-    json_run(&o, c, 0);
-    json_run(&o, c, 1);
-    json_frameworks(&o, &c->framework);
-    LW_JSON(&o, "same_plan",
-            c->same_decisions, "first_difference", c->difference[0] ? c->difference : NULL,
-            "joined_by", lw_joined_name(c->joined), "note", c->note);
-    for (int side = 0; side < 2; side++)
-        lw_jsonout_strings(&o, side_key(c, side, "_from_times", key), c->from_times[side],
-                           c->n_from_times[side]);
-    json_figure(&o, c, "step", c->step);
-    json_per_unit(&o, c);
-    LW_JSON(&o, side_key(c, 0, "_rank", key), c->rank[0], side_key(c, 1, "_rank", key), c->rank[1]);
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-        const char *name = lw_period_columns[LW_PERIOD_FIRST_COLUMN + shown[i]].key;
-        snprintf(key, sizeof key, "%.*s", (int)strlen(name) - 3, name); /* without its "_ns" */
-        json_figure(&o, c, key, c->figure[shown[i]]);
-    }
-    json_split(&o, &c->split);
-    json_lists(&o, c);
-    if (tolerance < 0) {
-        lw_jsonout_null(&o, "tolerance_pct");
-        lw_jsonout_null(&o, "within_tolerance");
-    } else {
-        LW_JSON(&o, "tolerance_pct", tolerance, "within_tolerance", within);
-    }
-    lw_jsonout_end(&o);
-}
-
-static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct lw_run *m)
-{
-    lw_jsonout_object(o, NULL);
-    LW_JSON(o, "predicted_run", p->id, "measured_run", m->id, "plan_hash", m->plan_hash,
-            "framework", text_or_null(p->framework),
-            "framework_hash", text_or_null(p->framework_hash),
-            "bucket_cap_bytes", m->bucket_cap_bytes, "n_buckets", m->n_buckets,
-            "backend", m->backend, "compute_source", m->compute_source, "network", m->network,
-            "honesty", m->honesty, "under_load", lw_run_under_load(m));
-    json_speed(o, m);
-    struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
-    LW_JSON(o, "p10_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p10)),
-            "p90_ns", lw_known_if(p->p90 > 0, lw_ps_to_ns(p->p90)));
-    json_both(o, of_prediction, "step", step, lw_both_error_pct(step));
-    json_both(o, of_prediction, "exposed_comm", exposed, lw_both_error_pct(exposed));
-    lw_jsonout_end(o);
-}
-
-void lw_pairs_json(const struct lw_run *runs, int32_t n, FILE *f)
-{
-    struct lw_jsonout o = {.file = f};
-
-    lw_jsonout_object(&o, NULL);
-    lw_jsonout_array(&o, "pairs");
-    for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
-        if (p)
-            json_pair(&o, p, &runs[i]);
-    }
-    lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
 }
