@@ -40,7 +40,7 @@ struct lw_tune_context {
     struct lw_cluster cluster; /* placed: a shallow copy */
     int64_t ranks_placed;
     bool unbounded;            /* a device is faster than the others */
-    bool on_cpu;
+    struct lw_usual_for times; /* of all that is made */
 };
 
 enum lw_status lw_tune_source(const struct lw_tune_request *r, const struct lw_tune_given *given,
@@ -77,7 +77,7 @@ enum lw_status lw_tune_context_new(const struct lw_tune_request *r, struct lw_tu
         return lw_fail_nomem(err);
     pthread_mutex_init(&c->lock, NULL);
     c->r = *r;
-    c->on_cpu = r->cluster->device.kind && lw_device_is_cpu(r->cluster->device.kind);
+    c->times.on_cpu = r->cluster->device.kind && lw_device_is_cpu(r->cluster->device.kind);
     for (int32_t i = 0; i < r->cluster->n_exceptions; i++)
         c->unbounded |= r->cluster->exceptions[i].speed > 1;
     *out = c;
@@ -170,7 +170,7 @@ static enum lw_status made_key(const struct lw_tune_context *c, const struct lw_
     *k = key_of_model(given);
     if (!c->framework)
         return LW_OK;
-    LW_TRY(lw_framework_strategy(c->framework, c->on_cpu, &completed, err));
+    LW_TRY(lw_framework_strategy(c->framework, c->times, &completed, err));
     LW_TRY(lw_strategy_check(&completed, err));
     *k = key_of_model(&completed);
     k->given = (struct lw_options_given){0};
@@ -190,8 +190,10 @@ static enum lw_status new_model(struct lw_tune_context *c, const struct lw_strat
     enum lw_status st = make_model(c, given, m, err);
     m->plain = st == LW_OK && lw_params_are_plain(&m->w);
     if (st == LW_OK && !c->framework && m->source.framework_name &&
-        lw_model_is_set(&m->w.from.model))
+        lw_model_is_set(&m->w.from.model)) {
         c->framework = &m->source.framework;
+        c->times.measured = m->source.measured;
+    }
     if (st == LW_OK)
         st = made_key(c, given, &k, err);
     if (st == LW_OK)
@@ -443,12 +445,12 @@ static enum lw_status complete(const struct lw_tune_context *c, const struct mod
                                size_t size, struct lw_err *err)
 {
     const struct lw_framework *f = &m->source.framework;
-    bool on_cpu = c->on_cpu;
+    const struct lw_usual_for times = {c->times.on_cpu, m->source.measured};
 
     *s = *given;
-    LW_TRY(lw_framework_strategy(f, on_cpu, s, err));
+    LW_TRY(lw_framework_strategy(f, times, s, err));
     LW_TRY(lw_global_batch_divide(c->r.source->global_batch, &m->w, s, err));
-    LW_TRY(lw_framework_strategy(f, on_cpu, s, err));
+    LW_TRY(lw_framework_strategy(f, times, s, err));
     LW_TRY(lw_strategy_check(s, err));
     const char *refusal = lw_framework_refusal(f, &m->w.dims, s);
     if (refusal)

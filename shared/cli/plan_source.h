@@ -70,6 +70,7 @@ struct lw_plan_source {
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;
     bool refused; /* load failed because the framework does not run such a strategy */
+    bool measured; /* filled by workload: modules may be without kernels (lw_usual_for) */
     /* Filled by load, by workload and by recorded; the framework is owned. A replay has none. */
     struct lw_framework framework;
     struct lw_framework of_options; /* of --framework beside a recording: usual options; owned */

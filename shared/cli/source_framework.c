@@ -98,8 +98,8 @@ enum lw_status lw_plan_source_framework(struct lw_plan_source *s, const struct l
         LW_TRY(take_given(s, err));
     else if (of)
         LW_TRY(take_usual(s, r, strategy, &of->device, err));
-    LW_TRY(lw_framework_strategy(&s->framework, of && lw_device_is_cpu(of->device.kind), strategy,
-                                 err));
+    const struct lw_usual_for times = {.on_cpu = of && lw_device_is_cpu(of->device.kind)};
+    LW_TRY(lw_framework_strategy(&s->framework, times, strategy, err));
     lw_framework_left_out(&s->framework, strategy, s->choice.left_out, sizeof s->choice.left_out);
     return LW_OK;
 }

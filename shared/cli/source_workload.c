@@ -235,7 +235,8 @@ static enum lw_status apply_usual(struct lw_plan_source *s, const char *device,
     if (of_options && !s->of_options.name)
         LW_TRY(lw_framework_find(s->framework_name, &s->of_options, err));
     const struct lw_framework *f = of_options ? &s->of_options : &s->framework;
-    LW_TRY(lw_framework_strategy(f, lw_device_is_cpu(device), strategy, err));
+    const struct lw_usual_for times = {lw_device_is_cpu(device), s->measured};
+    LW_TRY(lw_framework_strategy(f, times, strategy, err));
     lw_framework_left_out(f, strategy, s->choice.left_out, sizeof s->choice.left_out);
     return LW_OK;
 }
@@ -262,6 +263,7 @@ static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
     enum lw_status st = lw_source_device(s, now ? c : &own, &of, err);
     if (st == LW_OK)
         st = lw_source_framework_of_file(s, name, &read, strategy, &of->device, err);
+    s->measured = read.n_kernels == 0 || s->as_recorded || lw_is_edited(name, "workload");
     if (st == LW_OK)
         st = apply_usual(s, of->device.kind, strategy, err);
     if (st == LW_OK)

@@ -227,13 +227,15 @@ static bool takes_policy(const char *policy, const struct lw_strategy *s)
            (!is_given(s, "shard-policy") || s->shard_policy == LW_SHARD_FLAT);
 }
 
-/* A ring's attention is not planned among pieces of products (docs/design/lower_sequence.md). */
+/* A ring's attention is not planned among pieces of products of modules without kernels
+ * (docs/design/lower_sequence.md). */
 static bool has_ring(const struct lw_strategy *s)
 {
     return s->cp > 1 && s->cp_comm == LW_CP_P2P;
 }
 
-static bool applies(const struct lw_usual_option *u, const struct lw_strategy *s)
+static bool applies(const struct lw_usual_option *u, struct lw_usual_for times,
+                    const struct lw_strategy *s)
 {
     const char *option = u->option;
     static const char *const tensor[] = {"tp-overlap", "sequence-parallel", NULL};
@@ -246,12 +248,14 @@ static bool applies(const struct lw_usual_option *u, const struct lw_strategy *s
         return s->zero == 3 && s->prefetch < 0;
     if (strcmp(option, "bucket-policy") == 0)
         return takes_policy(u->value, s);
-    if (strcmp(option, "tp-overlap") == 0 && (!runs_whole_backwards(s) || has_ring(s)))
+    if (strcmp(option, "tp-overlap") == 0 &&
+        (!runs_whole_backwards(s) || (times.measured && has_ring(s))))
         return false;
     if (is_option(option, tensor))
         return s->tp > 1;
-    if (strcmp(option, "cp-comm-type") == 0) /* no plan has both */
-        return s->cp > 1 && s->tp_overlap == LW_TP_OVERLAP_OFF && runs_whole_backwards(s);
+    if (strcmp(option, "cp-comm-type") == 0)
+        return s->cp > 1 && runs_whole_backwards(s) &&
+               (!times.measured || s->tp_overlap == LW_TP_OVERLAP_OFF);
     if (strcmp(option, "scatter-gather") == 0)
         return s->tp > 1 && s->pp > 1 && !s->sequence_parallel;
     if (strcmp(option, "bucket-cap") == 0)
@@ -269,7 +273,7 @@ static bool applies(const struct lw_usual_option *u, const struct lw_strategy *s
     return !is_option(option, data) || s->dp * s->cp > 1;
 }
 
-enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
+enum lw_status lw_framework_strategy(const struct lw_framework *f, struct lw_usual_for times,
                                      struct lw_strategy *s, struct lw_err *err)
 {
     struct lw_strategy chosen = *s;
@@ -277,8 +281,8 @@ enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
     for (int32_t i = 0; i < f->n_usual; i++) {
         const struct lw_usual_option *u = &f->usual[i];
         int option = lw_strategy_find(u->option);
-        if (lw_strategy_given(&chosen, option) || !applies(u, s) ||
-            (is_of_cpu(u) && !on_cpu))
+        if (lw_strategy_given(&chosen, option) || !applies(u, times, s) ||
+            (is_of_cpu(u) && !times.on_cpu))
             continue;
         LW_TRY(lw_strategy_set(s, u->option, u->value, err));
     }

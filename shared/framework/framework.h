@@ -67,11 +67,17 @@ enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *e
 /* 128-bit hash of the facts and usual options, in hex: not of name, texts and sources. */
 enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], struct lw_err *err);
 
+/* What usual options act on: times of a CPU; measured times, of modules without kernels, of which
+ * no plan has a ring (--cp-comm-type p2p) beside --tp-overlap. */
+struct lw_usual_for {
+    bool on_cpu, measured;
+};
+
 /* Sets the framework's usual options that the user has not chosen (lw_strategy_given) and that
  * apply: those of tensor groups with tp > 1, of context groups with cp > 1; on CPUs also those of
  * CPUs. What the user has chosen keeps out what no plan has with it. A second call changes no
  * option that the first has set. */
-enum lw_status lw_framework_strategy(const struct lw_framework *f, bool on_cpu,
+enum lw_status lw_framework_strategy(const struct lw_framework *f, struct lw_usual_for times,
                                      struct lw_strategy *s, struct lw_err *err);
 
 /* After that: which usual option is left out because no plan has it with another of s, and which

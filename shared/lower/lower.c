@@ -72,11 +72,6 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
                        : s->sequence_parallel ? "sequence-parallel" : "tp-overlap");
     if (s->cp_comm == LW_CP_P2P && s->cp == 1)
         return lw_fail(err, LW_EINVAL, "--cp-comm-type p2p needs --cp of at least 2");
-    if (s->cp_comm == LW_CP_P2P && s->tp_overlap != LW_TP_OVERLAP_OFF)
-        return lw_fail(err, LW_ENOTSUP,
-                       "--cp-comm-type p2p cannot be combined with --tp-overlap: the pieces of a "
-                       "module are not planned around its attention; choose --tp-overlap off or "
-                       "--cp-comm-type all-gather");
     if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
         return lw_fail(err, LW_EINVAL, "--recompute-layers %lld is for --recompute full",
                        (long long)s->recompute_layers);

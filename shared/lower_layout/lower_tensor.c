@@ -204,6 +204,17 @@ static void hold_ready(const struct lw_strategy *s, struct lw_workload *x)
     }
 }
 
+/* Selective recomputation does attention again, and has no messages for it. */
+static bool repeats_attention(const struct lw_workload *x, const struct lw_module *m)
+{
+    if (!lw_has_kernels(x, m))
+        return m->selective_ps > 0;
+    for (int32_t k = 0; k < m->n_kernels; k++)
+        if (x->kernels[m->first_kernel + k].attention && x->kernels[m->first_kernel + k].again)
+            return true;
+    return false;
+}
+
 /* Something is before attention and after it, in both directions; each step takes time. */
 static enum lw_status check_ring(const struct lw_lowering *l, const struct lw_workload *x,
                                  struct lw_err *err)
@@ -228,7 +239,13 @@ static enum lw_status check_ring(const struct lw_lowering *l, const struct lw_wo
                            "other work of the module in both directions, before other work in the "
                            "backward, and to take %d ps or more: choose --cp-comm-type all-gather",
                            i, given->name, r.n_steps);
-        if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && m->selective_ps > 0)
+        if (l->s->tp_overlap != LW_TP_OVERLAP_OFF && !lw_has_kernels(x, m))
+            return lw_fail(err, LW_ENOTSUP,
+                           "--cp-comm-type p2p cannot be combined with --tp-overlap: without "
+                           "kernels the pieces of module %d '%s' are not planned around its "
+                           "attention; choose --tp-overlap off or --cp-comm-type all-gather",
+                           i, given->name);
+        if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && repeats_attention(x, m))
             return lw_fail(err, LW_ENOTSUP,
                            "--cp-comm-type p2p: --recompute selective would run attention of "
                            "module %d '%s' again without its messages: choose --recompute full or "

@@ -198,7 +198,8 @@ TEST(the_hash_is_of_facts_and_usual_options)
     assert_string_not_equal(hash[0], hash[3]);
 }
 
-static struct lw_strategy under(const char *framework, const char *const (*options)[2], int n)
+static struct lw_strategy under_for(struct lw_usual_for times, const char *framework,
+                                    const char *const (*options)[2], int n)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_framework f;
@@ -207,9 +208,14 @@ static struct lw_strategy under(const char *framework, const char *const (*optio
     for (int i = 0; i < n; i++)
         assert_ok(lw_strategy_set(&s, options[i][0], options[i][1], &err), err);
     assert_ok(lw_framework_find(framework, &f, &err), err);
-    assert_ok(lw_framework_strategy(&f, false, &s, &err), err);
+    assert_ok(lw_framework_strategy(&f, times, &s, &err), err);
     lw_framework_free(&f);
     return s;
+}
+
+static struct lw_strategy under(const char *framework, const char *const (*options)[2], int n)
+{
+    return under_for((struct lw_usual_for){0}, framework, options, n);
 }
 
 TEST(usual_options_hold_unless_the_user_chose)
@@ -302,8 +308,28 @@ TEST(a_frameworks_buckets_are_its_own)
     }
 }
 
-/* No plan has a ring's attention among overlapped products: what the user gives stays, and of two
- * usual options the first; the other is named. */
+/* Of modules with kernels a plan has both. */
+TEST(a_ring_is_usual_beside_overlapped_products)
+{
+    static const char *const none[] = {"dp", "4"}, *const ring[] = {"cp-comm-type", "p2p"},
+                             *const pieces[] = {"tp-overlap", "pieces"};
+    const char *const *const given[] = {none, ring, pieces};
+
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        const char *const options[][2] = {{"tp", "2"}, {"cp", "2"}, {given[i][0], given[i][1]}};
+        struct lw_strategy s = under("megatron-lm", options, 3);
+        assert_int_equal(s.tp_overlap,
+                         given[i] == pieces ? LW_TP_OVERLAP_PIECES : LW_TP_OVERLAP_BACKWARD);
+        assert_int_equal(s.cp_comm, LW_CP_P2P);
+    }
+    const char *const gathers[][2] = {{"tp", "2"}, {"cp", "2"}, {"cp-comm-type", "all-gather"}};
+    struct lw_strategy s = under("megatron-lm", gathers, 3);
+    assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_BACKWARD);
+    assert_int_equal(s.cp_comm, LW_CP_ALL_GATHER);
+}
+
+/* Of measured modules no plan has a ring's attention among overlapped products: what the user gives
+ * stays, and of two usual options the first; the other is named. */
 TEST(a_usual_option_that_is_left_out_is_named)
 {
     static const struct {
@@ -328,7 +354,8 @@ TEST(a_usual_option_that_is_left_out_is_named)
         const char *const(*o)[2] = cases[i].options;
         const char *const options[][2] = {{"dp", "4"}, {"tp", "2"}, {"cp", "2"},
                                           {o[0][0], o[0][1]}};
-        struct lw_strategy s = under("megatron-lm", options, 4);
+        struct lw_strategy s =
+            under_for((struct lw_usual_for){.measured = true}, "megatron-lm", options, 4);
         struct lw_framework f;
         struct lw_err err = {0};
         char text[128];

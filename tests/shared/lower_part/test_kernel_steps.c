@@ -271,8 +271,10 @@ static void expect_verified(struct traces_model_shape s, const char *words)
 
 MODEL_TEST(all_of_it_runs_and_is_verified)
 {
-    struct traces_model_shape experts = of_groups(2, 0, 2, true);
+    struct traces_model_shape experts = of_groups(2, 0, 2, true), again = of_groups(1, 2, 0, false);
 
+    again.again_parts = LW_AGAIN_BIT(LW_AGAIN_MLP);
+    expect_verified(again, "cp 2 cp-comm-type p2p recompute selective");
     expect_verified(of_groups(2, 0, 0, false), "tp 2 tp-overlap pieces");
     expect_verified(of_groups(2, 0, 0, true),
                     "dp 2 tp 2 zero 3 sequence-parallel on tp-overlap pieces");
@@ -282,6 +284,11 @@ MODEL_TEST(all_of_it_runs_and_is_verified)
     expect_verified(of_groups(2, 2, 0, true),
                     "cp 2 tp 2 sequence-parallel on pp 2 micro-batches 4 schedule zb-h1");
     expect_verified(of_groups(2, 4, 0, false), "cp 4 tp 2 cp-comm-type p2p recompute full");
+    expect_verified(of_groups(2, 4, 0, true),
+                    "cp 4 tp 2 sequence-parallel on tp-overlap pieces cp-comm-type p2p");
+    expect_verified(of_groups(2, 2, 0, true),
+                    "dp 2 cp 2 tp 2 zero 1 pp 2 micro-batches 3 sequence-parallel on tp-overlap "
+                    "backward cp-comm-type p2p recompute full");
     experts.experts = 4;
     experts.topk = 2;
     experts.expert_ffn = 8;

@@ -140,7 +140,7 @@ static enum lw_status plan_with(const struct drawn *d, const struct lw_cluster *
     struct lw_cost cost = lw_sim_cost(c);
     struct lw_workload w;
 
-    LW_TRY(lw_framework_strategy(&source->framework, false, &s, err));
+    LW_TRY(lw_framework_strategy(&source->framework, (struct lw_usual_for){0}, &s, err));
     LW_TRY(lw_strategy_check(&s, err));
     LW_TRY(traces_model_workload(&d->sizes, &target, &w, err));
     w.timeless = timeless;
