@@ -253,9 +253,8 @@ static bool applies(const struct lw_usual_option *u, struct lw_usual_for times,
         return false;
     if (is_option(option, tensor))
         return s->tp > 1;
-    if (strcmp(option, "cp-comm-type") == 0)
-        return s->cp > 1 && runs_whole_backwards(s) &&
-               (!times.measured || s->tp_overlap == LW_TP_OVERLAP_OFF);
+    if (strcmp(option, "cp-comm-type") == 0) /* a plan of both is simulated rank by rank */
+        return s->cp > 1 && s->tp_overlap == LW_TP_OVERLAP_OFF && runs_whole_backwards(s);
     if (strcmp(option, "scatter-gather") == 0)
         return s->tp > 1 && s->pp > 1 && !s->sequence_parallel;
     if (strcmp(option, "bucket-cap") == 0)

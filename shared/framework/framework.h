@@ -75,13 +75,13 @@ struct lw_usual_for {
 
 /* Sets the framework's usual options that the user has not chosen (lw_strategy_given) and that
  * apply: those of tensor groups with tp > 1, of context groups with cp > 1; on CPUs also those of
- * CPUs. What the user has chosen keeps out what no plan has with it. A second call changes no
- * option that the first has set. */
+ * CPUs. What the user has chosen keeps out what no plan has with it; of a usual ring and a usual
+ * --tp-overlap the overlap stays. A second call changes no option that the first has set. */
 enum lw_status lw_framework_strategy(const struct lw_framework *f, struct lw_usual_for times,
                                      struct lw_strategy *s, struct lw_err *err);
 
-/* After that: which usual option is left out because no plan has it with another of s, and which
- * that is, into text; "" = none. */
+/* After that: which usual option is left out beside another of s, and which that is, into text;
+ * "" = none. */
 void lw_framework_left_out(const struct lw_framework *f, const struct lw_strategy *s, char *text,
                            size_t size);
 

@@ -308,28 +308,21 @@ TEST(a_frameworks_buckets_are_its_own)
     }
 }
 
-/* Of modules with kernels a plan has both. */
-TEST(a_ring_is_usual_beside_overlapped_products)
+/* Of modules with kernels a plan has both, where the ring is given. */
+TEST(a_ring_that_is_given_runs_beside_overlapped_products)
 {
-    static const char *const none[] = {"dp", "4"}, *const ring[] = {"cp-comm-type", "p2p"},
-                             *const pieces[] = {"tp-overlap", "pieces"};
-    const char *const *const given[] = {none, ring, pieces};
+    const char *const options[][2] = {{"tp", "2"}, {"cp", "2"}, {"cp-comm-type", "p2p"}};
+    struct lw_strategy s = under("megatron-lm", options, 3);
 
-    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
-        const char *const options[][2] = {{"tp", "2"}, {"cp", "2"}, {given[i][0], given[i][1]}};
-        struct lw_strategy s = under("megatron-lm", options, 3);
-        assert_int_equal(s.tp_overlap,
-                         given[i] == pieces ? LW_TP_OVERLAP_PIECES : LW_TP_OVERLAP_BACKWARD);
-        assert_int_equal(s.cp_comm, LW_CP_P2P);
-    }
-    const char *const gathers[][2] = {{"tp", "2"}, {"cp", "2"}, {"cp-comm-type", "all-gather"}};
-    struct lw_strategy s = under("megatron-lm", gathers, 3);
+    assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_BACKWARD);
+    assert_int_equal(s.cp_comm, LW_CP_P2P);
+    s = under("megatron-lm", options, 2);
     assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_BACKWARD);
     assert_int_equal(s.cp_comm, LW_CP_ALL_GATHER);
 }
 
 /* Of measured modules no plan has a ring's attention among overlapped products: what the user gives
- * stays, and of two usual options the first; the other is named. */
+ * stays, and of two usual options the overlap; the other is named. */
 TEST(a_usual_option_that_is_left_out_is_named)
 {
     static const struct {
