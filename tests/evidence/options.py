@@ -391,6 +391,7 @@ def strategy_options(row, put):
     if row.tp > 1:
         put("sequence-parallel", "on" if is_yes(row.seq_parallel) else "off")
     put("tp-overlap", tp_overlap_of(row))
+    put("cp-comm-type", row.cp_comm if row.cp > 1 else "")
     put("dispatch-once", topk_of(row) if sends_once(row) else "")
     put("expert-overlap", "on" if overlaps_experts(row, zero) else "")
     put("zero", "" if zero is None else zero)
