@@ -27,6 +27,10 @@ struct sums {
     lw_ps bound[2][LW_N_BOUNDS]; /* of one rank: forward, backward */
     int64_t flops, bytes;        /* of the forward */
     int64_t n_forward, n_backward;
+    struct reach {
+        lw_ps time, whole;
+        int64_t n_launches;
+    } before_experts, after_experts; /* of the forward: their products are between */
 };
 
 struct timer {
@@ -261,9 +265,19 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
     add_one(t, &w);
 }
 
+static struct reach reach_of(const struct sums *s)
+{
+    return (struct reach){s->time[LW_PRODUCTS_FORWARD], s->whole[LW_PRODUCTS_FORWARD],
+                          s->n_forward};
+}
+
 static void add_kernel(struct timer *t)
 {
     struct sums *s = t->of;
+    bool each = t->rates->expert_products && t->k->experts > 0 && t->k->kind == LW_KERNEL_GEMM;
+
+    if (each && s->after_experts.n_launches == 0)
+        s->before_experts = reach_of(s);
 
     if (t->k->attention && s->attention == 0)
         s->attention_start = s->time[LW_PRODUCTS_FORWARD];
@@ -277,6 +291,8 @@ static void add_kernel(struct timer *t)
         s->n_forward += t->rates->router_forward;
         s->n_backward += t->rates->router_backward;
     }
+    if (each)
+        s->after_experts = reach_of(s);
     if (t->k->attention)
         s->attention_backward_end = backward_of(s);
 }
@@ -287,6 +303,17 @@ static void add_kernel(struct timer *t)
 static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
 {
     return whole + (all - whole) / ranks + ((all - whole) % ranks > 0);
+}
+
+/* What the host lacks for experts' products, one by one, in a forward: it has waited for the device
+ * to read the numbers of tokens (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/moe/
+ * experts.py, TEGroupedMLP.forward: tokens_per_expert.tolist()) and is not ahead of it. */
+static lw_ps short_of_experts(const struct sums *s, lw_ps op, int64_t split)
+{
+    const struct reach *from = &s->before_experts, *to = &s->after_experts;
+    lw_ps device = of_rank(to->time - from->time, to->whole - from->whole, split);
+
+    return lw_mul_sat(to->n_launches - from->n_launches, op) - device;
 }
 
 /* A module's forward and backward last at least as long as the host launches their kernels; where
@@ -304,6 +331,8 @@ static void hold_for_host(const struct timer *t, const struct sums *s, struct lw
 
     if (op <= 0)
         return;
+    if (!waits && short_of_experts(s, op, split) > short_f)
+        short_f = short_of_experts(s, op, split);
     m->bound_ps[0][LW_BOUND_HOST] = short_f > 0 ? short_f : 0;
     m->bound_ps[1][LW_BOUND_HOST] = short_b > 0 ? short_b : 0;
     m->host_bounds[0] = !waits && short_f > 0;

@@ -275,6 +275,41 @@ TEST(the_host_launches_each_experts_product)
     }
 }
 
+/* A kernel of `before` ns, then 4 experts' products of 4 launches, of d ns together. The host has read
+ * the experts' numbers of tokens when they begin, so it is not ahead: they take at least 4 launches,
+ * whatever ran before. A grouped product is a launch that the first kernel hides. In backward the
+ * host is ahead. */
+TEST(experts_products_wait_for_their_launches)
+{
+    enum { OP = 1000000 };
+    const struct lw_kernel_groups two = {.ep = 2};
+    lw_ps times[2][2][2];
+
+    for (int each = 0; each < 2; each++)
+        for (int op = 0; op < 2; op++) {
+            const struct lw_kernel_rates rates = {.host_op_ps = op * OP * LW_PS_PER_NS,
+                                                  .expert_products = each};
+            struct small s;
+            small_init(&s);
+            s.module.n_kernels = 2;
+            s.params[0].trainable = s.params[1].trainable = false;
+            s.kernels[0] = (struct lw_kernel){.bytes = {50 * OP, 50 * OP}, .dtype = LW_F32};
+            s.kernels[1] = (struct lw_kernel){.kind = LW_KERNEL_GEMM, .split = LW_SPLIT_COLUMN,
+                                              .m = 16, .n = 8, .k = 4, .experts = 8,
+                                              .dtype = LW_BF16};
+            evaluate(&s, &rates, &two);
+            times[each][op][0] = s.module.forward_ps;
+            times[each][op][1] = lw_module_backward(&s.module);
+        }
+    lw_ps all = times[0][0][0], before = 50 * OP * LW_PS_PER_NS, d = all - before;
+    assert_true(d > 0 && d < OP * LW_PS_PER_NS);
+    assert_int_equal(times[0][1][0], all);
+    assert_int_equal(times[1][0][0], all);
+    assert_int_equal(times[1][1][0], before + 4 * OP * LW_PS_PER_NS);
+    for (int each = 0; each < 2; each++)
+        assert_int_equal(times[each][1][1], times[0][0][1]);
+}
+
 /* 16 x 4 inputs of 4 bytes are 256 ns, 16 x 8 results 512: what a column product reads a norm wrote
  * in 8 bits; of two products with the activation between them in one, the second's input and the
  * gradient of the first's result are 8 bits already. */
