@@ -275,10 +275,10 @@ TEST(the_host_launches_each_experts_product)
     }
 }
 
-/* A kernel of `before` ns, then 4 experts' products of 4 launches, of d ns together. The host has read
- * the experts' numbers of tokens when they begin, so it is not ahead: they take at least 4 launches,
- * whatever ran before. A grouped product is a launch that the first kernel hides. In backward the
- * host is ahead. */
+/* A kernel of `before` ns, then the products of 4 experts, 4 launches, of d ns together. The host
+ * has read the experts' numbers of tokens when they begin, so it is not ahead: they take at least 4
+ * launches, whatever ran before. A grouped product is a launch that the first kernel hides. In
+ * backward the host is ahead. */
 TEST(experts_products_wait_for_their_launches)
 {
     enum { OP = 1000000 };
