@@ -147,8 +147,7 @@ static double search_exchange(const struct sim_nccl_node *n, const double *speed
 
     while (speeds[k] > 0 && speeds[k] > n->adapter_gbs)
         k++;
-    double gbs = least(n->n_adapters * speeds[k], n->n_ranks * n->device_gbs);
-    return gbs > along_ring ? gbs : along_ring;
+    return fmax(along_ring, fmin(n->n_adapters * speeds[k], n->n_ranks * n->device_gbs));
 }
 
 void sim_nccl_search(const struct sim_nccl_node *n, struct sim_nccl_graphs *out)
