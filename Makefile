@@ -62,12 +62,13 @@ ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(ALL_C))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json traces/frameworks/*.json)) \
-         $(wildcard analysis/store/schema.sql docs/results/evidence/*.csv)
+         $(wildcard analysis/store/schema.sql)
+RESULTS := $(sort $(wildcard docs/results/evidence/*.csv))
 PROTO := $(sort $(wildcard traces/*/*.proto))
 # Fuzz programs read files: they need no engine, no executor and no command.
 LIBRARY_SRC := $(if $(FUZZ),$(filter shared/% traces/%,$(SRC)),$(SRC))
 OBJ   := $(LIBRARY_SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o \
-         $(PROTO:%.proto=$(BUILD)/%.pb-c.o)
+         $(BUILD)/known_runs.o $(PROTO:%.proto=$(BUILD)/%.pb-c.o)
 TESTS := $(sort $(shell find tests -name 'test_*.c'))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/lib/*.c tests/lib/*/*.c))
@@ -151,8 +152,12 @@ $(BUILD)/embedded.c: $(EMBED) Makefile
 	   for f in $(EMBED); do n=$$((n+1)); echo "{\"$$f\", f$$n, sizeof f$$n - 64},"; done; \
 	   echo '{0, 0, 0}};'; } > $@
 
-$(BUILD)/embedded.o: $(BUILD)/embedded.c
-	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c $< -o $@
+$(BUILD)/known_runs.c: analysis/alike/known_runs.awk $(RESULTS) Makefile
+	@mkdir -p $(@D)
+	@LC_ALL=C awk -f $< $(RESULTS) /dev/null > $@.part && mv $@.part $@
+
+$(BUILD)/embedded.o $(BUILD)/known_runs.o: $(BUILD)/%.o: $(BUILD)/%.c
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 # Messages of protobuf: a reader and writer made from the fields that a .proto lists.
 $(BUILD)/%.pb-c.c $(BUILD)/%.pb-c.h &: %.proto Makefile

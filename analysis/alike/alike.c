@@ -21,11 +21,9 @@
 #include "shared/base/shown_text.h"
 #include "shared/base/sort.h"
 #include "shared/io/csv_rows.h"
-#include "shared/io/embedded.h"
 #include "shared/numbers/order.h"
 
 enum { PARALLELISM = 2 }; /* part of a key */
-#define RESULTS "docs/results/evidence/" /* a file for each table */
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
@@ -114,23 +112,6 @@ enum lw_status lw_alike_add(const struct lw_input *in, struct lw_alike_runs *r, 
     return put_in_order(r, err);
 }
 
-enum lw_status lw_alike_known(struct lw_alike_runs *out, struct lw_err *err)
-{
-    struct lw_alike_runs r = {.n = 0};
-    enum lw_status s = LW_OK;
-
-    for (const struct lw_embedded *e = lw_embedded_files; s == LW_OK && e->path; e++) {
-        struct lw_input in = {
-            .name = (char *)(uintptr_t)e->path, .text = (char *)(uintptr_t)e->text, .len = e->len};
-        if (strncmp(e->path, RESULTS, strlen(RESULTS)) == 0 &&
-            lw_rows_have(&in, "predicted_s measured_s"))
-            s = add(&in, &r, err);
-    }
-    if (s == LW_OK)
-        s = put_in_order(&r, err);
-    LW_GIVE(s, out, r, lw_alike_free(&r));
-}
-
 LW_FREE_BY_ARENA(lw_alike_free, struct lw_alike_runs)
 
 /* --- runs of one kind ------------------------------------------------------------------------- */
@@ -153,7 +134,10 @@ static int nearness(const struct lw_alike_key *a, const struct lw_alike_key *b)
 
 static bool is_same(const struct lw_alike_key *a, const struct lw_alike_key *b)
 {
-    return nearness(a, b) == (1 << LW_ALIKE_PARTS) - 1;
+    for (int k = 0; k < LW_ALIKE_PARTS; k++)
+        if (!part_is(a, b, k))
+            return false;
+    return true;
 }
 
 static bool counts(const struct lw_alike_run *r, const char *except)

@@ -1,6 +1,7 @@
 /* Runs like this one: intervals, the nearest kind, and whether intervals hold. */
 #include "tests/lib/unit.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "analysis/alike/alike_coverage.h"
 #include "shared/base/arena.h"
+#include "shared/io/csv_rows.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 
@@ -284,6 +286,62 @@ static int64_t number_in(const char *json, const char *key)
     assert_non_null(at);
     assert_int_equal(sscanf(at + strlen(text), "%ld", &v), 1);
     return v;
+}
+
+#define RESULTS "docs/results/evidence"
+
+/* All runs of the files, in the order of names, read as `validate --coverage` reads files. */
+static void read_results(struct lw_alike_runs *r)
+{
+    struct dirent **found;
+    struct lw_err err;
+    int n = scandir(RESULTS, &found, NULL, alphasort);
+
+    assert_true(n > 30);
+    for (int i = 0; i < n; i++) {
+        char path[512];
+        struct lw_input in;
+        snprintf(path, sizeof path, RESULTS "/%s", found[i]->d_name);
+        if (strstr(path, ".csv")) {
+            assert_ok(lw_input_read(path, 0, &in, &err), err);
+            if (lw_rows_have(&in, "predicted_s measured_s"))
+                assert_ok(lw_alike_add(&in, r, &err), err);
+            lw_input_free(&in);
+        }
+        free(found[i]);
+    }
+    free(found);
+}
+
+static void assert_same_run(const struct lw_alike_run *a, const struct lw_alike_run *b)
+{
+    assert_string_equal(a->table, b->table);
+    for (int part = 0; part < LW_ALIKE_PARTS; part++) {
+        assert_string_equal(a->key.part[part], b->key.part[part]);
+        assert_int_equal(a->key.other_figures[part], b->key.other_figures[part]);
+    }
+    assert_true(a->ratio == b->ratio && a->judged == b->judged);
+    assert_int_equal(a->number, b->number);
+    assert_int_equal(a->table_number, b->table_number);
+}
+
+/* What the build made of the published results is what reading them gives, to the bit. */
+TEST(the_program_carries_the_published_results)
+{
+    struct lw_alike_runs known, read = {.n = 0};
+    struct lw_err err;
+
+    assert_ok(lw_alike_known(&known, &err), err);
+    read_results(&read);
+    assert_true(read.n > 2000);
+    assert_int_equal(known.n, read.n);
+    assert_int_equal(known.n_tables, read.n_tables);
+    for (int32_t i = 0; i < read.n; i++) {
+        assert_same_run(&known.runs[i], &read.runs[i]);
+        assert_same_run(&known.judged[i], &read.judged[i]);
+    }
+    lw_alike_free(&known);
+    lw_alike_free(&read);
 }
 
 /* What the program carries: `sim` says an interval of it, and what is nearest. */
