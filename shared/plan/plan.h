@@ -357,8 +357,18 @@ static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n
     return p->ops ? p->ops : p->op_rows;
 }
 
-/* The same to point at: a copy that lasts as long as the block in which it stands. */
-#define LW_OP(p, i) ((const struct lw_op[1]){lw_op_at(p, i)})
+/* The same to point at: where it stands, else a copy in *room. */
+static inline const struct lw_op *lw_op_read(const struct lw_plan *p, int64_t i,
+                                             struct lw_op *room)
+{
+    if (p->ops)
+        return &p->ops[i];
+    *room = lw_op_at(p, i);
+    return room;
+}
+
+/* With a room that lasts as long as the block in which it stands. */
+#define LW_OP(p, i) lw_op_read(p, i, (struct lw_op[1]){{0}})
 
 /* The variant of pass i, counting on beyond the list. */
 int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass);

@@ -173,7 +173,8 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
 /* At full rate. */
 static enum lw_status work_of(const struct sim_engine *e, int32_t rank, int32_t number, lw_ps *work)
 {
-    const struct lw_op *op = LW_OP(e->plan, number);
+    struct lw_op one;
+    const struct lw_op *op = lw_op_read(e->plan, number, &one);
     struct sim_work found;
 
     *work = sim_known_work(e, number);
@@ -216,9 +217,9 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
 /* --- merged units --- */
 
 /* From when it may start on. */
-static enum lw_status time_of_part(struct sim_engine *e, int32_t rank, int32_t number, lw_ps *time)
+static enum lw_status time_of_part(struct sim_engine *e, int32_t rank, int32_t number,
+                                   const struct lw_op *op, lw_ps *time)
 {
-    const struct lw_op *op = LW_OP(e->plan, number);
     lw_ps work;
 
     *time = 0;
@@ -239,11 +240,12 @@ static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit
     int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
     const int32_t *first_inner = p->first_inner + p->merged[p->merged_of[unit]].first_inner;
     lw_ps *start = e->part_start; /* of each part, from now on */
+    struct lw_op one;
 
     memset(start, 0, (size_t)n * sizeof *start);
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_op *op = LW_OP(e->plan, p->parts[first + i]);
-        LW_TRY(time_of_part(e, rank, p->parts[first + i], time));
+        const struct lw_op *op = lw_op_read(e->plan, p->parts[first + i], &one);
+        LW_TRY(time_of_part(e, rank, p->parts[first + i], op, time));
         if (e->rows) {
             lw_ps at = lw_add_sat(e->now, start[i]);
             lw_ps all_in = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? at : -1;
@@ -282,7 +284,8 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
     int32_t number = p->parts[p->first_part[unit]];
-    const struct lw_op *op = LW_OP(e->plan, number);
+    struct lw_op one;
+    const struct lw_op *op = lw_op_read(e->plan, number, &one);
 
     e->ranks[rank].wait[unit] = SIM_STARTED;
     if (e->now < e->run_start)

@@ -351,7 +351,8 @@ static inline int32_t sim_n_alike(const struct sim_engine *e, int32_t rank)
 /* Work of an op at full rate; -1 = it depends on the rank. */
 static inline lw_ps sim_known_work(const struct sim_engine *e, int32_t op)
 {
-    lw_ps own = lw_plan_work_ps(e->plan, LW_OP(e->plan, op));
+    struct lw_op one;
+    lw_ps own = lw_plan_work_ps(e->plan, lw_op_read(e->plan, op, &one));
 
     return own >= 0 ? own : e->work ? e->work[op] : -1;
 }

@@ -132,15 +132,16 @@ static enum lw_status prepare_work(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
     int32_t first = 0;
+    struct lw_op one;
 
-    while (first < p->n_ops && !is_timed_by_cluster(p, LW_OP(p, first)))
+    while (first < p->n_ops && !is_timed_by_cluster(p, lw_op_read(p, first, &one)))
         first++;
     if (first == p->n_ops)
         return LW_OK;
     COLUMN(work, p->n_ops);
     memset(e->work, -1, (size_t)p->n_ops * sizeof *e->work);
     for (int32_t i = first; i < p->n_ops; i++) {
-        const struct lw_op *op = LW_OP(p, i);
+        const struct lw_op *op = lw_op_read(p, i, &one);
         struct sim_work work;
         if (!is_timed_by_cluster(p, op))
             continue;
@@ -174,7 +175,8 @@ static enum lw_status find_single_members(const struct sim_engine *e, struct lw_
 static bool is_alone(const struct sim_engine *e, const struct sim_program *p, const bool *single,
                      int32_t unit)
 {
-    const struct lw_op *op = LW_OP(e->plan, p->parts[p->first_part[unit]]);
+    struct lw_op one;
+    const struct lw_op *op = lw_op_read(e->plan, p->parts[p->first_part[unit]], &one);
 
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_P2P: return false;
@@ -188,6 +190,7 @@ static enum lw_status merge_program(struct sim_engine *e, const struct sim_progr
                                     struct sim_program *out)
 {
     bool *alone;
+    struct lw_op one;
 
     LW_TAKE(room, alone, p->n_units + 1, e->err);
     for (int32_t u = 0; u < p->n_units; u++)
@@ -196,7 +199,7 @@ static enum lw_status merge_program(struct sim_engine *e, const struct sim_progr
     for (int32_t u = 0; out->merged_of && u < out->n_units; u++) {
         struct sim_merged *x = out->merged_of[u] < 0 ? NULL : &out->merged[out->merged_of[u]];
         for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++) {
-            const struct lw_op *op = LW_OP(e->plan, out->parts[i]);
+            const struct lw_op *op = lw_op_read(e->plan, out->parts[i], &one);
             x->by_rank |= sim_known_work(e, out->parts[i]) < 0 || op->comm >= 0;
         }
     }
@@ -454,10 +457,11 @@ static enum lw_status check_reducers(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
     uint64_t *seen; /* kinds, of each communicator */
+    struct lw_op one;
 
     LW_TAKE(&e->arena, seen, p->n_comms + 1, e->err);
     for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
-        const struct lw_op *op = LW_OP(p, i);
+        const struct lw_op *op = lw_op_read(p, i, &one);
         if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER ||
             (seen[op->comm] >> op->kind & 1) || lw_plan_work_ps(p, op) > 0)
             continue;
