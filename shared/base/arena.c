@@ -205,6 +205,20 @@ void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size)
     return take(a, aligned((size_t)n * size, ALIGN), ALIGN);
 }
 
+void *lw_arena_room(struct lw_arena *a, int64_t n, size_t size)
+{
+    if (n < 0 || (size && (uint64_t)n > (SIZE_MAX - BLOCK_BYTES) / size))
+        return NULL;
+    if ((size_t)n * size <= BLOCK_BYTES / 4) /* of an open block */
+        return lw_arena_alloc(a, n, size);
+    void *block = lw_alloc((size_t)n * size);
+    if (block && lw_arena_adopt(a, block) != 0) {
+        lw_free(block);
+        block = NULL;
+    }
+    return block;
+}
+
 int lw_arena_adopt(struct lw_arena *a, void *block)
 {
     struct lw_arena_adopted *node = lw_arena_alloc(a, 1, sizeof *node);

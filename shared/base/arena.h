@@ -42,6 +42,7 @@ struct lw_arena {
 };
 
 void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size); /* zeroed, 16-byte aligned */
+void *lw_arena_room(struct lw_arena *a, int64_t n, size_t size);  /* the same, not zeroed */
 /* pointer = n of what it points to. Without memory it returns from the calling function, as LW_TRY
  * does. */
 #define LW_TAKE(arena, pointer, n, err)                                             \

@@ -13,14 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NARROW = 8 };
+
 struct clocks {
     const struct lw_plan *plan;
     struct sim_program *p;
     int32_t *first_before, *before; /* [n_units + 1]: the units that a unit waits for */
-    int32_t *over;   /* [n_units * n_streams]: the last unit over when it starts; -1 = none */
+    int32_t *over;   /* [n_units * width]: the last unit of a stream over when it starts; -1 = none */
+    int32_t width;   /* n_streams, or more */
     int32_t *stream; /* [n_units] */
     int32_t *cursor; /* [n_units + 1] */
 };
+
+static int32_t width_of(const struct lw_plan *plan)
+{
+    return plan->n_streams > NARROW ? plan->n_streams : NARROW;
+}
 
 static void list_before(struct clocks *c)
 {
@@ -50,10 +58,15 @@ static int32_t drop_double(int32_t *before, int32_t n)
     return kept;
 }
 
+static int32_t *over_of(const struct clocks *c, int32_t u)
+{
+    return c->over + (int64_t)u * c->width;
+}
+
 /* Those that the last one implies are dropped: what is over before them is over before it. */
 static int32_t drop_before_last(const struct clocks *c, int32_t *before, int32_t n)
 {
-    const int32_t *of = c->over + (int64_t)before[n - 1] * c->plan->n_streams;
+    const int32_t *of = over_of(c, before[n - 1]);
     int32_t kept = 0;
 
     for (int32_t i = 0; i + 1 < n; i++)
@@ -63,24 +76,33 @@ static int32_t drop_before_last(const struct clocks *c, int32_t *before, int32_t
     return kept;
 }
 
+/* v waits for u, a lower number, alone. Most clocks are narrow: of a size that is known. */
+static void follow(const struct clocks *c, int32_t u, int32_t v)
+{
+    int32_t *over = over_of(c, v);
+
+    if (c->width == NARROW)
+        memcpy(over, over_of(c, u), NARROW * sizeof *over);
+    else
+        memcpy(over, over_of(c, u), (size_t)c->width * sizeof *over);
+    over[c->stream[u]] = u;
+}
+
 /* The edges into v that stay are put first; their number. */
 static int32_t keep(struct clocks *c, int32_t v)
 {
     int32_t n_streams = c->plan->n_streams, kept = 0, *before = c->before + c->first_before[v];
     int32_t n = drop_double(before, c->first_before[v + 1] - c->first_before[v]);
-    int32_t *over = c->over + (int64_t)v * n_streams;
+    int32_t *over = over_of(c, v);
 
     if (n > 1 && before[n - 1] < v)
         n = drop_before_last(c, before, n);
-    if (n == 1 && before[0] < v) { /* most units */
-        const int32_t *of = c->over + (int64_t)before[0] * n_streams;
-        for (int32_t s = 0; s < n_streams; s++)
-            over[s] = of[s];
-        over[c->stream[before[0]]] = before[0];
+    if (n == 1 && before[0] < v) {
+        follow(c, before[0], v);
         return 1;
     }
     for (int32_t i = 0; i < n && before[i] < v; i++) {
-        const int32_t *of = c->over + (int64_t)before[i] * n_streams;
+        const int32_t *of = over_of(c, before[i]);
         if (i == 0)
             memcpy(over, of, (size_t)n_streams * sizeof *over);
         for (int32_t s = 0; i > 0 && s < n_streams; s++)
@@ -118,15 +140,15 @@ static void write_next(struct clocks *c)
 
 static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_err *err)
 {
-    int64_t n = c->p->n_units, n_streams = c->plan->n_streams;
+    int64_t n = c->p->n_units;
 
     LW_TAKE(room, c->first_before, n + 1, err);
     LW_TAKE(room, c->before, (int64_t)c->p->first_next[n] + 1, err);
-    LW_TAKE(room, c->over, n * n_streams + 1, err);
+    LW_TAKE(room, c->over, n * c->width + 1, err);
     LW_TAKE(room, c->stream, n + 1, err);
     LW_TAKE(room, c->cursor, n + 1, err);
     list_before(c);
-    memset(c->over, 0xff, (size_t)(n * n_streams) * sizeof *c->over);
+    memset(c->over, 0xff, (size_t)(n * c->width) * sizeof *c->over);
     for (int32_t u = 0; u < n; u++)
         c->stream[u] = lw_op_at(c->plan, c->p->parts[c->p->first_part[u]]).stream;
     memset(c->p->first_next, 0, ((size_t)n + 1) * sizeof *c->p->first_next);
@@ -165,15 +187,15 @@ static void sort(int32_t *list, int32_t n)
 
 /* What op v waits for, ascending; an op may be there more than once. Their number. on_stream,
  * on_comm: the latest op of each, -1 = none; v is it from now on. */
-static int32_t list_before_op(const struct clocks *c, int32_t v, int32_t *on_stream,
-                              int32_t *on_comm)
+static int32_t list_before_op(const struct clocks *c, int32_t v, const struct lw_op *op,
+                              int32_t *on_stream, int32_t *on_comm)
 {
-    const struct lw_op *op = LW_OP(c->plan, c->p->first_op + v);
     int32_t *before = c->before + c->first_before[v], n = 0;
+    const int32_t *deps = c->plan->deps + op->first_dep;
     bool sorted = true;
 
-    for (int32_t d = 0; d < op->n_deps; d++)
-        before[n++] = c->plan->deps[op->first_dep + d] - c->p->first_op;
+    for (; n < op->n_deps; n++)
+        before[n] = deps[n] - c->p->first_op;
     if (on_stream[op->stream] >= 0)
         before[n++] = on_stream[op->stream];
     if (op->comm >= 0 && on_comm[op->comm] >= 0)
@@ -188,16 +210,20 @@ static int32_t list_before_op(const struct clocks *c, int32_t v, int32_t *on_str
     return n;
 }
 
-/* Not zeroed: what is read was written. */
-static void *scratch(struct lw_arena *room, int64_t n, size_t size)
+/* Most ops wait for one that implies all others: for the last of n, which is put first. */
+static bool keep_last(const struct clocks *c, int32_t v, int32_t n)
 {
-    void *x = lw_alloc((size_t)(n + 1) * size);
+    int32_t *before = c->before + c->first_before[v], last = n > 0 ? before[n - 1] : v;
 
-    if (x && lw_arena_adopt(room, x) != 0) {
-        lw_free(x);
-        x = NULL;
-    }
-    return x;
+    if (last >= v)
+        return false;
+    const int32_t *of = over_of(c, last);
+    for (int32_t i = 0; i + 1 < n; i++)
+        if (before[i] != last && of[c->stream[before[i]]] < before[i])
+            return false;
+    before[0] = last;
+    follow(c, last, v);
+    return true;
 }
 
 static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct lw_arena *arena,
@@ -205,15 +231,16 @@ static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct 
 {
     const struct lw_plan *plan = c->plan;
     int64_t n = c->p->n_ops, n_edges = 2 * n;
+    struct lw_op one;
 
     for (int32_t i = 0; i < n; i++)
-        n_edges += lw_op_at(plan, c->p->first_op + i).n_deps;
-    LW_TAKE(room, c->first_before, n + 1, err);
-    c->before = scratch(room, n_edges, sizeof *c->before);
-    c->over = scratch(room, n * plan->n_streams, sizeof *c->over);
-    c->stream = scratch(room, n, sizeof *c->stream);
-    c->cursor = scratch(room, n, sizeof *c->cursor);
-    if (!c->before || !c->over || !c->stream || !c->cursor)
+        n_edges += lw_op_read(plan, c->p->first_op + i, &one)->n_deps;
+    c->first_before = lw_arena_room(room, n + 1, sizeof *c->first_before);
+    c->before = lw_arena_room(room, n_edges + 1, sizeof *c->before);
+    c->over = lw_arena_room(room, n * c->width + 1, sizeof *c->over);
+    c->stream = lw_arena_room(room, n + 1, sizeof *c->stream);
+    c->cursor = lw_arena_room(room, n + 1, sizeof *c->cursor);
+    if (!c->first_before || !c->before || !c->over || !c->stream || !c->cursor)
         return lw_fail_nomem(err);
     LW_TAKE(room, *on_stream, plan->n_streams + 1, err);
     LW_TAKE(room, *on_comm, plan->n_comms + 1, err);
@@ -224,25 +251,35 @@ static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct 
     return LW_OK;
 }
 
+/* The edges into op v, of which n are listed. */
+static int32_t keep_of_list(struct clocks *c, int32_t v, int32_t n)
+{
+    if (keep_last(c, v, n))
+        return 1;
+    if (n == 0 || c->before[c->first_before[v]] >= v)
+        memset(over_of(c, v), 0xff, (size_t)c->width * sizeof *c->over);
+    c->first_before[v + 1] = c->first_before[v] + n;
+    return keep(c, v);
+}
+
 static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_arena *arena,
                            struct lw_err *err)
 {
     struct sim_program *p = c->p;
     int32_t *on_stream = NULL, *on_comm = NULL;
+    struct lw_op one;
 
     LW_TRY(take_walk(c, room, arena, &on_stream, &on_comm, err));
     memset(on_stream, 0xff, (size_t)c->plan->n_streams * sizeof *on_stream);
     memset(on_comm, 0xff, (size_t)c->plan->n_comms * sizeof *on_comm);
     p->n_units = p->n_ops;
+    c->first_before[0] = 0;
     for (int32_t v = 0; v < p->n_ops; v++) {
+        const struct lw_op *op = lw_op_read(c->plan, p->first_op + v, &one);
         p->parts[v] = p->first_op + v;
         p->first_part[v + 1] = v + 1;
-        c->stream[v] = lw_op_at(c->plan, p->first_op + v).stream;
-        c->first_before[v + 1] = c->first_before[v] + list_before_op(c, v, on_stream, on_comm);
-        if (c->first_before[v + 1] == c->first_before[v] || c->before[c->first_before[v]] >= v)
-            memset(c->over + (int64_t)v * c->plan->n_streams, 0xff,
-                   (size_t)c->plan->n_streams * sizeof *c->over);
-        p->wait[v] = keep(c, v);
+        c->stream[v] = op->stream;
+        p->wait[v] = keep_of_list(c, v, list_before_op(c, v, op, on_stream, on_comm));
         count_next(c, v);
         c->first_before[v + 1] = c->first_before[v] + p->wait[v];
     }
@@ -253,8 +290,10 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
 
 static bool has_calls(const struct lw_plan *plan, struct lw_program range)
 {
+    struct lw_op one;
+
     for (int32_t i = 0; i < range.n_ops; i++)
-        if (lw_op_at(plan, range.first_op + i).call >= 0)
+        if (lw_op_read(plan, range.first_op + i, &one)->call >= 0)
             return true;
     return false;
 }
@@ -263,7 +302,7 @@ enum lw_status sim_program_make_lean(const struct lw_plan *plan, struct lw_progr
                                      struct lw_arena *arena, struct sim_program *out,
                                      struct lw_err *err)
 {
-    struct clocks c = {.plan = plan, .p = out};
+    struct clocks c = {.plan = plan, .p = out, .width = width_of(plan)};
     struct lw_arena room = {0};
 
     if (has_calls(plan, range)) {
@@ -279,7 +318,7 @@ enum lw_status sim_program_make_lean(const struct lw_plan *plan, struct lw_progr
 enum lw_status sim_program_drop_implied(const struct lw_plan *plan, struct sim_program *p,
                                         struct lw_err *err)
 {
-    struct clocks c = {.plan = plan, .p = p};
+    struct clocks c = {.plan = plan, .p = p, .width = width_of(plan)};
     struct lw_arena room = {0};
 
     enum lw_status status = drop(&c, &room, err);

@@ -58,6 +58,18 @@ static int32_t take_least(struct merging *m)
     return u;
 }
 
+/* All that may join the block ends with u, and the one that waits for u waits for nothing else: it
+ * is next, and no edge must be counted. -1: not so. */
+static int32_t only_next(const struct merging *m, int32_t u)
+{
+    int32_t at = m->p->first_next[u];
+
+    return m->n_can_follow == 0 && m->p->first_next[u + 1] == at + 1 &&
+                   m->p->wait[m->p->next[at]] == 1
+               ? m->p->next[at]
+               : -1;
+}
+
 /* The longest block from u on; its units are the first of m->block. */
 static int32_t grow(struct merging *m, int32_t u)
 {
@@ -66,14 +78,23 @@ static int32_t grow(struct merging *m, int32_t u)
 
     m->block[0] = u;
     m->n_can_follow = 0;
-    while (add(m, u) && m->n_can_follow > 0 && n - longest < LOOK_AHEAD) {
-        int32_t v = take_least(m);
-        n_ends += n_next(m->p, u) == 0;
-        leave += n_next(m->p, u) - m->p->wait[v];
+    while (n - longest < LOOK_AHEAD) {
+        int32_t v = only_next(m, u);
+        if (v >= 0) {
+            if (!m->alone[u] || !m->alone[v] || m->of[v] >= 0)
+                break;
+        } else {
+            if (!add(m, u) || m->n_can_follow == 0)
+                break;
+            v = take_least(m);
+            n_ends += n_next(m->p, u) == 0;
+            leave += n_next(m->p, u) - m->p->wait[v];
+        }
         u = m->block[n++] = v;
         longest = leave == 0 && n_ends == 0 ? n : longest;
     }
-    for (int32_t i = 0; i < n; i++)
+    /* edges of units before the last lead into the block */
+    for (int32_t i = longest - 1; i < n; i++)
         for (int32_t k = m->p->first_next[m->block[i]]; k < m->p->first_next[m->block[i] + 1]; k++)
             m->from_block[m->p->next[k]] = 0;
     return longest;
@@ -212,13 +233,20 @@ static enum lw_status fill(const struct merging *m, struct lw_arena *arena, stru
 static enum lw_status merge(struct merging *m, struct lw_arena *temporary, struct lw_arena *arena,
                             struct sim_program *out, struct lw_err *err)
 {
-    TAKE(temporary, m->from_block, m->p->n_units);
-    TAKE(temporary, m->block, m->p->n_units);
-    TAKE(temporary, m->can_follow, m->p->n_units);
-    TAKE(temporary, m->place, m->p->n_units);
-    TAKE(temporary, m->of, m->p->n_units);
-    TAKE(temporary, m->units, m->p->n_units);
-    TAKE(temporary, m->first, m->p->n_units);
+    int32_t *columns[6], n = m->p->n_units; /* written before they are read */
+
+    TAKE(temporary, m->from_block, n);
+    for (int i = 0; i < 6; i++) {
+        columns[i] = lw_arena_room(temporary, n + INT64_C(1), sizeof *columns[i]);
+        if (!columns[i])
+            return lw_fail_nomem(err);
+    }
+    m->block = columns[0];
+    m->can_follow = columns[1];
+    m->place = columns[2];
+    m->of = columns[3];
+    m->units = columns[4];
+    m->first = columns[5];
     find_blocks(m);
     return fill(m, arena, out, err);
 }
