@@ -643,12 +643,19 @@ static int32_t add_op(struct lw_builder *b, const struct lw_op *op)
  * A copy takes what the backward before it completed, and passes repeat each other: an op whose
  * list stands in the table already refers to it there. */
 
-static bool list_stands_at(const struct lw_builder *b, int64_t at, const struct lw_op *op)
+/* Where the n gradients from `list` on stand in the table before `end`; -1 = nowhere that is looked
+ * at. */
+static int64_t place_of_list(const struct lw_builder *b, const int32_t *list, int32_t n, int64_t end)
 {
+    const int64_t places[] = {b->list_before, b->list_next, b->list_first};
     const int32_t *ready = b->plan.ready;
 
-    return at + op->n_ready <= op->first_ready &&
-           memcmp(ready + at, ready + op->first_ready, (size_t)op->n_ready * sizeof *ready) == 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (places[i] + n <= end &&
+            (ready + places[i] == list ||
+             memcmp(ready + places[i], list, (size_t)n * sizeof *ready) == 0))
+            return places[i];
+    return -1;
 }
 
 /* The op added last will get no more gradients. */
@@ -658,13 +665,11 @@ static void close_list(struct lw_builder *b)
         return;
     struct lw_op *op = last_op(b);
     b->list_open = false;
-    const int64_t places[] = {b->list_before, b->list_next, b->list_first};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (!list_stands_at(b, places[i], op))
-            continue;
+    int64_t place =
+        place_of_list(b, b->plan.ready + op->first_ready, op->n_ready, op->first_ready);
+    if (place >= 0) {
         b->plan.n_ready -= op->n_ready;
-        op->first_ready = (int32_t)places[i];
-        break;
+        op->first_ready = (int32_t)place;
     }
     b->list_before = op->first_ready;
     b->list_next = op->first_ready + (int64_t)op->n_ready;
@@ -761,8 +766,24 @@ static void repeat_ready(struct lw_builder *b, int32_t first, int32_t n)
     b->list_open = true;
 }
 
+/* Its copy of gradients stands where the list stands already, if it does. */
+static bool repeat_list(struct lw_builder *b, struct lw_op *op, const struct lw_op *from)
+{
+    int64_t place = place_of_list(b, b->plan.ready + from->first_ready, from->n_ready,
+                                  b->plan.n_ready);
+
+    if (place < 0)
+        return false;
+    op->first_ready = (int32_t)place;
+    op->n_ready = from->n_ready;
+    b->list_before = place;
+    b->list_next = place + from->n_ready;
+    return true;
+}
+
 /* Room for its dependencies is there. */
-static void repeat_op(struct lw_builder *b, const struct lw_op_range *x, int32_t from, int32_t by)
+static void repeat_row(struct lw_builder *b, const struct lw_op_range *x, int32_t from,
+                       int32_t by)
 {
     struct lw_plan *p = &b->plan;
 
@@ -779,15 +800,51 @@ static void repeat_op(struct lw_builder *b, const struct lw_op_range *x, int32_t
     op.n_ready = 0;
     for (int32_t i = 0; i < op.n_deps; i++)
         p->deps[p->n_deps++] = moved_dep(x, by, p->deps[first_dep + i]);
-    if (b->shares && n_ready == 0)
+    if (n_ready == 0)
         b->failed = lw_op_rows_repeat(p, &b->sharing, p->n_ops, from, op.micro_batch, op.first_dep,
                                       NULL) != LW_OK;
     else
         add_op(b, &op);
-    if (b->shares && !b->last_open)
+    if (!b->last_open)
         p->n_ops += !b->failed;
     if (n_ready > 0)
         repeat_ready(b, first_ready, n_ready);
+}
+
+/* The same in a table of whole ops, which has room for it too. */
+static void repeat_op(struct lw_builder *b, const struct lw_op_range *x, int32_t from, int32_t by)
+{
+    struct lw_plan *p = &b->plan;
+
+    close_list(b);
+    struct lw_op *op = &p->ops[p->n_ops++];
+    *op = p->ops[from];
+    if (op->micro_batch == x->from_micro_batch)
+        op->micro_batch = x->micro_batch;
+    op->first_dep = p->n_deps;
+    op->first_ready = p->n_ready;
+    op->n_ready = 0;
+    const int32_t *deps = p->deps + p->ops[from].first_dep;
+    for (int32_t i = 0; i < op->n_deps; i++)
+        p->deps[p->n_deps++] = moved_dep(x, by, deps[i]);
+    if (p->ops[from].n_ready > 0 &&
+        (from + 1 == x->first + x->n || !repeat_list(b, op, &p->ops[from])))
+        repeat_ready(b, p->ops[from].first_ready, p->ops[from].n_ready); /* the last is open */
+}
+
+static void repeat_rows(struct lw_builder *b, const struct lw_op_range *x, int32_t by)
+{
+    for (int32_t i = 0; i < x->n && !b->failed; i++)
+        repeat_row(b, x, x->first + i, by);
+}
+
+static void repeat_ops(struct lw_builder *b, const struct lw_op_range *x, int32_t by)
+{
+    if (!extend(b, LW_TABLE_ops, x->n))
+        return;
+    b->plan.n_ops -= x->n;
+    for (int32_t i = 0; i < x->n && !b->failed; i++)
+        repeat_op(b, x, x->first + i, by);
 }
 
 void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
@@ -802,8 +859,10 @@ void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
     if (b->failed)
         return;
     b->plan.n_deps -= n_deps;
-    for (int32_t i = 0; i < x->n && !b->failed; i++)
-        repeat_op(b, x, x->first + i, by);
+    if (b->shares)
+        repeat_rows(b, x, by);
+    else
+        repeat_ops(b, x, by);
     program_of(b, b->variant)->n_ops += b->plan.n_ops - n_ops;
 }
 
