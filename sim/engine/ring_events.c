@@ -65,13 +65,15 @@ struct jitter_of {
     struct sim_range range;
 };
 
-static void add_jitter(const void *ctx, int64_t step, int32_t n, lw_ps *restrict t)
+static void draw_jitter(const void *ctx, int64_t step, int32_t first, int32_t n,
+                        lw_ps *restrict longer)
 {
     const struct jitter_of j = *(const struct jitter_of *)ctx;
+    const int32_t *ranks = j.ranks + first;
     uint64_t s = j.n_before + (uint64_t)step - 1;
 
-    for (int32_t r = 0; r < n; r++)
-        t[r] = lw_add_sat(t[r], sim_jitter(j.seed, j.range, j.ranks[r], s));
+    for (int32_t i = 0; i < n; i++)
+        longer[i] = sim_jitter(j.seed, j.range, ranks[i], s);
 }
 
 enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)
@@ -81,6 +83,7 @@ enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)
           *end = e->ring_scratch[3];
     struct jitter_of j = {e->plan->members + g->first, jitter_seed(e, g->first),
                           e->ring[g->first].n_before, e->jitter};
+    const struct sim_ring_extra extra = {draw_jitter, &j, e->options.jitter_ps};
 
     if (e->ring_by_events)
         return LW_OK;
@@ -90,7 +93,7 @@ enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)
         latency[i] = e->ring[g->first + i].latency;
     }
     sim_ring_run(g->n_places, e->ring[g->first].steps, t, cost, latency,
-                 e->options.jitter_ps ? add_jitter : NULL, &j, end);
+                 e->options.jitter_ps ? &extra : NULL, end);
     for (int32_t i = 0; i < g->n_places; i++) {
         e->ring[g->first + i].got = e->ring[g->first + i].steps;
         LW_TRY(sim_post(e, end[i], SIM_CHUNK_END, 0, g->first + i));

@@ -29,48 +29,68 @@ static lw_ps most(int32_t n, const lw_ps *t)
     return m;
 }
 
-/* t[1] from the entries, t[s] from t[s - 1]. */
-static void run_step(int32_t n, int64_t s, lw_ps *t, const lw_ps *cost, const lw_ps *latency)
-{
-    lw_ps last = t[n - 1];
+enum { BLOCK = 256 }; /* members whose extra times are at hand at once */
 
-    if (s == 1) {
-        for (int32_t r = 0; r < n; r++)
-            t[r] += cost[r];
+/* Of members first .. first + n - 1: t[1] from the entries, t[s] from t[s - 1]. last: t[s - 1] of
+ * the last member of all. */
+struct ring_step {
+    int64_t s;
+    int32_t first, n, before_first; /* before_first: the member before `first` on the ring */
+    lw_ps last;
+    const lw_ps *cost, *latency, *longer;
+};
+
+static void run_block(const struct ring_step *x, lw_ps *restrict t)
+{
+    const lw_ps *restrict cost = x->cost + x->first, *restrict longer = x->longer;
+    const lw_ps *latency = x->latency;
+    int32_t first = x->first;
+
+    if (x->s == 1) {
+        for (int32_t i = 0; i < x->n; i++)
+            t[first + i] += cost[i] + longer[i];
         return;
     }
-    for (int32_t r = n - 1; r > 0; r--)
-        t[r] = later(t[r], t[r - 1] + latency[r - 1]) + cost[r];
-    t[0] = later(t[0], last + latency[n - 1]) + cost[0];
+    for (int32_t i = x->n - 1; i > 0; i--)
+        t[first + i] = later(t[first + i], t[first + i - 1] + latency[first + i - 1]) + cost[i] +
+                       longer[i];
+    lw_ps before = first > 0 ? t[first - 1] : x->last;
+    t[first] = later(t[first], before + latency[x->before_first]) + cost[0] + longer[0];
 }
 
 /* The same near the end of time, where the plain sums would pass int64. */
-static void run_last_step(int32_t n, int64_t s, lw_ps *t, const lw_ps *cost, const lw_ps *latency)
+static void run_last_block(const struct ring_step *x, lw_ps *t)
 {
-    lw_ps last = t[n - 1];
-
-    for (int32_t r = n - 1; r >= 0; r--) {
-        lw_ps before = r > 0 ? t[r - 1] : last, after = latency[r > 0 ? r - 1 : n - 1];
-        lw_ps from = s == 1 ? t[r] : later(t[r], lw_add_sat(before, after));
-        t[r] = lw_add_sat(from, cost[r]);
+    for (int32_t i = x->n - 1; i >= 0; i--) {
+        int32_t r = x->first + i;
+        lw_ps before = r > 0 ? t[r - 1] : x->last;
+        lw_ps after = x->latency[i > 0 ? r - 1 : x->before_first];
+        lw_ps from = x->s == 1 ? t[r] : later(t[r], lw_add_sat(before, after));
+        t[r] = lw_add_sat(lw_add_sat(from, x->cost[r]), x->longer[i]);
     }
 }
 
 void sim_ring_run(int32_t n, int64_t steps, lw_ps *t, const lw_ps *cost, const lw_ps *latency,
-                  sim_extra_fn *extra, const void *ctx, lw_ps *end)
+                  const struct sim_ring_extra *extra, lw_ps *end)
 {
-    lw_ps a_step = lw_add_sat(most(n, cost), most(n, latency));
+    lw_ps a_step = lw_add_sat(lw_add_sat(most(n, cost), most(n, latency)), extra ? extra->most : 0);
     bool near_end = lw_add_sat(most(n, t), lw_mul_sat(steps, a_step)) == INT64_MAX;
+    lw_ps longer[BLOCK] = {0};
 
     for (int64_t s = 1; s <= steps; s++) {
-        if (extra && !near_end)
-            near_end = lw_add_sat(most(n, t), a_step) == INT64_MAX;
-        if (near_end)
-            run_last_step(n, s, t, cost, latency);
-        else
-            run_step(n, s, t, cost, latency);
-        if (extra)
-            extra(ctx, s, n, t);
+        struct ring_step x = {.s = s, .last = t[n - 1], .cost = cost, .latency = latency,
+                              .longer = longer};
+        for (int32_t blocks = (n + BLOCK - 1) / BLOCK; blocks > 0; blocks--) {
+            x.first = (blocks - 1) * BLOCK;
+            x.n = n - x.first < BLOCK ? n - x.first : BLOCK;
+            x.before_first = x.first > 0 ? x.first - 1 : n - 1;
+            if (extra)
+                extra->fill(extra->ctx, s, x.first, x.n, longer);
+            if (near_end)
+                run_last_block(&x, t);
+            else
+                run_block(&x, t);
+        }
     }
     for (int32_t r = 0; r < n; r++) {
         int32_t before = r > 0 ? r - 1 : n - 1;

@@ -11,9 +11,14 @@
  *   t[n]         in: when each member enters; out: when its last message has left the link
  *   cost[n]      time of one message on the link r -> r + 1
  *   latency[n]   of that link
- *   extra        NULL, or adds to t[r] what message s (1..steps) of each member takes longer
+ *   extra        NULL, or what messages take longer
  *   end[n]       filled: when the member has sent and received all */
-typedef void sim_extra_fn(const void *ctx, int64_t step, int32_t n, lw_ps *t);
+struct sim_ring_extra {
+    /* Fills longer[n] for message `step` (1..steps) of members first .. first + n - 1. */
+    void (*fill)(const void *ctx, int64_t step, int32_t first, int32_t n, lw_ps *longer);
+    const void *ctx;
+    lw_ps most; /* no message takes longer by more; each 0 or more */
+};
 
 void sim_ring_run(int32_t n, int64_t steps, lw_ps *t, const lw_ps *cost, const lw_ps *latency,
-                  sim_extra_fn *extra, const void *ctx, lw_ps *end);
+                  const struct sim_ring_extra *extra, lw_ps *end);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/files/files.h"
+#include "shared/numbers/checked.h"
 #include "sim/cost/cost_closed_form.h"
 #include "sim/timing/ring_recurrence.h"
 #include "tests/lib/failing_alloc.h"
@@ -446,10 +447,47 @@ static lw_ps ring_extra(const void *ctx, int32_t r, int64_t step)
     return (r * 7919 + step * 104729) % 1000;
 }
 
-static void ring_extras(const void *ctx, int64_t step, int32_t n, lw_ps *t)
+static void ring_extras(const void *ctx, int64_t step, int32_t first, int32_t n, lw_ps *longer)
 {
-    for (int32_t r = 0; r < n; r++)
-        t[r] += ring_extra(ctx, r, step);
+    for (int32_t i = 0; i < n; i++)
+        longer[i] = ring_extra(ctx, first + i, step);
+}
+
+/* More members than are computed at once, some near the end of time: as written in the head of
+ * sim/timing/ring_recurrence.c, with sums that saturate. */
+TEST(long_rings_run_as_their_recurrence)
+{
+    enum { MOST = 1100, STEPS = 7 };
+    const struct sim_ring_extra extra = {ring_extras, NULL, 999};
+    static lw_ps t[MOST], now[MOST], was[MOST], cost[MOST], latency[MOST], end[MOST];
+    struct prng rng = prng_start("long rings");
+
+    for (int trial = 0; trial < 60; trial++) {
+        int32_t n = trial < 6 ? 255 + trial : 2 + (int32_t)(prng_next(&rng) % (MOST - 2));
+        lw_ps late = trial % 3 == 2 ? INT64_MAX - (lw_ps)(prng_next(&rng) % 20000) : 0;
+        for (int32_t r = 0; r < n; r++) {
+            now[r] = t[r] = late > 0 ? late - (lw_ps)(prng_next(&rng) % 5000)
+                                     : (lw_ps)(prng_next(&rng) % 5000);
+            cost[r] = (lw_ps)(prng_next(&rng) % 1000);
+            latency[r] = (lw_ps)(prng_next(&rng) % 300);
+        }
+        for (int64_t s = 1; s <= STEPS; s++) {
+            memcpy(was, now, sizeof was);
+            for (int32_t r = 0; r < n; r++) {
+                int32_t b = (r + n - 1) % n;
+                lw_ps came = s == 1 ? 0 : lw_add_sat(was[b], latency[b]);
+                lw_ps longer = trial % 2 ? ring_extra(NULL, r, s) : 0;
+                now[r] = lw_add_sat(lw_add_sat(came > was[r] ? came : was[r], cost[r]), longer);
+            }
+        }
+        sim_ring_run(n, STEPS, t, cost, latency, trial % 2 ? &extra : NULL, end);
+        assert_memory_equal(t, now, (size_t)n * sizeof *t);
+        for (int32_t r = 0; r < n; r++) {
+            int32_t b = (r + n - 1) % n;
+            lw_ps came = lw_add_sat(now[b], latency[b]);
+            assert_true(end[r] == (came > now[r] ? came : now[r]));
+        }
+    }
 }
 
 TEST(rings_run_as_their_recurrence)
@@ -470,8 +508,8 @@ TEST(rings_run_as_their_recurrence)
         assert_int_equal(sim_schedule_make(&q, 1, 0, &s, NULL), LW_OK);
         const struct sim_links links = {ring_link, &l, trial % 2 ? ring_extra : NULL};
         assert_int_equal(sim_schedule_run(&s, entry, &links, end, NULL, NULL), LW_OK);
-        sim_ring_run(n, s.n_steps, t, l.cost, l.latency, trial % 2 ? ring_extras : NULL, NULL,
-                     expected);
+        const struct sim_ring_extra extra = {ring_extras, NULL, 999};
+        sim_ring_run(n, s.n_steps, t, l.cost, l.latency, trial % 2 ? &extra : NULL, expected);
         assert_memory_equal(end, expected, (size_t)n * sizeof *end);
         sim_schedule_free(&s);
     }
