@@ -43,6 +43,7 @@ struct sim_timer {
 struct sim_message {
     struct sim_timer timer;
     int32_t rank[2], unit[2], op[2]; /* sender, receiver; unit -1 = not there yet */
+    int32_t slot[2];         /* of the units */
     int32_t given[2];        /* ranks of the given plan between which it goes */
     int64_t memory;          /* share of memory bandwidth that it takes at each end */
     int64_t core_share;      /* of a core at each end, alone; -1 = by the cluster's figure */

@@ -118,10 +118,8 @@ static void unlink_active(struct sim_engine *e, int32_t m)
     }
 }
 
-static enum lw_status part_done(struct sim_engine *e, int32_t rank, int32_t unit)
+static enum lw_status part_done(struct sim_engine *e, int32_t rank, int32_t unit, int32_t slot)
 {
-    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit).stream);
-
     return --e->slots[slot].parts == 0 ? sim_unit_complete(e, rank, unit) : LW_OK;
 }
 
@@ -214,9 +212,12 @@ static enum lw_status meet(struct sim_engine *e, int32_t comm, int32_t from, int
     return LW_OK;
 }
 
-static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t unit, int32_t i)
+/* slot: of the unit. */
+static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t unit, int32_t slot,
+                                 int32_t i)
 {
-    const struct lw_op *op = LW_OP(e->plan, i);
+    struct lw_op one;
+    const struct lw_op *op = lw_op_read(e->plan, i, &one);
     struct lw_operand operand = lw_plan_operand(e->plan, op, rank);
     int side = op->kind == LW_OP_SEND ? SENDER : RECEIVER;
     int32_t m = -1;
@@ -234,6 +235,7 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
     x->given[!side] = operand.peer;
     bool both = x->unit[!side] >= 0;
     x->unit[side] = unit;
+    x->slot[side] = slot;
     x->op[side] = i;
     if (both && x->bytes != operand.bytes)
         return lw_fail(e->err, LW_EFAILED,
@@ -249,11 +251,11 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
             LW_TRY(sim_op_all_in(e, x->rank[RECEIVER], x->op[RECEIVER], e->now));
         if (side == SENDER) {
             LW_TRY(move(e, m, op));
-            return part_done(e, rank, unit);
+            return part_done(e, rank, unit, slot);
         }
         if (x->arrived) {
             give_message(e, m);
-            return part_done(e, rank, unit);
+            return part_done(e, rank, unit, slot);
         }
         return LW_OK;
     }
@@ -268,12 +270,13 @@ enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
     int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
-    int32_t slot = sim_slot(e, rank, lw_op_at(e->plan, p->parts[first]).stream);
+    struct lw_op one;
+    int32_t slot = sim_slot(e, rank, lw_op_read(e->plan, p->parts[first], &one)->stream);
 
     e->slots[slot].parts = n + 1; /* one more, so that it cannot complete while it enters */
     for (int32_t i = 0; i < n; i++)
-        LW_TRY(enter_part(e, rank, unit, p->parts[first + i]));
-    return part_done(e, rank, unit);
+        LW_TRY(enter_part(e, rank, unit, slot, p->parts[first + i]));
+    return part_done(e, rank, unit, slot);
 }
 
 enum lw_status sim_message_end(struct sim_engine *e, int32_t m)
@@ -290,6 +293,6 @@ enum lw_status sim_message_end(struct sim_engine *e, int32_t m)
     }
     give_message(e, m);
     if (!e->options.buffered)
-        LW_TRY(part_done(e, x.rank[SENDER], x.unit[SENDER]));
-    return part_done(e, x.rank[RECEIVER], x.unit[RECEIVER]);
+        LW_TRY(part_done(e, x.rank[SENDER], x.unit[SENDER], x.slot[SENDER]));
+    return part_done(e, x.rank[RECEIVER], x.unit[RECEIVER], x.slot[RECEIVER]);
 }
