@@ -165,15 +165,22 @@ static size_t next_room(const struct lw_arena *a, size_t want)
     return room < BLOCK_BYTES ? room : BLOCK_BYTES;
 }
 
-/* A new block with room for `want`; one that is large is after the open one. */
-static struct lw_arena_block *add_block(struct lw_arena *a, size_t want)
+static bool is_large(size_t want)
 {
-    bool large = want > BLOCK_BYTES / 4;
-    size_t room = large ? want : next_room(a, want);
-    struct lw_arena_block *b = lw_calloc(1, sizeof *b + room);
+    return want > BLOCK_BYTES / 4;
+}
+
+/* A new block with room for `want`; one that is large is after the open one, and zeroed where that
+ * is asked for: the system has zeroed pages. Others are zeroed as they are handed out. */
+static struct lw_arena_block *add_block(struct lw_arena *a, size_t want, bool zeroed)
+{
+    bool large = is_large(want);
+    size_t room = large ? want : next_room(a, want), size = sizeof(struct lw_arena_block) + room;
+    struct lw_arena_block *b = large && zeroed ? lw_calloc(1, size) : lw_alloc(size);
 
     if (!b)
         return NULL;
+    b->used = 0;
     b->size = room;
     if (a->head && large) {
         b->next = a->head->next;
@@ -185,38 +192,38 @@ static struct lw_arena_block *add_block(struct lw_arena *a, size_t want)
     return b;
 }
 
-static void *take(struct lw_arena *a, size_t want, size_t align)
+static void *take(struct lw_arena *a, size_t want, size_t align, bool zeroed)
 {
     struct lw_arena_block *b = a->head;
+    bool fits = b && aligned(b->used, align) <= b->size &&
+                b->size - aligned(b->used, align) >= want;
 
-    if (!b || aligned(b->used, align) > b->size || b->size - aligned(b->used, align) < want)
-        b = add_block(a, want);
+    if (!fits)
+        b = add_block(a, want, zeroed);
     if (!b)
         return NULL;
     size_t at = aligned(b->used, align);
     b->used = at + want;
+    if (zeroed && (fits || !is_large(want)))
+        memset(b->bytes + at, 0, want);
     return b->bytes + at;
+}
+
+static void *take_items(struct lw_arena *a, int64_t n, size_t size, bool zeroed)
+{
+    if (n < 0 || (size && (uint64_t)n > (SIZE_MAX - BLOCK_BYTES) / size))
+        return NULL;
+    return take(a, aligned((size_t)n * size, ALIGN), ALIGN, zeroed);
 }
 
 void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size)
 {
-    if (n < 0 || (size && (uint64_t)n > (SIZE_MAX - BLOCK_BYTES) / size))
-        return NULL;
-    return take(a, aligned((size_t)n * size, ALIGN), ALIGN);
+    return take_items(a, n, size, true);
 }
 
 void *lw_arena_room(struct lw_arena *a, int64_t n, size_t size)
 {
-    if (n < 0 || (size && (uint64_t)n > (SIZE_MAX - BLOCK_BYTES) / size))
-        return NULL;
-    if ((size_t)n * size <= BLOCK_BYTES / 4) /* of an open block */
-        return lw_arena_alloc(a, n, size);
-    void *block = lw_alloc((size_t)n * size);
-    if (block && lw_arena_adopt(a, block) != 0) {
-        lw_free(block);
-        block = NULL;
-    }
-    return block;
+    return take_items(a, n, size, false);
 }
 
 int lw_arena_adopt(struct lw_arena *a, void *block)
@@ -232,9 +239,12 @@ int lw_arena_adopt(struct lw_arena *a, void *block)
 
 char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len)
 {
-    char *p = len < SIZE_MAX - BLOCK_BYTES ? take(a, len + 1, 1) : NULL;
-    if (p)
-        memcpy(p, s, len);
+    char *p = len < SIZE_MAX - BLOCK_BYTES ? take(a, len + 1, 1, false) : NULL;
+
+    if (!p)
+        return NULL;
+    memcpy(p, s, len);
+    p[len] = 0;
     return p;
 }
 
