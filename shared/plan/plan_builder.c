@@ -645,7 +645,8 @@ static int32_t add_op(struct lw_builder *b, const struct lw_op *op)
 
 /* Where the n gradients from `list` on stand in the table before `end`; -1 = nowhere that is looked
  * at. */
-static int64_t place_of_list(const struct lw_builder *b, const int32_t *list, int32_t n, int64_t end)
+static int64_t place_of_list(const struct lw_builder *b, const int32_t *list, int32_t n,
+                             int64_t end)
 {
     const int64_t places[] = {b->list_before, b->list_next, b->list_first};
     const int32_t *ready = b->plan.ready;

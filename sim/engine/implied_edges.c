@@ -19,7 +19,7 @@ struct clocks {
     const struct lw_plan *plan;
     struct sim_program *p;
     int32_t *first_before, *before; /* [n_units + 1]: the units that a unit waits for */
-    int32_t *over;   /* [n_units * width]: the last unit of a stream over when it starts; -1 = none */
+    int32_t *over;   /* [n_units * width]: by stream, the last unit over before it; -1 = none */
     int32_t width;   /* n_streams, or more */
     int32_t *stream; /* [n_units] */
     int32_t *cursor; /* [n_units + 1] */
