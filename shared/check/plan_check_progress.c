@@ -31,15 +31,14 @@ static void wake(struct lw_check_run *k, int32_t actor)
 
 static bool can_enter(struct lw_check_run *k, int32_t actor, int32_t op, int32_t *dep_cursor)
 {
-    const struct lw_op *o = LW_OP(k->p, op);
-    int32_t before = k->before_on_comm[op];
+    int32_t before = k->before_on_comm[op], n_deps = lw_op_held(k->p, op)->n_deps;
+    const int32_t *deps = k->p->deps + lw_op_first_dep(k->p, op);
 
     if (!is_issued(k, actor, op))
         return false;
-    while (*dep_cursor < o->n_deps &&
-           k->state[state_of(k, actor, k->p->deps[o->first_dep + *dep_cursor])] == ENDED)
+    while (*dep_cursor < n_deps && k->state[state_of(k, actor, deps[*dep_cursor])] == ENDED)
         (*dep_cursor)++;
-    if (*dep_cursor < o->n_deps)
+    if (*dep_cursor < n_deps)
         return false;
     return before < 0 || same_call(k, before, op) || k->state[state_of(k, actor, before)] == ENDED;
 }
@@ -88,7 +87,7 @@ static void matched(struct lw_check_run *k, int32_t actor, int32_t op)
 
 static void enter(struct lw_check_run *k, int32_t actor, int32_t op)
 {
-    const struct lw_op *o = LW_OP(k->p, op);
+    const struct lw_op *o = lw_op_held(k->p, op);
     uint8_t *state = &k->state[state_of(k, actor, op)];
 
     *state = ENTERED;

@@ -357,18 +357,20 @@ static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n
     return p->ops ? p->ops : p->op_rows;
 }
 
-/* The same to point at: where it stands, else a copy in *room. */
-static inline const struct lw_op *lw_op_read(const struct lw_plan *p, int64_t i,
-                                             struct lw_op *room)
+/* The same to point at: a copy that lasts as long as the block in which it stands. */
+#define LW_OP(p, i) ((const struct lw_op[1]){lw_op_at(p, i)})
+
+/* Op i where it is held, also for others that are alike: nothing may read its micro_batch, call and
+ * first_dep. No copy is made, so loops over ops take it. */
+static inline const struct lw_op *lw_op_held(const struct lw_plan *p, int64_t i)
 {
-    if (p->ops)
-        return &p->ops[i];
-    *room = lw_op_at(p, i);
-    return room;
+    return p->ops ? &p->ops[i] : &p->op_rows[p->op_places[i].row];
 }
 
-/* With a room that lasts as long as the block in which it stands. */
-#define LW_OP(p, i) lw_op_read(p, i, (struct lw_op[1]){{0}})
+static inline int32_t lw_op_first_dep(const struct lw_plan *p, int64_t i)
+{
+    return p->ops ? p->ops[i].first_dep : p->op_places[i].first_dep;
+}
 
 /* The variant of pass i, counting on beyond the list. */
 int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass);

@@ -44,7 +44,7 @@ static enum lw_status take(struct sim_engine *e, int32_t place)
 
 enum lw_status sim_workers_ready(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct lw_op op[1] = {sim_unit_op(e, rank, unit)};
+    const struct lw_op *op = sim_unit_op(e, rank, unit);
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
 
     if (place < 0)

@@ -84,10 +84,9 @@ static bool is_as(const struct lw_op *a, const struct lw_op *b)
 static enum lw_status list_program(struct sim_engine *e, struct lw_program p, int32_t rank)
 {
     struct listed lately[LISTED] = {{.any = false}};
-    struct lw_op one;
 
     for (int32_t i = 0; i < p.n_ops; i++) {
-        const struct lw_op *op = lw_op_read(e->plan, p.first_op + i, &one);
+        const struct lw_op *op = lw_op_held(e->plan, p.first_op + i);
         if (op->comm < 0)
             continue;
         struct listed *x = place_of(lately, op);

@@ -150,7 +150,7 @@ static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_er
     list_before(c);
     memset(c->over, 0xff, (size_t)(n * c->width) * sizeof *c->over);
     for (int32_t u = 0; u < n; u++)
-        c->stream[u] = lw_op_at(c->plan, c->p->parts[c->p->first_part[u]]).stream;
+        c->stream[u] = lw_op_held(c->plan, c->p->parts[c->p->first_part[u]])->stream;
     memset(c->p->first_next, 0, ((size_t)n + 1) * sizeof *c->p->first_next);
     for (int32_t v = 0; v < n; v++) {
         c->p->wait[v] = keep(c, v);
@@ -190,8 +190,9 @@ static void sort(int32_t *list, int32_t n)
 static int32_t list_before_op(const struct clocks *c, int32_t v, const struct lw_op *op,
                               int32_t *on_stream, int32_t *on_comm)
 {
+    int64_t number = (int64_t)c->p->first_op + v;
     int32_t *before = c->before + c->first_before[v], n = 0;
-    const int32_t *deps = c->plan->deps + op->first_dep;
+    const int32_t *deps = c->plan->deps + lw_op_first_dep(c->plan, number);
     bool sorted = true;
 
     for (; n < op->n_deps; n++)
@@ -231,10 +232,9 @@ static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct 
 {
     const struct lw_plan *plan = c->plan;
     int64_t n = c->p->n_ops, n_edges = 2 * n;
-    struct lw_op one;
 
     for (int32_t i = 0; i < n; i++)
-        n_edges += lw_op_read(plan, c->p->first_op + i, &one)->n_deps;
+        n_edges += lw_op_held(plan, c->p->first_op + i)->n_deps;
     c->first_before = lw_arena_room(room, n + 1, sizeof *c->first_before);
     c->before = lw_arena_room(room, n_edges + 1, sizeof *c->before);
     c->over = lw_arena_room(room, n * c->width + 1, sizeof *c->over);
@@ -267,7 +267,6 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
 {
     struct sim_program *p = c->p;
     int32_t *on_stream = NULL, *on_comm = NULL;
-    struct lw_op one;
 
     LW_TRY(take_walk(c, room, arena, &on_stream, &on_comm, err));
     memset(on_stream, 0xff, (size_t)c->plan->n_streams * sizeof *on_stream);
@@ -275,7 +274,7 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
     p->n_units = p->n_ops;
     c->first_before[0] = 0;
     for (int32_t v = 0; v < p->n_ops; v++) {
-        const struct lw_op *op = lw_op_read(c->plan, p->first_op + v, &one);
+        const struct lw_op *op = lw_op_held(c->plan, (int64_t)p->first_op + v);
         p->parts[v] = p->first_op + v;
         p->first_part[v + 1] = v + 1;
         c->stream[v] = op->stream;
@@ -290,10 +289,9 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
 
 static bool has_calls(const struct lw_plan *plan, struct lw_program range)
 {
-    struct lw_op one;
-
     for (int32_t i = 0; i < range.n_ops; i++)
-        if (lw_op_read(plan, range.first_op + i, &one)->call >= 0)
+        if (plan->ops ? plan->ops[range.first_op + i].call >= 0
+                      : plan->op_calls && plan->op_calls[range.first_op + i] >= 0)
             return true;
     return false;
 }

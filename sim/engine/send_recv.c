@@ -216,8 +216,7 @@ static enum lw_status meet(struct sim_engine *e, int32_t comm, int32_t from, int
 static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t unit, int32_t slot,
                                  int32_t i)
 {
-    struct lw_op one;
-    const struct lw_op *op = lw_op_read(e->plan, i, &one);
+    const struct lw_op *op = lw_op_held(e->plan, i);
     struct lw_operand operand = lw_plan_operand(e->plan, op, rank);
     int side = op->kind == LW_OP_SEND ? SENDER : RECEIVER;
     int32_t m = -1;
@@ -270,8 +269,7 @@ enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
     int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
-    struct lw_op one;
-    int32_t slot = sim_slot(e, rank, lw_op_read(e->plan, p->parts[first], &one)->stream);
+    int32_t slot = sim_slot(e, rank, lw_op_held(e->plan, p->parts[first])->stream);
 
     e->slots[slot].parts = n + 1; /* one more, so that it cannot complete while it enters */
     for (int32_t i = 0; i < n; i++)

@@ -93,8 +93,8 @@ static void list_memory(const struct sim_engine *e, struct lw_sim_stats *s, cons
     bool known = false;
 
     for (int32_t i = 0; i < p->n_ops && !known; i++)
-        known = lw_op_class(lw_op_at(p, i).kind) == LW_CLASS_COPY ||
-                (lw_op_at(p, i).work >= 0 && p->works[lw_op_at(p, i).work].bytes > 0);
+        known = lw_op_class(lw_op_held(p, i)->kind) == LW_CLASS_COPY ||
+                (lw_op_held(p, i)->work >= 0 && p->works[lw_op_held(p, i)->work].bytes > 0);
     figure(s, "memory_bytes_per_comm_byte", e->cluster->interference.memory_bytes_per_comm_byte,
            !e->terms.memory ? "the device's memory_bytes_per_s is not given"
            : !known         ? "no op of the plan gives the bytes that it moves"
@@ -180,7 +180,7 @@ static enum lw_status list_by_ring(struct sim_engine *e, struct lw_sim_stats *s)
     for (int32_t c = 0; c < p->n_comms; c++)
         any |= left[c] = left_to_ring(e, c);
     for (int32_t i = 0; any != 0 && i < p->n_ops; i++) {
-        const struct lw_op *op = LW_OP(p, i);
+        const struct lw_op *op = lw_op_held(p, i);
         if (op->comm < 0 || !(left[op->comm] >> op->kind & 1))
             continue;
         how = lw_reducer_name(p->comms[op->comm].reducer);
