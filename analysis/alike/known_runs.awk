@@ -88,7 +88,7 @@ is_results && $0 !~ /^[ \t\r]*$/ {
 
 # Runs in the order of a ratio, then of numbers.
 function print_runs(name, by,    i, sorted) {
-    print "const struct known_run " name "[] = {"
+    print "const struct alike_known_run " name "[] = {"
     fflush()
     sorted = "sort -k1,1g -k2,2g | cut -f2-"
     for (i = 0; i < n_runs; i++)
@@ -102,14 +102,14 @@ END {
     if (failed)
         exit 1
     print "#include \"analysis/alike/known_runs.h\""
-    print "const char *const known_tables[] = {"
+    print "const char *const alike_known_tables[] = {"
     for (i = 0; i < n_tables; i++)
         print tables[i] ","
-    print "0};\nconst char *const known_kinds[][LW_ALIKE_PARTS] = {"
+    print "0};\nconst char *const alike_known_kinds[][LW_ALIKE_PARTS] = {"
     for (i = 0; i < n_kinds; i++)
         print "{" kinds[i] "},"
     print "{0}};"
-    print_runs("known_runs", ratio)
-    print_runs("known_runs_judged", judged_ratio)
-    print "const int32_t known_n_runs = " n_runs ", known_n_tables = " n_tables ";"
+    print_runs("alike_known_runs", ratio)
+    print_runs("alike_known_runs_judged", judged_ratio)
+    print "const int32_t alike_known_n_runs = " n_runs ", alike_known_n_tables = " n_tables ";"
 }
