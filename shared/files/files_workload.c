@@ -211,7 +211,7 @@ static const struct lw_field model_fields[] = {
     LW_F_STRING("dtype", AT(dtype)),
     FLAG(fp8), FLAG(fp4),
     SIZE(layers), SIZE(hidden), SIZE(heads), SIZE(kv_heads), SIZE(ffn), SIZE(vocab), SIZE(width),
-    SIZE(image), SIZE(patch),
+    SIZE(image), SIZE(patch), SIZE(decoder_seq),
     LW_F("expert_capacity", REAL, AT(expert_capacity)),
     LW_F_STRING("attention", AT(attention)),
     LW_F_STRING("optimizer", AT(optimizer)),

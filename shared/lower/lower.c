@@ -518,6 +518,20 @@ static enum lw_status check_sequences(const struct lw_workload *w, const struct 
                    (long long)s->cp, w->name, (long long)w->sample_tokens, (long long)(2 * s->cp));
 }
 
+/* Every block of a decoder reads what the last module of its encoder makes, so a later stage needs
+ * two values; Megatron-LM refuses such pipelines (NVIDIA/Megatron-LM@d98e8a64,
+ * examples/t5/pretrain_t5.py: model_provider). */
+static enum lw_status check_one_chain(const struct lw_workload *w, const struct lw_strategy *s,
+                                      struct lw_err *err)
+{
+    if (s->pp == 1 || w->from.model.decoder_seq == 0)
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP,
+                   "--pp %lld: the decoder of workload '%s' reads what its encoder makes in every "
+                   "block, and a stage passes one value on; choose --pp 1",
+                   (long long)s->pp, w->name);
+}
+
 /* A tensor group divides whole heads: Megatron-LM refuses others of queries
  * (NVIDIA/Megatron-LM@002526d8 megatron/core/transformer/transformer_config.py). With fewer heads
  * of keys and values than ranks, Megatron Core before 0.16 refuses too; later ones gather queries,
@@ -570,6 +584,7 @@ static enum lw_status resolve(const struct lw_workload *w, bool checked, bool pl
     LW_TRY(lw_units_check(s, w, err));
     LW_TRY(check_root(w, s, err));
     LW_TRY(check_sequences(w, s, err));
+    LW_TRY(check_one_chain(w, s, err));
     LW_TRY(check_heads(w, s, err));
     LW_TRY(lw_plan_size_check(w, s, err));
     if (!plain && (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE)))

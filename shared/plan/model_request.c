@@ -35,6 +35,8 @@ static const struct lw_model_option options[] = {
     SIZE("ffn", ffn, 1, 1048576,
          "transformers: width inside a block's linear pair (by the family's rule)"),
     SIZE("vocab", vocab, 1, 16777216, "rows of the token embedding"),
+    SIZE("decoder-seq", decoder_seq, 1, 4194304,
+         "t5: tokens of a sample that the decoder makes (--seq: those that the encoder takes)"),
     SIZE("width", width, 1, 65536, "mlp: width of every layer (1024)"),
     SIZE("image", image, 32, 4096, "resnet, vit: pixels of a side (224)"),
     SIZE("patch", patch, 1, 4096, "vit: pixels of a patch's side"),

@@ -23,6 +23,7 @@ struct lw_model_request {
     const char *config; /* base name of the configuration that the sizes are of; NULL, "": none */
     int64_t batch;      /* samples of one micro-batch */
     int64_t layers, width, image, patch, hidden, heads, kv_heads, ffn, seq, vocab;
+    int64_t decoder_seq; /* of a workload: more than 0, its decoder reads what its encoder makes */
     const char *dtype, *attention, *optimizer;
     bool fp8, fp4;
     double expert_capacity;

@@ -14,10 +14,10 @@ from words import CONTEXT_OF_STATES, Cannot
 
 CLUSTERS = {"A100": "dgx-a100", "H100": "dgx-h100", "GB200": "gb200"}
 BERT_VOCAB = 30522  # word pieces of lower case (examples/bert/pretrain_bert.py), where none is
+T5_VOCAB = 28996  # of bert-large-cased-vocab.txt, beside which are --vocab-extra-ids
 
 # Arguments that nothing here expresses, the cells that ask for something, and what it is.
 REFUSED = [
-    ("family", ("t5",), "a model of an encoder and a decoder is not modelled"),
     ("family", ("multimodal-llava", "mimo"), "a model of images and text is not modelled"),
     ("use-megatron-fsdp", ("true",), "use-megatron-fsdp is not modelled"),
     ("fine-grained-activation-offloading", ("true",), "offloaded tensors of a part of a block are not modelled"),
@@ -67,7 +67,7 @@ def check(a):
         raise Cannot("the device is not given")
     if a.number("n_gpus") == 0:
         raise Cannot("the number of devices is not given")
-    if not a.text("padded_vocab_derived") and a.text("family") != "bert":
+    if not a.text("padded_vocab_derived") and a.text("family") not in ("bert", "t5"):
         raise Cannot("the size of the vocabulary is not known")
 
 
@@ -219,8 +219,25 @@ def layer_wise(a):
     return optimizer == "dist_muon" or (optimizer == "muon" and a.on("use-distributed-optimizer"))
 
 
+def put_t5(a, put):
+    """An encoder and a decoder of as many layers: examples/t5/pretrain_t5.py."""
+    if a.text("encoder-num-layers") != a.text("decoder-num-layers"):
+        raise Cannot("an encoder of other layers than the decoder is not modelled")
+    put("model", "megatron-t5")
+    put("vocab", T5_VOCAB + int(a.other("vocab-extra-ids") or 0))
+    put("ffn", ffn_of(a))
+    put("decoder-seq", a.number("decoder-seq-length"))
+    put("positions", a.number("max-position-embeddings"))
+    if a.number("kv-channels", 0) not in (0, a.number("hidden-size") //
+                                          a.number("num-attention-heads")):
+        raise Cannot("heads of another width than hidden / heads in T5 are not modelled")
+
+
 def put_model(a, put):
-    if a.text("family") == "bert":
+    t5 = a.text("family") == "t5"
+    if t5:
+        put_t5(a, put)
+    elif a.text("family") == "bert":
         put("model", "megatron-bert")
         put("vocab", BERT_VOCAB)
         put("tied", "yes")
@@ -228,10 +245,11 @@ def put_model(a, put):
         put_hybrid(a, put)
     else:
         put_decoder(a, put)
-    put("layers", "" if pattern_of(a) else a.number("num-layers"))
+    layers = a.number("encoder-num-layers" if t5 else "num-layers")
+    put("layers", "" if pattern_of(a) else layers)
     put("hidden", a.number("hidden-size"))
     put("heads", a.number("num-attention-heads"))
-    put("seq", a.number("seq-length"))
+    put("seq", a.number("encoder-seq-length" if t5 else "seq-length"))
     put("dtype", dtype_of(a))
     put("fp8", "yes" if a.text("fp8-format") else "")
     put("attention", attention_of(a))

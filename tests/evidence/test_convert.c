@@ -458,6 +458,32 @@ TEST(what_a_hybrid_here_does_not_have_is_refused_by_name)
                 "widths that change from step to step are not modelled");
 }
 
+#define T5_TITLES                                                                                  \
+    "case,platform,env,family,recipe_lists_it,gpu,n_gpus,num-layers,encoder-num-layers,"           \
+    "decoder-num-layers,hidden-size,num-attention-heads,ffn-hidden-size,encoder-seq-length,"       \
+    "decoder-seq-length,max-position-embeddings,micro-batch-size,global-batch-size,bf16,"          \
+    "attention-backend,padded_vocab_derived,other_args,peak_max_bytes\n"
+
+/* An encoder and a decoder; the vocabulary is the file's and the sentinels. */
+TEST(arguments_of_t5_are_of_two_sequences)
+{
+    static const char *const cells[][2] = {
+        {"model", "megatron-t5"}, {"layers", "12"}, {"seq", "512"}, {"decoder-seq", "128"},
+        {"positions", "512"}, {"ffn", "3072"}, {"vocab", "29096"}, {"attention", "full"},
+        {"dp", "8"}, {"why", ""},
+    };
+    char text[4096];
+
+    snprintf(text, sizeof text, "%s",
+             rows_of("memory", T5_TITLES "a,b,dev,t5,1,H100,8,,12,12,768,12,3072,512,128,512,4,32,"
+                                         "true,unfused,,vocab-extra-ids=100,1000\n"));
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        expect_cell(text, cells[i][0], cells[i][1]);
+    expect_cell(rows_of("memory", T5_TITLES "a,b,dev,t5,1,H100,8,,12,6,768,12,3072,512,128,512,4,"
+                                            "32,true,unfused,,,1000\n"),
+                "why", "an encoder of other layers than the decoder is not modelled");
+}
+
 TEST(what_a_source_does_not_state_is_named)
 {
     const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025

@@ -144,6 +144,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
         shape->kept |= TRACES_KEPT_NO_ATTENTION;
     take_workspaces(f, s, d, shape);
     shape->fused_norms = lw_fact(f->te_workspace); /* TELayerNormColumnParallelLinear */
+    shape->fills_padding = lw_fact(f->te_workspace);
     shape->loss_scores =
         (int64_t)lw_fact_value(s->tp > 1 ? f->loss_scores_split : f->loss_scores, 0);
     shape->fp8_transposes = holds_transposes(f, d);

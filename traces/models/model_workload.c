@@ -25,7 +25,7 @@ static const struct {
     size_t request, shape, size;
 } same[] = {
     SAME(batch), SAME(layers), SAME(width), SAME(image), SAME(patch), SAME(hidden), SAME(heads),
-    SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(dtype), SAME(attention),
+    SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(decoder_seq), SAME(dtype), SAME(attention),
     SAME(optimizer), SAME(fp8), SAME(fp4), SAME(expert_capacity), SAME(head_width), SAME(window),
     SAME(window_every),
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width),
@@ -266,6 +266,8 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     if (target->framework)
         traces_model_take_framework(target->framework, s, device, &shape);
     LW_TRY(traces_model_build(r.name, &shape, device, &made, err));
+    if (r.decoder_seq == 0) /* a workload says whether it has a decoder that reads an encoder */
+        r.decoder_seq = traces_model_named(r.name)->defaults.decoder_seq;
     enum lw_status status = note_origin(&made, &r, target, err);
     if (status == LW_OK && shape.deterministic)
         status = note_order(&made, target, idle, err);

@@ -20,6 +20,7 @@ static const struct traces_model *const families[] = {
     traces_models_parallel,
     traces_models_bert,
     traces_models_megatron_bert,
+    traces_models_t5,
     traces_models_vit,
 };
 
@@ -138,6 +139,7 @@ static const struct {
     {AT(heads), "heads", true},      {AT(kv_heads), "kv-heads", true},
     {AT(ffn), "ffn", true},          {AT(seq), "seq", true},
     {AT(vocab), "vocab", true},      {AT(experts), "experts", false},
+    {AT(decoder_seq), "decoder-seq", true},
     {AT(topk), "topk", false},       {AT(expert_ffn), "expert-ffn", false},
     {AT(shared_ffn), "shared-ffn", false}, {AT(dense_layers), "dense-layers", false},
     {AT(mtp_layers), "mtp-layers", false}, {AT(head_width), "head-width", false},
@@ -243,7 +245,7 @@ static enum lw_status check_transformer(const struct traces_model *m,
                                         const struct traces_model_shape *given, struct lw_err *err)
 {
     bool has_loss = m->build == llama_build || m->build == parallel_build ||
-                    m->build == hybrid_build ||
+                    m->build == hybrid_build || m->defaults.decoder_seq > 0 ||
                     m->build == traces_models_gpt[0].build;
 
     for (size_t k = 0; k < sizeof transformer_options / sizeof *transformer_options; k++) {

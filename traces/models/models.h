@@ -68,6 +68,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t kv_heads;       /* llama: heads of keys and values; they divide heads */
     int64_t ffn;            /* width between the two linear layers of a block */
     int64_t seq, vocab;     /* gpt, bert, llama */
+    int64_t decoder_seq;    /* t5: tokens of the decoder; seq: of the encoder */
     int64_t pad_vocab;      /* the vocabulary is padded to whole multiples of this for each rank of
                              * a tensor group; 0: it is not */
     int64_t positions;      /* rows of a position table; 0: gpt: found from seq; llama: none */
@@ -146,6 +147,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t score_bytes;    /* found: what the last loss keeps of all scores */
     int64_t again_parts;    /* LW_AGAIN_BIT: what selective recomputation repeats; 0 = usual */
     bool fused_norms;       /* a norm before a product is one kernel with it */
+    bool fills_padding;     /* stored scores: a mask of a sample's padding is kept */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
     const char *attention;  /* "full": scores are stored; "flash": they are not */
     const char *optimizer;  /* "sgd", "momentum", "adam" */
@@ -187,3 +189,4 @@ extern const struct traces_model traces_models_gpt[], traces_models_llama[];
 extern const struct traces_model traces_models_experts[], traces_models_hybrid[];
 extern const struct traces_model traces_models_bert[], traces_models_vit[];
 extern const struct traces_model traces_models_parallel[], traces_models_megatron_bert[];
+extern const struct traces_model traces_models_t5[];

@@ -95,7 +95,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 
     LW_TRY(transformer_init(&t, m, shape, device, err));
     s = &t.b.shape;
-    t.dropout = true;
+    t.dropout = t.padding = true;
     traces_builder_room(&t.b, s->layers + 2, PARAMS_PER_BLOCK * s->layers + PARAMS_OF_ENDS, 0);
     add_embedding(&t);
     for (int32_t i = 0; i < s->layers; i++)

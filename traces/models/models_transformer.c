@@ -135,6 +135,12 @@ int64_t transformer_of_samples(const struct transformer *t, int64_t bytes)
     return t->b.shape.context > 1 ? t->b.shape.context * bytes : bytes;
 }
 
+/* Ranks that a plan divides by what is whole on each. */
+static int64_t ranks_of_group(const struct transformer *t)
+{
+    return t->b.shape.sequence_parallel && t->b.shape.tensor > 1 ? t->b.shape.tensor : 1;
+}
+
 static bool has_kept(const struct transformer *t, enum traces_kept what)
 {
     return (t->b.shape.kept & what) != 0;
@@ -430,34 +436,49 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
 
 /* The product of scores, or of values, with every score, for every head of every sequence. Its
  * backward: the gradients of both operands. Keys and values have as many heads as they have. */
-static void one_product(struct transformer *t, int64_t score_bytes, bool scores)
+static void one_product(struct transformer *t, int64_t keys, int64_t score_bytes, bool scores)
 {
-    int64_t s = t->seq, width = scores ? t->qk_width : t->v_width;
-    int64_t bytes = score_bytes + t->b.item * t->tokens * (t->heads + t->kv_heads) * width;
+    int64_t width = scores ? t->qk_width : t->v_width;
+    int64_t rows = t->tokens * t->heads + t->batch * keys * t->kv_heads;
 
     TRACES_KERNEL(&t->b, .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_HEADS,
-                  .batch = t->batch * t->heads, .m = s, .n = scores ? s : width,
-                  .k = scores ? width : s, .bytes = {bytes}, .both = true, .transposed = scores,
-                  .again = core_again(t));
+                  .batch = t->batch * t->heads, .m = t->seq, .n = scores ? keys : width,
+                  .k = scores ? width : keys, .bytes = {score_bytes + t->b.item * rows * width},
+                  .both = true, .transposed = scores, .again = core_again(t));
+}
+
+/* TransformerEngine fills the softmax's result again where a sample is padded, and keeps the mask
+ * of the pairs, which all heads share (NVIDIA/TransformerEngine@006b3360, pytorch/attention/
+ * dot_product_attention/backends.py, UnfusedDotProductAttention: masked_fill). */
+static void keep_padding(struct transformer *t, int64_t keys)
+{
+    int64_t mask = t->batch * t->seq * keys * ranks_of_group(t);
+
+    if (!t->padding || !t->b.shape.fills_padding)
+        return;
+    keep(t, LW_RECOMPUTE_NONE, mask, true);
+    if (!core_again(t))
+        keep(t, LW_RECOMPUTE_SELECTIVE, mask, true);
 }
 
 /* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. A window is a
  * mask: all scores are computed. */
-static void full_attention(struct transformer *t)
+static void full_attention(struct transformer *t, int64_t keys)
 {
-    int64_t n_scores = t->batch * t->heads * t->seq * t->seq, scores = t->b.item * n_scores;
+    int64_t n_scores = t->batch * t->heads * t->seq * keys, scores = t->b.item * n_scores;
 
-    one_product(t, scores, true);
+    one_product(t, keys, scores, true);
     TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP,
                    .again = core_again(t));
     if (t->dropout)
         TRACES_TRAFFIC(&t->b, 2 * scores + n_scores, 2 * scores + n_scores, 0,
                        .split = LW_SPLIT_GROUP, .again = core_again(t));
-    one_product(t, scores, false);
+    one_product(t, keys, scores, false);
     if (t->b.shape.f32_softmax) /* its cast is the operand of the next product, or of dropout */
         keep_core(t, (4 + t->b.item) * n_scores + (t->dropout ? n_scores : 0));
     else
         keep_core(t, scores + (t->dropout ? scores + n_scores : 0));
+    keep_padding(t, keys);
 }
 
 static void flash_attention(struct transformer *t)
@@ -498,12 +519,36 @@ void transformer_attention(struct transformer *t)
     if (t->flash)
         flash_attention(t);
     else
-        full_attention(t);
+        full_attention(t, t->seq);
     transformer_end_part(t, core);
     t->b.attention = false;
     transformer_keep(t, out / narrower, false);
     if (keeps_8bit(t))
         transformer_keep_operand(t, t->heads * t->v_width, false);
+}
+
+/* Fused, no kernel is of other keys: two products that move no scores. */
+void transformer_cross_attention(struct transformer *t, int64_t keys)
+{
+    int64_t kv = t->batch * keys * t->kv_heads * (t->qk_width + t->v_width);
+    int64_t flops = 2 * t->batch * t->heads * (t->qk_width + t->v_width) * t->seq * keys;
+
+    t->wide_operand = false;
+    transformer_keep(t, t->b.item * (queries_of(t) + kv), false);
+    t->attention_flops += flops;
+    t->score_flops += flops;
+    t->b.attention = true;
+    bool core = transformer_begin_part(t, LW_AGAIN_CORE_ATTN);
+    if (t->flash) {
+        one_product(t, keys, 0, true);
+        one_product(t, keys, 0, false);
+        transformer_keep(t, 4 * t->tokens * t->heads, false);
+    } else {
+        full_attention(t, keys);
+    }
+    transformer_end_part(t, core);
+    t->b.attention = false;
+    transformer_keep(t, t->b.item * results(t), false);
 }
 
 /* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
@@ -636,12 +681,6 @@ static int64_t loss_bytes(const struct transformer *t)
     if (has_kept(t, TRACES_KEPT_LOSS_IN_PLACE))
         return copy + (t->b.shape.fused_loss ? 8 : 4);
     return is_unfused(t, TRACES_UNFUSED_LOSS) ? t->b.item + 8 : 4;
-}
-
-/* Ranks that a plan divides by what is whole on each. */
-static int64_t ranks_of_group(const struct transformer *t)
-{
-    return t->b.shape.sequence_parallel && t->b.shape.tensor > 1 ? t->b.shape.tensor : 1;
 }
 
 /* Of each micro-batch whose gradient of the head's weights waits: the gradient of its scores, and

@@ -12,6 +12,7 @@ struct transformer {
     int64_t qk_width, v_width; /* of one head: queries and keys, values */
     int64_t window; /* tokens that each attends to; 0 = all */
     bool causal;  /* a token attends to those before it: half of the scores are needed */
+    bool padding; /* a token attends to those of its sample that are no padding */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
     bool wide_operand; /* autocast: the next product reads the f32 result of a norm */
@@ -75,6 +76,9 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
 /* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
  * values, their result and what lies between, which is done again with selective recomputation. */
 void transformer_attention(struct transformer *t);
+/* Attention whose keys and values are of another sequence, of `keys` tokens; the products that make
+ * them are the caller's. */
+void transformer_cross_attention(struct transformer *t, int64_t keys);
 /* Dropout, if there is any, and the addition of the residual. */
 void transformer_residual(struct transformer *t);
 /* `reads` operands of width x tokens in, one out, split over the tensor group: activations. */
