@@ -8,6 +8,7 @@ no byte that a device holds: cp-comm-type, averages among collectives, the learn
 overlap-moe-expert-parallel-comm too, whose forward takes a layer's activations while a backward
 frees another's (megatron/core/pipeline_parallel/combined_1f1b.py).
 """
+import math
 import re
 
 from words import CONTEXT_OF_STATES, Cannot
@@ -55,6 +56,27 @@ class Arguments:
         return ""
 
 
+def is_bumped_lts(a):
+    """Files of this name are of the commit that replaced the lts image, whose recipes run its tests
+    on dgx_a100 alone (NVIDIA/Megatron-LM@23a1dcaf, tests/test_utils/recipes/gpt.yaml, moe.yaml)."""
+    return a.text("platform") == "lts"
+
+
+def device_of(a):
+    return a.text("gpu") or ("A100" if is_bumped_lts(a) else "")
+
+
+def gpus_of(a):
+    """Where no state is shared by data ranks and no experts are, as much is held on two replicas as
+    on more; 0: not known, and it matters."""
+    shares = a.on("use-distributed-optimizer") or a.number("num-experts") or \
+        a.text("optimizer", "adam") == "dist_muon" or a.on("use-megatron-fsdp")
+    ranks = math.prod(a.number(x + "-parallel-size", 1)
+                      for x in ("tensor-model", "pipeline-model", "context"))
+    known = a.number("n_gpus")
+    return known or (0 if shares else 2 * ranks)
+
+
 def check(a):
     for name, words, why in REFUSED:
         cell = a.text(name)
@@ -63,9 +85,9 @@ def check(a):
     for name, why in OTHER_REFUSED:
         if name in a.text("other_args"):
             raise Cannot(why)
-    if not a.text("gpu"):
+    if not device_of(a):
         raise Cannot("the device is not given")
-    if a.number("n_gpus") == 0:
+    if gpus_of(a) == 0:
         raise Cannot("the number of devices is not given")
     if not a.text("padded_vocab_derived") and a.text("family") not in ("bert", "t5"):
         raise Cannot("the size of the vocabulary is not known")
@@ -97,7 +119,8 @@ def has_old_attention(a):
     Hopper, cuDNN's attention for a deterministic run (NVIDIA/TransformerEngine@4f9662fb,
     transformer_engine/pytorch/attention.py, DotProductAttention: Filter: determinism).
     """
-    old = a.text("env") == "lts" and a.text("recipe_lists_it") == "0" and a.text("gpu") == "A100"
+    old = a.text("env") == "lts" and a.text("recipe_lists_it") == "0" and \
+        a.text("gpu") == "A100" and not is_bumped_lts(a)
     return old and a.on("deterministic-mode") and \
         a.text("attention-backend", "auto") == "auto"
 
@@ -371,7 +394,7 @@ def put_recompute(a, put):
 
 def put_strategy(a, put):
     tp, pp = (a.number(x + "-model-parallel-size", 1) for x in ("tensor", "pipeline"))
-    cp, gpus = a.number("context-parallel-size", 1), a.number("n_gpus")
+    cp, gpus = a.number("context-parallel-size", 1), gpus_of(a)
     dp = gpus // (tp * pp * cp)
     if dp * tp * pp * cp != gpus:
         raise Cannot("devices are not a multiple of tp * pp * cp")
@@ -412,8 +435,9 @@ def express(cells):
 
     check(a)
     put_model(a, put)
-    put("cluster", CLUSTERS[a.text("gpu")])
+    put("cluster", CLUSTERS[device_of(a)])
+    put("assumed", "" if a.number("n_gpus") else "two replicas: data ranks share no state")
     put("framework", "megatron-lm-local" if a.text("transformer-impl") == "local"
         else "megatron-lm")
     put_strategy(a, put)
-    return options, a.number("n_gpus")
+    return options, gpus_of(a)

@@ -484,6 +484,28 @@ TEST(arguments_of_t5_are_of_two_sequences)
                 "why", "an encoder of other layers than the decoder is not modelled");
 }
 
+/* A file of the commit that replaced an image is of its device; without shared state two replicas
+ * hold what more do. */
+TEST(devices_that_a_golden_file_leaves_out_follow_from_its_name_and_its_arguments)
+{
+#define LTS_ROW(platform, gpu, n, more)                                                            \
+    "case,platform,env,family,recipe_lists_it,gpu,n_gpus,num-layers,hidden-size,"                  \
+    "num-attention-heads,num-query-groups,seq-length,position-embedding-type,micro-batch-size,"    \
+    "global-batch-size,tensor-model-parallel-size,deterministic-mode,bf16,"                        \
+    "use-distributed-optimizer,padded_vocab_derived,other_args,peak_max_bytes\n"                   \
+    "a," platform ",lts,gpt,0," gpu "," n ",12,512,8,8,1024,rope,4,32,2,true,true," more           \
+    ",50304,,1000\n"
+    expect_cell(rows_of("memory", LTS_ROW("lts", "", "8", "")), "cluster", "dgx-a100");
+    expect_cell(rows_of("memory", LTS_ROW("lts", "", "8", "")), "attention", "flash");
+    expect_cell(rows_of("memory", LTS_ROW("lts_dgx_a100", "A100", "8", "")), "attention", "full");
+    expect_cell(rows_of("memory", LTS_ROW("dev", "", "8", "")), "why", "the device is not given");
+    expect_cell(rows_of("memory", LTS_ROW("lts", "", "", "")), "dp", "2");
+    expect_cell(rows_of("memory", LTS_ROW("lts", "", "", "")), "assumed",
+                "two replicas: data ranks share no state");
+    expect_cell(rows_of("memory", LTS_ROW("lts", "", "", "true")), "why",
+                "the number of devices is not given");
+}
+
 TEST(what_a_source_does_not_state_is_named)
 {
     const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025

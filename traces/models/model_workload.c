@@ -25,7 +25,8 @@ static const struct {
     size_t request, shape, size;
 } same[] = {
     SAME(batch), SAME(layers), SAME(width), SAME(image), SAME(patch), SAME(hidden), SAME(heads),
-    SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(decoder_seq), SAME(dtype), SAME(attention),
+    SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(decoder_seq), SAME(dtype),
+    SAME(attention),
     SAME(optimizer), SAME(fp8), SAME(fp4), SAME(expert_capacity), SAME(head_width), SAME(window),
     SAME(window_every),
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width),
