@@ -186,6 +186,8 @@ const struct lw_field lw_model_dims_fields[] = {
     LW_F("topk_groups", INT64, AT(topk_groups), .most = 1 << 12),
     LW_F_INT64("workspace_bytes", AT(workspace), 0),
     LW_F_INT64("score_bytes", AT(score_bytes), 0),
+    LW_F_INT64("whole_grad_bytes", AT(whole_grad_bytes), 0),
+    LW_F_INT64("pair_grad_bytes", AT(pair_grad_bytes), 0),
     {0},
 };
 #undef AT

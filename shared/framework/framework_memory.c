@@ -192,6 +192,16 @@ static int64_t dummy_gradients(const struct run *r, int32_t stage)
     return ITEM * most;
 }
 
+/* A plan's own bytes are those of its decisions; what autograd has between them is no decision. */
+static int64_t block_gradients(const struct run *r)
+{
+    const struct lw_model_dims *d = r->d;
+    int64_t whole = r->s->sequence_parallel ? r->s->tp : 1;
+
+    return d->whole_grad_bytes / (whole * r->s->cp) +
+           d->pair_grad_bytes / (r->s->tp * r->s->cp);
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
@@ -224,6 +234,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
         bytes[LW_MEM_PARAMS] -= narrow ? product_elements(&r, plan->roles[i].stage) : 0;
         plan->roles[i].narrow_above = narrow ? NARROW * dims->hidden : 0;
+        plan->roles[i].block_gradients = block_gradients(&r);
     }
 }
 

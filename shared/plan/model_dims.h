@@ -16,4 +16,9 @@ struct lw_model_dims {
     int64_t workspace; /* bytes that libraries hold on a device for their kernels */
     int64_t score_bytes; /* that the last module's loss keeps of all scores of a micro-batch, on one
                           * rank of no group; 0 = not known */
+    /* Gradients of activations, in bytes, that the backward of a block of a micro-batch has at its
+     * most beside what the block keeps, on one rank of no group: of the block's result, whole on
+     * each rank of a tensor group without sequence parallelism, and within its pair of products,
+     * which the group divides; 0 = not known */
+    int64_t whole_grad_bytes, pair_grad_bytes;
 };

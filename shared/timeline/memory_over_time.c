@@ -156,6 +156,28 @@ static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, int32_t
                err);
 }
 
+/* The backward of a block, which is neither the first module nor the last: gradients of its
+ * activations, from its start to its end. */
+static enum lw_status add_block_gradients(struct lw_memory_walk *c, int64_t i, int32_t op,
+                                          struct lw_err *err)
+{
+    enum lw_op_kind kind = (enum lw_op_kind)lw_timeline_kind(c->t, i);
+    int64_t bytes = c->plan->roles[lw_plan_role_of(c->plan, c->rank)].block_gradients;
+    int32_t module = lw_op_at(c->plan, op).module;
+    bool in_block = module > 0 && module < c->plan->n_modules - 1;
+
+    if (bytes == 0 || !in_block || (kind != LW_OP_BACKWARD && kind != LW_OP_BACKWARD_INPUT))
+        return LW_OK;
+    const struct lw_times at = lw_timeline_times(c->t, i);
+    struct lw_memory_change x = {.at = at.start, .turn = TURN_TAKEN, .row = i,
+                                 .memory = LW_MEMORY_ACTIVATIONS, .bytes = bytes};
+    LW_TRY(add(c, x, err));
+    x.at = at.end;
+    x.turn = TURN_GIVEN_BACK;
+    x.bytes = -bytes;
+    return add(c, x, err);
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
 
 static bool of_context(const struct lw_plan *p, const struct lw_op *op, enum lw_op_kind kind)
@@ -440,6 +462,7 @@ static enum lw_status add_run(struct lw_memory_walk *c, const struct run *run, s
     for (int64_t i = run->from; i < run->to; i++) {
         int32_t op = lw_timeline_op(c->t, i);
         LW_TRY(add_own(c, i, op, err));
+        LW_TRY(add_block_gradients(c, i, op, err));
         if (c->makes.n > 0)
             LW_TRY(add_gradients(c, i, op, pass, err));
         if (c->first)

@@ -473,7 +473,9 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
                                   .fp8_transposes = s->fp8 && s->fp8_transposes,
                                   .n_experts = s->experts, .expert_groups = s->expert_groups,
                                   .topk_groups = s->topk_groups, .workspace = s->workspace,
-                                  .score_bytes = s->score_bytes};
+                                  .score_bytes = s->score_bytes,
+                                  .whole_grad_bytes = s->whole_grad_bytes,
+                                  .pair_grad_bytes = s->pair_grad_bytes};
 }
 
 void traces_builder_drop(struct traces_builder *b)

@@ -577,8 +577,26 @@ static void end_gate(struct transformer *t, bool before)
     t->b.again = t->part_again;
 }
 
+/* Gradients of activations where a block's backward has most of them, of its pair of products
+ * `width` wide: that of its result; that of the second product's operand, which is still there;
+ * then those of what the activation read (`made` tensors; 0: in place of it, as linkedin/
+ * Liger-Kernel@06e2af7d, src/liger_kernel/ops/swiglu.py), when the operand has gone. Not of
+ * experts. */
+static void note_gradients(struct transformer *t, int64_t width, int made)
+{
+    struct traces_model_shape *s = &t->b.shape;
+    int64_t x = t->b.item * t->tokens * width, operand = s->lora > 0 ? 0 : x;
+    int64_t after = (made + 1) * x - operand, most = after > x ? after : x;
+
+    if (s->experts > 0)
+        return;
+    s->whole_grad_bytes = t->b.wide * t->tokens * t->hidden;
+    s->pair_grad_bytes = most > s->pair_grad_bytes ? most : s->pair_grad_bytes;
+}
+
 void transformer_activation(struct transformer *t, int64_t width)
 {
+    note_gradients(t, width, 1);
     t->wide_operand = false;
     transformer_keep(t, t->b.item * t->tokens * width, false);
     bool before = begin_if(t, t->gate_again);
@@ -610,6 +628,7 @@ void transformer_gate(struct transformer *t, int64_t width, bool in_products)
 {
     int64_t x = t->b.item * t->tokens * width;
 
+    note_gradients(t, width, has_kept(t, TRACES_KEPT_FUSED_HEAD) ? 0 : 2);
     t->wide_operand = false;
     transformer_keep(t, has_kept(t, TRACES_KEPT_GATE_8BIT) ? 2 * t->tokens * width : 2 * x, false);
     bool before = begin_if(t, t->gate_again);

@@ -339,6 +339,33 @@ TEST(static_buffers_of_all_but_the_last_stage)
     assert_int_equal(roles[0].static_bytes[LW_MEM_BUCKETS], 0);
 }
 
+/* The gradient of a block's result is whole on a rank without sequence parallelism; those within
+ * the pair are divided; both by the ranks of a context group. */
+TEST(gradients_of_a_block_are_of_the_ranks_part)
+{
+    static const struct {
+        int tp, cp;
+        bool sequence;
+        int64_t bytes;
+    } cases[] = {{1, 1, false, 8000 + 24000}, {4, 1, false, 8000 + 6000}, {4, 1, true, 2000 + 6000},
+                 {2, 2, false, 4000 + 6000}};
+    struct lw_model_dims d = dims;
+
+    d.whole_grad_bytes = 8000;
+    d.pair_grad_bytes = 24000;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy strategy = lw_strategy_default();
+        struct lw_role roles[1] = {{0}};
+        struct lw_plan plan = {.n_roles = 1, .roles = roles, .n_modules = 4,
+                               .strategy = &strategy};
+        strategy.tp = cases[i].tp;
+        strategy.cp = cases[i].cp;
+        strategy.sequence_parallel = cases[i].sequence;
+        hold("megatron-lm", &d, &plan);
+        assert_int_equal(roles[0].block_gradients, cases[i].bytes);
+    }
+}
+
 /* Of an embedding, a norm, two matrices of blocks on two stages, and a head. */
 TEST(weights_of_8_bits_are_those_of_products)
 {

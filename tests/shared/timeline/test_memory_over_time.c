@@ -261,6 +261,21 @@ TEST(weights_of_8_bits_are_gathered_in_8_bits)
     lw_workload_free(&w);
 }
 
+/* Of four blocks, the first and the last are none: embedding and head in a transformer. Their
+ * backwards hold more from start to end, whatever runs beside them. */
+TEST(gradients_of_activations_are_there_in_the_backward_of_blocks)
+{
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 2, .width = 8});
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_plan p = plan_of(&w, &s);
+
+    int64_t all = rooms(&p, LW_MEMORY_ACTIVATIONS);
+    p.roles[0].block_gradients = 1000;
+    assert_int_equal(rooms(&p, LW_MEMORY_ACTIVATIONS), all + 1000 * (p.n_modules - 2));
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
 /* Korthikanti et al., equation 2, section 5: s b h (10 + 24 / t + 5 a s / (h t)), of which
  * selective recomputation drops the scores until the backward and full recomputation all but 2 s b
  * h. */

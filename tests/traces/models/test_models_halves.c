@@ -1,5 +1,5 @@
 /* What the input half of a split backward frees: attention's core, and the loss's scores but their
- * gradient. */
+ * gradient; and what a backward holds beside what the block keeps. */
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
@@ -51,4 +51,31 @@ MODEL_TEST(a_block_frees_its_scores_unless_other_parts_are_named)
     assert_int_equal(lw_workload_early_bytes(&w, &s, 1), core);
     s.again_parts = LW_AGAIN_BIT(LW_AGAIN_MLP);
     assert_int_equal(lw_workload_early_bytes(&w, &s, 1), 0);
+}
+
+/* Gradients of activations where a block's backward has most of them: of its result, h, and of its
+ * pair: the second product's operand, f; of a gated pair two of its input in place of the operand,
+ * 2 f, unless the kernel writes them over its input, f; a frozen product keeps no operand, which
+ * leaves one more. None of experts. */
+MODEL_TEST(gradients_of_a_pair_are_those_of_its_widest_moment)
+{
+    static const struct {
+        const char *model;
+        unsigned kept;
+        int64_t lora, pairs;
+    } cases[] = {{"gpt-125m", 0, 0, 1}, {"llama-3-8b", 0, 0, 2},
+                 {"llama-3-8b", TRACES_KEPT_FUSED_HEAD, 0, 1}, {"llama-3-8b", 0, 8, 3}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const struct traces_model_shape s = {.batch = 2, .seq = 64, .layers = 2, .hidden = 256,
+                                             .heads = 8, .ffn = 640,
+                                             .dtype = "bf16", .kept = cases[k].kept,
+                                             .lora = cases[k].lora};
+        struct lw_workload w = model_kept(cases[k].model, NULL, s);
+        assert_int_equal(w.dims.whole_grad_bytes, 2 * 2 * 64 * 256);
+        assert_int_equal(w.dims.pair_grad_bytes, cases[k].pairs * 2 * 2 * 64 * 640);
+    }
+    const struct traces_model_shape one = {.layers = 1};
+    struct lw_workload w = model_kept("mixtral-8x7b", NULL, one);
+    assert_int_equal(w.dims.pair_grad_bytes, 0);
 }
