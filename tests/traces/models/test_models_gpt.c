@@ -192,3 +192,23 @@ MODEL_TEST(a_longer_sequence_lengthens_the_position_table)
     assert_int_equal(w.params[1].numel, 2048 * 768);
     assert_int_equal(shorter.params[1].numel, 1024 * 768);
 }
+
+/* Adam's two states of 16 bits and no master: the gradient is read, the weight and 4 bytes of states
+ * are read and written. Of f32 weights, and of other optimizers, there is no such form. */
+MODEL_TEST(states_of_16_bits_move_their_own_bytes)
+{
+    static const struct {
+        const char *dtype, *optimizer;
+        int64_t bytes;
+    } cases[] = {{"bf16", "adam", 2 + 2 * (2 + 4)}, {"f32", "adam", 4 + 2 * 4 * 3},
+                 {"bf16", "momentum", 2 + 2 * 4 * 2 + 2}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = MODEL("gpt-125m", .layers = 1, .dtype = cases[k].dtype,
+                                     .optimizer = cases[k].optimizer, .state_bytes = 4);
+        assert_int_equal(w.step_traffic.update, cases[k].bytes);
+    }
+    struct lw_workload w = MODEL("gpt-125m", .layers = 1, .dtype = "bf16", .state_bytes = 4,
+                                 .step = TRACES_STEP_CLIP | TRACES_STEP_COPY);
+    assert_int_equal(w.step_traffic.update, 14 + 2 + 12 + 6); /* gradients are cast, clipped */
+}
