@@ -232,8 +232,9 @@ static bool has_own_states(const struct traces_builder *b)
 
 /* Bytes that the step moves per element that it updates: the gradient is read, the parameter and
  * each of n - 1 states read and written; half precision computes on 4-byte masters and writes a
- * copy, unless the framework has no masters: then the parameter itself and its states. Clipping and loss scales take gradients in f32, which are cast where they are not: the norm
- * reads them, a factor reads and writes them. */
+ * copy, unless the framework has no masters: then the parameter itself and its states. Clipping and
+ * loss scales take gradients in f32, which are cast where they are not: the norm reads them, a
+ * factor reads and writes them. */
 static int64_t step_bytes(const struct traces_builder *b, int n, bool masters)
 {
     int64_t f32 = 4, grad = grad_bytes(b), own = b->shape.state_bytes;
