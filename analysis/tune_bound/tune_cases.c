@@ -500,7 +500,7 @@ static enum lw_status find_parts(struct lw_tune_context *c, const struct model *
     x->order = order;
     x->outline = &shape->outline;
     x->cost = &c->cost;
-    x->device = &c->cluster.device;
+    x->cluster = &c->cluster;
     x->framework = &m->source.framework;
     return is_plain(c, s) ? reach_of(c, s, &x->reach, err) : LW_OK;
 }

@@ -8,6 +8,7 @@
 #include "analysis/tune_bound/tune_bound.h"
 #include "analysis/tune_bound/tune_rates.h"
 #include "shared/numbers/checked.h"
+#include "sim/timing/work_time.h"
 
 static int64_t reduced_bytes(const struct lw_strategy *s, const struct lw_outline_sum *x,
                              bool weights)
@@ -205,6 +206,20 @@ static bool mixes_units(const struct lw_strategy *s, const struct lw_tune_order 
     return o->pairs && lw_strategy_overlaps_experts(s, NULL);
 }
 
+/* Of a rank that has `x`. What the host updates crosses its link as gradients, and comes back as
+ * weights. */
+static lw_ps update_of(const struct lw_tune_shared *of, const struct lw_strategy *s,
+                       const struct lw_outline_sum *x, int32_t n_copies)
+{
+    const struct lw_outline *o = of->outline;
+
+    if (s->offload != LW_OFFLOAD_UPDATE || o->n_params == 0)
+        return lw_outline_optimizer(o, s, x, n_copies);
+    enum lw_dtype weight = (enum lw_dtype)o->params[0].dtype;
+    int64_t copied = lw_dtype_size(weight) + lw_dtype_size(lw_strategy_grad_dtype(s, weight));
+    return sim_host_update_ps(of->cluster, s, lw_outline_updated(o, s, x, n_copies), copied);
+}
+
 static enum lw_status cut_parts(const struct lw_tune_shared *of,
                                 const struct lw_strategy *s, bool fine, struct cut *out,
                                 struct lw_err *err)
@@ -235,8 +250,7 @@ static enum lw_status cut_parts(const struct lw_tune_shared *of,
         struct lw_outline_sum sum = {0};
         for (int32_t i = o->first[r]; i < o->first[r + 1]; i++)
             sum.trained += part[o->held[i]].trained;
-        optimizer[r] = lw_outline_optimizer(x, s, &sum,
-                                            lw_tune_copies(x, s, mirrored));
+        optimizer[r] = update_of(of, s, &sum, lw_tune_copies(x, s, mirrored));
     }
     if (fine && reach && !mirrored) {
         LW_TAKE(&out->arena, pieces, o->grid.n_stages, err);
@@ -324,7 +338,7 @@ static enum lw_status memory_bound(const struct lw_tune_shared *of, const struct
 
     LW_TRY(stages_of(of->outline, of->order, k, &stage_of, err));
     return lw_tune_memory_bound(&k->parts, &of->order->grid, of->outline, s, of->framework,
-                                of->device, stage_of, needed, err);
+                                &of->cluster->device, stage_of, needed, err);
 }
 
 enum lw_status lw_tune_bounds(const struct lw_tune_shared *of, const struct lw_strategy *s,

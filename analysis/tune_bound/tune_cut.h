@@ -24,7 +24,7 @@ struct lw_tune_shared {
     const struct lw_tune_group *reach;       /* NULL: its collectives count as nothing */
     const struct lw_tune_division *division; /* NULL: its own */
     const struct lw_cost *cost;
-    const struct lw_device *device;
+    const struct lw_cluster *cluster;
     const struct lw_framework *framework;
 };
 

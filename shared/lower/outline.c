@@ -342,10 +342,16 @@ static lw_ps in_proportion(lw_ps time, int64_t elements, int64_t all)
     return all == 0 ? 0 : (lw_ps)((__int128)time * elements / all);
 }
 
+int64_t lw_outline_updated(const struct lw_outline *o, const struct lw_strategy *s,
+                           const struct lw_outline_sum *x, int32_t n_copies)
+{
+    return x->trained / members_of(o, s, n_copies);
+}
+
 lw_ps lw_outline_optimizer(const struct lw_outline *o, const struct lw_strategy *s,
                            const struct lw_outline_sum *x, int32_t n_copies)
 {
-    int64_t updated = x->trained / members_of(o, s, n_copies);
+    int64_t updated = lw_outline_updated(o, s, x, n_copies);
     int64_t held = s->zero >= 2 ? updated : x->trained;
 
     return in_proportion(o->optimizer_ps, updated, o->all_elements) +

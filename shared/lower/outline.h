@@ -73,6 +73,9 @@ enum lw_status lw_outline_cut(const struct lw_outline *o, const struct lw_strate
 /* Of modules from..to - 1. */
 struct lw_outline_sum lw_outline_of(const struct lw_outline *o, int32_t from, int32_t to);
 
+/* The least elements that a rank which has `x` updates. */
+int64_t lw_outline_updated(const struct lw_outline *o, const struct lw_strategy *s,
+                           const struct lw_outline_sum *x, int32_t n_copies);
 /* The least time of the optimizer and of the passes over gradients on a rank that has `x`. */
 lw_ps lw_outline_optimizer(const struct lw_outline *o, const struct lw_strategy *s,
                            const struct lw_outline_sum *x, int32_t n_copies);

@@ -7,9 +7,7 @@
  * (Twin-Flow, SuperOffload). */
 #include "shared/lower_ops/writer.h"
 
-/* Of an element: parameter, two moments and gradient are read, the first three written, in f32
- * (deepspeedai/DeepSpeed@edaa7221, csrc/adam/cpu_adam_impl.cpp). */
-enum { HOST_BYTES = 28 };
+#include "shared/plan/op_bound.h"
 
 static struct lw_op link_copy(const struct lw_writer *k, enum lw_op_kind kind, enum lw_dtype dtype,
                               const char *name)
@@ -31,7 +29,7 @@ int32_t lw_write_host_update(struct lw_writer *k)
     struct lw_op load = link_copy(k, LW_OP_LOAD, weights, "weights");
 
     update.dtype = LW_F32;
-    update.bytes = HOST_BYTES * k->l->host_updates[k->role];
+    update.bytes = LW_HOST_UPDATE_BYTES * k->l->host_updates[k->role];
     update.work_ps = -1;
     int32_t gone = lw_builder_op(k->l->b, &store, k->deps, k->n_deps);
     int32_t updated = lw_write_compute(k, &update, &gone, 1);

@@ -161,18 +161,35 @@ static enum lw_status host_copy(const struct asked *a, int64_t bytes, struct sim
  * DDR4-2666, 256 GB/s. The ranks of a node update at once. */
 #define HOST_ADAM_SHARE 0.426
 
+static double host_share(const struct lw_cluster *c, const struct lw_strategy *s)
+{
+    int64_t n_ranks = lw_strategy_ranks(s); /* a folded plan has fewer */
+    int64_t in_node = c->devices_per_node > 0 && c->devices_per_node < n_ranks
+                          ? c->devices_per_node : n_ranks;
+
+    return HOST_ADAM_SHARE / (double)in_node;
+}
+
+lw_ps sim_host_update_ps(const struct lw_cluster *c, const struct lw_strategy *s, int64_t elements,
+                         int64_t copied)
+{
+    struct lw_figure host = c->host_bytes_per_s, link = c->device.host_link_bytes_per_s;
+
+    if (!lw_figure_is_set(host) || !lw_figure_is_set(link))
+        return 0;
+    return lw_add_sat(lw_transfer_ps(lw_mul_sat(LW_HOST_UPDATE_BYTES, elements),
+                                     host.value * host_share(c, s)),
+                      lw_transfer_ps(lw_mul_sat(copied, elements), link.value));
+}
+
 static enum lw_status host_update(const struct asked *a, int64_t bytes, struct sim_work *out,
                                   struct lw_err *err)
 {
-    const struct lw_cluster *c = a->cluster;
-    int64_t n_ranks = lw_strategy_ranks(a->plan->strategy); /* a folded plan has fewer */
-    int64_t in_node = c->devices_per_node > 0 && c->devices_per_node < n_ranks
-                          ? c->devices_per_node : n_ranks;
     const struct way w = {NULL,
                           bytes,
                           bytes,
-                          c->host_bytes_per_s,
-                          HOST_ADAM_SHARE / (double)in_node,
+                          a->cluster->host_bytes_per_s,
+                          host_share(a->cluster, a->plan->strategy),
                           "host_bytes_per_s",
                           "bandwidth of the host's memory (host_bytes_per_s)"};
 

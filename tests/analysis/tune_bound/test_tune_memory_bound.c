@@ -51,6 +51,34 @@ TEST_WITH(an_optimizer_on_the_host_takes_no_device_memory, fixture_open, fixture
                  32);
 }
 
+#define ON_THE_HOST                                                                              \
+    "-w llama-3-8b -c dgx-h200 --ranks 8 --global-batch 8 --batch 1 --tp 1,2 --pp 1 --zero 1,2,3 " \
+    "--recompute full --overlap-param-gather off --offload "
+
+TEST_WITH(updates_of_the_host_are_bounded, fixture_open, fixture_close)
+{
+    check_bounds(ON_THE_HOST "update", 18);
+}
+
+static long long bound_of(const char *offload)
+{
+    const char *csv = shellf("$L tune -w llama-3-8b -c dgx-h200 --ranks 8 --global-batch 8 "
+                             "--batch 1 --tp 1 --cp 1 --pp 1 --zero 1 --recompute full "
+                             "--overlap-param-gather off --offload %s --no-bounds --no-db "
+                             "--format csv -q", offload);
+
+    return (long long)csv_figure(csv, 1, "bound_ns");
+}
+
+/* A rank's 8,030,261,248 / 8 elements: 28 bytes at 0.426 of 614.4 GB/s / 8 take 859.1 ms, and 4
+ * bytes over a link of 64 GB/s 62.7 ms, in place of the device's own update, which takes more than
+ * 28 bytes at 4.8 TB/s, 5.8 ms, and less than twice that. */
+TEST_WITH(a_bound_has_the_hosts_update, fixture_open, fixture_close)
+{
+    assert_in_range(bound_of("update") - bound_of("none"), 921700000 - 11700000,
+                    921900000 - 5800000);
+}
+
 TEST_WITH(recomputed_groups_of_layers_keep_one_input_each, fixture_open, fixture_close)
 {
     check_bounds("-w llama-2-7b -c dgx-a100 --ranks 16 --global-batch 8 --batch 1 --tp 8 --cp 2 "

@@ -193,8 +193,8 @@ MODEL_TEST(a_longer_sequence_lengthens_the_position_table)
     assert_int_equal(shorter.params[1].numel, 1024 * 768);
 }
 
-/* Adam's two states of 16 bits and no master: the gradient is read, the weight and 4 bytes of states
- * are read and written. Of f32 weights, and of other optimizers, there is no such form. */
+/* Adam's two states of 16 bits and no master: the gradient is read, the weight and 4 bytes of
+ * states are read and written. Of f32 weights, and of other optimizers, there is no such form. */
 MODEL_TEST(states_of_16_bits_move_their_own_bytes)
 {
     static const struct {
