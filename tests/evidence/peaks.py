@@ -3,7 +3,7 @@
 
     peaks.py LAPWING SHARED [-v]     -v: each row
 
-Rows whose recipe lists them and whose padded vocabulary is known. Each row is a `lapwing sim`
+Rows whose recipe lists them and whose vocabulary is known. Each row is a `lapwing sim`
 command of the row's arguments (megatron.py); `lapwing validate` predicts them all; the value is of
 the last rank. Exit status 3: the mean error is more than 2 % or fewer than 90 % of the rows are
 within 3 %; 4: SHARED has no such table.
@@ -28,7 +28,8 @@ def judged(path):
         cells = list(csv.DictReader(f))
     rows = list(convert.convert(path))
     return [(c, r) for c, r in zip(cells, rows, strict=True)
-            if c["recipe_lists_it"] == "1" and c["padded_vocab_derived"]]
+            if c["recipe_lists_it"] == "1" and
+            (c["padded_vocab_derived"] or c["family"] in ("bert", "t5"))]
 
 
 def predict(lapwing, rows):
@@ -50,6 +51,8 @@ def kind(cells):
     """What the rest is by, where the row says so."""
     if cells["second"] == "1":
         return "resumed"
+    if cells["family"] in ("bert", "t5"):
+        return cells["family"]
     return "experts" if cells["num-experts"] else "dense"
 
 
