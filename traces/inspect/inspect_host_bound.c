@@ -94,7 +94,7 @@ static void put_class(struct lw_jsonout *o, const struct traces_report *r,
 
 void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r)
 {
-    if (r->apart[0])
+    if (r->apart)
         lw_jsonout_string(o, "not_one_run", r->apart);
     if (!r->one_run)
         return;
@@ -200,12 +200,23 @@ static enum lw_status text_class(const struct traces_comm_class *c, bool all, FI
     return LW_OK;
 }
 
+/* Names of files are of any length. */
+static enum lw_status text_apart(const char *apart, FILE *out, struct lw_err *err)
+{
+    struct lw_paragraph p;
+
+    fputc('\n', out);
+    fprintf(lw_paragraph_open(&p, out, NULL), "not of one run, so ranks are not compared: %s",
+            apart);
+    return lw_paragraph_close(&p, err);
+}
+
 enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, struct lw_err *err)
 {
     char text[32];
 
-    if (r->apart[0])
-        lw_printf_paragraph(out, "\nnot of one run, so ranks are not compared: %s", r->apart);
+    if (r->apart)
+        LW_TRY(text_apart(r->apart, out, err));
     if (!r->one_run)
         return LW_OK;
     lw_printf_paragraph(

@@ -38,7 +38,7 @@ struct traces_report {
     struct lw_arena arena;                 /* of cross */
     bool all;                              /* text: every collective, not the longest alone */
     bool one_run;                          /* several traces, of different ranks of one run */
-    char apart[256];                       /* "" or why several traces with ranks are not */
+    const char *apart;                     /* why several traces with ranks are not, or NULL */
     bool report;                           /* --report: profiles, and of all what follows */
     struct traces_alike alike;             /* of ranks of one run */
     int64_t n_changes;                     /* of two files that are not */

@@ -192,22 +192,23 @@ static enum lw_status join_executions(struct traces_report *r, struct lw_arena *
 }
 
 /* Traces with device work, each of a rank, that say nothing that keeps them from being one run. */
-static bool is_one_run(struct traces_report *r)
+static enum lw_status find_one_run(struct traces_report *r, struct lw_err *err)
 {
     char why[96];
 
     for (int64_t i = 0; i < r->n; i++)
         if (!r->files[i].importer->timeline || r->files[i].trace.rank < 0 ||
             !r->files[i].device.has_device)
-            return false;
+            return LW_OK;
     for (int64_t i = 0; i < r->n; i++)
         for (int64_t k = 0; k < i; k++)
             if (!lw_traces_same_run(&r->files[k].trace, &r->files[i].trace, why, sizeof why)) {
-                snprintf(r->apart, sizeof r->apart, "%.70s and %.70s: %s", r->files[k].name,
+                LW_PRINT(&r->arena, r->apart, err, "%s and %s: %s", r->files[k].name,
                          r->files[i].name, why);
-                return false;
+                return LW_OK;
             }
-    return r->n > 1;
+    r->one_run = r->n > 1;
+    return LW_OK;
 }
 
 static enum lw_status find_alike(struct traces_report *r, const struct traces_comm_list *lists,
@@ -239,7 +240,6 @@ static enum lw_status compare_ranks(struct traces_report *r, struct lw_err *err)
     for (int64_t k = 0; k < r->n; k++)
         LW_TRY(traces_comm_list_build(&r->files[k].trace, r->kernels, &r->arena, &lists[k], err));
     LW_TRY(traces_cross_rank_build(lists, (int32_t)r->n, &r->arena, &r->cross, err));
-    r->one_run = true;
     return r->report ? find_alike(r, lists, err) : LW_OK;
 }
 
@@ -266,7 +266,9 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
     if (status == LW_OK)
         status = join_executions(r, &r->arena, err);
     if (status == LW_OK)
-        status = is_one_run(r) ? compare_ranks(r, err) : compare_files(r, err);
+        status = find_one_run(r, err);
+    if (status == LW_OK)
+        status = r->one_run ? compare_ranks(r, err) : compare_files(r, err);
     if (status != LW_OK)
         traces_report_free(r);
     return status;

@@ -171,6 +171,24 @@ TEST_WITH(figures_are_those_of_hta_where_times_are_whole_microseconds, fixture_o
     expectf(0, "queue of up to 288", "inspect --report $P/%s", file);
 }
 
+/* Two traces of one rank, in folders whose names are longer than a line. */
+TEST_WITH(files_that_are_not_of_one_run_are_named_in_full, fixture_open, fixture_close)
+{
+    static const char name[] =
+        "recordings-of-the-first-cluster-before-its-switches-were-replaced/"
+        "of-the-job-that-was-restarted-from-its-third-checkpoint/rank0.json";
+    char text[1024], wanted[256];
+
+    snprintf(text, sizeof text, "{\"distributedInfo\":{\"rank\":0},\"traceEvents\":%s}", three);
+    shellf("mkdir -p a $(dirname %s)", name);
+    fixture_put(fixture_path(name), text);
+    fixture_put(fixture_path("a/rank0.json"), text);
+    snprintf(wanted, sizeof wanted,
+             "\"not_one_run\": \"a/rank0.json and %s: both say they are rank 0\"", name);
+    expectf(0, wanted, "inspect --format json a/rank0.json %s", name);
+    expectf(0, name, "inspect a/rank0.json %s", name);
+}
+
 TEST_WITH(report_is_printed_as_text_json_and_a_page, fixture_open, fixture_close)
 {
     char text[1024];
