@@ -127,8 +127,22 @@ static const char *line_of(const char *text, int k)
     return text;
 }
 
+/* As a line shown that ends in dots and agrees with it, or itself. */
+static void put_as_shown(FILE *to, char (*shown)[LINE], int n, const char *line)
+{
+    size_t len = strcspn(line, "\n");
+
+    for (int i = 0; i < n; i++)
+        if (ends_in_dots(shown[i]) && strcmp(shown[i], "    ...") != 0 &&
+            alike(shown[i] + 4, line, len)) {
+            fprintf(to, "%s\n", shown[i]);
+            return;
+        }
+    put_line(to, line);
+}
+
 /* Lines before the first "..." are the first of the text, those after the last its last ones; what
- * ends in dots stays, and so does what lies between two of them. */
+ * ends in dots stays, and so does what lies between two of them. A line of the text stands once. */
 static void put_dotted(FILE *to, char (*shown)[LINE], int n, const char *text)
 {
     int first = n, last = -1, n_text = 0;
@@ -143,11 +157,15 @@ static void put_dotted(FILE *to, char (*shown)[LINE], int n, const char *text)
     for (int i = 0; i < n; i++) {
         int k = i < first ? i : n_text - (n - i);
         bool between = i >= first && i <= last;
-        if (between || k < 0 || k >= n_text || ends_in_dots(shown[i]))
+        if (!between && (k >= n_text || (i > last && k < first && first < n)))
+            continue; /* no such line is printed any more, or it stands above */
+        if (between)
             fprintf(to, "%s\n", shown[i]);
         else
-            put_line(to, line_of(text, k));
+            put_as_shown(to, shown, n, line_of(text, k));
     }
+    for (int k = n; first == n && k < n_text; k++)
+        put_as_shown(to, shown, n, line_of(text, k));
 }
 
 /* The lines of a command with "<<'END'", up to END. */
@@ -289,6 +307,37 @@ TEST(wildcards_stand_for_what_they_say)
     assert_true(agree(shown, 2, "a b\nc\n"));
     strcpy(shown[3], "    b");
     assert_false(agree(shown + 3, 1, "bb\n"));
+}
+
+/* Output that has become shorter than its excerpt leaves no line of before, and no line twice. */
+TEST(an_excerpt_of_less_has_every_line_once)
+{
+    static const struct {
+        const char *shown[5], *text, *page;
+    } cases[] = {
+        {{"a", "took ...", "z"}, "a\nz\n", "    a\n    z\n"},
+        {{"a", "took ...", "b", "z"}, "a\ntook 7 s\nz\n", "    a\n    took ...\n    z\n"},
+        {{"a", "took ..."}, "a\nb\ntook 7 s\n", "    a\n    b\n    took ...\n"},
+        {{"a ...", "b"}, "a 1\nb\nc\n", "    a ...\n    b\n    c\n"},
+        {{"a", "...", "y", "z"}, "a\nz\n", "    a\n    ...\n    z\n"},
+        {{"a", "b", "...", "z"}, "a\nb\n", "    a\n    b\n    ...\n"},
+        {{"a", "b", "...", "z"}, "a\n", "    a\n    ...\n"},
+    };
+
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        static char shown[5][LINE];
+        char *page = NULL;
+        size_t size;
+        int n = 0;
+        FILE *to = open_memstream(&page, &size);
+        assert_non_null(to);
+        for (; n < 5 && cases[c].shown[n]; n++)
+            snprintf(shown[n], LINE, "    %s", cases[c].shown[n]);
+        put_dotted(to, shown, n, cases[c].text);
+        assert_int_equal(fclose(to), 0);
+        assert_string_equal(page, cases[c].page);
+        free(page);
+    }
 }
 
 /* What changed is printed anew; what ends in dots, and dots alone, stay as they are. */
