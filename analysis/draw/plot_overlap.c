@@ -8,7 +8,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 
-enum { N_PARTS = 5, BAR_PX = 46 };
+enum { N_PARTS = 6, BAR_PX = 46 };
 
 /* The period of the rank with the longest one, cut so that the pieces add up to it. */
 struct totals {
@@ -19,6 +19,7 @@ struct totals {
 static const struct plot_key part_style[N_PARTS] = {
     {"compute and copies alone", PLOT_FORWARD, -1},
     {"transfers under compute", PLOT_BACKWARD, -1},
+    {"updates by the host", PLOT_OPTIMIZER, -1},
     {"exposed communication", PLOT_COMM_ODD, -1},
     {"waiting for pipeline neighbours", PLOT_LIGHT, -1},
     {"idle", 0xEAEAEA, -1},
@@ -34,9 +35,12 @@ static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, st
     lw_ps busy = p.figure[LW_FIGURE_COMPUTE] + p.figure[LW_FIGURE_COPY];
     lw_ps wait = p.figure[LW_FIGURE_WAIT + LW_WAIT_PIPELINE];
     wait = wait > 0 ? wait : 0; /* of an older database: not stored */
+    lw_ps host = p.figure[LW_FIGURE_HOST_UPDATE];
     if (hidden < 0)
         hidden = p.figure[LW_FIGURE_COMM_BUSY] - p.figure[LW_FIGURE_EXPOSED_COMM];
-    *t = (struct totals){{busy - hidden, hidden, p.figure[LW_FIGURE_EXPOSED_COMM] - wait, wait,
+    lw_ps under_host = hidden > busy ? hidden - busy : 0; /* at least */
+    *t = (struct totals){{busy - (hidden - under_host), hidden, host - under_host,
+                          p.figure[LW_FIGURE_EXPOSED_COMM] - wait, wait,
                           p.figure[LW_FIGURE_IDLE]}, r->p10, r->p90};
     return LW_OK;
 }
@@ -248,7 +252,7 @@ static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
 
 /* --- in the terminal -------------------------------------------------------------------------- */
 
-static const char letters[N_PARTS] = {'c', 'h', '!', 'p', '.'};
+static const char letters[N_PARTS] = {'c', 'h', 'u', '!', 'p', '.'};
 
 struct sheet {
     FILE *f;

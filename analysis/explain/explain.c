@@ -23,6 +23,7 @@
 
 #include "shared/base/sort.h"
 #include "shared/plan/op.h"
+#include "shared/plan/op_bound.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/rank_period.h"
 #include "shared/numbers/order.h"
@@ -42,17 +43,17 @@ struct walk {
 const char *lw_cause_name(enum lw_cause c)
 {
     static const char *const names[] = {
-        "compute", "copies", "transfer", "queued after another transfer",
-        "waiting for the last rank", "host work and gaps", "launched late", "slow to start",
-        "not begun or already done",
+        "compute", "updates by the host", "copies", "transfer",
+        "queued after another transfer", "waiting for the last rank", "host work and gaps",
+        "launched late", "slow to start", "not begun or already done",
     };
     return names[c];
 }
 
 const char *lw_cause_key(enum lw_cause c)
 {
-    static const char *const keys[] = {"compute", "copies", "transfer", "queue", "wait",
-                                       "host", "launch", "start_delay", "skew"};
+    static const char *const keys[] = {"compute", "host_update", "copies", "transfer", "queue",
+                                       "wait", "host", "launch", "start_delay", "skew"};
     return keys[c];
 }
 
@@ -213,8 +214,12 @@ static void put(struct walk *w, int64_t row, enum lw_cause cause, lw_ps from, lw
     *to = from;
 }
 
-static enum lw_cause cause_of(enum lw_op_class c)
+static enum lw_cause cause_of(const struct walk *w, int64_t row)
 {
+    enum lw_op_class c = class_of(w, row);
+
+    if (c == LW_CLASS_COMPUTE && lw_op_is_host_update(w->p, LW_OP(w->p, w->t->op[row])))
+        return LW_CAUSE_HOST_UPDATE;
     return c == LW_CLASS_COMPUTE ? LW_CAUSE_COMPUTE : c == LW_CLASS_COPY ? LW_CAUSE_COPY
            : is_comm(c) ? LW_CAUSE_TRANSFER : LW_CAUSE_HOST;
 }
@@ -224,7 +229,7 @@ static enum lw_cause cause_of(enum lw_op_class c)
 static int64_t put_own(struct walk *w, int64_t row, bool cross, lw_ps queued_from, lw_ps *at)
 {
     const struct lw_timeline *t = w->t;
-    enum lw_cause cause = cause_of(class_of(w, row));
+    enum lw_cause cause = cause_of(w, row);
     bool split = cause == LW_CAUSE_TRANSFER && t->all_in[row] >= t->start[row];
     lw_ps moves = split ? t->all_in[row] : t->start[row];
 
@@ -325,6 +330,8 @@ static enum lw_cause cause_in(enum lw_period_part part, enum lw_cause path)
     switch (part) {
     case LW_PERIOD_COMPUTE:
         return LW_CAUSE_COMPUTE;
+    case LW_PERIOD_HOST_UPDATE:
+        return LW_CAUSE_HOST_UPDATE;
     case LW_PERIOD_COPY:
         return LW_CAUSE_COPY;
     case LW_PERIOD_TRANSFER:

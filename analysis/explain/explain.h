@@ -13,7 +13,8 @@ struct lw_plan;
  * slowest rank charged to one cause. See docs/design/explain.md. */
 enum lw_cause {
     LW_CAUSE_COMPUTE,  /* a compute op runs */
-    LW_CAUSE_COPY,     /* a copy runs, no compute */
+    LW_CAUSE_HOST_UPDATE, /* the host updates (--offload update), no compute */
+    LW_CAUSE_COPY,     /* a copy runs, neither of them */
     LW_CAUSE_TRANSFER, /* data moves */
     /* data moves, and what is waited for is ready but comes after it on its stream or
        communicator */

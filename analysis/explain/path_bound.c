@@ -97,6 +97,7 @@ static void divide(const struct lw_plan *plan, const struct lw_path_part *p, boo
 
     switch (p->cause) {
     case LW_CAUSE_COMPUTE:
+    case LW_CAUSE_HOST_UPDATE:
     case LW_CAUSE_COPY:
     case LW_CAUSE_TRANSFER:
     case LW_CAUSE_QUEUE:

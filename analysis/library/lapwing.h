@@ -57,7 +57,7 @@ LAPWING_API void lapwing_result_free(lapwing_result *result);
 
 /* A figure by its name; lapwing_figure_name(k) lists them, NULL after the last. Returns 0, or -1
  * for an unknown name. Times are picoseconds of the rank whose step is the longest:
- *   step_ps, exposed_comm_ps, compute_busy_ps, copy_busy_ps, comm_busy_ps, idle_ps,
+ *   step_ps, exposed_comm_ps, compute_busy_ps, host_update_ps, copy_busy_ps, comm_busy_ps, idle_ps,
  *   peak_memory_bytes (-1: not known), bubble_ratio, n_ranks, n_steps, n_ops, n_events;
  *   p10_ps, p90_ps: between which 80 % of such steps would be measured (-1: not known)
  *   tokens_per_s, samples_per_s, mfu_pct, overlap_pct, memory_bytes and device_memory_bytes (of a

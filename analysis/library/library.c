@@ -311,14 +311,14 @@ static const struct lw_measure *worst(const struct lapwing_result *r)
 
 enum figure { STEP, EXPOSED, COMPUTE, COPY, COMM, IDLE, MEMORY, BUBBLE, RANKS, STEPS, OPS, EVENTS,
               P10, P90, TOKENS, SAMPLES, MFU, OVERLAP, TAKEN, THERE, FITS, PRICE, PER_TRILLION,
-              DAYS, HOURS, COST, N_FIGURES };
+              DAYS, HOURS, COST, HOST_UPDATE, N_FIGURES };
 
 static const char *const figure_names[N_FIGURES] = {
     "step_ps", "exposed_comm_ps", "compute_busy_ps", "copy_busy_ps", "comm_busy_ps", "idle_ps",
     "peak_memory_bytes", "bubble_ratio", "n_ranks", "n_steps", "n_ops", "n_events",
     "p10_ps", "p90_ps", "tokens_per_s", "samples_per_s", "mfu_pct", "overlap_pct", "memory_bytes",
     "device_memory_bytes", "fits", "price_per_device_hour", "cost_per_trillion_tokens", "days",
-    "device_hours", "cost",
+    "device_hours", "cost", "host_update_ps",
 };
 
 static double figure(const struct lapwing_result *r, int k)
@@ -337,6 +337,7 @@ static double figure(const struct lapwing_result *r, int k)
         [THERE] = (double)x->device_memory_bytes, [FITS] = x->fits,
         [PRICE] = x->price_per_device_hour, [PER_TRILLION] = x->cost_per_trillion_tokens,
         [DAYS] = x->days, [HOURS] = x->device_hours, [COST] = x->cost,
+        [HOST_UPDATE] = (double)worst(r)->host_update,
     };
 
     return isnan(all[k]) ? -1 : all[k];

@@ -99,7 +99,7 @@ enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char 
 /* The end: measures (NULL: none) and the status in one transaction. message: "" or what went
  * wrong. Stored measures: step_ps (step -1: the median; step k: the k-th measured step); of
  * shown_step, the step nearest the median, and every rank (rank -1: worst_rank's): period_ps,
- * compute_busy_ps, copy_busy_ps, comm_busy_ps, exposed_copy_ps, exposed_comm_ps,
+ * compute_busy_ps, host_update_ps, copy_busy_ps, comm_busy_ps, exposed_copy_ps, exposed_comm_ps,
  * exposed_transfer_ps, wait_tensor_ps, wait_pipeline_ps, wait_data_ps, wait_tied_ps,
  * wait_other_ps and idle_ps; span_ps, bubble_ratio, compute_share, peak_memory_bytes, n_ops.
  * docs/glossary.md defines them. Of more ranks than LW_RANKS_STORED_EACH those alike are stored

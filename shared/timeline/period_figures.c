@@ -21,12 +21,14 @@ const struct lw_column lw_period_columns[LW_N_PERIOD_COLUMNS] = {
     WAIT("data", LW_WAIT_DATA),
     WAIT("tied", LW_WAIT_TIED),
     WAIT("other", LW_WAIT_OTHER),
+    {"host_update_ns", "updates by the host", FIGURE(LW_FIGURE_HOST_UPDATE)},
     {"peak_memory_bytes", NULL, LW_COLUMN_BYTES, offsetof(struct lw_period_row, peak_memory_bytes),
      .lacking = "-"},
 };
 
 const enum lw_period_figure lw_period_parts[LW_N_PERIOD_PARTS] = {
     [LW_PERIOD_COMPUTE] = LW_FIGURE_COMPUTE,
+    [LW_PERIOD_HOST_UPDATE] = LW_FIGURE_HOST_UPDATE,
     [LW_PERIOD_COPY] = LW_FIGURE_COPY,
     [LW_PERIOD_TRANSFER] = LW_FIGURE_TRANSFER,
     [LW_PERIOD_WAIT + LW_WAIT_TENSOR] = LW_FIGURE_WAIT + LW_WAIT_TENSOR,
@@ -62,6 +64,7 @@ void lw_period_figures(const struct lw_measure *m, lw_ps figure[LW_N_FIGURES])
     figure[LW_FIGURE_TRANSFER] = m->transfer;
     figure[LW_FIGURE_HIDDEN] = m->hidden_transfer;
     memcpy(figure + LW_FIGURE_WAIT, m->wait, sizeof m->wait);
+    figure[LW_FIGURE_HOST_UPDATE] = m->host_update;
 }
 
 /* A part may be 1 ns longer than its own rounded time: so is busy then. */
@@ -89,11 +92,11 @@ static void round_parts(const lw_ps exact[LW_N_FIGURES], lw_ns figure[LW_N_FIGUR
     bool longer[LW_N_PERIOD_PARTS] = {false};
     lw_ns missing = figure[LW_FIGURE_PERIOD] - figure[LW_FIGURE_COMPUTE];
 
-    for (int i = LW_PERIOD_COPY; i < LW_N_PERIOD_PARTS; i++)
+    for (int i = LW_PERIOD_COMPUTE + 1; i < LW_N_PERIOD_PARTS; i++)
         missing -= figure[lw_period_parts[i]] = exact[lw_period_parts[i]] / LW_PS_PER_NS;
-    for (int n = LW_PERIOD_COPY; missing > 0 && n < LW_N_PERIOD_PARTS; n++, missing--) {
+    for (int n = LW_PERIOD_COMPUTE + 1; missing > 0 && n < LW_N_PERIOD_PARTS; n++, missing--) {
         int most = -1;
-        for (int i = LW_PERIOD_COPY; i < LW_N_PERIOD_PARTS; i++)
+        for (int i = LW_PERIOD_COMPUTE + 1; i < LW_N_PERIOD_PARTS; i++)
             if (!longer[i] && (most < 0 || claim(exact, i) > claim(exact, most)))
                 most = i;
         longer[most] = true;

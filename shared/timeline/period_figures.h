@@ -17,7 +17,8 @@ enum lw_period_figure {
     LW_FIGURE_TRANSFER,
     LW_FIGURE_HIDDEN, /* transfers under compute or copies */
     LW_FIGURE_WAIT, /* one for each enum lw_wait */
-    LW_N_FIGURES = LW_FIGURE_WAIT + LW_N_WAITS,
+    LW_FIGURE_HOST_UPDATE = LW_FIGURE_WAIT + LW_N_WAITS,
+    LW_N_FIGURES,
 };
 
 /* The columns of a rank: its number, the figures in the order of the enum, its peak memory. */

@@ -7,6 +7,7 @@
 #include "shared/base/sort_nearly.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
+#include "shared/plan/op_bound.h"
 
 struct lw_period_edge {
     lw_ps at;
@@ -53,6 +54,16 @@ static int64_t add(struct lw_period_edge *v, int64_t n, lw_ps start, lw_ps end, 
     return n + 2;
 }
 
+/* The device computes, or the host does for it. */
+static enum lw_period_part computes(const struct lw_timeline *t, const struct lw_plan *plan,
+                                    int64_t row, enum lw_op_kind kind)
+{
+    return plan && kind == LW_OP_OPTIMIZER &&
+                   lw_op_is_host_update(plan, LW_OP(plan, lw_timeline_op(t, row)))
+               ? LW_PERIOD_HOST_UPDATE
+               : LW_PERIOD_COMPUTE;
+}
+
 static int64_t add_row(const struct lw_timeline *t, const struct lw_plan *plan, int64_t row,
                        const struct lw_measure *m, struct lw_period_edge *v, int64_t n)
 {
@@ -62,7 +73,7 @@ static int64_t add_row(const struct lw_timeline *t, const struct lw_plan *plan, 
 
     switch (lw_op_class(kind)) {
     case LW_CLASS_COMPUTE:
-        return add(v, n, start, end, LW_PERIOD_COMPUTE, m);
+        return add(v, n, start, end, (int)computes(t, plan, row, kind), m);
     case LW_CLASS_COPY:
         return add(v, n, start, end, LW_PERIOD_COPY, m);
     case LW_CLASS_COLLECTIVE:
@@ -138,6 +149,8 @@ static void add_up(void *ctx, const struct lw_period_stretch *s)
         m->hidden_transfer += time;
     if (s->part == LW_PERIOD_COMPUTE)
         m->compute_busy += time;
+    else if (s->part == LW_PERIOD_HOST_UPDATE)
+        m->host_update += time;
     else if (s->part == LW_PERIOD_COPY)
         m->exposed_copy += time;
     else if (s->part == LW_PERIOD_IDLE)

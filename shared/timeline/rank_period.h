@@ -14,6 +14,7 @@ size_t lw_period_edge_size(void);
  * "Period of a rank"). The waits are one for each enum lw_wait. */
 enum lw_period_part {
     LW_PERIOD_COMPUTE,
+    LW_PERIOD_HOST_UPDATE,
     LW_PERIOD_COPY,
     LW_PERIOD_TRANSFER,
     LW_PERIOD_WAIT,

@@ -85,17 +85,18 @@ enum lw_wait {
 
 /* Measures of one rank in one step, over its period: from the end of its last op of the step before
  * (the start of the run, in the first step) to the end of its last op of this one. At every moment
- * one of these holds, in this order: it computes, copies, data moves (transfer), it waits for
- * members of a communication that it has entered, it is idle. So, exactly,
- *   end - start  = compute_busy + exposed_copy + exposed_comm + idle
+ * one of these holds, in this order: it computes, the host updates for it (--offload update), it
+ * copies, data moves (transfer), it waits for members of a communication that it has entered, it is
+ * idle. So, exactly,
+ *   end - start  = compute_busy + host_update + exposed_copy + exposed_comm + idle
  *   exposed_comm = transfer + the sum of wait[]
  * copy_busy and comm_busy are the unions of all copies and of all communication from local entry.
- * hidden_transfer: data moves beside compute or copies. Host and memory ops are not work of the
- * device: idle. Of an op whose last arrival is unknown all is transfer. */
+ * hidden_transfer: data moves beside compute, updates or copies. Other host and memory ops are not
+ * work of the device: idle. Of an op whose last arrival is unknown all is transfer. */
 struct lw_measure {
     int32_t step, rank;
     lw_ps start, end;
-    lw_ps compute_busy, copy_busy, comm_busy;
+    lw_ps compute_busy, host_update, copy_busy, comm_busy;
     lw_ps exposed_copy, exposed_comm, transfer, hidden_transfer, wait[LW_N_WAITS], idle;
     int64_t peak_memory_bytes; /* over all steps; -1 without a plan */
 };

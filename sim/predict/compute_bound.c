@@ -16,7 +16,8 @@ struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r)
         for (; run.step == step && run.rank == worst && i < run.to; i++) {
             const struct lw_op *op = LW_OP(r->plan, lw_timeline_op(t, i));
             const struct lw_times at = lw_timeline_times(t, i);
-            if (lw_op_class((enum lw_op_kind)op->kind) == LW_CLASS_COMPUTE)
+            if (lw_op_class((enum lw_op_kind)op->kind) == LW_CLASS_COMPUTE &&
+                !lw_op_is_host_update(r->plan, op))
                 lw_op_add_bounds(r->plan, op, at.end - at.start, b.ps);
         }
         i = run.to;

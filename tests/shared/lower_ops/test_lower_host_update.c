@@ -9,6 +9,7 @@
 #include "tests/lib/exec/exec_words.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/files/sql_file.h"
 #include "tests/lib/plans/plan_words.h"
 #include "tests/lib/plans/tiny_build.h"
 
@@ -94,6 +95,33 @@ TEST_WITH(a_faster_host_shortens_its_update_and_copies, fixture_open, fixture_cl
     has(host, "90.728    90.728     8.248  8.80  simulated");
     has(host, "65.728    65.728     5.975  6.38  at most");
     has(host, "12.500    12.500     1.136  1.21  at most");
+}
+
+/* 1 + 1 + 1 ms of compute, 12.5 + 12.5 of copies, 65.728 of the host: 93.728. */
+TEST_WITH(the_host_s_part_is_no_compute, fixture_open, fixture_close)
+{
+    static const char sim[] = "sim -w w.json -c n.json --dp 1 --offload update --db a.db ";
+
+    put_node(",\"host_bytes_per_s\":{\"value\":1e11,\"source\":\"t\"}");
+    const char *out = lapwingf("%s--format json", sim);
+    int64_t host = (int64_t)number_after(out, "\"host_update_ns\": ");
+    assert_int_equal(host, 65727700);
+    assert_int_equal((int64_t)number_after(out, "\"compute_busy_ns\": "), 3000000);
+    assert_int_equal((int64_t)number_after(out, "\"exposed_copy_ns\": "), 25000000);
+    assert_int_equal((int64_t)number_after(out, "\"idle_ns\": "), 0);
+    assert_int_equal((int64_t)number_after(out, "\"period_ns\": "), host + 28000000);
+    expectf(0, "  updates by the host         65.728 ms   70.1 %\n", "%s", sim);
+    expectf(0, "compute                      3.000 ms    3.2 %", "%s", sim);
+    out = lapwingf("%s--format csv --per-rank", sim);
+    has(out, ",host_update_ns\n");
+    has(out, ",65727700\n");
+    assert_int_equal(sql_ask(fixture_path("a.db"),
+                             "SELECT (value + 500) / 1000 FROM metric WHERE run = 1 AND step = -1 "
+                             "AND rank = 0 AND name = 'host_update_ps'"), host);
+    out = lapwing("explain 1 --db a.db", NULL);
+    has(out, "updates by the host  65.728         70.1                   65.728\n");
+    has(out, "compute               3.000          3.2                    3.000\n");
+    has(out, "copies               25.000         26.7                   25.000\n");
 }
 
 TEST_WITH(ranks_of_a_node_share_its_memory, fixture_open, fixture_close)
