@@ -1,6 +1,6 @@
 /* An explanation as text, JSON and CSV (one line a cause). Text joins neighbours on the critical
- * path that have one rank, cause and kind, and leaves out short pieces where there are many;
- * JSON has all of them. */
+ * path that have one rank, cause and kind, and compute of one kind that copies interrupt, and
+ * leaves out short pieces where there are many; JSON has all of them. */
 #include "analysis/explain/explain_print.h"
 
 #include <stdlib.h>
@@ -116,12 +116,13 @@ static const char *cause_name(int cause)
     return lw_cause_name((enum lw_cause)cause);
 }
 
-/* Neighbours that read the same: compute of one kind with the copies between, or one op. */
+/* Neighbours that read the same: compute or copies of one kind, or one op. */
 struct stretch {
     struct lw_path_part first;
-    lw_ps to, length;
-    int32_t n_ops, n_copies, last_op;
-    const char *text; /* of those shown */
+    lw_ps to, length; /* length: less what interrupts it */
+    int32_t n_ops, last_op;
+    bool between, kinds_differ; /* copies that interrupt the compute of the row before */
+    const char *text;           /* of those shown */
 };
 
 #define AT(field) offsetof(struct stretch, field)
@@ -139,32 +140,73 @@ static enum lw_op_kind kind_of(const struct lw_explain_report *r, const struct l
     return lw_op_at(r->plan, p->op).kind;
 }
 
+/* The piece goes on with what the stretch has. */
 static bool continues(const struct lw_explain_report *r, const struct stretch *s,
                       const struct lw_path_part *p)
 {
-    if (s->first.rank != p->rank)
+    if (s->between || s->first.rank != p->rank || s->first.cause != p->cause)
         return false;
-    if (s->first.cause == LW_CAUSE_COMPUTE)
-        return p->cause == LW_CAUSE_COPY ||
-               (p->cause == LW_CAUSE_COMPUTE && kind_of(r, &s->first) == kind_of(r, p));
-    return s->first.cause == p->cause && (p->cause == LW_CAUSE_COPY || s->last_op == p->op);
+    if (p->cause == LW_CAUSE_COMPUTE || p->cause == LW_CAUSE_COPY)
+        return kind_of(r, &s->first) == kind_of(r, p);
+    return s->last_op == p->op;
 }
 
+static void append(struct stretch *s, const struct lw_path_part *p)
+{
+    s->n_ops += s->last_op != p->op;
+    s->length += p->to - p->from;
+    s->to = p->to;
+    s->last_op = p->op;
+}
+
+/* The compute that the piece continues after copies, which are the rows that follow it in v[n]; -1:
+ * none. */
+static int64_t interrupted(const struct lw_explain_report *r, const struct stretch *v, int64_t n,
+                           const struct lw_path_part *p)
+{
+    int64_t k = n - 1;
+
+    while (k >= 0 && v[k].first.cause == LW_CAUSE_COPY)
+        k--;
+    return p->cause == LW_CAUSE_COMPUTE && k >= 0 && continues(r, &v[k], p) &&
+                   v[n - 1].first.rank == p->rank
+               ? k
+               : -1;
+}
+
+/* Rows k + 1 to n - 1 become one: copies that interrupt row k. Returns the number of rows. */
+static int64_t join_copies(const struct lw_explain_report *r, struct stretch *v, int64_t k,
+                           int64_t n)
+{
+    struct stretch *s = &v[k + 1];
+
+    for (const struct stretch *c = s + 1; c < v + n; c++) {
+        s->n_ops += c->n_ops;
+        s->kinds_differ |= kind_of(r, &s->first) != kind_of(r, &c->first);
+        s->length += c->length;
+        s->to = c->to;
+    }
+    s->between = true;
+    return k + 2;
+}
+
+/* Each row has the time of one cause. Compute that copies interrupt is one row, and they are the
+ * next: the buckets of a backward would take two for each otherwise. */
 static int64_t join(const struct lw_explain_report *r, struct stretch *out)
 {
     int64_t n = 0;
 
     for (int64_t i = 0; i < r->e->n_path; i++) {
         const struct lw_path_part *p = &r->e->path[i];
-        struct stretch *s = n > 0 ? &out[n - 1] : NULL;
-        if (s && continues(r, s, p)) {
-            bool copy = p->cause == LW_CAUSE_COPY && s->first.cause == LW_CAUSE_COMPUTE;
-            s->n_copies += copy;
-            s->n_ops += !copy && s->last_op != p->op;
-            s->to = p->to;
-            s->last_op = p->op;
+        int64_t k = interrupted(r, out, n, p);
+        if (k >= 0) {
+            n = k < n - 1 ? join_copies(r, out, k, n) : n;
+            append(&out[k], p);
+        } else if (n > 0 && continues(r, &out[n - 1], p)) {
+            append(&out[n - 1], p);
         } else {
-            out[n++] = (struct stretch){.first = *p, .to = p->to, .n_ops = 1, .last_op = p->op};
+            out[n++] = (struct stretch){.first = *p, .to = p->to, .length = p->to - p->from,
+                                        .n_ops = 1, .last_op = p->op};
         }
     }
     return n;
@@ -174,12 +216,12 @@ static enum lw_status describe(const struct lw_explain_report *r, struct stretch
                                struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_op *op = LW_OP(r->plan, s->first.op);
-    const char *kind = lw_op_name(op->kind);
+    const char *kind = s->kinds_differ ? "copies" : lw_op_name(op->kind);
     char text[320];
 
-    if (s->n_copies > 0)
-        snprintf(text, sizeof text, "%s, %d op%s, %d cop%s between", kind, s->n_ops,
-                 lw_plural(s->n_ops), s->n_copies, s->n_copies == 1 ? "y" : "ies");
+    if (s->between)
+        snprintf(text, sizeof text, "%s, %d op%s in between", kind, s->n_ops,
+                 lw_plural(s->n_ops));
     else if (s->n_ops > 1)
         snprintf(text, sizeof text, "%s, %d ops", kind, s->n_ops);
     else if (op->bucket >= 0)
@@ -220,8 +262,6 @@ static enum lw_status put_pieces(const struct lw_explain_report *r, struct stret
     struct lw_records rows = LW_RECORDS(NULL, stretch_columns, v, all ? n : PIECES_SHOWN);
     lw_ps others;
 
-    for (int64_t i = 0; i < n; i++)
-        v[i].length = v[i].to - v[i].first.from;
     if (!all)
         LW_TRY(keep_longest(v, n, &others, err));
     for (int64_t i = 0; i < rows.n; i++)
