@@ -572,3 +572,46 @@ ALTER TABLE searched ADD COLUMN samples_p90_ps INTEGER NOT NULL DEFAULT -1;
 -- Values of --bucket-cap that make its plan too: from the first to below the second; 0 = not known.
 ALTER TABLE searched ADD COLUMN least_cap_bytes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE searched ADD COLUMN next_cap_bytes INTEGER NOT NULL DEFAULT 0;
+
+-- version 15
+-- Rows of texts that are alike are one row of span_alike, which the texts of the run name by its
+-- number. docs/formats/schema.md explains both. Texts that were here have no such numbers.
+CREATE TABLE span_alike (
+    run INTEGER NOT NULL,
+    alike INTEGER NOT NULL,     -- number of the set in its run
+    op INTEGER NOT NULL,        -- less the op of the span before
+    kind INTEGER NOT NULL,
+    stream INTEGER NOT NULL,
+    comm INTEGER NOT NULL,
+    start INTEGER NOT NULL,     -- less the start of the span before
+    ready INTEGER,              -- how long before its start; NULL: at the held time
+    issue INTEGER,              -- how long before its start, or the held time; NULL: unknown
+    all_in INTEGER,             -- how long after its start; NULL: unknown
+    length INTEGER NOT NULL,
+    held INTEGER,               -- the held time less what it was before; NULL: where ready is not
+    PRIMARY KEY (run, alike)
+) STRICT, WITHOUT ROWID;
+
+DROP VIEW span;
+CREATE VIEW span AS
+SELECT id, run, step, pass, rank, op, kind, stream, comm,
+       ifnull(start_ps - ready, held_ps) AS ready_ps,
+       ifnull(iif(ready IS NULL, held_ps, start_ps) - issue, -1) AS issue_ps, start_ps,
+       ifnull(start_ps + all_in, -1) AS all_in_ps, start_ps + length AS end_ps
+FROM (SELECT b.first + r.key AS id, b.run AS run, b.step AS step, b.pass AS pass, b.rank AS rank,
+             b.base_op + sum(ifnull(a.op, json_extract(r.value, '$[0]'))) OVER before AS op,
+             ifnull(a.kind, json_extract(r.value, '$[1]')) AS kind,
+             ifnull(a.stream, json_extract(r.value, '$[2]')) AS stream,
+             ifnull(a.comm, json_extract(r.value, '$[3]')) AS comm,
+             b.base_ps + sum(ifnull(a.start, json_extract(r.value, '$[4]'))) OVER before
+                 AS start_ps,
+             iif(a.op IS NULL, json_extract(r.value, '$[5]'), a.ready) AS ready,
+             iif(a.op IS NULL, json_extract(r.value, '$[6]'), a.issue) AS issue,
+             iif(a.op IS NULL, json_extract(r.value, '$[7]'), a.all_in) AS all_in,
+             ifnull(a.length, json_extract(r.value, '$[8]')) AS length,
+             b.base_ps + sum(iif(a.op IS NULL, ifnull(json_extract(r.value, '$[9]'), 0),
+                                 ifnull(a.held, 0))) OVER before AS held_ps
+      FROM span_block AS b JOIN span_data AS d ON d.id = b.data
+      JOIN json_each(d.text) AS r
+      LEFT JOIN span_alike AS a ON a.run = b.run AND a.alike = r.value
+      WINDOW before AS (PARTITION BY b.run, b.step, b.rank, b.first ORDER BY r.key));

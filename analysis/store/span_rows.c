@@ -33,6 +33,9 @@ struct cursor {
     int64_t data, data_op, data_start;    /* what `rows` holds, from which op and start */
     int64_t more_op, shift;               /* added to ops and times */
     bool held;                            /* `rows` holds data */
+    struct span_code *codes;              /* [n_codes] that texts of the run codes_of name; NULL: of
+                                             no run */
+    int64_t n_codes, codes_of;
     int64_t (*rows)[SPAN_N_VALUES];       /* [SPAN_BLOCK] */
     bool end;
 };
@@ -99,6 +102,7 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 
     sqlite3_finalize(c->blocks);
     lw_free(c->rows);
+    lw_free(c->codes);
     sqlite3_free(c);
     return SQLITE_OK;
 }
@@ -114,6 +118,65 @@ static int damaged(struct cursor *c)
 static int64_t minus(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static bool take_code(sqlite3_stmt *q, struct span_code *c)
+{
+    int64_t may_lack = 1 << SPAN_READY | 1 << SPAN_ISSUE | 1 << SPAN_ALL_IN | 1 << SPAN_HELD;
+
+    *c = (struct span_code){.unknown = 0};
+    for (int k = 0; k < SPAN_N_CODED; k++) {
+        if (sqlite3_column_type(q, 1 + k) == SQLITE_NULL)
+            c->unknown |= 1 << k;
+        else
+            c->v[k] = sqlite3_column_int64(q, 1 + k);
+    }
+    return (c->unknown & ~may_lack) == 0 &&
+           (c->unknown >> SPAN_READY & 1) != (c->unknown >> SPAN_HELD & 1);
+}
+
+/* Rows are numbered from 0 on. Returns a code of SQLite: SQLITE_CORRUPT where they are not. */
+static int take_codes(struct cursor *c, sqlite3_stmt *q)
+{
+    int64_t room = 0;
+    int rc;
+
+    lw_free(c->codes);
+    c->codes = NULL;
+    c->n_codes = 0;
+    do {
+        if (lw_reserve(&c->codes, &room, c->n_codes + 1, sizeof *c->codes) != 0)
+            return SQLITE_NOMEM;
+        rc = sqlite3_step(q);
+        if (rc == SQLITE_ROW &&
+            (sqlite3_column_int64(q, 0) != c->n_codes || !take_code(q, &c->codes[c->n_codes++])))
+            return SQLITE_CORRUPT;
+    } while (rc == SQLITE_ROW);
+    c->codes_of = c->run;
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* The codes that texts of the cursor's run name; none where the table is of a later version. */
+static int read_codes(struct cursor *c)
+{
+    static const char query[] =
+        "SELECT alike, op, kind, stream, comm, start, ready, issue, all_in, length, held"
+        " FROM main.span_alike WHERE run = ?1 ORDER BY alike";
+    static const char none[] = "SELECT 1 WHERE ?1 IS NULL";
+    struct table *t = (struct table *)c->base.pVtab;
+    sqlite3_stmt *q;
+
+    if (c->codes && c->codes_of == c->run)
+        return SQLITE_OK;
+    int rc = sqlite3_table_column_metadata(t->db, "main", "span_alike", NULL, NULL, NULL, NULL,
+                                           NULL, NULL);
+    rc = sqlite3_prepare_v2(t->db, rc == SQLITE_OK ? query : none, -1, &q, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_bind_int64(q, 1, c->run);
+    rc = take_codes(c, q);
+    sqlite3_finalize(q);
+    return rc;
 }
 
 /* The rows of the block that the statement is at. Blocks one after the other often share their
@@ -138,7 +201,11 @@ static int unpack(struct cursor *c)
         c->rows = lw_alloc(SPAN_BLOCK * sizeof *c->rows);
     if (!c->rows)
         return SQLITE_NOMEM;
-    if (!text || !span_read(text, (size_t)size, op, start, c->rows, c->n))
+    int rc = read_codes(c);
+    if (rc != SQLITE_OK)
+        return rc == SQLITE_CORRUPT ? damaged(c) : rc;
+    struct span_codes known = {c->codes, c->n_codes};
+    if (!text || !span_read(text, (size_t)size, known, op, start, c->rows, c->n))
         return damaged(c);
     c->held = true;
     c->data = data;

@@ -158,8 +158,9 @@ void lw_sql_run(struct lw_sql *q, const char *types, ...)
 void lw_sql_run_values(struct lw_sql *q, const struct lw_sql_value *v, int n)
 {
     for (int i = 0; i < n && q->rc == SQLITE_OK; i++)
-        q->rc = v[i].text ? sqlite3_bind_text(q->stmt, i + 1, v[i].text, -1, SQLITE_STATIC)
-                          : sqlite3_bind_int64(q->stmt, i + 1, v[i].number);
+        q->rc = v[i].null   ? sqlite3_bind_null(q->stmt, i + 1)
+                : v[i].text ? sqlite3_bind_text(q->stmt, i + 1, v[i].text, -1, SQLITE_STATIC)
+                            : sqlite3_bind_int64(q->stmt, i + 1, v[i].number);
     lw_sql_next(q);
 }
 

@@ -26,6 +26,7 @@ void lw_sql_run(struct lw_sql *q, const char *types, ...);
 struct lw_sql_value {
     int64_t number;
     const char *text;
+    bool null; /* neither */
 };
 void lw_sql_run_values(struct lw_sql *q, const struct lw_sql_value *v, int n);
 /* Both at once: prepare and bind. */

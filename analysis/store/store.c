@@ -33,6 +33,8 @@
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
 /* Versions: a plan's hash leaves out times, spans are packed, ops that are alike are one row. */
 enum { HASHES_ANEW = 8, SPANS_PACKED = 12, OPS_ALIKE = 13 };
+/* Of this version on a database is read as it is: what came later is not looked for in it. */
+enum { OLDEST_READ = 14 };
 enum { MANY_PAGES = 1024 }; /* unused pages of a file that is worth writing anew */
 enum { MOST_TEXT = 512 << 20 }; /* bytes of one value: a packed plan */
 
@@ -99,14 +101,14 @@ static enum lw_status check_version(struct lw_store *s, bool empty, struct lw_er
                           "schema version %lld and %s table 'run' (this lapwing knows 1 to %lld, "
                           "with that table): edited or damaged; use another --db",
                           have, runs ? "a" : "no", newest);
-    if (s->write || have == newest)
+    if (s->write || have >= OLDEST_READ)
         return LW_OK;
     if (empty)
         return lw_fail_at(err, LW_EFORMAT, s->file, 0, "an empty database");
     return lw_fail_at(err, LW_EFORMAT, s->file, 0,
-                      "schema version %lld, of an older lapwing (this one reads %lld, and knows 1 "
+                      "schema version %lld, of an older lapwing (this one reads %d on, and knows 1 "
                       "to %lld): a command that stores a run in it brings it up to date, as "
-                      "`lapwing sim -w mlp --db %s`", have, newest, newest, s->file);
+                      "`lapwing sim -w mlp --db %s`", have, OLDEST_READ, newest, s->file);
 }
 
 /* Whose it is and of which version, as of one moment: another process may be creating it. */
@@ -135,14 +137,15 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
         return LW_OK;
     LW_TRY(lw_sql_begin(s, err));
     enum lw_status st = lw_sql_number(s, &s->version, err, "PRAGMA user_version", "");
+    bool packed = s->version >= SPANS_PACKED;
     for (int64_t v = s->version + 1; st == LW_OK && v <= s->newest; v++) {
         const char *part = schema_part(schema, len, v, &part_len);
         st = run_part(s, part, part_len, v, err);
         if (st == LW_OK && v == HASHES_ANEW)
             st = lw_store_hash_plans(s, err);
-        if (st == LW_OK && v == SPANS_PACKED)
-            st = lw_store_pack_spans(s, err);
     }
+    if (st == LW_OK && !packed) /* into the tables of the newest version */
+        st = lw_store_pack_spans(s, err);
     return lw_sql_commit(s, st, err);
 }
 

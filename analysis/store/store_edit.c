@@ -42,6 +42,7 @@ static enum lw_status delete_run(struct lw_store *s, const struct lw_run *r, str
     static const char *const parts[] = {
         "DELETE FROM span_block WHERE run = ?1",
         "DELETE FROM span_data WHERE run = ?1",
+        "DELETE FROM span_alike WHERE run = ?1",
         "DELETE FROM metric WHERE run = ?1",
         "DELETE FROM memory WHERE run = ?1",
         "DELETE FROM run_process WHERE run = ?1",

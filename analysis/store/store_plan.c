@@ -112,20 +112,20 @@ struct column {
 
 static struct lw_sql_value number(int64_t v)
 {
-    return (struct lw_sql_value){v, NULL};
+    return (struct lw_sql_value){.number = v};
 }
 
 static struct lw_sql_value of_field(const struct lw_plan_field *f, const char *row)
 {
     if (f->kind == LW_PF_TEXT)
-        return (struct lw_sql_value){0, *(const char *const *)(const void *)(row + f->at)};
+        return (struct lw_sql_value){.text = *(const char *const *)(const void *)(row + f->at)};
     int64_t v = lw_field_number(f, row);
-    return f->word ? (struct lw_sql_value){0, f->word((int)v)} : number(v);
+    return f->word ? (struct lw_sql_value){.text = f->word((int)v)} : number(v);
 }
 
 static struct lw_sql_value word(const char *text)
 {
-    return (struct lw_sql_value){0, text};
+    return (struct lw_sql_value){.text = text};
 }
 
 /* Columns that are not of one field: of an op, else the number of the stored row. */

@@ -1,11 +1,13 @@
 /* The spans of runs into the database: rows of span_block for each (step, pass, rank), and the
- * spans themselves in span_data, as text that plain SQLite reads. Blocks whose text is equal share
- * their data: ranks that are alike, and steps that are as the one before but for when they begin,
- * are stored once. Equal texts are found by their 128-bit hash. */
+ * spans themselves in span_data, as text that plain SQLite reads, and in span_alike, whose rows the
+ * texts of a run name by number. Blocks whose codes are equal share their data: ranks that are
+ * alike, and steps that are as the one before but for when they begin, are stored once. Equal codes
+ * are found by their 128-bit hash, and equal text may name codes that an earlier one wrote out. */
 #include "analysis/store/store_spans.h"
 
 #include <string.h>
 
+#include "analysis/store/span_alike.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
 #include "analysis/store/store_plan.h"
@@ -17,11 +19,12 @@ enum { ROWS_PER_TRANSACTION = 10000 };
 
 struct span_writer {
     struct lw_store *store;
-    struct lw_sql *find, *add_data, *add_block, *range;
+    struct lw_sql *find, *add_data, *add_alike, *add_block, *range;
     int64_t run, n_stored, n_open; /* rows stored; rows of the open transaction */
     bool own, open;                /* transactions are the writer's; one is open */
     int64_t at[3], n;              /* of the block */
     int64_t (*rows)[SPAN_N_VALUES]; /* [SPAN_BLOCK] */
+    struct span_coder coder;
     char *text;                    /* [SPAN_MOST_TEXT + 1] */
 };
 
@@ -33,6 +36,10 @@ static enum lw_status prepare(struct span_writer *w, struct lw_err *err)
                           err));
     LW_TRY(lw_sql_prepare(s, "INSERT INTO main.span_data (run, hash, text) VALUES (?,?,?)",
                           &w->add_data, err));
+    LW_TRY(lw_sql_prepare(s,
+                          "INSERT INTO main.span_alike (run, alike, op, kind, stream, comm, start,"
+                          " ready, issue, all_in, length, held) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                          &w->add_alike, err));
     LW_TRY(lw_sql_prepare(s,
                           "INSERT INTO main.span_block (run, first, n, step, pass, rank, base_op,"
                           " base_ps, data) VALUES (?,?,?,?,?,?,?,?,?)",
@@ -52,34 +59,65 @@ enum lw_status span_writer_new(struct lw_store *s, int64_t run, bool own, struct
     *w = (struct span_writer){.store = s, .run = run, .own = own};
     w->rows = lw_alloc(SPAN_BLOCK * sizeof *w->rows);
     w->text = lw_alloc(SPAN_MOST_TEXT + 1);
-    enum lw_status st = w->rows && w->text ? prepare(w, err) : lw_fail_nomem(err);
+    enum lw_status st = w->rows && w->text ? span_coder_init(&w->coder, err) : lw_fail_nomem(err);
+    if (st == LW_OK)
+        st = prepare(w, err);
     if (st != LW_OK)
         return span_writer_end(w, st, err);
     *out = w;
     return LW_OK;
 }
 
-/* The number of the data with this text, which is inserted when it is new. */
-static int64_t put_data(struct span_writer *w, size_t size)
+static void put_alike(struct span_writer *w, int64_t number)
 {
-    char hash[33];
-    int64_t id = 0;
+    const struct span_code *c = &w->coder.shared.v[number];
+    struct lw_sql_value v[2 + SPAN_N_CODED] = {{.number = w->run}, {.number = number}};
 
-    lw_hash_of(w->text, size, hash);
+    for (int k = 0; k < SPAN_N_CODED; k++)
+        v[2 + k] = (struct lw_sql_value){.number = c->v[k], .null = c->unknown >> k & 1};
+    lw_sql_run_values(w->add_alike, v, 2 + SPAN_N_CODED);
+}
+
+static enum lw_status hash_codes(const struct span_coder *c, int64_t n, char hash[33],
+                                 struct lw_err *err)
+{
+    struct lw_hash *h = lw_hash_new();
+
+    if (!h)
+        return lw_fail_nomem(err);
+    lw_hash_ints(h, c->codes[0].v, n * (int64_t)(sizeof *c->codes / sizeof(int64_t)));
+    lw_hash_finish(h, hash);
+    return LW_OK;
+}
+
+/* *id: of the data with the codes of the block, which is inserted when it is new. */
+static enum lw_status put_data(struct span_writer *w, int64_t *id, struct lw_err *err)
+{
+    struct span_coder *c = &w->coder;
+    int64_t first_new;
+    char hash[33];
+
+    *id = 0;
+    LW_TRY(span_coder_encode(c, (const int64_t(*)[SPAN_N_VALUES])w->rows, w->n, err));
+    LW_TRY(hash_codes(c, w->n, hash, err));
     lw_sql_bind(w->find, "lt", w->run, hash);
     while (lw_sql_next(w->find))
-        id = lw_sql_int(w->find, 0);
-    if (id > 0 || lw_sql_failed(w->find))
-        return id;
-    w->text[size] = '\0';
+        *id = lw_sql_int(w->find, 0);
+    if (*id > 0 || lw_sql_failed(w->find))
+        return LW_OK;
+    LW_TRY(span_coder_number(c, w->n, &first_new, err));
+    for (int64_t k = first_new; k < c->shared.n; k++)
+        put_alike(w, k);
+    w->text[span_write(c->codes, w->n, c->numbers, w->text)] = '\0';
     lw_sql_run(w->add_data, "ltt", w->run, hash, w->text);
-    return lw_sql_last_id(w->store);
+    *id = lw_sql_last_id(w->store);
+    return LW_OK;
 }
 
 static bool failed(const struct span_writer *w)
 {
-    return lw_sql_failed(w->find) || lw_sql_failed(w->add_data) || lw_sql_failed(w->add_block) ||
-           lw_sql_failed(w->range);
+    return lw_sql_failed(w->find) || lw_sql_failed(w->add_data) ||
+           lw_sql_failed(w->add_alike) || lw_sql_failed(w->add_block) || lw_sql_failed(w->range);
 }
 
 static enum lw_status flush_transaction(struct span_writer *w, struct lw_err *err)
@@ -101,8 +139,8 @@ static enum lw_status flush_block(struct span_writer *w, struct lw_err *err)
     if (w->own && !w->open)
         LW_TRY(lw_sql_begin(w->store, err));
     w->open = w->own;
-    size_t size = span_write((const int64_t(*)[SPAN_N_VALUES])w->rows, w->n, w->text);
-    int64_t data = put_data(w, size);
+    int64_t data;
+    LW_TRY(put_data(w, &data, err));
     lw_sql_run(w->add_block, "lllllllll", w->run, w->n_stored + 1, w->n, w->at[0], w->at[1],
                w->at[2], w->rows[0][SPAN_OP], w->rows[0][SPAN_START], data);
     if (failed(w))
@@ -131,7 +169,7 @@ enum lw_status span_writer_end(struct span_writer *w, enum lw_status st, struct 
         st = flush_block(w, err);
     if (st == LW_OK && w->n_open > 0)
         st = flush_transaction(w, err);
-    struct lw_sql *const all[] = {w->find, w->add_data, w->add_block, w->range};
+    struct lw_sql *const all[] = {w->find, w->add_data, w->add_alike, w->add_block, w->range};
     bool told = false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         enum lw_status finished = lw_sql_finish(all[i], told ? NULL : err);
@@ -140,6 +178,7 @@ enum lw_status span_writer_end(struct span_writer *w, enum lw_status st, struct 
     }
     if (w->open)
         lw_sql_rollback(w->store);
+    span_coder_free(&w->coder);
     lw_free(w->rows);
     lw_free(w->text);
     lw_free(w);

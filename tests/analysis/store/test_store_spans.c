@@ -136,6 +136,110 @@ TEST_WITH(the_view_has_every_row, fixture_open, fixture_close)
     lw_timeline_free(&t);
 }
 
+/* Micro-batches of ops that repeat and wait for a common event, with noise of 0 to 2 ps. */
+static struct lw_timeline of_micro_batches(struct prng *r, int noise)
+{
+    struct lw_timeline t = {0};
+    struct lw_err err = {0};
+    lw_ps length[OPS];
+
+    for (int i = 0; i < OPS; i++)
+        length[i] = prng_in(r, 1, 100000);
+    for (int32_t rank = 0; rank < RANKS; rank++) {
+        lw_ps at = 900, event = 900;
+        for (int32_t op = 0; op < 40 * OPS; op++) {
+            lw_ps end = at + length[op % OPS] + (noise > 0 ? prng_in(r, 0, noise) : 0);
+            int32_t i = op % OPS;
+            struct lw_span v = {.rank = rank, .op = op, .comm = -1, .start = at, .end = end,
+                                .ready = i % 3 ? event : at,
+                                .issue = i % 5 == 0 ? -1 : i % 3 ? event : at - i,
+                                .all_in = i % 7 ? -1 : at + 1, .kind = LW_OP_FORWARD};
+            assert_ok(lw_timeline_add(&t, &v, &err), err);
+            event = prng_below(r, 200) == 0 ? at : event;
+            at = end;
+        }
+    }
+    return t;
+}
+
+/* Sums that no two rows can exchange their values in, of the timeline and of the view. */
+static void view_has(int64_t run, const struct lw_timeline *t)
+{
+    int64_t sum[4] = {0};
+    char sql[400];
+
+    for (int64_t i = 0; i < t->n; i++) {
+        int64_t weight = t->op[i] % 97 + 100 * t->rank[i];
+        sum[0] += t->start[i] * weight;
+        sum[1] += t->ready[i] * weight;
+        sum[2] += t->issue[i] * weight + t->all_in[i] * (weight + 3);
+        sum[3] += t->end[i] * weight;
+    }
+    snprintf(sql, sizeof sql, "SELECT sum(start_ps * w) = %lld AND sum(ready_ps * w) = %lld AND"
+             " sum(issue_ps * w + all_in_ps * (w + 3)) = %lld AND sum(end_ps * w) = %lld"
+             " AND count(*) = %lld FROM (SELECT *, op %% 97 + 100 * rank AS w FROM span"
+             " WHERE run = %lld)", (long long)sum[0], (long long)sum[1], (long long)sum[2],
+             (long long)sum[3], (long long)t->n, (long long)run);
+    assert_int_equal(sql_ask(file(), sql), 1);
+}
+
+/* Ops of micro-batches are few codes; measured times are written out. */
+TEST_WITH(spans_that_are_alike_are_stored_once, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("micro-batches");
+    struct lw_timeline t[3] = {of_micro_batches(&r, 0), of_micro_batches(&r, 2),
+                               of_micro_batches(&r, 1 << 30)};
+
+    for (int i = 0; i < 3; i++) {
+        int64_t run = store(&t[i]);
+        comes_back(run, &t[i]);
+        view_has(run, &t[i]);
+    }
+    assert_in_range(sql_ask(file(), "SELECT count(*) FROM span_alike WHERE run = 1"), OPS, 900);
+    assert_true(sql_ask(file(), "SELECT sum(length(text)) < 5 * (SELECT n_spans FROM run WHERE"
+                                " id = 1) FROM span_data WHERE run = 1"));
+    assert_true(sql_ask(file(), "SELECT count(*) FROM span_alike WHERE run = 3") < OPS);
+    for (int i = 0; i < 3; i++)
+        lw_timeline_free(&t[i]);
+}
+
+/* A database of schema version 14 has no numbers in its texts: it is read as it is, and what is
+ * stored into it brings it up to date. */
+TEST_WITH(spans_of_schema_version_14_are_read_as_they_are, fixture_open, fixture_close)
+{
+    struct lw_timeline back = {0};
+    struct lw_err err = {0};
+    char *schema = fixture_get("analysis/store/schema.sql");
+
+    *strstr(schema, "-- version 15\n") = '\0';
+    sql_do(file(), schema);
+    free(schema);
+    sql_do(file(), "PRAGMA application_id = 0x4c617077; PRAGMA user_version = 14;"
+                   "INSERT INTO op_kind VALUES (1, 'forward', 'F', 'compute'),"
+                   " (15, 'all_reduce', 'AR', 'collective');"
+                   "INSERT INTO run (id, kind, status, version, started_at, n_spans)"
+                   " VALUES (1, 'sim', 'ok', '0', 0, 2);"
+                   "INSERT INTO span_data VALUES (1, 1, 'x',"
+                   " '[[0,1,0,-1,0,0,null,null,5000],[2,15,1,0,5001,1,1,500,2099]]');"
+                   "INSERT INTO span_block VALUES (1, 1, 2, 0, 0, 0, 4, 900, 1)");
+    for (int version = 14; version <= 15; version++) {
+        assert_int_equal(sql_ask(file(), "PRAGMA user_version"), version);
+        assert_ok(load(1, &back, &err), err);
+        assert_int_equal(back.n, 2);
+        assert_int_equal(back.op[1], 6);
+        assert_int_equal(back.ready[1], 5900);
+        assert_int_equal(back.all_in[1], 6401);
+        assert_int_equal(back.end[1], 8000);
+        assert_int_equal(sql_ask(file(), "SELECT sum(ready_ps + end_ps) FROM span"),
+                         900 + 5900 + 5900 + 8000);
+        lw_timeline_free(&back);
+        struct lw_timeline t = {0};
+        if (version == 14)
+            store(&t);
+        lw_timeline_free(&t);
+    }
+}
+
 /* Two writers of schema version 11 store their rows by turns. */
 TEST_WITH(spans_of_an_older_database_are_packed, fixture_open, fixture_close)
 {
@@ -152,7 +256,7 @@ TEST_WITH(spans_of_an_older_database_are_packed, fixture_open, fixture_close)
     assert_int_equal(lw_store_open(file(), LW_STORE_READ, &s, &err), LW_EFORMAT);
     assert_ok(lw_store_open(file(), LW_STORE_WRITE, &s, &err), err);
     lw_store_close(s);
-    assert_int_equal(sql_ask(file(), "PRAGMA user_version"), 14);
+    assert_int_equal(sql_ask(file(), "PRAGMA user_version"), 15);
     assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_data"), n);
     for (int i = 0; i < 2; i++) {
         comes_back(i + 1, &t[i]);
@@ -202,6 +306,7 @@ TEST_WITH(deleted_runs_leave_no_spans, fixture_open, fixture_close)
     lw_store_close(s);
     assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_data WHERE run = 1"), 0);
     assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_block WHERE run = 1"), 0);
+    assert_int_equal(sql_ask(file(), "SELECT count(*) FROM span_alike WHERE run = 1"), 0);
     comes_back(2, &t);
     lw_timeline_free(&t);
 }
@@ -212,10 +317,13 @@ TEST_WITH(damaged_spans_are_named, fixture_open, fixture_close)
         "UPDATE span_data SET text = ''", "UPDATE span_data SET text = substr(text, 2)",
         "UPDATE span_data SET text = text || ']'", "UPDATE span_block SET n = n + 1",
         "UPDATE span_block SET n = -1", "UPDATE span_data SET text = '[' || text || ']'",
+        "DELETE FROM span_alike WHERE alike = (SELECT max(alike) FROM span_alike)",
+        "UPDATE span_alike SET alike = -1 - alike", "UPDATE span_alike SET ready = NULL",
+        "UPDATE span_alike SET held = 0", "DROP TABLE span_alike",
         "UPDATE span_data SET id = -1 WHERE id = 1; UPDATE span_block SET data = -1, n = 1000000",
     };
-    struct prng r = prng_start("lengths of ops");
-    struct lw_timeline t = regular(&r), back = {0};
+    struct prng r = prng_start("micro-batches");
+    struct lw_timeline t = of_micro_batches(&r, 0), back = {0};
 
     store(&t);
     for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
@@ -223,7 +331,8 @@ TEST_WITH(damaged_spans_are_named, fixture_open, fixture_close)
         shell("cp s.db good.db", NULL);
         sql_do(file(), damage[i]);
         assert_int_equal(load(1, &back, &err), LW_EFORMAT);
-        has(err.msg, "not a usable SQLite database (spans of run 1 from row 1 on are damaged)");
+        has(err.msg, "not a usable SQLite database (spans of run 1 from row ");
+        has(err.msg, " on are damaged)");
         shell("rm -f s.db-*; mv good.db s.db", NULL);
     }
     comes_back(1, &t);

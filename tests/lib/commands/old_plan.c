@@ -66,6 +66,7 @@ void make_spans_old(const char *file)
            "DROP VIEW run_span; DROP VIEW op; DROP TABLE op_row; DROP TABLE op_alike;"
            "ALTER TABLE ops RENAME TO op;"
            "DROP VIEW span; DROP TABLE span_block; DROP TABLE span_data;"
+           "DROP TABLE span_alike;"
            "CREATE TABLE span (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, step INTEGER NOT NULL,"
            " pass INTEGER NOT NULL, rank INTEGER NOT NULL, op INTEGER NOT NULL,"
            " kind INTEGER NOT NULL, stream INTEGER NOT NULL, comm INTEGER NOT NULL,"
