@@ -1,5 +1,6 @@
 /* Sets of alike ops by a table of hashes, of open addressing: places hold sets, which are compared
- * field by field, so that the numbers do not depend on the hash. */
+ * field by field, so that the numbers do not depend on the hash. The table grows with the sets, of
+ * which a plan of many micro-batches has few. */
 #include "analysis/store/alike_ops.h"
 
 #include <string.h>
@@ -38,30 +39,75 @@ static bool are_alike(const struct lw_op *a, const struct lw_op *b)
     return memcmp(x, y, sizeof x) == 0 && (a->name == b->name || strcmp(a->name, b->name) == 0);
 }
 
+/* Sets by hash: place[size] has 1 + the set, 0 = free. */
+struct sets {
+    int32_t *place, *first; /* first: the first op of each */
+    int64_t size, n, room;
+};
+
+/* Where the set of the op is, or belongs. */
+static int64_t place_of(const struct sets *s, const struct lw_plan *p, const struct lw_op *op)
+{
+    int64_t v[N_NUMBERS];
+
+    read_numbers(op, v);
+    uint64_t at = mix(v) & (uint64_t)(s->size - 1);
+    while (s->place[at] > 0 && !are_alike(LW_OP(p, s->first[s->place[at] - 1]), op))
+        at = (at + 1) & (uint64_t)(s->size - 1);
+    return (int64_t)at;
+}
+
+static enum lw_status widen(struct sets *s, const struct lw_plan *p, struct lw_err *err)
+{
+    int64_t size = s->size > 0 ? 2 * s->size : 16;
+    int32_t *place = lw_calloc((size_t)size, sizeof *place);
+
+    if (!place)
+        return lw_fail_nomem(err);
+    lw_free(s->place);
+    s->place = place;
+    s->size = size;
+    for (int64_t k = 0; k < s->n; k++)
+        s->place[place_of(s, p, LW_OP(p, s->first[k]))] = (int32_t)k + 1;
+    return LW_OK;
+}
+
+static enum lw_status set_of(struct sets *s, const struct lw_plan *p, int32_t op, int32_t *set,
+                             struct lw_err *err)
+{
+    if (2 * (s->n + 1) > s->size)
+        LW_TRY(widen(s, p, err));
+    int64_t at = place_of(s, p, LW_OP(p, op));
+    if (s->place[at] == 0) {
+        if (lw_reserve(&s->first, &s->room, s->n + 1, sizeof *s->first) != 0)
+            return lw_fail_nomem(err);
+        s->first[s->n] = op;
+        s->place[at] = (int32_t)++s->n;
+    }
+    *set = s->place[at] - 1;
+    return LW_OK;
+}
+
 enum lw_status alike_ops_find(const struct lw_plan *p, struct lw_arena *room, struct alike_ops *out,
                               struct lw_err *err)
 {
     struct alike_ops a = {0};
-    uint64_t size = 16;
-    int64_t v[N_NUMBERS];
-    int32_t *place; /* 1 + the set */
+    struct sets s = {0};
+    enum lw_status st = LW_OK;
 
-    while (size < 2 * (uint64_t)p->n_ops)
-        size *= 2;
     LW_TAKE(room, a.set, p->n_ops, err);
-    LW_TAKE(room, a.first, p->n_ops, err);
-    LW_TAKE(room, place, (int64_t)size, err);
-    for (int32_t i = 0; i < p->n_ops; i++) {
-        read_numbers(LW_OP(p, i), v);
-        uint64_t at = mix(v) & (size - 1);
-        while (place[at] > 0 && !are_alike(LW_OP(p, a.first[place[at] - 1]), LW_OP(p, i)))
-            at = (at + 1) & (size - 1);
-        if (place[at] == 0) {
-            a.first[a.n] = i;
-            place[at] = ++a.n;
-        }
-        a.set[i] = place[at] - 1;
+    for (int32_t i = 0; st == LW_OK && i < p->n_ops; i++)
+        st = set_of(&s, p, i, &a.set[i], err);
+    if (st == LW_OK) {
+        a.n = (int32_t)s.n;
+        a.first = lw_arena_alloc(room, s.n, sizeof *a.first);
+        st = a.first ? LW_OK : lw_fail_nomem(err);
     }
-    *out = a;
-    return LW_OK;
+    if (st == LW_OK && s.n > 0)
+        memcpy(a.first, s.first, (size_t)s.n * sizeof *a.first);
+    lw_free(s.place);
+    lw_free(s.first);
+    if (st == LW_OK)
+        *out = a;
+    return st;
 }

@@ -484,16 +484,20 @@ static bool is_absent(const struct lw_field *f, const void *base)
 
 static void write_list(struct lw_jsonout *o, const struct lw_field *f, const void *base)
 {
+    _Alignas(int64_t) char room[LW_MADE_STRUCT];
     const char *items;
 
     memcpy(&items, const_at(f, base), sizeof items);
     lw_jsonout_array(o, f->name);
     for (int32_t i = 0; i < *count_of(f, base); i++) {
+        const char *item = items ? items + (size_t)i * f->size : room;
+        if (!items)
+            f->make(base, i, room);
         if (f->spread_out)
             lw_jsonout_object(o, NULL);
         else
             lw_jsonout_line_object(o, NULL);
-        lw_fields_write(o, f->fields, items + (size_t)i * f->size);
+        lw_fields_write(o, f->fields, item);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);

@@ -36,6 +36,8 @@ enum lw_field_kind {
 
 struct lw_fields; /* a reading under way */
 
+enum { LW_MADE_STRUCT = 512 };
+
 struct lw_field {
     const char *name;
     enum lw_field_kind kind;
@@ -45,6 +47,9 @@ struct lw_field {
     int64_t least, most;           /* numbers (and items of INTS): allowed; NS in ps */
     const char *(*word)(int k);    /* WORD: the k-th word, NULL after the last */
     const struct lw_field *fields; /* OBJECT, LIST: of one struct */
+    /* LIST: where the pointer is NULL, structs are written as this makes them, one at a time into
+     * the room; its size is LW_MADE_STRUCT at most */
+    void (*make)(const void *base, int32_t i, void *room);
     /* LIST: bytes of one struct; INT32, WORD: of the number, 0 = 4; CHARS: of the array */
     size_t size;
     bool plain;                    /* FIGURE: a number alone is taken too */

@@ -167,34 +167,6 @@ static enum lw_status unpack_programs(struct plan_file *f, struct lw_arena *a, s
     return LW_OK;
 }
 
-/* Rows with the lists that their fields name. */
-static enum lw_status unpack_rows(struct plan_file *f, enum lw_plan_table_id id, struct lw_arena *a,
-                                  struct lw_err *err)
-{
-    const struct lw_plan_table *t = &lw_plan_tables[id];
-    struct lw_op op;
-    size_t size = lw_plan_row_size(id);
-    int32_t n = lw_plan_count_at(&f->plan, t->n_at);
-    char *to = lw_arena_alloc(a, n, size);
-
-    if (!to)
-        return lw_fail_nomem(err);
-    f->lists[id] = (struct list_rows){to, n};
-    for (int32_t i = 0; i < n; i++, to += size) {
-        const char *from = lw_table_row(t, &f->plan, i, &op);
-        char *list_at = to + lw_plan_row_lists(id);
-        int32_t n_items;
-        memcpy(to, from, t->size);
-        for (const struct lw_plan_field *x = t->fields; x->name; x++)
-            if (x->n_list) {
-                const int32_t *items = lw_field_list(x, &f->plan, from, &n_items);
-                memcpy(list_at, &items, sizeof items);
-                list_at += sizeof items;
-            }
-    }
-    return LW_OK;
-}
-
 /* Roles with the plan's own bytes. */
 static enum lw_status unpack_roles(struct plan_file *f, struct lw_arena *a, struct lw_err *err)
 {
@@ -210,6 +182,13 @@ static enum lw_status unpack_roles(struct plan_file *f, struct lw_arena *a, stru
     return LW_OK;
 }
 
+/* Of tables whose rows are made as they are written. */
+static void count_rows(struct plan_file *f, enum lw_plan_table_id id)
+{
+    f->lists[id] = (struct list_rows){NULL,
+                                      lw_plan_count_at(&f->plan, lw_plan_tables[id].n_at)};
+}
+
 static enum lw_status unpack(struct plan_file *f, struct lw_arena *rows, struct lw_err *err)
 {
     LW_TRY(lw_plan_with_tables(&f->plan, rows, &f->plan, err));
@@ -217,9 +196,9 @@ static enum lw_status unpack(struct plan_file *f, struct lw_arena *rows, struct 
     LW_TRY(unpack_ranks(f, rows, err));
     LW_TRY(unpack_comms(f, rows, err));
     LW_TRY(unpack_sets(f, rows, err));
-    LW_TRY(unpack_rows(f, LW_TABLE_groups, rows, err));
-    LW_TRY(unpack_rows(f, LW_TABLE_works, rows, err));
-    LW_TRY(unpack_rows(f, LW_TABLE_ops, rows, err));
+    count_rows(f, LW_TABLE_groups);
+    count_rows(f, LW_TABLE_works);
+    count_rows(f, LW_TABLE_ops);
     return unpack_programs(f, rows, err);
 }
 

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "shared/files/files_strategy.h"
 #include "shared/plan/buffer.h"
@@ -154,6 +155,35 @@ static void write_strategy(struct lw_jsonout *o, const struct lw_field *f, const
 
 /* --- the file --------------------------------------------------------------------------------- */
 
+/* Row i of the plan with the lists that its fields name: files of many micro-batches have millions
+ * of ops, and all rows at once would take as much memory as the plan. */
+static void make_row(const struct plan_file *f, enum lw_plan_table_id id, int32_t i, char *row)
+{
+    const struct lw_plan_table *t = &lw_plan_tables[id];
+    char *list_at = row + lw_plan_row_lists(id);
+    struct lw_op op;
+    int32_t n_items;
+
+    assert(lw_plan_row_size(id) <= LW_MADE_STRUCT);
+    const char *from = lw_table_row(t, &f->plan, i, &op);
+    memcpy(row, from, t->size);
+    for (const struct lw_plan_field *x = t->fields; x->name; x++)
+        if (x->n_list && !x->derived) {
+            const int32_t *items = lw_field_list(x, &f->plan, from, &n_items);
+            memcpy(list_at, &items, sizeof items);
+            list_at += sizeof items;
+        }
+}
+
+#define MAKES(table)                                                                 \
+    static void make_row_of_##table(const void *base, int32_t i, void *room)         \
+    {                                                                                \
+        make_row(base, LW_TABLE_##table, i, room);                                   \
+    }
+MAKES(groups)
+MAKES(works)
+MAKES(ops)
+
 #define AT(field) offsetof(struct plan_file, field)
 /* Rows as they are in the plan; rows with their lists. */
 #define PLAIN(key, table) \
@@ -162,7 +192,7 @@ static void write_strategy(struct lw_jsonout *o, const struct lw_field *f, const
 #define WITH_LISTS(key, table)                                                             \
     {.name = key, .kind = LW_FIELD_LIST, .at = AT(lists[LW_TABLE_##table].rows),           \
      .n_at = AT(lists[LW_TABLE_##table].n), .size = lw_plan_row_size(LW_TABLE_##table),            \
-     .fields = rows(m, LW_TABLE_##table, NULL, NULL)}
+     .fields = rows(m, LW_TABLE_##table, NULL, NULL), .make = make_row_of_##table}
 const struct lw_field *lw_plan_file_fields(struct lw_plan_format *m)
 {
     m->n = 0;
