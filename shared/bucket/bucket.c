@@ -35,8 +35,9 @@ struct assign {
     int32_t n_keys;
     struct chain *open;   /* [n_keys] */
     int32_t *at_limit;    /* [n_keys] */
-    struct chain *closed; /* [n] */
+    struct chain *closed; /* [n_closed], of the heap: mostly few */
     int32_t n_closed;
+    int64_t closed_room;
     int32_t *next;        /* [n]: the gradient after this one in its bucket */
     int64_t next_cap;     /* the least last limit that leaves a bucket open which was closed */
     int64_t least_cap;    /* the least that closes no bucket before it was */
@@ -140,6 +141,13 @@ static void note_caps(struct assign *a, const struct chain *open, bool at_cap, b
         a->next_cap = next;
 }
 
+static enum lw_status close_chain(struct assign *a, const struct chain *c, struct lw_err *err)
+{
+    LW_ROOM(a->closed, a->closed_room, a->n_closed + 1L, err);
+    a->closed[a->n_closed++] = *c;
+    return LW_OK;
+}
+
 static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct lw_err *err)
 {
     const struct lw_grad *g = &a->grads[grad];
@@ -148,8 +156,7 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
     if (g->sparse) {
         struct chain alone = {.limit = 0};
         append(a, &alone, grad, when);
-        a->closed[a->n_closed++] = alone;
-        return LW_OK;
+        return close_chain(a, &alone, err);
     }
     const struct key *found =
         bsearch(&key, a->keys, (size_t)a->n_keys, sizeof *a->keys, compare_keys);
@@ -165,7 +172,7 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
     bool closes = open->bytes >= open->limit;
     note_caps(a, open, a->at_limit[k] == a->n_limits - 1, closes, closes ? bytes : 0);
     if (closes) {
-        a->closed[a->n_closed++] = *open;
+        LW_TRY(close_chain(a, open, err));
         *open = (struct chain){0};
         if (a->at_limit[k] + 1 < a->n_limits)
             a->at_limit[k]++;
@@ -173,16 +180,18 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
     return LW_OK;
 }
 
-/* The non-empty open buckets go after the closed ones; returns how many. */
-static int32_t close_rest(struct assign *a)
+/* The non-empty open buckets, *n of them, go after the closed ones. */
+static enum lw_status close_rest(struct assign *a, int32_t *n, struct lw_err *err)
 {
     int32_t before = a->n_closed;
 
     for (int32_t k = 0; k < a->n_keys; k++)
         if (a->open[k].n > 0)
-            a->closed[a->n_closed++] = a->open[k];
-    lw_sort(a->closed + before, a->n_closed - before, compare_first_visit);
-    return a->n_closed - before;
+            LW_TRY(close_chain(a, &a->open[k], err));
+    *n = a->n_closed - before;
+    if (*n > 0)
+        lw_sort(a->closed + before, *n, compare_first_visit);
+    return LW_OK;
 }
 
 static enum lw_status emit(const struct assign *a, struct lw_bucketing *b, struct lw_err *err)
@@ -227,7 +236,6 @@ static enum lw_status run(struct assign *a, const int32_t *order, struct lw_buck
 {
     enum { UNSEEN = -2 };
 
-    LW_TAKE(&a->room, a->closed, a->n, err);
     LW_TAKE(&a->room, a->next, a->n, err);
     LW_TRY(collect_keys(a, err));
     for (int32_t i = 0; i < a->n; i++)
@@ -238,7 +246,7 @@ static enum lw_status run(struct assign *a, const int32_t *order, struct lw_buck
             return lw_fail(err, LW_EINVAL, "ready order: gradient %d is listed twice", grad);
         LW_TRY(visit(a, grad, i, err));
     }
-    b->n_open = close_rest(a);
+    LW_TRY(close_rest(a, &b->n_open, err));
     if (!order) /* every bucket's head is its smallest index, and the visit it began with */
         lw_sort(a->closed, a->n_closed, compare_first_visit);
     return emit(a, b, err);
@@ -255,5 +263,6 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
     enum lw_status s = run(&a, order, &b, err);
 
     lw_arena_free(&a.room);
+    lw_free(a.closed);
     LW_GIVE(s, out, b, lw_bucketing_free(&b));
 }
