@@ -74,14 +74,14 @@ static void change_works(struct lw_plan *plan, enum change c, const struct kept 
     int32_t n_ops;
     struct lw_op *ops = lw_plan_held_ops(plan, &n_ops);
 
-    for (int32_t i = 0; i < n_ops; i++) {
-        struct lw_op *op = &ops[i];
-        if (!is_changed(op, c))
-            continue;
-        op->work_ps = changed(kept->ops[i], c);
-        if (op->work >= 0)
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct lw_op *op = LW_OP(plan, i);
+        if (op->work >= 0 && is_changed(op, c))
             plan->works[op->work].ps = changed(kept->works[op->work], c);
     }
+    for (int32_t i = 0; i < n_ops; i++)
+        if (is_changed(&ops[i], c))
+            ops[i].work_ps = changed(kept->ops[i], c);
 }
 
 static void put_back(struct lw_plan *plan, const struct kept *kept)

@@ -205,8 +205,8 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
         l.b = lw_builder_new(name, l.n_ranks);
         if (l.b && draft)
             lw_builder_draft(l.b);
-        if (l.b && size.ops >= LW_SHARE_OPS_FROM && size.repeats)
-            lw_builder_share_ops(l.b, LW_SHARED_OPS_LEAST);
+        if (l.b && size.ops >= LW_SHARE_OPS_FROM)
+            lw_builder_share_ops(l.b, LW_SHARED_OPS_LEAST, !size.repeats);
         if (l.b)
             lw_builder_expect_ops(l.b, size.ops);
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);

@@ -1,5 +1,5 @@
 /* Ops that are alike but for the micro-batch, the number of their group call and where their
- * dependencies stand are one row. Rows are found by a table of hashes and compared in all fields,
+ * dependencies stand are one row, also but for what struct lw_op_own has where it is asked for. Rows are found by a table of hashes and compared in all fields,
  * so their numbers follow from the order of the ops alone.
  *
  * Invariant: micro_batch, call and first_dep of a row are 0, -1 and 0, and first_ready is 0 where
@@ -128,12 +128,16 @@ static bool set_call(struct lw_plan *p, struct lw_op_sharing *s, int32_t i, int3
 }
 
 static enum lw_status put(struct lw_plan *p, struct lw_op_sharing *s, int32_t i,
-                          struct lw_op_place place, int32_t call, struct lw_err *err)
+                          struct lw_op_place place, int32_t call, const struct lw_op_own *own,
+                          struct lw_err *err)
 {
     if (lw_reserve(&p->op_places, &s->places_capacity, i + 1L, sizeof place) != 0 ||
+        (s->own && lw_reserve(&p->op_own, &s->own_capacity, i + 1L, sizeof *own) != 0) ||
         !set_call(p, s, i, call))
         return lw_fail_nomem(err);
     p->op_places[i] = place;
+    if (s->own)
+        p->op_own[i] = *own;
     return LW_OK;
 }
 
@@ -146,19 +150,26 @@ enum lw_status lw_op_rows_set(struct lw_plan *p, struct lw_op_sharing *s, int32_
     row.call = -1;
     if (row.n_ready == 0)
         row.first_ready = 0;
+    const struct lw_op_own own = {row.module, row.bucket, row.work, row.first_ready};
+    if (s->own) {
+        row.module = row.bucket = row.first_ready = 0;
+        row.work = row.work < 0 ? -1 : 0;
+    }
     int32_t number = row_of(p, s, i, &row);
     if (number < 0)
         return lw_fail_nomem(err);
     return put(p, s, i, (struct lw_op_place){number, op->micro_batch, op->first_dep}, op->call,
-               err);
+               &own, err);
 }
 
 enum lw_status lw_op_rows_repeat(struct lw_plan *p, struct lw_op_sharing *s, int32_t i,
                                  int32_t from, int32_t micro_batch, int32_t first_dep,
                                  struct lw_err *err)
 {
+    const struct lw_op_own own = s->own ? p->op_own[from] : (struct lw_op_own){0};
+
     return put(p, s, i, (struct lw_op_place){p->op_places[from].row, micro_batch, first_dep},
-               p->op_calls ? p->op_calls[from] : -1, err);
+               p->op_calls ? p->op_calls[from] : -1, &own, err);
 }
 
 /* A list of n items to the plan's arena; NULL: it failed, and the list is freed. */
@@ -177,7 +188,7 @@ static void *settle(struct lw_plan *p, void *items, int64_t n, size_t size)
 
 enum lw_status lw_op_rows_settle(struct lw_plan *p, struct lw_op_sharing *s, struct lw_err *err)
 {
-    bool calls = p->op_calls;
+    bool calls = p->op_calls, own = p->op_own;
 
     lw_free(s->found);
     lw_free(s->next);
@@ -185,8 +196,12 @@ enum lw_status lw_op_rows_settle(struct lw_plan *p, struct lw_op_sharing *s, str
     p->op_rows = settle(p, p->op_rows, p->n_op_rows, sizeof *p->op_rows);
     if (calls)
         p->op_calls = settle(p, p->op_calls, p->n_ops, sizeof *p->op_calls);
+    if (own)
+        p->op_own = settle(p, p->op_own, p->n_ops, sizeof *p->op_own);
     *s = (struct lw_op_sharing){0};
-    return p->op_places && p->op_rows && (!calls || p->op_calls) ? LW_OK : lw_fail_nomem(err);
+    return p->op_places && p->op_rows && (!calls || p->op_calls) && (!own || p->op_own)
+               ? LW_OK
+               : lw_fail_nomem(err);
 }
 
 void lw_op_rows_free(struct lw_plan *p, struct lw_op_sharing *s)
@@ -196,16 +211,18 @@ void lw_op_rows_free(struct lw_plan *p, struct lw_op_sharing *s)
     lw_free(p->op_places);
     lw_free(p->op_rows);
     lw_free(p->op_calls);
+    lw_free(p->op_own);
     p->op_places = NULL;
     p->op_rows = NULL;
     p->op_calls = NULL;
+    p->op_own = NULL;
     p->n_op_rows = 0;
     *s = (struct lw_op_sharing){0};
 }
 
-enum lw_status lw_plan_share_ops(struct lw_plan *p, struct lw_err *err)
+enum lw_status lw_plan_share_ops(struct lw_plan *p, bool own, struct lw_err *err)
 {
-    struct lw_op_sharing s = {0};
+    struct lw_op_sharing s = {.own = own};
     struct lw_plan made = *p;
     enum lw_status st = LW_OK;
 
@@ -214,6 +231,7 @@ enum lw_status lw_plan_share_ops(struct lw_plan *p, struct lw_err *err)
     made.op_places = NULL;
     made.op_rows = NULL;
     made.op_calls = NULL;
+    made.op_own = NULL;
     made.n_op_rows = 0;
     for (int32_t i = 0; st == LW_OK && i < p->n_ops; i++)
         st = lw_op_rows_set(&made, &s, i, &p->ops[i], err);

@@ -13,13 +13,15 @@ enum {
     LW_SHARED_OPS_LEAST = 1 << 16 /* and ops that a plan then has: fewer are a table of whole ops */
 };
 
-/* What finds the row of an op, and the room of the plan's three lists, which are of the heap. */
+/* What finds the row of an op, and the room of the plan's lists, which are of the heap. */
 struct lw_op_sharing {
     int64_t places_capacity, rows_capacity, calls_capacity;
     uint64_t *found; /* [n_found] rows by their hash, by open addressing; 0 = free */
     int64_t n_found;
     int32_t *next; /* [n_op_rows]: the row of the op after the last one of a row */
     int64_t next_capacity;
+    bool own; /* ops have struct lw_op_own: modules repeat, not micro-batches */
+    int64_t own_capacity;
 };
 
 /* Op i of the plan is this one; those before it have been set. LW_ENOMEM leaves the lists valid. */
@@ -35,7 +37,7 @@ enum lw_status lw_op_rows_settle(struct lw_plan *p, struct lw_op_sharing *s, str
 /* Of a plan that is not settled. */
 void lw_op_rows_free(struct lw_plan *p, struct lw_op_sharing *s);
 
-/* A plan with a table of whole ops gets rows in place of it, and the other way. Neither changes an
- * op. The plan's arena keeps the table of before. */
-enum lw_status lw_plan_share_ops(struct lw_plan *p, struct lw_err *err);
+/* A plan with a table of whole ops gets rows in place of it, with or without struct lw_op_own, and
+ * the other way. Neither changes an op. The plan's arena keeps the table of before. */
+enum lw_status lw_plan_share_ops(struct lw_plan *p, bool own, struct lw_err *err);
 enum lw_status lw_plan_write_ops(struct lw_plan *p, struct lw_err *err);

@@ -195,6 +195,12 @@ struct lw_op_place {
     int32_t micro_batch, first_dep;
 };
 
+/* What such an op has of its own where modules are alike: none of it is in its row, which has work
+ * -1 or 0 (the op has one) alone. */
+struct lw_op_own {
+    int32_t module, bucket, work, first_ready;
+};
+
 /* What one rank puts in place of the fields of an op. Row o begins at number
  * plan->operand_first[o] of the operands; the entry of a rank is the one of its index within its
  * role (lw_operand_at). */
@@ -304,6 +310,7 @@ struct lw_plan {
     struct lw_op_place *op_places; /* [n_ops] */
     struct lw_op *op_rows;         /* [n_op_rows]; nothing reads their micro_batch and first_dep */
     int32_t *op_calls;             /* [n_ops]: the ops' call; NULL: none has one */
+    struct lw_op_own *op_own;      /* [n_ops]; NULL: the rows hold it */
     int32_t n_op_rows;
     int32_t *deps;
     int32_t *ready;              /* parameters */
@@ -349,11 +356,18 @@ static inline struct lw_op lw_op_at(const struct lw_plan *p, int64_t i)
     op.first_dep = p->op_places[i].first_dep;
     if (p->op_calls)
         op.call = p->op_calls[i];
+    if (p->op_own) {
+        op.module = p->op_own[i].module;
+        op.bucket = p->op_own[i].bucket;
+        op.work = p->op_own[i].work;
+        op.first_ready = p->op_own[i].first_ready;
+    }
     return op;
 }
 
 /* The ops as they are held, *n of them, of which each stands for those that share it: to change
- * all, or to ask whether there is one of a kind. */
+ * all, or to ask whether there is one of a kind. Of what struct lw_op_own has they say no more than
+ * whether there is a work. */
 static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n)
 {
     *n = p->ops ? p->n_ops : p->n_op_rows;

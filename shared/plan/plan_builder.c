@@ -213,10 +213,11 @@ void lw_builder_expect_ops(struct lw_builder *b, int64_t n)
                                             n < MOST ? n : MOST, lw_plan_tables[tables[i]].size);
 }
 
-void lw_builder_share_ops(struct lw_builder *b, int32_t least)
+void lw_builder_share_ops(struct lw_builder *b, int32_t least, bool modules)
 {
     assert(b->plan.n_ops == 0);
     b->shares = true;
+    b->sharing.own = modules;
     b->share_least = least;
 }
 
@@ -894,16 +895,18 @@ static size_t held_size(const struct lw_builder *b)
     return b->shares ? sizeof(struct lw_op_place) : sizeof(struct lw_op);
 }
 
-static void reorder_calls(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n)
+/* Of an array beside the places of ops; NULL: there is none. */
+static void reorder_beside(struct lw_builder *b, void *items, size_t size, int32_t first,
+                           const int32_t *order, int32_t n)
 {
-    int32_t *calls = b->plan.op_calls ? b->plan.op_calls + first : NULL;
-    int32_t *old = calls ? lw_alloc((size_t)n * sizeof *old) : NULL;
+    char *at = items ? (char *)items + (size_t)first * size : NULL;
+    char *old = at ? lw_alloc((size_t)n * size) : NULL;
 
-    b->failed = b->failed || (calls && !old);
+    b->failed = b->failed || (at && !old);
     if (old)
-        memcpy(old, calls, (size_t)n * sizeof *old);
+        memcpy(old, at, (size_t)n * size);
     for (int32_t i = 0; old && i < n; i++)
-        calls[i] = old[order[i]];
+        memcpy(at + (size_t)i * size, old + (size_t)order[i] * size, size);
     lw_free(old);
 }
 
@@ -941,7 +944,8 @@ void lw_builder_reorder(struct lw_builder *b, int32_t first, const int32_t *orde
         if (n_deps > 0)
             memcpy(deps, b->plan.deps + from, (size_t)n_deps * sizeof *deps);
         place_again(b, first, order, n, old);
-        reorder_calls(b, first, order, n);
+        reorder_beside(b, b->plan.op_calls, sizeof *b->plan.op_calls, first, order, n);
+        reorder_beside(b, b->plan.op_own, sizeof *b->plan.op_own, first, order, n);
         reorder_deps(b, first, n, now, from, deps);
     }
     lw_free(old);

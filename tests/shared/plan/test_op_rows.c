@@ -70,8 +70,11 @@ static void expect_the_same(const struct lw_plan *p, const struct lw_plan *q, co
     expect_file(p, q, words);
 }
 
+/* q shares rows, with what ops have of their own in every second case. */
 static void build_random(struct prng *r, struct lw_plan *p, struct lw_plan *q, char words[1024])
 {
+    bool own = prng_in(r, 0, 1);
+
     static struct random_model k;
     struct lw_strategy s;
     struct lw_err err = {0};
@@ -85,8 +88,9 @@ static void build_random(struct prng *r, struct lw_plan *p, struct lw_plan *q, c
         strategy_words(&s, words, 1024);
     } while (lw_plan_build(&k.w, &s, NULL, p, NULL) != LW_OK);
     assert_ok(lw_plan_build(&k.w, &s, NULL, q, &err), err);
-    assert_ok(lw_plan_share_ops(q, &err), err);
+    assert_ok(lw_plan_share_ops(q, own, &err), err);
     assert_null(q->ops);
+    assert_int_equal(q->op_own != NULL, own);
 }
 
 TEST(shared_and_whole_ops_are_one_plan)
@@ -144,19 +148,24 @@ TEST(a_changed_row_is_refused_at_its_first_op)
 
 /* --- the builder ------------------------------------------------------------------------------ */
 
-enum { MOST = 40, N_PARAMS = 4 };
+enum { MOST = 40, N_PARAMS = 4, N_WORKS = 3 };
 
-static struct lw_builder *begin(bool shares)
+/* Ops are whole, rows without struct lw_op_own, or rows with it. */
+enum how { WHOLE, ROWS, ROWS_AND_OWN };
+
+static struct lw_builder *begin(enum how how)
 {
     struct lw_builder *b = lw_builder_new("shared", 1);
 
     if (!b)
         return NULL;
-    if (shares)
-        lw_builder_share_ops(b, 0);
+    if (how != WHOLE)
+        lw_builder_share_ops(b, 0, how == ROWS_AND_OWN);
     lw_builder_role(b, &(struct lw_role){.name = "data", .stage = 0});
     lw_builder_rank(b, 0, 0, 0, 0, 0);
     lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
+    for (int32_t k = 0; k < N_WORKS; k++)
+        lw_builder_work(b, &(struct lw_work){.ps = 1 + k, .flops = 10 * k, .bytes = -1});
     lw_builder_variant(b, "first", "", false);
     lw_builder_variant(b, "steady", "", true);
     return b;
@@ -169,6 +178,9 @@ static void add_drawn(struct lw_builder *b, struct prng *r, int32_t first)
     char name[16];
 
     op.bytes = prng_in(r, 0, 2);
+    op.module = prng_in(r, -1, 2);
+    op.bucket = prng_in(r, -1, 2);
+    op.work = prng_in(r, -1, N_WORKS - 1);
     op.micro_batch = prng_in(r, -1, 2);
     op.call = prng_in(r, 0, 9) ? -1 : prng_in(r, 0, 3);
     snprintf(name, sizeof name, "op %d", (int)prng_in(r, 0, 1));
@@ -199,9 +211,9 @@ static void reorder_drawn(struct lw_builder *b, struct prng *r, int32_t first)
 }
 
 /* The same additions for the same generator. */
-static enum lw_status make(bool shares, struct prng r, struct lw_plan *out, struct lw_err *err)
+static enum lw_status make(enum how how, struct prng r, struct lw_plan *out, struct lw_err *err)
 {
-    struct lw_builder *b = begin(shares);
+    struct lw_builder *b = begin(how);
 
     for (int32_t v = 0; b && v < 2; v++) {
         lw_builder_program(b, v, 0);
@@ -238,9 +250,10 @@ TEST(a_builder_that_shares_makes_the_same_plan)
         struct lw_plan p, q;
         struct lw_err err = {0};
         prng_in(&r, 0, 9);
-        assert_ok(make(false, r, &p, &err), err);
-        assert_ok(make(true, r, &q, &err), err);
+        assert_ok(make(WHOLE, r, &p, &err), err);
+        assert_ok(make(i % 2 == 0 ? ROWS : ROWS_AND_OWN, r, &q, &err), err);
         assert_null(q.ops);
+        assert_int_equal(q.op_own != NULL, i % 2 == 1);
         assert_string_equal(p.hash, q.hash);
         expect_ops(&p, &q, "");
         expect_lists(&p, &q);
@@ -249,27 +262,29 @@ TEST(a_builder_that_shares_makes_the_same_plan)
     }
 }
 
-/* 10 ops, of which 4 are different but for micro-batches. */
+/* 10 ops, of which 4 are different but for micro-batches and modules. */
 TEST(few_ops_are_a_table_of_whole_ops)
 {
     for (int32_t least = 10; least <= 11; least++) {
-        struct lw_builder *b = begin(false);
+        struct lw_builder *b = begin(WHOLE);
         struct lw_plan p;
         struct lw_err err = {0};
-        lw_builder_share_ops(b, least);
+        lw_builder_share_ops(b, least, true);
         lw_builder_program(b, 0, 0);
         for (int32_t i = 0; i < 10; i++) {
             struct lw_op op = lw_builder_blank(LW_OP_KERNEL, 0);
             op.bytes = i % 4;
-            op.micro_batch = i;
+            op.micro_batch = op.module = i;
             lw_builder_op(b, &op, NULL, 0);
         }
         lw_builder_pass(b, 0);
         assert_ok(lw_builder_finish(b, &p, &err), err);
         assert_int_equal(p.ops == NULL, least == 10);
         assert_int_equal(p.n_op_rows, least == 10 ? 4 : 0);
-        for (int32_t i = 0; i < 10; i++)
+        for (int32_t i = 0; i < 10; i++) {
             assert_int_equal(lw_op_at(&p, i).micro_batch, i);
+            assert_int_equal(lw_op_at(&p, i).module, i);
+        }
         lw_plan_free(&p);
     }
 }
@@ -280,7 +295,8 @@ TEST(every_failed_allocation_is_reported)
     struct lw_plan p = {.n_ranks = -5};
     struct lw_err err = {0};
 
-    EACH_ALLOCATION_FAILS(3, make(true, r, &p, &err), p, lw_plan_free(&p));
+    EACH_ALLOCATION_FAILS(3, make(ROWS, r, &p, &err), p, lw_plan_free(&p));
+    EACH_ALLOCATION_FAILS(3, make(ROWS_AND_OWN, r, &p, &err), p, lw_plan_free(&p));
 }
 
 /* The plan keeps its whole ops where they cannot be shared, and its rows where they cannot be
@@ -294,10 +310,10 @@ TEST(a_plan_that_is_not_changed_stays_valid)
         struct lw_plan p, q;
         struct lw_err err = {0};
         int64_t live = lw_alloc_live();
-        assert_ok(make(false, r, &p, &err), err);
-        assert_ok(make(false, r, &q, &err), err);
+        assert_ok(make(WHOLE, r, &p, &err), err);
+        assert_ok(make(WHOLE, r, &q, &err), err);
         lw_alloc_fail_at(n);
-        st = lw_plan_share_ops(&q, &err);
+        st = lw_plan_share_ops(&q, true, &err);
         shared += st == LW_OK;
         if (st == LW_OK)
             st = lw_plan_write_ops(&q, &err);

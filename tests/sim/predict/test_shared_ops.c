@@ -60,7 +60,7 @@ TEST(shared_and_whole_ops_run_alike)
         if (lw_plan_build(&k.w, &s, NULL, &p, NULL) != LW_OK)
             continue;
         assert_ok(lw_plan_build(&k.w, &s, NULL, &q, &err), err);
-        assert_ok(lw_plan_share_ops(&q, &err), err);
+        assert_ok(lw_plan_share_ops(&q, made % 2 == 1, &err), err);
         make_cluster(&c, p.n_ranks, 1e9, 1000);
         c.device.copy_bytes_per_s = given(1e12);
         compare_runs(&p, &q, &c, false, words);
