@@ -58,19 +58,25 @@ enum lw_status lw_bucketing_room(struct lw_bucketing *b, int32_t n_buckets, int3
     return lw_fail_nomem(err);
 }
 
+static void reverse(int32_t *v, int32_t n)
+{
+    for (int32_t i = 0, j = n - 1; i < j; i++, j--) {
+        int32_t t = v[i];
+        v[i] = v[j];
+        v[j] = t;
+    }
+}
+
 enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
 {
-    int32_t *first = lw_arena_alloc(&b->arena, (int64_t)b->n_buckets + 1, sizeof *first);
-    int32_t *items = lw_arena_alloc(&b->arena, b->n_items, sizeof *items);
-    int32_t at = 0;
+    int32_t *first;
 
-    if (!first || !items)
-        return lw_fail_nomem(err);
+    LW_TAKE(&b->arena, first, (int64_t)b->n_buckets + 1, err);
+    reverse(b->items, b->n_items);
     for (int32_t i = 0; i < b->n_buckets; i++) {
         int32_t from = b->n_buckets - 1 - i, n = b->first[from + 1] - b->first[from];
-        memcpy(items + at, b->items + b->first[from], (size_t)n * sizeof *items);
-        at += n;
-        first[i + 1] = at;
+        reverse(b->items + first[i], n); /* as they were */
+        first[i + 1] = first[i] + n;
     }
     for (int32_t i = 0, j = b->n_buckets - 1; i < j; i++, j--) {
         int64_t t = b->limit_bytes[i];
@@ -78,7 +84,6 @@ enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
         b->limit_bytes[j] = t;
     }
     b->first = first;
-    b->items = items;
     b->n_open = 0;
     return LW_OK;
 }

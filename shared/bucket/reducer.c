@@ -21,7 +21,8 @@ struct lw_reducer {
     int32_t *bucket_of; /* [n_params] */
     int32_t *size;      /* [n_buckets] gradients */
     int32_t *pending;   /* [n_buckets] */
-    int32_t *unused;    /* [n_params] room */
+    int32_t *unused;    /* [n_unused], of the heap */
+    int64_t unused_room;
     bool *marked;       /* [n_params] in this backward */
     enum lw_reducer_rules rules;
     int32_t n_unused, n_marked, n_launched, next;
@@ -43,11 +44,10 @@ enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_
     r->n_buckets = n_buckets;
     r->order = order;
     r->bucket_of = lw_arena_alloc(&r->arena, n_params, sizeof *r->bucket_of);
-    r->unused = lw_arena_alloc(&r->arena, n_params, sizeof *r->unused);
     r->marked = lw_arena_alloc(&r->arena, n_params, sizeof *r->marked);
     r->size = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->size);
     r->pending = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->pending);
-    if (!r->bucket_of || !r->unused || !r->marked || !r->size || !r->pending) {
+    if (!r->bucket_of || !r->marked || !r->size || !r->pending) {
         lw_reducer_free(r);
         return lw_fail_nomem(err);
     }
@@ -83,6 +83,7 @@ void lw_reducer_free(struct lw_reducer *r)
     if (!r)
         return;
     lw_arena_free(&r->arena);
+    lw_free(r->unused);
     lw_free(r);
 }
 
@@ -124,6 +125,7 @@ enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, in
     for (int32_t i = 0; i < n; i++)
         if (params[i] < 0 || params[i] >= r->n_params || r->bucket_of[params[i]] < 0)
             return lw_fail(err, LW_EINVAL, "unused gradient %d is in no bucket", params[i]);
+    LW_ROOM(r->unused, r->unused_room, n, err);
     if (n > 0)
         memcpy(r->unused, params, (size_t)n * sizeof *params);
     r->n_unused = n;

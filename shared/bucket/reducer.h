@@ -33,7 +33,8 @@ enum lw_reducer_rules lw_reducer_rules_of(const struct lw_strategy *s);
  * is then as before. */
 enum lw_status lw_reducer_begin(struct lw_reducer *r, bool synchronised, struct lw_err *err);
 /* These gradients get no value in this backward: they count as ready just before the first mark.
- * Call between begin and the first mark; copied. LW_EINVAL: not reduced, or too late. */
+ * Call between begin and the first mark; copied. LW_EINVAL: not reduced, or too late.
+ * LW_ENOMEM: nothing is declared. */
 enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, int32_t n,
                                  struct lw_err *err);
 /* Gradient p is ready. launches[] (room for n_buckets) receives the buckets to launch now, in

@@ -115,15 +115,20 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
 
 int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param)
 {
-    return l->holder[param];
+    return l->holder ? l->holder[param] : param;
 }
 
-/* The holders of one storage, at a stage each, are a chain from the first parameter of all. */
+/* The holders of one storage, at a stage each, are a chain from the first parameter of all. Without
+ * tied parameters each holds itself, and nothing is listed. */
 static enum lw_status find_holders(struct lw_lowering *l, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_workload *w = l->w;
-    int32_t *next;
+    int32_t *next, n_tied = 0;
 
+    for (int32_t i = 0; i < w->n_params; i++)
+        n_tied += w->params[i].tied >= 0;
+    if (n_tied == 0)
+        return LW_OK;
     LW_TAKE(&l->arena, l->holder, w->n_params, err);
     LW_TAKE(room, next, w->n_params, err);
     memset(next, -1, (size_t)w->n_params * sizeof *next);

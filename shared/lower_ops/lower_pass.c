@@ -53,17 +53,21 @@ static enum lw_status index_room(struct lw_writer_part *x, struct lw_arena *room
 }
 
 static enum lw_status new_reducer(const struct lw_part *d, const struct lw_part_set *set,
-                                  struct lw_arena *room, struct lw_reducer **out,
-                                  struct lw_err *err)
+                                  struct lw_reducer **out, struct lw_err *err)
 {
     const struct lw_bucketing *k = &set->buckets;
-    int32_t *bucket_of;
+    struct lw_arena room = {0};
+    int32_t *bucket_of = lw_arena_alloc(&room, d->w->n_params, sizeof *bucket_of);
 
-    LW_TAKE(room, bucket_of, d->w->n_params, err);
+    if (!bucket_of)
+        return lw_fail_nomem(err);
     find_buckets(d, k, bucket_of);
-    LW_TRY(lw_reducer_new(d->w->n_params, bucket_of, k->n_buckets, d->s->launch_order, out, err));
-    lw_reducer_set_rules(*out, lw_reducer_rules_of(d->s));
-    return LW_OK;
+    enum lw_status st = lw_reducer_new(d->w->n_params, bucket_of, k->n_buckets, d->s->launch_order,
+                                       out, err);
+    lw_arena_free(&room); /* the reducer has a copy */
+    if (st == LW_OK)
+        lw_reducer_set_rules(*out, lw_reducer_rules_of(d->s));
+    return st;
 }
 
 static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
@@ -80,10 +84,11 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     LW_TAKE(room, x->launches, n_buckets, err);
     LW_TAKE(room, x->late, n_buckets, err);
     LW_TAKE(room, x->done_of, 2L * n_buckets, err);
-    LW_TAKE(room, x->params, d->n_grads, err);
+    if (d->one_by_one)
+        LW_TAKE(room, x->params, d->n_grads, err);
     if (lw_part_drops_gradients(d))
         LW_TRY(index_room(x, room, err));
-    LW_TRY(new_reducer(d, x->set, room, &x->reducer, err));
+    LW_TRY(new_reducer(d, x->set, &x->reducer, err));
     return lw_write_round_begin(x, err);
 }
 

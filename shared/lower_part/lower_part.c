@@ -23,25 +23,26 @@ static bool is_reduced(const struct lw_part *d, const struct lw_param *p)
 static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
-    int32_t n = 0;
+    int32_t n = 0, n_unused = 0;
 
     LW_TAKE(&d->scratch, d->grads, w->n_params, err);
     LW_TAKE(&d->scratch, d->param_of, w->n_params, err);
     LW_TAKE(&d->scratch, d->grad_of, w->n_params, err);
     LW_TAKE(&d->scratch, d->order, w->n_params, err);
     LW_TAKE(&d->arena, d->reduced, w->n_params, err);
-    LW_TAKE(&d->arena, d->unused, w->n_params, err);
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
         d->grad_of[i] = -1;
         if (d->n_members == 1 || !is_reduced(d, p))
             continue;
         d->reduced[i] = true;
+        n_unused += !lw_param_has_gradient(p);
         d->grad_of[i] = d->n_grads;
         d->param_of[d->n_grads] = i;
         d->grads[d->n_grads++] = (struct lw_grad){
             p->numel, lw_strategy_grad_dtype(d->s, p->dtype), lw_part_device(p), p->sparse};
     }
+    LW_TAKE(&d->arena, d->unused, n_unused, err);
     for (int32_t i = 0; i < d->back.n_ready; i++)
         if (d->grad_of[d->back.ready[i]] >= 0)
             d->order[n++] = d->grad_of[d->back.ready[i]];
