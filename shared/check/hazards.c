@@ -38,14 +38,28 @@ struct lw_hazards {
     int32_t *chains; /* [buffers] into unordered, -1 = none; NULL: the program has no such op */
     struct unordered *unordered;
     int64_t n_unordered, capacity;
+    bool talks;        /* the plan's ops may be messages */
     int64_t n_buffers; /* of the program */
     int32_t op;        /* current */
 };
 
-/* Buffers of a program of so many ops: each may be a message. */
+/* Buffers of a program of so many ops: each may be a message, and the last is the optimizer's
+ * state. */
 static int64_t buffers_of(const struct lw_plan *p, int32_t n_ops)
 {
     return (int64_t)p->n_params + p->n_buckets + n_ops + 1;
+}
+
+/* Some ops are messages. */
+static bool talks(const struct lw_plan *p)
+{
+    int32_t n;
+    const struct lw_op *ops = lw_plan_held_ops(p, &n);
+
+    for (int32_t i = 0; i < n; i++)
+        if (lw_op_class((enum lw_op_kind)ops[i].kind) == LW_CLASS_P2P)
+            return true;
+    return false;
 }
 
 static int64_t number_of(const struct lw_hazards *k, const struct lw_use *x)
@@ -61,7 +75,7 @@ static int64_t number_of(const struct lw_hazards *k, const struct lw_use *x)
     case LW_USE_MESSAGE:
         return (int64_t)p->n_params + p->n_buckets + x->index - k->uses->program.first_op;
     default:
-        return (int64_t)p->n_params + p->n_buckets + k->uses->program.n_ops;
+        return k->n_buffers - 1;
     }
 }
 
@@ -190,7 +204,9 @@ enum lw_status lw_check_hazards_init(struct lw_hazards **out, const struct lw_us
     k->p = uses->p;
     k->uses = uses;
     enum lw_status s = lw_op_clock_init(&k->clock, k->p, &k->room, err);
-    k->last = lw_arena_alloc(&k->room, buffers_of(k->p, lw_plan_longest_program(k->p)),
+    k->talks = talks(k->p);
+    k->last = lw_arena_alloc(&k->room,
+                             buffers_of(k->p, k->talks ? lw_plan_longest_program(k->p) : 0),
                              sizeof *k->last);
     if (s == LW_OK && !k->last)
         s = lw_fail_nomem(err);
@@ -216,7 +232,7 @@ enum lw_status lw_check_hazards(struct lw_hazards *k, struct lw_err *err)
     struct lw_program g = k->uses->program;
 
     lw_op_clock_set(&k->clock, g);
-    k->n_buffers = buffers_of(k->p, g.n_ops);
+    k->n_buffers = buffers_of(k->p, k->talks ? g.n_ops : 0);
     memset(k->last, -1, (size_t)k->n_buffers * sizeof *k->last);
     lw_arena_free(&k->chain_room);
     k->chains = NULL;

@@ -17,17 +17,20 @@ struct walk {
 };
 
 /* Buckets of weights by the modules whose parameters they hold: their own, or tied to one there. */
-static enum lw_status index_modules(struct lw_uses *u, struct lw_err *err)
+static enum lw_status index_modules(struct lw_uses *u, bool has_tied, struct lw_err *err)
 {
     const struct lw_plan *p = u->p;
-    int32_t *next;
+    int32_t *next = NULL;
 
-    LW_TAKE(&u->room, next, p->n_params, err);
-    lw_plan_link_tied(p, next);
+    if (has_tied) {
+        LW_TAKE(&u->room, next, p->n_params, err);
+        lw_plan_link_tied(p, next);
+    }
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t b = 0; b < p->n_buckets; b++)
             for (int32_t i = 0; lw_plan_is_weights(p, b) && i < p->buckets[b].n_slots; i++)
-                for (int32_t a = p->slots[p->buckets[b].first_slot + i]; a >= 0; a = next[a]) {
+                for (int32_t a = p->slots[p->buckets[b].first_slot + i]; a >= 0;
+                     a = next ? next[a] : -1) {
                     int32_t m = p->params[a].module;
                     if (pass == 0)
                         u->module_first[m + 2]++;
@@ -44,13 +47,15 @@ static enum lw_status index_modules(struct lw_uses *u, struct lw_err *err)
 }
 
 /* Parameters with gradients that are tied to another of their stage, by module. */
-static enum lw_status index_tied(struct lw_uses *u, struct lw_err *err)
+static enum lw_status index_tied(struct lw_uses *u, bool has_tied, struct lw_err *err)
 {
     const struct lw_plan *p = u->p;
 
     LW_TAKE(&u->room, u->module_tied, p->n_modules, err);
-    LW_TAKE(&u->room, u->next_tied, p->n_params, err);
     memset(u->module_tied, -1, (size_t)p->n_modules * sizeof *u->module_tied);
+    if (!has_tied)
+        return LW_OK;
+    LW_TAKE(&u->room, u->next_tied, p->n_params, err);
     for (int32_t i = p->n_params - 1; i >= 0; i--) {
         const struct lw_plan_param *a = &p->params[i];
         if (lw_plan_holds(p, i) || !a->trainable || !a->used || a->ignored)
@@ -118,8 +123,11 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
     u->has_gathered = lw_plan_weights_ahead(p, u->ahead) || u->has_gathered;
     for (int32_t i = 0; !u->has_copies && i < p->n_params; i++)
         u->has_copies = p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i);
-    LW_TRY(index_tied(u, err));
-    return index_modules(u, err);
+    bool has_tied = false;
+    for (int32_t i = 0; !has_tied && i < p->n_params; i++)
+        has_tied = !lw_plan_holds(p, i);
+    LW_TRY(index_tied(u, has_tied, err));
+    return index_modules(u, has_tied, err);
 }
 
 void lw_uses_free(struct lw_uses *u)

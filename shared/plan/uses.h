@@ -46,7 +46,8 @@ struct lw_uses {
     int32_t *module_first,
         *module_weights; /* buckets of weights by module: [n_modules + 1], [slots] */
     int32_t *module_tied, *next_tied; /* parameters of a module that another one of the stage
-                                       * holds: the first, [n_modules]; the next, [n_params]; -1 */
+                                       * holds: the first, [n_modules]; the next, [n_params], NULL
+                                       * where none is; -1 */
     bool *temporary;     /* [n_buckets] weights that a program of the plan frees */
     bool *ahead;         /* [n_buckets] weights that are gathered ahead of the forwards that use
                           * them, and stay until the next optimizer makes them stale */
