@@ -280,11 +280,22 @@ static void expect_shards(const struct lw_lowering *l)
     lw_builder_expect_shards(l->b, n);
 }
 
+static void expect_params(const struct lw_lowering *l)
+{
+    int64_t n_slots = 0;
+
+    for (int32_t q = 0; q < l->n_parts; q++)
+        n_slots += (int64_t)l->parts[q].initial.buckets.n_items +
+                   l->parts[q].rebuilt.buckets.n_items;
+    lw_builder_expect_params(l->b, l->w->n_params, n_slots);
+}
+
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
 {
     LW_TAKE(&l->arena, l->optimizer_work, l->pp, err);
     if (l->s->offload == LW_OFFLOAD_UPDATE)
         LW_TAKE(&l->arena, l->host_updates, l->pp, err);
+    expect_params(l);
     add_params(l);
     expect_shards(l);
     for (int32_t i = 0; i < l->n_parts; i++) {

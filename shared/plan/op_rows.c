@@ -141,6 +141,18 @@ static enum lw_status put(struct lw_plan *p, struct lw_op_sharing *s, int32_t i,
     return LW_OK;
 }
 
+enum lw_status lw_op_rows_expect(struct lw_plan *p, struct lw_op_sharing *s, int64_t n,
+                                 struct lw_err *err)
+{
+    enum { MOST = 1 << 21 };
+
+    n = n < MOST ? n : MOST;
+    if (lw_reserve(&p->op_places, &s->places_capacity, n, sizeof *p->op_places) != 0 ||
+        (s->own && lw_reserve(&p->op_own, &s->own_capacity, n, sizeof *p->op_own) != 0))
+        return lw_fail_nomem(err);
+    return LW_OK;
+}
+
 enum lw_status lw_op_rows_set(struct lw_plan *p, struct lw_op_sharing *s, int32_t i,
                               const struct lw_op *op, struct lw_err *err)
 {

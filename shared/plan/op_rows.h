@@ -24,6 +24,9 @@ struct lw_op_sharing {
     int64_t own_capacity;
 };
 
+/* About so many ops follow: room for them, up to a limit, from which growing moves pages. */
+enum lw_status lw_op_rows_expect(struct lw_plan *p, struct lw_op_sharing *s, int64_t n,
+                                 struct lw_err *err);
 /* Op i of the plan is this one; those before it have been set. LW_ENOMEM leaves the lists valid. */
 enum lw_status lw_op_rows_set(struct lw_plan *p, struct lw_op_sharing *s, int32_t i,
                               const struct lw_op *op, struct lw_err *err);

@@ -208,6 +208,8 @@ void lw_builder_expect_ops(struct lw_builder *b, int64_t n)
     enum { MOST = 1 << 16 };
     const enum lw_plan_table_id tables[] = {LW_TABLE_ops, LW_TABLE_deps};
 
+    if (b->shares)
+        b->failed = b->failed || lw_op_rows_expect(&b->plan, &b->sharing, n, NULL) != LW_OK;
     for (int i = b->shares; i < 2; i++)
         b->failed = b->failed || lw_reserve(items_at(b, tables[i]), &b->capacity[tables[i]],
                                             n < MOST ? n : MOST, lw_plan_tables[tables[i]].size);
@@ -221,13 +223,22 @@ void lw_builder_share_ops(struct lw_builder *b, int32_t least, bool modules)
     b->share_least = least;
 }
 
+static void expect(struct lw_builder *b, enum lw_plan_table_id t, int64_t n)
+{
+    b->failed = b->failed || n > INT32_MAX ||
+                lw_reserve(items_at(b, t), &b->capacity[t], n, lw_plan_tables[t].size) != 0;
+}
+
 void lw_builder_expect_shards(struct lw_builder *b, int64_t n)
 {
-    const enum lw_plan_table_id t = LW_TABLE_shards;
-
     if (!b->draft && n > 0)
-        b->failed = b->failed || n > INT32_MAX ||
-                    lw_reserve(items_at(b, t), &b->capacity[t], n, lw_plan_tables[t].size) != 0;
+        expect(b, LW_TABLE_shards, n);
+}
+
+void lw_builder_expect_params(struct lw_builder *b, int64_t n_params, int64_t n_slots)
+{
+    expect(b, LW_TABLE_params, n_params);
+    expect(b, LW_TABLE_slots, n_slots);
 }
 
 void lw_builder_free(struct lw_builder *b)

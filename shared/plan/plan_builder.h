@@ -26,8 +26,9 @@ void lw_builder_expect_ops(struct lw_builder *b, int64_t n);
 /* Ops that are alike share rows (shared/plan/op_rows.h), those of other modules too where `modules`
  * are alike, unless there are fewer than `least` in the end. Before the first is added. */
 void lw_builder_share_ops(struct lw_builder *b, int32_t least, bool modules);
-/* So many shards: there may be millions. */
+/* So many shards, or parameters and slots of all buckets: there may be millions. */
 void lw_builder_expect_shards(struct lw_builder *b, int64_t n);
+void lw_builder_expect_params(struct lw_builder *b, int64_t n_params, int64_t n_slots);
 
 void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s);
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role); /* n_ranks is counted */
