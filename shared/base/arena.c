@@ -94,6 +94,14 @@ void lw_alloc_setup(void)
 #endif
 }
 
+void lw_alloc_trim(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    if (asks_large)
+        malloc_trim(0);
+#endif
+}
+
 void *lw_alloc(size_t size)
 {
     return must_fail() ? NULL : counted(large(malloc(size ? size : 1), size));

@@ -17,6 +17,9 @@ void lw_free(void *p);
  * pages are asked for, where the system gives them (Linux: "madvise" or "always" in
  * /sys/kernel/mm/transparent_hugepage/enabled): one fault for 2 MiB and not for 4 KiB. */
 void lw_alloc_setup(void);
+/* What is free goes back to the system, of a program that was set up: after tables of tens of MB
+ * that others of their size do not follow. Taken again it is zeroed again. */
+void lw_alloc_trim(void);
 
 /* Make sure that *items (elements of `size` bytes, capacity *cap) has room for `need` elements;
  * grows by doubling. Returns 0, or -1 with everything unchanged when memory runs out. */

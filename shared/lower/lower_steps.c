@@ -185,6 +185,9 @@ static void free_all(struct lw_lowering *l)
     lw_arena_free(&l->arena);
 }
 
+/* Tables of these are large. */
+enum { MANY_PARAMS = 1 << 18 };
+
 enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s, bool draft,
                         const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
@@ -193,6 +196,8 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
     struct lw_plan_size size = lw_plan_size_estimate(w, s);
     int64_t least_cap = 0, next_cap = 0;
 
+    if (w->n_params >= MANY_PARAMS)
+        lw_alloc_trim(); /* of what decisions were made with */
     if (st == LW_OK) {
         find_caps(&l, &least_cap, &next_cap);
         char name[256], more[64] = "";
@@ -212,6 +217,8 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
     }
     free_all(&l);
+    if (w->n_params >= MANY_PARAMS)
+        lw_alloc_trim();
     if (st != LW_OK) {
         lw_builder_free(l.b);
         return st;
