@@ -118,8 +118,8 @@ static enum lw_status begin(struct faster *f, const struct lw_plan *plan,
     LW_TAKE(&f->arena, f->copy_of, plan->n_works, err);
     for (int32_t i = 0; i < plan->n_ops; i++)
         f->plan.ops[i] = lw_op_at(plan, i);
-    if (plan->n_works > 0)
-        memcpy(f->plan.works, plan->works, (size_t)plan->n_works * sizeof *plan->works);
+    for (int32_t i = 0; i < plan->n_works; i++)
+        f->plan.works[i] = *lw_work_at(plan, i);
     memset(f->copy_of, -1, (size_t)plan->n_works * sizeof *f->copy_of);
     for (int32_t i = 0; i < plan->n_ops && r != LW_RESOURCE_NETWORK; i++)
         if (!of || lw_same_work(&f->plan.ops[i], of))

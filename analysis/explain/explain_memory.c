@@ -89,9 +89,9 @@ static int64_t scores_of(const struct lw_plan *p, int64_t held)
     int64_t ranks = s->tp * s->cp;
     int64_t scores = (p->dims.score_bytes + ranks - 1) / ranks;
 
-    if (work < 0 || p->works[work].keeps_bytes < scores || scores == 0)
+    if (work < 0 || lw_work_at(p, work)->keeps_bytes < scores || scores == 0)
         return 0;
-    return held / p->works[work].keeps_bytes * scores;
+    return held / lw_work_at(p, work)->keeps_bytes * scores;
 }
 
 /* The part of modules that hold so many bytes each; NULL: none does yet. */

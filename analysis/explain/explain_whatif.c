@@ -4,6 +4,7 @@
 
 #include "analysis/explain/explain_faster.h"
 #include "sim/cost/cost_model.h"
+#include "shared/plan/work_rows.h"
 
 enum change { AS_IT_IS, TWICE_BANDWIDTH, NO_COMMUNICATION, HALF_COMPUTE, NO_COPIES, ALONE };
 
@@ -136,6 +137,8 @@ enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster
     int32_t n_ops;
     const struct lw_op *ops = lw_plan_held_ops(plan, &n_ops);
     struct lw_arena scratch = {0};
+
+    LW_TRY(lw_plan_write_works(plan, err));
     const struct kept kept = {lw_arena_alloc(&scratch, n_ops, sizeof *kept.ops),
                               lw_arena_alloc(&scratch, plan->n_works, sizeof *kept.works)};
     enum lw_status st = kept.ops && kept.works ? LW_OK : lw_fail_nomem(err);

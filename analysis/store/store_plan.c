@@ -163,7 +163,7 @@ static struct lw_sql_value value_of_row(const struct lw_plan *p, int what, int64
     case OP_BOUND: return word(lw_op_bound_key(lw_op_bound(p, op)));
     case OP_SOURCE: return word(lw_op_time_source(p, op));
     default:
-        return number(op->work >= 0 ? p->works[op->work].bound_ps[what - OP_BOUND_PS] : 0);
+        return number(op->work >= 0 ? lw_work_at(p, op->work)->bound_ps[what - OP_BOUND_PS] : 0);
     }
 }
 

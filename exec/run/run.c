@@ -59,7 +59,7 @@ static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct
     if (side > EXEC_MAX_SIDE)
         return lw_fail(err, LW_ENOTSUP, "%s has no time of its own, and its %lld FLOPs are more "
                                         "than one product of %d rows", text,
-                       (long long)r->plan->works[op->work].flops, EXEC_MAX_SIDE);
+                       (long long)lw_work_at(r->plan, op->work)->flops, EXEC_MAX_SIDE);
     if (r->options->compute != EXEC_COMPUTE_GEMM)
         return lw_fail(err, LW_ENOTSUP, "%s has no time of its own: its FLOPs are computed with "
                                         "--compute gemm alone", text);

@@ -153,7 +153,7 @@ static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l
     const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
     int64_t at = l->first_stamp + i;
     lw_ps work = r->rehearses ? 0 : lw_plan_work_ps(r->plan, op);
-    const struct lw_work *known = op->work >= 0 ? &r->plan->works[op->work] : NULL;
+    const struct lw_work *known = op->work >= 0 ? lw_work_at(r->plan, op->work) : NULL;
     struct exec_task task = {
         .work_ns = work > 0 ? lw_ps_to_ns(work) : 0,
         .n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),

@@ -8,7 +8,7 @@ static int64_t flops_of(int64_t side)
 
 int32_t exec_product_side(const struct lw_plan *p, const struct lw_op *op)
 {
-    int64_t flops = op->work >= 0 ? p->works[op->work].flops : -1;
+    int64_t flops = op->work >= 0 ? lw_work_at(p, op->work)->flops : -1;
     int32_t below = 0, above = EXEC_MAX_SIDE + 1; /* flops_of(below) <= flops < flops_of(above) */
 
     if (lw_op_class(op->kind) != LW_CLASS_COMPUTE || lw_plan_work_ps(p, op) >= 0 || flops <= 0)

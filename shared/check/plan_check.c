@@ -48,13 +48,14 @@ static enum lw_status check_bounds(const struct lw_plan *p, struct lw_err *err)
     char sum[32], time[32];
 
     for (int32_t i = 0; i < p->n_works; i++) {
-        lw_ps all = p->works[i].ps > 0 ? p->works[i].ps : 0;
-        if (bound_of(&p->works[i]) > all)
+        const struct lw_work *w = lw_work_at(p, i);
+        lw_ps all = w->ps > 0 ? w->ps : 0;
+        if (bound_of(w) > all)
             return lw_fail(err, LW_EPLAN,
                            "works[%d]: compute_ns, memory_ns, launch_ns and host_ns sum to %s, "
                            "which is more than its time (ns), %s: expected parts of it; a plan "
                            "whose times were edited can leave them out",
-                           i, lw_format_ps(sum, bound_of(&p->works[i])), lw_format_ps(time, all));
+                           i, lw_format_ps(sum, bound_of(w)), lw_format_ps(time, all));
     }
     return LW_OK;
 }
@@ -64,8 +65,9 @@ static enum lw_status check_bounds(const struct lw_plan *p, struct lw_err *err)
 static enum lw_status check_works(const struct lw_plan *p, struct lw_err *err)
 {
     for (int32_t i = 0; lw_plan_has_times(p) && i < p->n_works; i++)
-        if (p->works[i].ps < 0)
-            return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i, (long long)p->works[i].ps);
+        if (lw_work_at(p, i)->ps < 0)
+            return lw_fail(err, LW_EPLAN, "work %d lasts %lld ps", i,
+                           (long long)lw_work_at(p, i)->ps);
     return check_bounds(p, err);
 }
 

@@ -385,7 +385,7 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         int64_t change = lw_op_at(p, i).work < 0 ? moved_bytes(LW_OP(p, i))
-                                                 : p->works[lw_op_at(p, i).work].keeps_bytes;
+                                                 : lw_work_at(p, lw_op_at(p, i).work)->keeps_bytes;
         if (__builtin_add_overflow(kept, change, &kept))
             return lw_plan_op_fail(p, i, err,
                                    ": keeps %lld bytes of activations, in all beyond 2^63",

@@ -14,6 +14,7 @@
 #include "shared/device/time_ops.h"
 #include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
+#include "shared/plan/work_rows.h"
 
 struct figures {
     const struct lw_device *device;
@@ -360,13 +361,13 @@ static void gather_works(const struct lw_plan *p, const struct figures *from,
         for (int32_t i = 0; i < p->programs[g].n_ops; i++) {
             const struct lw_op *op = LW_OP(p, p->programs[g].first_op + i);
             if (op->work < 0 || op->module < 0 || !is_timed_compute(p, op) ||
-                !has_size(&p->works[op->work]))
+                !has_size(lw_work_at(p, op->work)))
                 continue;
             struct module_works *x = &of[2 * op->module + direction(op)];
             if (x->program == 0)
                 x->program = g + 1;
             if (x->program == g + 1)
-                add_work(p, &p->works[op->work], x, from, to);
+                add_work(p, lw_work_at(p, op->work), x, from, to);
         }
 }
 
@@ -374,7 +375,7 @@ static double work_ratio(const struct lw_plan *p, const struct lw_op *op,
                          const struct module_works *of, const struct figures *from,
                          const struct figures *to)
 {
-    const struct lw_work *w = &p->works[op->work];
+    const struct lw_work *w = lw_work_at(p, op->work);
     const struct module_works own = {.flops = (double)w->flops, .bytes = (double)w->bytes};
     const struct module_works *x = op->module < 0 ? &own
                                    : has_size(w)  ? &of[2 * op->module + direction(op)]
@@ -427,6 +428,7 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
 
     LW_TRY(figures_of_both(from, to, main_dtype(p), &here, &there, err));
     LW_TRY(check_narrow(p->products, p->n_products, to, err));
+    LW_TRY(lw_plan_write_works(p, err));
     double *of_work = lw_arena_alloc(&scratch, p->n_works, sizeof *of_work);
     struct module_works *of = lw_arena_alloc(&scratch, 2 * (int64_t)p->n_modules, sizeof *of);
     enum lw_status s = of_work && of ? LW_OK : lw_fail_nomem(err);

@@ -57,8 +57,8 @@ struct lw_lowering {
     struct lw_part *parts;       /* [n_parts] in the order of the model: part q is stage q of the
                                   * grid */
     int32_t *part_of;            /* [modules] */
-    int32_t *holder;             /* [params of w]; after lw_lower_stages has cut the model; NULL: each
-                                * parameter is its own (lw_lower_holder) */
+    int32_t *holder;             /* [params of w]; after lw_lower_stages has cut the model; NULL:
+                                  * each parameter is its own (lw_lower_holder) */
     int32_t *param_in_part;      /* [params of w] its number in its module's part; -1: another part
                                   * of the stage holds it. NULL = one part, the same numbers */
     int64_t slowest_part;        /* the exact partition's bottleneck, in picoseconds */

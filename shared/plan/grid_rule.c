@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/plan/op_rows.h"
+#include "shared/plan/work_rows.h"
 #include "shared/plan/plan.h"
 
 /* --- axes ------------------------------------------------------------------------------------- */
@@ -554,5 +555,6 @@ enum lw_status lw_plan_write_tables(struct lw_plan *p, struct lw_err *err)
     LW_TRY(lw_plan_with_tables(p, &p->arena, &full, err));
     full.arena = p->arena;
     *p = full;
+    LW_TRY(lw_plan_write_works(p, err));
     return lw_plan_write_ops(p, err);
 }

@@ -77,7 +77,7 @@ static int bound_of(const struct lw_plan *p, const struct lw_op *op)
 void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time,
                       lw_ps out[LW_N_OP_BOUNDS])
 {
-    const struct lw_work *w = op->work >= 0 ? &p->works[op->work] : NULL;
+    const struct lw_work *w = op->work >= 0 ? lw_work_at(p, op->work) : NULL;
     lw_ps weights[LW_N_OP_BOUNDS] = {0}, parts[LW_N_OP_BOUNDS], rest = w ? w->ps : 0;
 
     for (int k = 0; w && k < LW_N_BOUNDS; k++) {
@@ -113,5 +113,6 @@ const char *lw_op_time_source(const struct lw_plan *p, const struct lw_op *op)
 
     if (own < 0 || (moves && own == 0))
         return "cluster";
-    return lw_time_source_word(op->work >= 0 ? (int)p->works[op->work].source : LW_TIME_GIVEN);
+    return lw_time_source_word(op->work >= 0 ? (int)lw_work_at(p, op->work)->source
+                                             : LW_TIME_GIVEN);
 }

@@ -1,6 +1,7 @@
 /* Ops that are alike but for the micro-batch, the number of their group call and where their
- * dependencies stand are one row, also but for what struct lw_op_own has where it is asked for. Rows are found by a table of hashes and compared in all fields,
- * so their numbers follow from the order of the ops alone.
+ * dependencies stand (with struct lw_op_own also but for what it has) are one row. Rows are found
+ * by a table of hashes and compared in all fields, so their numbers follow from the order of the
+ * ops alone.
  *
  * Invariant: micro_batch, call and first_dep of a row are 0, -1 and 0, and first_ready is 0 where
  * there is no list. Two ops may have names of equal text at two places: then there are two rows,

@@ -84,19 +84,22 @@ void lw_work_forget_bounds(struct lw_work *w)
 bool lw_plan_has_times(const struct lw_plan *p)
 {
     bool has = p->n_works == 0 || (p->device && p->device[0]);
+    int32_t n;
+    const struct lw_work *works = lw_plan_held_works(p, &n);
 
-    for (int32_t k = 0; !has && k < p->n_works; k++)
-        has = p->works[k].ps >= 0;
+    for (int32_t k = 0; !has && k < n; k++)
+        has = works[k].ps >= 0;
     return has;
 }
 
 void lw_plan_drop_times(struct lw_plan *p)
 {
-    int32_t n_ops;
+    int32_t n_ops, n_works;
+    struct lw_work *works = lw_plan_held_works(p, &n_works);
 
-    for (int32_t k = 0; k < p->n_works; k++) {
-        p->works[k].ps = -1;
-        lw_work_forget_bounds(&p->works[k]);
+    for (int32_t k = 0; k < n_works; k++) {
+        works[k].ps = -1;
+        lw_work_forget_bounds(&works[k]);
     }
     struct lw_op *ops = lw_plan_held_ops(p, &n_ops);
     for (int32_t i = 0; i < n_ops; i++)

@@ -298,7 +298,12 @@ struct lw_plan {
     int32_t *slots;         /* parameters */
     int64_t *offsets;       /* in elements */
     struct lw_shard *shards;
+    /* Whole works, or NULL: then work k is row work_row[k] (shared/plan/work_rows.h). lw_work_at
+     * reads either. */
     struct lw_work *works;
+    struct lw_work *work_rows; /* [n_work_rows] */
+    int32_t *work_row;         /* [n_works] */
+    int32_t n_work_rows;
     struct lw_product *products; /* that are different */
     int32_t *work_products;      /* of all works: indexes into products */
 
@@ -343,6 +348,18 @@ struct lw_plan {
 };
 
 void lw_plan_free(struct lw_plan *p);
+
+static inline const struct lw_work *lw_work_at(const struct lw_plan *p, int32_t work)
+{
+    return p->works ? &p->works[work] : &p->work_rows[p->work_row[work]];
+}
+
+/* The works as they are held, *n of them, of which each stands for those that share it. */
+static inline struct lw_work *lw_plan_held_works(const struct lw_plan *p, int32_t *n)
+{
+    *n = p->works ? p->n_works : p->n_work_rows;
+    return p->works ? p->works : p->work_rows;
+}
 
 /* Op i. What reads a few of its fields gets no others. */
 static inline struct lw_op lw_op_at(const struct lw_plan *p, int64_t i)
@@ -484,7 +501,7 @@ enum lw_status lw_plan_need_times(const struct lw_plan *p, const char *name, str
 /* Work of a compute op in ps; -1 = timed by the cluster. */
 static inline lw_ps lw_plan_work_ps(const struct lw_plan *p, const struct lw_op *op)
 {
-    return op->work >= 0 ? p->works[op->work].ps : op->work_ps;
+    return op->work >= 0 ? lw_work_at(p, op->work)->ps : op->work_ps;
 }
 /* Which member of the group the rank is; -1 = none. */
 int32_t lw_plan_member(const struct lw_plan *p, const struct lw_group *g, int32_t rank);

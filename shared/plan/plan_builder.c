@@ -9,6 +9,7 @@
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
+#include "shared/plan/work_rows.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -40,6 +41,9 @@ struct lw_builder {
     int32_t share_least;
     struct lw_op last;
     struct lw_op_sharing sharing;
+    bool shares_works, work_open; /* works are in rows, the last one in `work` while it is open */
+    struct lw_work work;
+    struct lw_work_sharing work_sharing;
     int64_t slot_end;      /* where the slot added last ends in its bucket; -1 = unknown */
     bool draft;
     bool failed;
@@ -217,9 +221,10 @@ void lw_builder_expect_ops(struct lw_builder *b, int64_t n)
 
 void lw_builder_share_ops(struct lw_builder *b, int32_t least, bool modules)
 {
-    assert(b->plan.n_ops == 0);
+    assert(b->plan.n_ops == 0 && b->plan.n_works == 0);
     b->shares = true;
     b->sharing.own = modules;
+    b->shares_works = modules;
     b->share_least = least;
 }
 
@@ -252,6 +257,8 @@ void lw_builder_free(struct lw_builder *b)
         lw_free(b->plan.operand_rules);
     if (b->shares)
         lw_op_rows_free(&b->plan, &b->sharing);
+    if (b->shares_works)
+        lw_work_rows_free(&b->plan, &b->work_sharing);
     lw_free(b->words);
     lw_free(b->lists_from);
     lw_free(b->grid.comms);
@@ -577,12 +584,25 @@ void lw_builder_shards(struct lw_builder *b, const struct lw_shard *first, int32
     }
 }
 
+/* The work added last gets its row. */
+static void close_work(struct lw_builder *b)
+{
+    if (b->work_open && !b->failed)
+        b->failed = lw_work_rows_add(&b->plan, &b->work_sharing, &b->work, NULL) != LW_OK;
+    b->work_open = false;
+}
+
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w)
 {
     struct lw_work mine = *w;
 
     mine.first_product = b->plan.n_work_products;
-    return push(b, LW_TABLE_works, &mine);
+    if (!b->shares_works)
+        return push(b, LW_TABLE_works, &mine);
+    close_work(b);
+    b->work = mine;
+    b->work_open = true;
+    return b->plan.n_works;
 }
 
 void lw_builder_product(struct lw_builder *b, const struct lw_product *p)
@@ -593,7 +613,9 @@ void lw_builder_product(struct lw_builder *b, const struct lw_product *p)
 void lw_builder_work_product(struct lw_builder *b, int32_t product)
 {
     push(b, LW_TABLE_work_products, &product);
-    if (!b->failed)
+    if (b->work_open)
+        b->work.n_products++;
+    else if (!b->failed)
         b->plan.works[b->plan.n_works - 1].n_products++;
 }
 
@@ -1100,7 +1122,8 @@ static void settle_tables(struct lw_builder *b)
 {
     for (; !b->failed && b->n_settled < LW_N_TABLES; b->n_settled += !b->failed) {
         int t = b->n_settled;
-        if (!grows(t) || (t == LW_TABLE_ops && b->shares))
+        if (!grows(t) || (t == LW_TABLE_ops && b->shares) ||
+            (t == LW_TABLE_works && b->shares_works))
             continue;
         void *cut = lw_realloc(items_of(b, t), (size_t)*number_of(b, t) * lw_plan_tables[t].size);
         if (cut)
@@ -1123,6 +1146,28 @@ static void settle_ops(struct lw_builder *b)
     }
     b->failed = lw_plan_write_ops(p, NULL) != LW_OK;
     lw_op_rows_free(p, &b->sharing);
+}
+
+static void settle_works(struct lw_builder *b)
+{
+    struct lw_plan *p = &b->plan;
+    struct lw_work *rows = p->work_rows;
+    int32_t *row = p->work_row;
+
+    if (b->failed || !b->shares_works)
+        return;
+    if (p->n_ops >= b->share_least) {
+        b->shares_works = false;
+        b->failed = lw_work_rows_settle(p, &b->work_sharing, NULL) != LW_OK;
+        return;
+    }
+    b->failed = lw_plan_write_works(p, NULL) != LW_OK;
+    if (b->failed)
+        return;
+    b->shares_works = false;
+    lw_free(rows);
+    lw_free(row);
+    lw_free(b->work_sharing.found);
 }
 
 /* NULL where all rows are written out. */
@@ -1195,8 +1240,10 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     if (!b)
         return lw_fail_nomem(err);
     close_list(b);
+    close_work(b);
     clear_groups(b);
     settle_tables(b);
+    settle_works(b);
     settle_ops(b);
     settle_rules(b);
     settle_grid(b);

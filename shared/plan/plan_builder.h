@@ -23,8 +23,9 @@ bool lw_builder_is_draft(const struct lw_builder *b);
 
 /* About so many ops will be added: room for them at once, up to a limit. */
 void lw_builder_expect_ops(struct lw_builder *b, int64_t n);
-/* Ops that are alike share rows (shared/plan/op_rows.h), those of other modules too where `modules`
- * are alike, unless there are fewer than `least` in the end. Before the first is added. */
+/* Ops that are alike share rows (shared/plan/op_rows.h) unless there are fewer than `least` in the
+ * end; where `modules` are alike, those of other modules too, and works (shared/plan/work_rows.h).
+ * Before the first op or work is added. */
 void lw_builder_share_ops(struct lw_builder *b, int32_t least, bool modules);
 /* So many shards, or parameters and slots of all buckets: there may be millions. */
 void lw_builder_expect_shards(struct lw_builder *b, int64_t n);

@@ -75,7 +75,7 @@ struct canon {
  * device's libraries choose (traces/models/model_framework.c, calls_flash). */
 static int takes(const struct lw_plan *p, const struct lw_op *op)
 {
-    int64_t bytes = p->works[op->work].keeps_bytes;
+    int64_t bytes = lw_work_at(p, op->work)->keeps_bytes;
 
     return (bytes > 0) - (bytes < 0);
 }
@@ -258,7 +258,8 @@ enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct 
     lw_hash_ints(h, (int64_t[]){p->dims.layers, p->dims.hidden, p->dims.ffn, p->dims.vocab,
                                 p->dims.seq, p->dims.batch, p->dims.fp8, p->dims.workspace}, 8);
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_work *w = lw_op_at(p, i).work >= 0 ? &p->works[lw_op_at(p, i).work] : &none;
+        int32_t work = lw_op_at(p, i).work;
+        const struct lw_work *w = work >= 0 ? lw_work_at(p, work) : &none;
         lw_hash_ints(h, (int64_t[]){lw_plan_work_ps(p, LW_OP(p, i)), w->flops, w->bytes}, 3);
         if (w->source != LW_TIME_GIVEN) /* else as before plans had sources */
             lw_hash_ints(h, (int64_t[]){w->source, w->bound_ps[0], w->bound_ps[1], w->bound_ps[2],
@@ -521,7 +522,7 @@ struct figure {
 
 static int64_t kept_bytes(const struct lw_plan *p, int32_t op)
 {
-    return lw_op_at(p, op).work < 0 ? 0 : p->works[lw_op_at(p, op).work].keeps_bytes;
+    return lw_op_at(p, op).work < 0 ? 0 : lw_work_at(p, lw_op_at(p, op).work)->keeps_bytes;
 }
 
 static const char *bytes_text(int64_t bytes, char buf[256])

@@ -163,26 +163,36 @@ static enum lw_status check_list(const struct ranges *k, enum lw_plan_table_id i
     return check_items(k, id, f, row, items, n);
 }
 
-/* Where rows [i, end) lie: ops that share rows are written out. */
+union block {
+    struct lw_op ops[ROWS];
+    struct lw_work works[ROWS];
+};
+
+/* Where rows [i, end) lie: ops and works that share rows are written out. */
 static const char *block_of(const struct lw_plan *p, enum lw_plan_table_id id, int64_t i,
-                            int64_t end, struct lw_op ops[ROWS])
+                            int64_t end, union block *b)
 {
+    if (id == LW_TABLE_works && !p->works) {
+        for (int64_t k = i; k < end; k++)
+            b->works[k - i] = *lw_work_at(p, (int32_t)k);
+        return (const char *)b->works;
+    }
     if (id != LW_TABLE_ops || p->ops)
         return lw_table_at(&lw_plan_tables[id], p) + (size_t)i * lw_plan_tables[id].size;
     for (int64_t k = i; k < end; k++)
-        ops[k - i] = lw_op_at(p, k);
-    return (const char *)ops;
+        b->ops[k - i] = lw_op_at(p, k);
+    return (const char *)b->ops;
 }
 
 static enum lw_status check_table(const struct ranges *k, enum lw_plan_table_id id)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
-    struct lw_op ops[ROWS];
+    union block b;
     int64_t n = lw_table_rows(t, k->p);
 
     for (int64_t i = 0; i < n; i += ROWS) {
         int64_t end = i + ROWS < n ? i + ROWS : n;
-        const char *at = block_of(k->p, id, i, end, ops);
+        const char *at = block_of(k->p, id, i, end, &b);
         for (const struct lw_plan_field *f = t->fields; f->name; f++)
             if (f->ranged && !f->n_list)
                 LW_TRY(check_numbers(k, id, f, at, i, end));
@@ -297,7 +307,7 @@ static bool is_of_grid(const struct lw_plan *p, int table)
 static bool has_table(const struct lw_plan *p, int table)
 {
     return lw_table_at(&lw_plan_tables[table == LW_TABLE_groups ? LW_TABLE_members : table], p) ||
-           table == LW_TABLE_ops || !p->grid;
+           table == LW_TABLE_ops || table == LW_TABLE_works || !p->grid;
 }
 
 static enum lw_status check_tables(const struct ranges *k, bool grid_holds)

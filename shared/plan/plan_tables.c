@@ -237,6 +237,8 @@ const char *lw_table_at(const struct lw_plan_table *t, const struct lw_plan *p)
 const char *lw_table_row(const struct lw_plan_table *t, const struct lw_plan *p, int64_t i,
                          struct lw_op *room)
 {
+    if (t == &lw_plan_tables[LW_TABLE_works])
+        return (const char *)lw_work_at(p, (int32_t)i);
     if (t != &lw_plan_tables[LW_TABLE_ops])
         return lw_table_at(t, p) + (size_t)i * t->size;
     *room = lw_op_at(p, i);

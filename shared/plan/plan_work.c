@@ -57,7 +57,7 @@ static int64_t sum(int64_t a, int64_t b)
 static void mark_products(const struct lw_plan *p, uint64_t *marks)
 {
     for (int32_t k = 0; k < p->n_works; k++) {
-        const struct lw_work *w = &p->works[k];
+        const struct lw_work *w = lw_work_at(p, k);
         if (w->first_product < 0 || w->n_products > p->n_work_products - w->first_product)
             continue; /* refused by the checks */
         for (int32_t i = 0; i < w->n_products; i++)
@@ -88,7 +88,7 @@ static void take_program(const struct lw_plan *p, int64_t first, int64_t end,
             if (place)
                 *place = (int32_t)i;
         }
-        add(&w->v[w->of[i]], &p->works[op->work], marks[op->work]);
+        add(&w->v[w->of[i]], lw_work_at(p, op->work), marks[op->work]);
     }
 }
 

@@ -446,7 +446,7 @@ static enum lw_status use_messages(const struct walk *w)
 bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_use *out)
 {
     const struct lw_op *o = LW_OP(p, op);
-    int64_t kept = o->work < 0 ? 0 : p->works[o->work].keeps_bytes;
+    int64_t kept = o->work < 0 ? 0 : lw_work_at(p, o->work)->keeps_bytes;
 
     *out = (struct lw_use){.buffer = LW_USE_ACTIVATION, .index = op};
     if (o->kind == LW_OP_ALLOC || o->kind == LW_OP_FREE) {

@@ -249,7 +249,8 @@ static enum lw_status note_received(struct lw_memory_walk *c, const struct lw_pr
         return note(c, op, op, -1, AT_END, err);
     if (next_user >= 0)
         return note(c, g->first_op + next_user, op, -1, AT_START, err);
-    bool keeps = lw_op_at(p, user).work >= 0 && p->works[lw_op_at(p, user).work].keeps_bytes > 0;
+    int32_t work = lw_op_at(p, user).work;
+    bool keeps = work >= 0 && lw_work_at(p, work)->keeps_bytes > 0;
     return note(c, user, op, -1, keeps ? AT_START : AT_END, err);
 }
 

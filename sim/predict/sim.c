@@ -93,8 +93,8 @@ static void list_memory(const struct sim_engine *e, struct lw_sim_stats *s, cons
     bool known = false;
 
     for (int32_t i = 0; i < p->n_ops && !known; i++)
-        known = lw_op_class(lw_op_held(p, i)->kind) == LW_CLASS_COPY ||
-                (lw_op_held(p, i)->work >= 0 && p->works[lw_op_held(p, i)->work].bytes > 0);
+        known = lw_op_class(lw_op_at(p, i).kind) == LW_CLASS_COPY ||
+                (lw_op_at(p, i).work >= 0 && lw_work_at(p, lw_op_at(p, i).work)->bytes > 0);
     figure(s, "memory_bytes_per_comm_byte", e->cluster->interference.memory_bytes_per_comm_byte,
            !e->terms.memory ? "the device's memory_bytes_per_s is not given"
            : !known         ? "no op of the plan gives the bytes that it moves"

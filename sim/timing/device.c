@@ -178,7 +178,7 @@ static int64_t memory_share(const struct lw_cluster *c, double bytes, lw_ps time
 int64_t sim_memory_share(const struct lw_plan *plan, const struct lw_cluster *c,
                          const struct lw_op *op, int64_t bytes, lw_ps work)
 {
-    int64_t moved = op->work >= 0 ? plan->works[op->work].bytes : -1;
+    int64_t moved = op->work >= 0 ? lw_work_at(plan, op->work)->bytes : -1;
 
     if (moved < 0 && lw_op_class(op->kind) == LW_CLASS_COPY)
         moved = 2 * bytes;

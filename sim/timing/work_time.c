@@ -108,8 +108,8 @@ static enum lw_status traffic(const struct asked *a, int64_t bytes, struct sim_w
  * CACM 52(4), 2009). */
 static enum lw_status roofline(const struct asked *a, struct sim_work *out, struct lw_err *err)
 {
-    int64_t flops = a->op->work >= 0 ? a->plan->works[a->op->work].flops : -1;
-    int64_t bytes = a->op->work >= 0 ? a->plan->works[a->op->work].bytes : -1;
+    int64_t flops = a->op->work >= 0 ? lw_work_at(a->plan, a->op->work)->flops : -1;
+    int64_t bytes = a->op->work >= 0 ? lw_work_at(a->plan, a->op->work)->bytes : -1;
     struct sim_work compute = {0, "the plan", ""}, move = compute;
 
     if (flops < 0 && bytes < 0)

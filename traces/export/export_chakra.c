@@ -222,10 +222,10 @@ static enum lw_status write_node(struct writer *w, int32_t rank, int64_t i)
     add_bool(w, "is_cpu_op", c == LW_CLASS_HOST || c == LW_CLASS_MEMORY);
     if (comm)
         add_communication(w, op, rank, group);
-    if (op->work >= 0 && p->works[op->work].flops > 0)
-        add_int(w, "num_ops", p->works[op->work].flops);
-    if (op->work >= 0 && p->works[op->work].bytes > 0)
-        add_int(w, "tensor_size", p->works[op->work].bytes);
+    if (op->work >= 0 && lw_work_at(p, op->work)->flops > 0)
+        add_int(w, "num_ops", lw_work_at(p, op->work)->flops);
+    if (op->work >= 0 && lw_work_at(p, op->work)->bytes > 0)
+        add_int(w, "tensor_size", lw_work_at(p, op->work)->bytes);
     snprintf(stream_name, sizeof stream_name, "%s %.80s", lw_stream_class_word(stream->class_),
              stream->name);
     add_text(w, "lw_stream", stream_name);

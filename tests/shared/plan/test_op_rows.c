@@ -13,6 +13,7 @@
 #include "shared/plan/op_rows.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/plan_tables.h"
+#include "shared/plan/work_rows.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/random_strategy.h"
 
@@ -33,6 +34,19 @@ static void expect_ops(const struct lw_plan *p, const struct lw_plan *q, const c
     assert_int_equal(p->n_ops, q->n_ops);
     for (int32_t i = 0; i < p->n_ops; i++)
         expect_op(lw_op_at(p, i), lw_op_at(q, i), i, words);
+}
+
+static void expect_works(const struct lw_plan *p, const struct lw_plan *q)
+{
+    assert_int_equal(p->n_works, q->n_works);
+    for (int32_t k = 0; k < p->n_works; k++) {
+        const struct lw_work *x = lw_work_at(p, k), *y = lw_work_at(q, k);
+        assert_true(x->ps == y->ps && x->flops == y->flops && x->bytes == y->bytes &&
+                    x->keeps_bytes == y->keeps_bytes && x->source == y->source);
+        assert_int_equal(x->first_product, y->first_product);
+        assert_int_equal(x->n_products, y->n_products);
+        assert_memory_equal(x->bound_ps, y->bound_ps, sizeof x->bound_ps);
+    }
 }
 
 static void expect_file(const struct lw_plan *p, const struct lw_plan *q, const char *words)
@@ -148,24 +162,27 @@ TEST(a_changed_row_is_refused_at_its_first_op)
 
 /* --- the builder ------------------------------------------------------------------------------ */
 
-enum { MOST = 40, N_PARAMS = 4, N_WORKS = 3 };
+enum { MOST = 40, N_PARAMS = 4, N_WORKS = 6 };
 
 /* Ops are whole, rows without struct lw_op_own, or rows with it. */
 enum how { WHOLE, ROWS, ROWS_AND_OWN };
 
-static struct lw_builder *begin(enum how how)
+static struct lw_builder *begin(enum how how, int32_t least)
 {
     struct lw_builder *b = lw_builder_new("shared", 1);
 
     if (!b)
         return NULL;
     if (how != WHOLE)
-        lw_builder_share_ops(b, 0, how == ROWS_AND_OWN);
+        lw_builder_share_ops(b, least, how == ROWS_AND_OWN);
     lw_builder_role(b, &(struct lw_role){.name = "data", .stage = 0});
     lw_builder_rank(b, 0, 0, 0, 0, 0);
     lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
-    for (int32_t k = 0; k < N_WORKS; k++)
-        lw_builder_work(b, &(struct lw_work){.ps = 1 + k, .flops = 10 * k, .bytes = -1});
+    for (int32_t k = 0; k < N_WORKS; k++) { /* the first and the third are alike */
+        lw_builder_work(b, &(struct lw_work){.ps = 1 + k % 2, .bytes = -1});
+        if (k == 3)
+            lw_builder_work_product(b, 0);
+    }
     lw_builder_variant(b, "first", "", false);
     lw_builder_variant(b, "steady", "", true);
     return b;
@@ -213,7 +230,7 @@ static void reorder_drawn(struct lw_builder *b, struct prng *r, int32_t first)
 /* The same additions for the same generator. */
 static enum lw_status make(enum how how, struct prng r, struct lw_plan *out, struct lw_err *err)
 {
-    struct lw_builder *b = begin(how);
+    struct lw_builder *b = begin(how, 0);
 
     for (int32_t v = 0; b && v < 2; v++) {
         lw_builder_program(b, v, 0);
@@ -257,6 +274,14 @@ TEST(a_builder_that_shares_makes_the_same_plan)
         assert_string_equal(p.hash, q.hash);
         expect_ops(&p, &q, "");
         expect_lists(&p, &q);
+        expect_works(&p, &q);
+        assert_int_equal(q.n_work_rows, i % 2 == 1 ? 5 : 0);
+        lw_plan_drop_times(&p);
+        lw_plan_drop_times(&q);
+        expect_works(&p, &q);
+        assert_ok(lw_plan_write_works(&q, &err), err);
+        assert_non_null(q.works);
+        expect_works(&p, &q);
         lw_plan_free(&p);
         lw_plan_free(&q);
     }
@@ -266,10 +291,9 @@ TEST(a_builder_that_shares_makes_the_same_plan)
 TEST(few_ops_are_a_table_of_whole_ops)
 {
     for (int32_t least = 10; least <= 11; least++) {
-        struct lw_builder *b = begin(WHOLE);
+        struct lw_builder *b = begin(ROWS_AND_OWN, least);
         struct lw_plan p;
         struct lw_err err = {0};
-        lw_builder_share_ops(b, least, true);
         lw_builder_program(b, 0, 0);
         for (int32_t i = 0; i < 10; i++) {
             struct lw_op op = lw_builder_blank(LW_OP_KERNEL, 0);
@@ -281,6 +305,8 @@ TEST(few_ops_are_a_table_of_whole_ops)
         assert_ok(lw_builder_finish(b, &p, &err), err);
         assert_int_equal(p.ops == NULL, least == 10);
         assert_int_equal(p.n_op_rows, least == 10 ? 4 : 0);
+        assert_int_equal(p.works == NULL, least == 10);
+        assert_int_equal(lw_work_at(&p, 1)->ps, 2);
         for (int32_t i = 0; i < 10; i++) {
             assert_int_equal(lw_op_at(&p, i).micro_batch, i);
             assert_int_equal(lw_op_at(&p, i).module, i);
