@@ -395,11 +395,12 @@ static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n
 #define LW_OP(p, i) ((const struct lw_op[1]){lw_op_at(p, i)})
 
 /* Op i where it is held, also for others that are alike: nothing may read its micro_batch, call and
- * first_dep. No copy is made, so loops over ops take it. */
-static inline const struct lw_op *lw_op_held(const struct lw_plan *p, int64_t i)
-{
-    return p->ops ? &p->ops[i] : &p->op_rows[p->op_places[i].row];
-}
+ * first_dep. Loops over ops take it: a copy, which lasts as long as LW_OP's, is made of those alone
+ * that have fields of their own. */
+#define LW_OP_HELD(p, i) \
+    ((p)->ops      ? &(p)->ops[i] \
+     : (p)->op_own ? (const struct lw_op[1]){lw_op_at(p, i)} \
+                   : &(p)->op_rows[(p)->op_places[i].row])
 
 static inline int32_t lw_op_first_dep(const struct lw_plan *p, int64_t i)
 {

@@ -94,7 +94,7 @@ static enum lw_status ask_reducer(const struct check *k, struct choice *x)
     if (!seen)
         return lw_fail_nomem(k->err);
     for (int32_t i = 0; i < p->n_ops && status == LW_OK; i++) {
-        const struct lw_op *op = lw_op_held(p, i);
+        const struct lw_op *op = LW_OP_HELD(p, i);
         if (!is_collective(p, op) || p->comms[op->comm].reducer != (int32_t)x->asked ||
             (seen[op->comm] >> op->kind & 1))
             continue;
@@ -119,10 +119,10 @@ static bool is_modelled(const struct lw_cluster *c, const struct lw_plan *p)
     struct lw_cost_query q = {.n_ranks = 2, .n_nodes = 1};
 
     for (int32_t i = 0; i < p->n_ops; i++) {
-        q.op = lw_op_held(p, i)->kind;
-        if (!is_collective(p, lw_op_held(p, i)))
+        q.op = LW_OP_HELD(p, i)->kind;
+        if (!is_collective(p, LW_OP_HELD(p, i)))
             continue;
-        q.algorithm = (enum lw_reducer_kind)p->comms[lw_op_held(p, i)->comm].reducer;
+        q.algorithm = (enum lw_reducer_kind)p->comms[LW_OP_HELD(p, i)->comm].reducer;
         if (sim_nccl_applies(c, &q))
             return true;
     }

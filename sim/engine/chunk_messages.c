@@ -73,7 +73,7 @@ static enum lw_status check_levels(const struct sim_engine *e, const struct sim_
 static enum lw_status root_of(const struct sim_engine *e, const struct sim_group *g,
                               const int32_t *ranks, int32_t *root)
 {
-    const struct lw_op *op = lw_op_held(e->plan, g->first_op);
+    const struct lw_op *op = LW_OP_HELD(e->plan, g->first_op);
     int32_t peer = lw_plan_operand(e->plan, op, g->first_rank).peer;
 
     *root = 0;

@@ -231,8 +231,8 @@ int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
 static enum lw_status mismatch(struct sim_engine *e, const struct sim_group *g, int32_t rank,
                                int32_t op)
 {
-    enum lw_op_kind first = lw_op_held(e->plan, g->first_op)->kind;
-    enum lw_op_kind kind = lw_op_held(e->plan, op)->kind;
+    enum lw_op_kind first = LW_OP_HELD(e->plan, g->first_op)->kind;
+    enum lw_op_kind kind = LW_OP_HELD(e->plan, op)->kind;
 
     return lw_fail(e->err, LW_EFAILED,
                    "communicator '%s': rank %d issues %s (op %d) where rank %d issues %s (op %d)",
@@ -301,7 +301,7 @@ static int64_t sms_of_channels(const struct sim_engine *e, struct sim_group *g, 
 static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t rank,
                              int32_t number, int64_t bytes)
 {
-    const struct lw_op *op = lw_op_held(e->plan, number);
+    const struct lw_op *op = LW_OP_HELD(e->plan, number);
     bool known = g->query.op == op->kind && g->query.dtype == op->dtype && g->query.bytes == bytes;
 
     g->first_rank = rank;
@@ -317,7 +317,7 @@ static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t 
 
 enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t number, lw_ps *time)
 {
-    const struct lw_op *op = lw_op_held(e->plan, number);
+    const struct lw_op *op = LW_OP_HELD(e->plan, number);
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
     struct sim_group *g = &e->groups[e->ring[place].group];
     lw_ps own = lw_plan_work_ps(e->plan, op);
@@ -330,7 +330,7 @@ enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t 
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     int32_t number = sim_unit_number(e, rank, unit);
-    const struct lw_op *op = lw_op_held(e->plan, number);
+    const struct lw_op *op = LW_OP_HELD(e->plan, number);
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
     int32_t group = sim_is_pooled(e, rank, unit) ? sim_workers_lane(e, place)
                                                  : e->ring[place].group;
@@ -378,7 +378,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
         e->ranks[r].more_sms -= g->more_sms;
-        sim_rank_moving(e, r, sim_unit_op(e, r, unit)->kind, -1);
+        sim_rank_moving(e, r, sim_unit_op(e, r, unit).kind, -1);
         e->ranks[r].n_collectives--;
         LW_TRY(sim_all_in(e, r, unit, g->all_in));
         LW_TRY(sim_unit_complete(e, r, unit));

@@ -44,8 +44,8 @@ static enum lw_status take(struct sim_engine *e, int32_t place)
 
 enum lw_status sim_workers_ready(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct lw_op *op = sim_unit_op(e, rank, unit);
-    int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
+    int32_t comm = sim_unit_op(e, rank, unit).comm;
+    int32_t place = e->place_of[(int64_t)comm * e->plan->n_ranks + rank];
 
     if (place < 0)
         return sim_unit_begin(e, rank, unit); /* says what is wrong */

@@ -86,7 +86,7 @@ static enum lw_status list_program(struct sim_engine *e, struct lw_program p, in
     struct listed lately[LISTED] = {{.any = false}};
 
     for (int32_t i = 0; i < p.n_ops; i++) {
-        const struct lw_op *op = lw_op_held(e->plan, p.first_op + i);
+        const struct lw_op *op = LW_OP_HELD(e->plan, p.first_op + i);
         if (op->comm < 0)
             continue;
         struct listed *x = place_of(lately, op);

@@ -32,7 +32,7 @@ static int32_t not_entered(const struct sim_engine *e, int32_t rank, int32_t com
     if (is_finished(e, rank) || !p)
         return -1;
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = lw_op_held(e->plan, p->first_op + i);
+        const struct lw_op *op = LW_OP_HELD(e->plan, p->first_op + i);
         int32_t mark = waits(e, rank)[p->unit_of[i]];
         if (mark == SIM_STARTED || mark == SIM_DONE || op->comm != comm)
             continue;
@@ -64,7 +64,7 @@ static struct where missing_member(const struct sim_engine *e, const struct lw_o
         int32_t r = e->ring[g->first + i].rank;
         int32_t u = e->place_unit[(g->first + i) * e->n_workers + lane];
         if (!is_finished(e, r) && e->ranks[r].program && u >= 0 && waits(e, r)[u] == SIM_STARTED &&
-            sim_unit_op(e, r, u)->comm == op->comm)
+            sim_unit_op(e, r, u).comm == op->comm)
             continue;
         return (struct where){r, not_entered(e, r, op->comm, -1, op->kind)};
     }
@@ -110,27 +110,27 @@ static struct where waits_for_worker(const struct sim_engine *e, const struct lw
 
 static struct where follow(const struct sim_engine *e, struct where w)
 {
-    const struct lw_op *op = sim_unit_op(e, w.rank, w.unit);
+    const struct lw_op op = sim_unit_op(e, w.rank, w.unit);
 
     if (waits(e, w.rank)[w.unit] == SIM_QUEUED)
-        return waits_for_worker(e, op, w.rank);
+        return waits_for_worker(e, &op, w.rank);
     if (waits(e, w.rank)[w.unit] != SIM_STARTED)
         return (struct where){w.rank, first_edge_into(e, w.rank, w.unit)};
-    if (lw_op_class(op->kind) == LW_CLASS_P2P)
+    if (lw_op_class(op.kind) == LW_CLASS_P2P)
         return missing_peer(e, w.rank, w.unit);
-    return missing_member(e, op, w.rank, w.unit);
+    return missing_member(e, &op, w.rank, w.unit);
 }
 
 static void describe(const struct sim_engine *e, struct where w, char *text, size_t size)
 {
-    const struct lw_op *op = sim_unit_op(e, w.rank, w.unit);
-    int32_t peer = lw_plan_operand(e->plan, op, w.rank).peer;
+    const struct lw_op op = sim_unit_op(e, w.rank, w.unit);
+    int32_t peer = lw_plan_operand(e->plan, &op, w.rank).peer;
     char other[32] = "";
 
-    if (lw_op_class(op->kind) == LW_CLASS_P2P)
-        snprintf(other, sizeof other, " %s %d", op->kind == LW_OP_SEND ? "to" : "from", peer);
-    snprintf(text, size, "rank %d %s%s%s%s (op %d)%s", w.rank, lw_op_name(op->kind), other,
-             *op->name ? " " : "", op->name, sim_unit_number(e, w.rank, w.unit),
+    if (lw_op_class(op.kind) == LW_CLASS_P2P)
+        snprintf(other, sizeof other, " %s %d", op.kind == LW_OP_SEND ? "to" : "from", peer);
+    snprintf(text, size, "rank %d %s%s%s%s (op %d)%s", w.rank, lw_op_name(op.kind), other,
+             *op.name ? " " : "", op.name, sim_unit_number(e, w.rank, w.unit),
              waits(e, w.rank)[w.unit] == SIM_STARTED ? " entered" : " cannot start");
 }
 

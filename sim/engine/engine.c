@@ -173,7 +173,7 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
 /* At full rate. */
 static enum lw_status work_of(const struct sim_engine *e, int32_t rank, int32_t number, lw_ps *work)
 {
-    const struct lw_op *op = lw_op_held(e->plan, number);
+    const struct lw_op *op = LW_OP_HELD(e->plan, number);
     struct sim_work found;
 
     *work = sim_known_work(e, number);
@@ -194,7 +194,7 @@ static bool is_on_device(const struct lw_op *op)
 
 static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t unit, int32_t number)
 {
-    const struct lw_op *op = lw_op_held(e->plan, number);
+    const struct lw_op *op = LW_OP_HELD(e->plan, number);
     int32_t slot = sim_slot(e, rank, op->stream);
     bool on_device = is_on_device(op);
     int64_t memory = 0;
@@ -242,7 +242,7 @@ static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit
 
     memset(start, 0, (size_t)n * sizeof *start);
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_op *op = lw_op_held(e->plan, p->parts[first + i]);
+        const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[first + i]);
         LW_TRY(time_of_part(e, rank, p->parts[first + i], op, time));
         if (e->rows) {
             lw_ps at = lw_add_sat(e->now, start[i]);
@@ -261,7 +261,7 @@ static enum lw_status start_merged(struct sim_engine *e, int32_t rank, int32_t u
 {
     const struct sim_program *p = e->ranks[rank].program;
     struct sim_merged *x = &p->merged[p->merged_of[unit]];
-    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit)->stream);
+    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit).stream);
     int64_t speed = e->ranks[rank].speed;
 
     if (e->rows || !x->known || (x->by_rank ? x->rank != rank : x->speed != speed)) {
@@ -282,7 +282,7 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
     int32_t number = p->parts[p->first_part[unit]];
-    const struct lw_op *op = lw_op_held(e->plan, number);
+    const struct lw_op *op = LW_OP_HELD(e->plan, number);
 
     e->ranks[rank].wait[unit] = SIM_STARTED;
     if (e->now < e->run_start)

@@ -352,7 +352,7 @@ static inline int32_t sim_n_alike(const struct sim_engine *e, int32_t rank)
 /* Work of an op at full rate; -1 = it depends on the rank. */
 static inline lw_ps sim_known_work(const struct sim_engine *e, int32_t op)
 {
-    lw_ps own = lw_plan_work_ps(e->plan, lw_op_held(e->plan, op));
+    lw_ps own = lw_plan_work_ps(e->plan, LW_OP_HELD(e->plan, op));
 
     return own >= 0 ? own : e->work ? e->work[op] : -1;
 }
@@ -370,8 +370,7 @@ static inline int32_t sim_unit_number(const struct sim_engine *e, int32_t rank, 
     return p->parts[p->first_part[unit]];
 }
 
-static inline const struct lw_op *sim_unit_op(const struct sim_engine *e, int32_t rank,
-                                              int32_t unit)
+static inline struct lw_op sim_unit_op(const struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    return lw_op_held(e->plan, sim_unit_number(e, rank, unit));
+    return lw_op_at(e->plan, sim_unit_number(e, rank, unit));
 }

@@ -150,7 +150,7 @@ static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_er
     list_before(c);
     memset(c->over, 0xff, (size_t)(n * c->width) * sizeof *c->over);
     for (int32_t u = 0; u < n; u++)
-        c->stream[u] = lw_op_held(c->plan, c->p->parts[c->p->first_part[u]])->stream;
+        c->stream[u] = LW_OP_HELD(c->plan, c->p->parts[c->p->first_part[u]])->stream;
     memset(c->p->first_next, 0, ((size_t)n + 1) * sizeof *c->p->first_next);
     for (int32_t v = 0; v < n; v++) {
         c->p->wait[v] = keep(c, v);
@@ -234,7 +234,7 @@ static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct 
     int64_t n = c->p->n_ops, n_edges = 2 * n;
 
     for (int32_t i = 0; i < n; i++)
-        n_edges += lw_op_held(plan, c->p->first_op + i)->n_deps;
+        n_edges += LW_OP_HELD(plan, c->p->first_op + i)->n_deps;
     c->first_before = lw_arena_room(room, n + 1, sizeof *c->first_before);
     c->before = lw_arena_room(room, n_edges + 1, sizeof *c->before);
     c->over = lw_arena_room(room, n * c->width + 1, sizeof *c->over);
@@ -274,7 +274,7 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
     p->n_units = p->n_ops;
     c->first_before[0] = 0;
     for (int32_t v = 0; v < p->n_ops; v++) {
-        const struct lw_op *op = lw_op_held(c->plan, (int64_t)p->first_op + v);
+        const struct lw_op *op = LW_OP_HELD(c->plan, (int64_t)p->first_op + v);
         p->parts[v] = p->first_op + v;
         p->first_part[v + 1] = v + 1;
         c->stream[v] = op->stream;

@@ -113,7 +113,7 @@ static enum lw_status choose_workers(struct sim_engine *e)
     for (int32_t c = 0; c < p->n_comms; c++)
         e->pooled[c] = true;
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = lw_op_held(p, i);
+        const struct lw_op *op = LW_OP_HELD(p, i);
         if (op->comm >= 0 && lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
             e->pooled[op->comm] = false;
     }
@@ -135,14 +135,14 @@ static enum lw_status prepare_work(struct sim_engine *e)
     const struct lw_plan *p = e->plan;
     int32_t first = 0;
 
-    while (first < p->n_ops && !is_timed_by_cluster(p, lw_op_held(p, first)))
+    while (first < p->n_ops && !is_timed_by_cluster(p, LW_OP_HELD(p, first)))
         first++;
     if (first == p->n_ops)
         return LW_OK;
     COLUMN(work, p->n_ops);
     memset(e->work, -1, (size_t)p->n_ops * sizeof *e->work);
     for (int32_t i = first; i < p->n_ops; i++) {
-        const struct lw_op *op = lw_op_held(p, i);
+        const struct lw_op *op = LW_OP_HELD(p, i);
         struct sim_work work;
         if (!is_timed_by_cluster(p, op))
             continue;
@@ -176,7 +176,7 @@ static enum lw_status find_single_members(const struct sim_engine *e, struct lw_
 static bool is_alone(const struct sim_engine *e, const struct sim_program *p, const bool *single,
                      int32_t unit)
 {
-    const struct lw_op *op = lw_op_held(e->plan, p->parts[p->first_part[unit]]);
+    const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[p->first_part[unit]]);
 
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_P2P: return false;
@@ -198,7 +198,7 @@ static enum lw_status merge_program(struct sim_engine *e, const struct sim_progr
     for (int32_t u = 0; out->merged_of && u < out->n_units; u++) {
         struct sim_merged *x = out->merged_of[u] < 0 ? NULL : &out->merged[out->merged_of[u]];
         for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++) {
-            const struct lw_op *op = lw_op_held(e->plan, out->parts[i]);
+            const struct lw_op *op = LW_OP_HELD(e->plan, out->parts[i]);
             x->by_rank |= sim_known_work(e, out->parts[i]) < 0 || op->comm >= 0;
         }
     }
@@ -413,7 +413,7 @@ static enum lw_status links_are_shared(const struct sim_engine *e, bool *shared)
 
     *shared = p->n_comms > 63;
     for (int32_t i = 0; !*shared && i < p->n_ops; i++) {
-        const struct lw_op *op = lw_op_held(p, i);
+        const struct lw_op *op = LW_OP_HELD(p, i);
         struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
         bool by_messages;
         if (op->comm < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
@@ -459,7 +459,7 @@ static enum lw_status check_reducers(struct sim_engine *e)
 
     LW_TAKE(&e->arena, seen, p->n_comms + 1, e->err);
     for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
-        const struct lw_op *op = lw_op_held(p, i);
+        const struct lw_op *op = LW_OP_HELD(p, i);
         if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->kind == LW_OP_BARRIER ||
             (seen[op->comm] >> op->kind & 1) || lw_plan_work_ps(p, op) > 0)
             continue;

@@ -120,7 +120,7 @@ enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place)
     m->got -= m->steps;
     m->sent = 0;
     m->steps = 0;
-    sim_rank_moving(e, m->rank, sim_unit_op(e, m->rank, unit)->kind, -1);
+    sim_rank_moving(e, m->rank, sim_unit_op(e, m->rank, unit).kind, -1);
     LW_TRY(sim_all_in(e, m->rank, unit, e->groups[m->group].all_in));
     return sim_unit_complete(e, m->rank, unit);
 }

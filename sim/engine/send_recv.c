@@ -216,7 +216,7 @@ static enum lw_status meet(struct sim_engine *e, int32_t comm, int32_t from, int
 static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t unit, int32_t slot,
                                  int32_t i)
 {
-    const struct lw_op *op = lw_op_held(e->plan, i);
+    const struct lw_op *op = LW_OP_HELD(e->plan, i);
     struct lw_operand operand = lw_plan_operand(e->plan, op, rank);
     int side = op->kind == LW_OP_SEND ? SENDER : RECEIVER;
     int32_t m = -1;
@@ -269,7 +269,7 @@ enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
     int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
-    int32_t slot = sim_slot(e, rank, lw_op_held(e->plan, p->parts[first])->stream);
+    int32_t slot = sim_slot(e, rank, LW_OP_HELD(e->plan, p->parts[first])->stream);
 
     e->slots[slot].parts = n + 1; /* one more, so that it cannot complete while it enters */
     for (int32_t i = 0; i < n; i++)

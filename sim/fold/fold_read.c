@@ -82,7 +82,7 @@ enum lw_status sim_fold_read_programs(struct sim_folding *m, struct lw_err *err)
         for (int32_t v = 0; v < p->n_variants; v++) {
             struct lw_program range = p->programs[(int64_t)v * p->n_roles + r];
             for (int32_t i = 0; i < range.n_ops; i++)
-                LW_TRY(add_op(m, r, lw_op_held(p, range.first_op + i), err));
+                LW_TRY(add_op(m, r, LW_OP_HELD(p, range.first_op + i), err));
         }
         l->n_relations = (int32_t)m->n_relations - l->first_relation;
         l->n_rows = (int32_t)m->n_rows - l->first_row;

@@ -180,7 +180,7 @@ static enum lw_status list_by_ring(struct sim_engine *e, struct lw_sim_stats *s)
     for (int32_t c = 0; c < p->n_comms; c++)
         any |= left[c] = left_to_ring(e, c);
     for (int32_t i = 0; any != 0 && i < p->n_ops; i++) {
-        const struct lw_op *op = lw_op_held(p, i);
+        const struct lw_op *op = LW_OP_HELD(p, i);
         if (op->comm < 0 || !(left[op->comm] >> op->kind & 1))
             continue;
         how = lw_reducer_name(p->comms[op->comm].reducer);

@@ -275,7 +275,7 @@ void sim_list_timed(const struct lw_plan *p, const struct lw_cluster *c,
     struct sim_work w;
 
     for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = lw_op_held(p, i);
+        const struct lw_op *op = LW_OP_HELD(p, i);
         if (op->comm < 0 && lw_plan_work_ps(p, op) < 0 &&
             sim_work_of(p, c, i, op, op->bytes, &w, NULL) == LW_OK && *w.source)
             sim_note_timed(stats, op, w.by, w.source,
