@@ -91,7 +91,7 @@ TEST(random_overlapped_plans_pass_the_check)
 
 /* --- through the command line ---------------------------------------------------------------- */
 
-/* Modules that send 45 MB each; forward and backward in ns. */
+/* Modules that send 48 MB each; forward and backward in ns. */
 static void put_modules(const char *file, int n, long forward, long backward)
 {
     char text[4096];
@@ -104,7 +104,7 @@ static void put_modules(const char *file, int n, long forward, long backward)
         at += (size_t)snprintf(text + at, sizeof text - at,
                                "%s{\"name\":\"m%d\",\"forward_ns\":%ld,\"backward_input_ns\":%ld,"
                                "\"backward_weight_ns\":%ld,\"output_bytes\":1024,"
-                               "\"kept_bytes\":1048576,\"dispatch_bytes\":45000000}",
+                               "\"kept_bytes\":1048576,\"dispatch_bytes\":48000000}",
                                i ? "," : "", i, forward, backward / 2, backward / 2);
     at += (size_t)snprintf(text + at, sizeof text - at, "],\"params\":[");
     for (int i = 0; i < n; i++)
