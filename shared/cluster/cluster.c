@@ -398,6 +398,25 @@ static enum lw_status check_nccl_lists(const struct lw_nccl_facts *f, struct lw_
     return LW_OK;
 }
 
+/* Rates of PCIe ports: all three or none, and none where NVLinks join the devices. */
+static enum lw_status check_ports(const struct lw_cluster *c, struct lw_err *err)
+{
+    const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
+    const struct lw_nccl_facts *f = &c->nccl;
+    int n = lw_figure_is_set(f->port2_bytes_per_s) + lw_figure_is_set(f->port4_bytes_per_s) +
+            lw_figure_is_set(f->port8_bytes_per_s);
+
+    if (n != 0 && n != 3)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl: found %d of port2_bytes_per_s, port4_bytes_per_s and "
+                       "port8_bytes_per_s, allowed: all three or none", n);
+    if (n == 3 && intra && strncmp(intra->name, "NVLink", 6) == 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl.port2_bytes_per_s: found with the intra link '%s', allowed: with "
+                       "links of PCIe", intra->name);
+    return LW_OK;
+}
+
 /* NVLink SHARP: NVSwitch of the third generation, which Hopper has first. */
 static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
 {
@@ -413,6 +432,7 @@ static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
         return lw_fail(err, LW_EFORMAT,
                        "at nccl: found amd_host and arm_host, allowed: one of them (amd_host is an "
                        "x86 of AMD)");
+    LW_TRY(check_ports(c, err));
     if (lw_figure_is_set(c->nccl.devices_per_host) &&
         fmod(c->devices_per_node, c->nccl.devices_per_host.value) != 0)
         return lw_fail(err, LW_EFORMAT,

@@ -49,6 +49,9 @@
     row(devices_per_host, "", COUNT) \
     row(ll128, "", FLAG) \
     row(adapter_bytes_per_s, "B/s", POSITIVE) \
+    row(port2_bytes_per_s, "B/s", POSITIVE) \
+    row(port4_bytes_per_s, "B/s", POSITIVE) \
+    row(port8_bytes_per_s, "B/s", POSITIVE) \
     time(net_latency) \
     time(post)
 

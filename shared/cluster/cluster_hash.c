@@ -40,7 +40,9 @@ static void feed_set(struct lw_hash *h, const struct lw_nccl_facts *n,
                                     p->compute_rate_under_comm, p->comm_rate_under_compute,
                                     p->comm_sms, p->memory_bytes_per_comm_byte, p->fair_links,
                                     x->sms_per_channel, p->sms_per_channel, n->ll128,
-                                    n->devices_per_host, n->adapter_bytes_per_s};
+                                    n->devices_per_host, n->adapter_bytes_per_s,
+                                    n->port2_bytes_per_s, n->port4_bytes_per_s,
+                                    n->port8_bytes_per_s};
 
     for (int i = 0; i < (int)(sizeof all / sizeof *all); i++)
         if (lw_figure_is_set(all[i])) {

@@ -136,6 +136,31 @@ static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *n
     return left < node->n_adapters * node->adapter_gbs * (1 - 1e-9) ? left : 0;
 }
 
+/* What a device sends over PCIe while so many of its node do; 0: not measured. Straight in the time
+ * of a byte between 2, 4 and 8. */
+static double port_gbs(const struct lw_cluster *c, int32_t on_node)
+{
+    const struct lw_nccl_facts *f = &c->nccl;
+    const struct lw_figure at[] = {f->port2_bytes_per_s, f->port4_bytes_per_s,
+                                   f->port8_bytes_per_s};
+    double n = on_node > 8 ? 8 : on_node;
+
+    if (on_node < 2 || !lw_figure_is_set(at[0]))
+        return 0;
+    int k = n > 4;
+    double part = (n - (k ? 4 : 2)) / (k ? 4 : 2);
+    return 1e-9 / ((1 - part) / at[k].value + part / at[k + 1].value);
+}
+
+/* Across nodes a ring passes the ports of a node as in it. left: by its adapters; 0: all. */
+static double left_by_ports(const struct sim_nccl_comm *c, double left)
+{
+    double ring = c->graphs.ring.n_channels * c->graphs.ring.inter_gbs;
+    bool binds = c->n_nodes > 1 && c->port_gbs > 0 && c->port_gbs < ring;
+
+    return binds && (left == 0 || c->port_gbs < left) ? c->port_gbs : left;
+}
+
 static bool has_nvlink(const struct lw_cluster *c)
 {
     const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
@@ -197,7 +222,8 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, const struct lw_cost
             "GB/s an adapter): correct the links, or choose --collective-algorithm ring (cost: "
             "--algorithm)",
             c->name, node.device_gbs, node.adapter_gbs);
-    comm.inter_gbs = left_gbs(c, &node, q->alone);
+    comm.port_gbs = port_gbs(c, node.n_ranks);
+    comm.inter_gbs = left_by_ports(&comm, left_gbs(c, &node, q->alone));
     LW_TRY(switch_off(c, &comm, err));
     *out = comm;
     return LW_OK;
@@ -208,7 +234,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, const struct lw_cost
 /* All that a shape of an operation depends on. The whole key is compared, so a kept answer is right
  * for any cluster. */
 struct shape_key {
-    double facts[9], links[2][4], fair;
+    double facts[12], links[2][4], fair;
     int32_t n_ranks, n_nodes, devices_per_node;
     enum lw_op_kind op;
     int32_t alone;
@@ -238,13 +264,13 @@ static void key_of(const struct lw_cluster *c, const struct lw_cost_query *q, st
 {
     static const enum lw_link_level levels[] = {LW_LINK_INTRA, LW_LINK_INTER};
     const struct lw_nccl_facts *f = &c->nccl;
-    const struct lw_figure facts[9] = {f->compute_capability, f->multicast, f->amd_host,
-                                       f->arm_host,           f->collnet,   f->ll128,
-                                       f->net_latency_ps,     f->post_ps,
-                                       f->adapter_bytes_per_s};
+    const struct lw_figure facts[12] = {
+        f->compute_capability,  f->multicast,         f->amd_host,          f->arm_host,
+        f->collnet,             f->ll128,             f->net_latency_ps,    f->post_ps,
+        f->adapter_bytes_per_s, f->port2_bytes_per_s, f->port4_bytes_per_s, f->port8_bytes_per_s};
 
     memset(k, 0, sizeof *k);
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 12; i++)
         k->facts[i] = value_of(facts[i]);
     for (int i = 0; i < 2; i++) {
         const struct lw_link *l = lw_cluster_link(c, levels[i]);
@@ -392,6 +418,7 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
                                    .constants = comm->version->source,
                                    .detail = instead                ? "own choice"
                                              : comm->inter_gbs == 0 ? "model"
+                                             : comm->inter_gbs == comm->port_gbs ? "slow ports"
                                              : is_slow(c)           ? "slow adapter"
                                                                     : "shared adapter",
                                    .instead = instead,
@@ -434,6 +461,8 @@ static enum lw_status exchange_us(const struct lw_cluster *c, const struct lw_co
     inside.n_nodes = 1;
     LW_TRY(shape_of(c, &inside, &s, err));
     double in_gbs = s->comm.graphs.ring.n_channels * s->comm.graphs.ring.intra_gbs;
+    if (s->comm.port_gbs > 0 && s->comm.port_gbs < in_gbs)
+        in_gbs = s->comm.port_gbs;
     double in_us = bytes * (on_node - 1) / p / (1000 * in_gbs);
     if (q->once.copies > 0)
         in_us = bytes * lw_first_copies(q->n_ranks, &q->once) /
@@ -566,7 +595,8 @@ bool sim_nccl_is_calibrated(const struct lw_cluster *c, const struct lw_cost_que
 {
     bool asked = q->algorithm == LW_REDUCER_AUTO || q->algorithm == LW_REDUCER_NCCL_CAL;
 
-    return asked && has_curve(c, spot_of(c, q).place);
+    return asked && (has_curve(c, spot_of(c, q).place) ||
+                     (q->n_nodes == 1 && lw_figure_is_set(c->nccl.port2_bytes_per_s)));
 }
 
 void sim_nccl_calibrate(const struct lw_cluster *c, const struct lw_cost_query *q,

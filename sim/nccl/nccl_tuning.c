@@ -527,10 +527,57 @@ static double beyond_one_node(const struct sim_nccl_comm *c, enum lw_op_kind op,
            moving * (steps + 1) / steps / n->ring[x->protocol].rate - x->time_us;
 }
 
+/* --- one node of PCIe --- */
+
+/* The rate is the host's (sim_nccl_comm.port_gbs): what its bridges and sockets forward between
+ * ports. Beside it a kernel takes a latency, and LL sends a flag with each word, twice the bytes.
+ * Measured on one node of 8 L40S and of 8 RTX PRO 6000 (ai-dynamo/aiconfigurator@095f58a,
+ * comm/nccl), on the half of the visible rows that `lapwing cost --measured` names fitted, by
+ * traces/clusters/fit_ports.py; without figures the latency is the model's. */
+static const struct one_pci {
+    double base_us[SIM_N_NCCL_PROTOCOLS], step_us[SIM_N_NCCL_PROTOCOLS];
+    double p2p_ll_us, p2p_simple_us, ll_rate; /* ll_rate: of the port's, in bytes with flags */
+} one_pci[SIM_N_NCCL_ARCHS] = {
+    [SIM_NCCL_AMPERE] = {{5.78, 0, 14.6}, {0.873, 0, 3.14}, 8.45, 10.1, 1.34},
+    [SIM_NCCL_BLACKWELL] = {{4.26, 0, 10.9}, {1.48, 0, 3.08}, 8.35, 17.0, 1.08},
+};
+
+static bool is_port(const struct sim_nccl_comm *c)
+{
+    return c->n_nodes == 1 && !c->nvlink && c->port_gbs > 0;
+}
+
+static double beyond_port(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                          const struct sim_nccl_choice *x)
+{
+    const struct one_pci *n = &one_pci[c->arch];
+    double steps = (double)steps_of(op, c->n_ranks), base = n->base_us[x->protocol];
+
+    if (x->algorithm != SIM_NCCL_RING)
+        return 0;
+    double latency = base > 0 ? base + steps * n->step_us[x->protocol] : x->latency_us;
+    double wire_us = (x->time_us - x->latency_us) * x->cell.gbs / c->port_gbs * steps / c->n_ranks;
+    if (x->protocol == SIM_NCCL_LL)
+        wire_us *= 2 / (n->ll_rate > 0 ? n->ll_rate : 1);
+    return latency + wire_us - x->time_us;
+}
+
+static double port_p2p_us(const struct sim_nccl_comm *c, int64_t peer_bytes, double link_us)
+{
+    const struct one_pci *n = &one_pci[c->arch];
+    double us = link_us * c->graphs.ring.n_channels * c->graphs.ring.inter_gbs / c->port_gbs;
+
+    if (n->p2p_simple_us <= 0)
+        return 0;
+    return peer_bytes <= P2P_LL_BYTES ? n->p2p_ll_us + 2 * us / n->ll_rate : n->p2p_simple_us + us;
+}
+
 double sim_nccl_p2p_us(const struct sim_nccl_comm *c, int64_t peer_bytes, double link_us)
 {
     const struct one_node *n = node_figures(c);
 
+    if (is_port(c))
+        return port_p2p_us(c, peer_bytes, link_us);
     if (!n)
         return 0;
     return (peer_bytes <= P2P_LL_BYTES ? n->p2p_ll_us : n->p2p_simple_us) + link_us / n->p2p_rate;
@@ -541,6 +588,8 @@ double sim_nccl_beyond_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
 {
     int rounds = x->algorithm == SIM_NCCL_RING && op == LW_OP_ALL_REDUCE ? 2 : 1;
 
+    if (is_port(c))
+        return beyond_port(c, op, x);
     if (c->n_nodes < 2)
         return beyond_one_node(c, op, x);
     bool posts = x->protocol == SIM_NCCL_LL && n_blocks > 1;

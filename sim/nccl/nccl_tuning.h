@@ -27,6 +27,7 @@ struct sim_nccl_comm {
     bool amd_host, x86_host;
     double net_latency_us; /* that the network plug-in adds to a step between nodes */
     double post_us;        /* host time to post one network operation */
+    double port_gbs;       /* of a device on PCIe while the node's ranks all send; 0: the links' */
     double inter_gbs;      /* what groups side by side leave of the node's adapters; 0: all */
     /* what NCCL_ALGO and NCCL_PROTO switch off, by function as in lw_nccl_lists */
     sim_nccl_pairs off[LW_N_NCCL_FUNCTIONS];
@@ -82,11 +83,12 @@ int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a
                         enum sim_nccl_protocol p, int64_t bytes);
 
 /* What NCCL's model leaves out of the time of a choice on n_blocks blocks: between nodes the
- * boundaries that a ring crosses and messages of LL; on one node of NVLink what kernels take beyond
- * its constants, which are the same for all generations. docs/design/nccl.md, "Calibration". */
+ * boundaries that a ring crosses and messages of LL; on one node of NVLink, and of PCIe whose rates
+ * were measured, what kernels take beyond its constants, which are the same for all generations.
+ * docs/design/nccl.md, "Calibration". */
 double sim_nccl_beyond_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
                           const struct sim_nccl_choice *choice, int32_t n_blocks);
 
-/* Of messages inside one node of NVLink, peer_bytes to each rank, which take link_us on the links:
- * their time; 0: not measured on such a device. */
+/* Of messages inside one node of NVLink or of measured PCIe, peer_bytes to each rank, which take
+ * link_us on the links: their time; 0: not measured on such a device. */
 double sim_nccl_p2p_us(const struct sim_nccl_comm *c, int64_t peer_bytes, double link_us);

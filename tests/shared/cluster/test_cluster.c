@@ -588,6 +588,31 @@ TEST(a_nodes_network_is_stated)
     lw_cluster_free(&c);
 }
 
+TEST(rates_of_ports_are_three_and_of_pcie)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_cluster_find("rtx-pro-6000", &c, &err), LW_OK);
+    assert_int_equal(lw_cluster_check(&c, &err), LW_OK);
+    char before[33], after[33];
+    assert_int_equal(lw_cluster_hash(&c, before, &err), LW_OK);
+    c.nccl.port4_bytes_per_s.value *= 2;
+    assert_int_equal(lw_cluster_hash(&c, after, &err), LW_OK);
+    assert_string_not_equal(before, after);
+    c.nccl.port4_bytes_per_s = (struct lw_figure){0};
+    assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "found 2 of port2_bytes_per_s, port4_bytes_per_s and port8"));
+    c.nccl.port4_bytes_per_s = c.nccl.port2_bytes_per_s;
+    c.links[0].name = "NVLink 5";
+    assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "found with the intra link 'NVLink 5', allowed: with links"));
+    c.nccl.port2_bytes_per_s = c.nccl.port4_bytes_per_s = c.nccl.port8_bytes_per_s =
+        (struct lw_figure){0};
+    assert_int_equal(lw_cluster_check(&c, &err), LW_OK);
+    lw_cluster_free(&c);
+}
+
 /* The nodes' ports report 12.5 GB/s. An all-reduce reached 40.5 of a node's 400 Gb/s before the
  * repair (all_reduce_bench-a100-n4 of the BLOOM trials). */
 TEST(ports_that_reach_less_still_report_their_line_rate)

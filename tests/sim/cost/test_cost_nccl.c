@@ -25,7 +25,7 @@
 
 /* 1 MiB on 8 H100: ring/LL, 6.6 + 14 x 0.6 us and 80.571 GB/s; 32 MiB: NVLS, 25 us and 272 GB/s. */
 /* What auto is: the calibrated model where two measured fabrics are of such a place and one of them
- * is of the device's kind, else NCCL's model. */
+ * is of the device's kind, and in a node of measured ports, else NCCL's model. */
 TEST(auto_is_the_calibrated_model_where_it_was_measured)
 {
     static const struct {
@@ -34,7 +34,8 @@ TEST(auto_is_the_calibrated_model_where_it_was_measured)
         const char *model;
     } cases[] = {{"dgx-h100", 8, 1, "nccl+cal"}, {"dgx-h100", 16, 2, "nccl+cal"},
                  {"dgx-a100", 8, 1, "nccl+cal"}, {"gb200", 144, 2, "nccl+cal"},
-                 {"l40s", 8, 1, "nccl"},         {"l40s", 16, 2, "nccl"},
+                 {"l40s", 8, 1, "nccl+cal"},     {"l40s", 16, 2, "nccl"},
+                 {"pcie-box", 4, 1, "nccl"},     {"rtx-pro-6000", 2, 1, "nccl+cal"},
                  {"v100-ib", 8, 1, "nccl"},      {"v100-ib", 16, 2, "nccl"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
