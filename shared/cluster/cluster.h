@@ -122,7 +122,7 @@ struct lw_nccl_facts {
     struct lw_figure devices_per_host;   /* of one operating system, where a node has several */
     struct lw_figure ll128;              /* 0: the protocol is switched off (NCCL_PROTO=^LL128) */
     struct lw_figure adapter_bytes_per_s; /* that an adapter reports and its link does not reach */
-    /* that a device sends over PCIe in a node while 2, 4, 8 of its devices do; absent: the links' */
+    /* that a device sends over PCIe in a node while 2, 4, 8 of it do; absent: the links' */
     struct lw_figure port2_bytes_per_s, port4_bytes_per_s, port8_bytes_per_s;
     struct lw_figure net_latency_ps;     /* that the network plug-in adds to a step between nodes */
     struct lw_figure post_ps; /* host time to post a network operation (NCCL_NET_OVERHEAD) */

@@ -492,13 +492,14 @@ static const struct one_node {
         double base_us, step_us, rate;
     } ring[SIM_N_NCCL_PROTOCOLS]; /* rate: of the model's, beside S / (S + 1) */
     double p2p_ll_us, p2p_simple_us, p2p_rate, nvls_us, nvls_rate;
+    double long_mb; /* a rank's part of which Simple hides half of the last primitive; 0: never */
 } one_node[SIM_N_NCCL_ARCHS] = {
     [SIM_NCCL_AMPERE] = {{{9.1, 0.9, 1.12}, {19.7, 0.67, 0.74}, {15, 9.7, 1.06}},
-                         12.4, 20.7, 0.76, 0, 0},
+                         12.4, 20.7, 0.76, 0, 0, 290},
     [SIM_NCCL_HOPPER] = {{{4.8, 0.85, 1.21}, {6.2, 1.0, 0.81}, {6.9, 6.5, 1.17}},
-                         6.9, 11.8, 0.81, 29.7, 0.9},
+                         6.9, 11.8, 0.81, 29.7, 0.9, 670},
     [SIM_NCCL_BLACKWELL] = {{{7.9, 1.29, 1.25}, {0}, {8.1, 9.0, 1.13}},
-                            10.5, 15.7, 0.68, 49, 0.95},
+                            10.5, 15.7, 0.68, 49, 0.95, 0},
 };
 
 enum { P2P_LL_BYTES = 16384 };
@@ -508,6 +509,20 @@ static const struct one_node *node_figures(const struct sim_nccl_comm *c)
     const struct one_node *n = &one_node[c->arch];
 
     return c->n_nodes == 1 && c->nvlink && n->p2p_rate > 0 ? n : NULL;
+}
+
+/* Time of bytes of a ring over that of all its transfers at the model's rate: a primitive more. Of
+ * it long gathers and reduce-scatters hide a part, all-reduces none (of two A100 PCIe, 1 GiB); the
+ * blocks of the channels may fall out of step, so that one sends while another receives. What is
+ * hidden brings no more than the model's rate. */
+static double ring_share(const struct one_node *n, const struct sim_nccl_choice *x,
+                         enum lw_op_kind op, double steps, double part_mb)
+{
+    double rate = n->ring[x->protocol].rate, whole = (steps + 1) / steps;
+    bool hides = gathers(op) && x->protocol == SIM_NCCL_SIMPLE && n->long_mb > 0;
+    double rest = hides ? 1 + 1 / steps / (1 + part_mb / n->long_mb) : whole;
+
+    return (rest >= rate ? rest : least(rate, whole)) / rate;
 }
 
 /* Of the time in one node, less what the model says. */
@@ -524,7 +539,8 @@ static double beyond_one_node(const struct sim_nccl_comm *c, enum lw_op_kind op,
     if (x->algorithm != SIM_NCCL_RING || n->ring[x->protocol].rate <= 0)
         return 0;
     return n->ring[x->protocol].base_us + steps * n->ring[x->protocol].step_us +
-           moving * (steps + 1) / steps / n->ring[x->protocol].rate - x->time_us;
+           moving * ring_share(n, x, op, steps, moving * x->cell.gbs / 1000 / c->n_ranks) -
+           x->time_us;
 }
 
 /* --- one node of PCIe --- */
