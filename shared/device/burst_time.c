@@ -22,9 +22,11 @@
  * 72 are slower on Blackwell. The last tiles run while other SMs have none left (tail); kernels of
  * heads above 256 cut smaller tiles and have a tail of their own. What frameworks do beside (rotary
  * embedding, writing the cache) is in the measured time: queries and outputs, and keys and values,
- * pass the memory more than once. Kernels of 8 bits are others than those of 16 and have a speed of
- * their own, that of heads of 64 apart. Which frameworks have a kernel of a width and type differs:
- * the time of a shape is the median of those that measured it, as the table's is.
+ * pass the memory more than once. On L40S, whose memory is slow, it counts what of these passes a
+ * cache serves: all but x / (x + c) of x bytes, and any byte takes OF_CACHE of the memory's time
+ * beside. Kernels of 8 bits are others than those of 16 and have a speed of their own, that of heads
+ * of 64 apart. Which frameworks have a kernel of a width and type differs: the time of a shape is
+ * the median of those that measured it, as the table's is.
  *
  * The figures are fits (traces/clusters/fit_burst.py) on half of the shapes of public measurements
  * (AIConfigurator), chosen by lw_burst_fitted. Not modelled: versions of a framework; times of a
@@ -39,7 +41,7 @@
 #include "shared/numbers/median.h"
 
 static const double SMALL_TILE = 40, BOOST_S = 1e-3, JOIN = 4, SPLIT_TRAFFIC = 8;
-static const double LAST_WAVE = 0.45, LEAST_K = 256;
+static const double LAST_WAVE = 0.45, LEAST_K = 256, OF_CACHE = 0.2;
 
 enum { TILE_STEP = 64, TILE = 256, DEFAULT_TILE = 128, MOST_SPLIT = 32 };
 
@@ -191,6 +193,13 @@ static int form_of(int64_t width)
     return -1;
 }
 
+/* Time of the passes over that of all from the memory: large operands and outputs have left the
+ * cache when they are read again. */
+static double of_memory(const struct lw_burst_attention *f, double once)
+{
+    return f->cache_bytes > 0 ? once / (once + f->cache_bytes) + OF_CACHE : 1;
+}
+
 static double in_framework(const struct lw_device *d, const struct lw_burst_attention *f,
                            const struct lw_attention *a, bool fp8)
 {
@@ -205,9 +214,10 @@ static double in_framework(const struct lw_device *d, const struct lw_burst_atte
     double tiles = (double)(a->batch * a->heads) * ceil((double)a->seq_q / queries);
     double tail = k == LW_N_HEAD_FORMS - 1 ? f->wide_tail : f->tail;
     double t = 4 * queries * forms[k] * (tiles * mean / sms + tail * (keys + f->fill)) / rate;
-    double bytes =
-        2 * (double)a->batch * (double)(a->qk_width + a->v_width) *
-        ((double)(a->heads * a->seq_q) * f->queries + (double)(a->kv_heads * a->seq_k) * f->keys);
+    double token = 2 * (double)a->batch * (double)(a->qk_width + a->v_width);
+    double queries_all = (double)(a->heads * a->seq_q), keys_all = (double)(a->kv_heads * a->seq_k);
+    double bytes = token * (queries_all * f->queries + keys_all * f->keys) *
+                   of_memory(f, token * (queries_all + keys_all));
     double memory = bytes * (fp8 ? f->fp8_traffic : 1) / d->memory_bytes_per_s.value;
 
     return join(t, memory, f->join) + (a->causal ? f->overhead_s : f->full_overhead_s);

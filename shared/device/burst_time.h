@@ -43,6 +43,7 @@ struct lw_burst_attention {
     double fp8, narrow_fp8, fp8_traffic; /* of 8 bits: speed (0: no kernel), of heads up to 64, and
                                           * traffic */
     double odd;                          /* speed of widths that are no multiple of 16 */
+    double cache_bytes; /* operands and outputs of which half is found in a cache; 0: no term */
     double form[LW_N_HEAD_FORMS]; /* speed against 128 */
 };
 

@@ -26,13 +26,14 @@ OPERANDS = {"bf16": (1, 2), "fp8": (2, 1), "fp8_block": (2, 1), "nvfp4": (4, 0.5
 CLUSTERS = {"a100_sxm": "dgx-a100", "h100_sxm": "dgx-h100", "h200_sxm": "dgx-h200", "b200_sxm": "dgx-b200",
             "gb200": "gb200", "b300_sxm": "dgx-b300", "gb300": "gb300", "l40s": "l40s"}
 GENERATIONS = [["a100_sxm"], ["h100_sxm", "h200_sxm"], ["l40s"], ["b200_sxm", "gb200"], ["b300_sxm", "gb300"]]
+CACHED = ["l40s"]  # slow memories, for which it counts what a cache holds
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def cluster(name):
     with open(os.path.join(HERE, name + ".json")) as f:
         d = json.load(f)["device"]
-    return {"kind": d["kind"], "peak": d["peak_flops"]["bf16"]["value"], "sms": d["n_sms"]["value"],
+    return {"cached": name in CACHED, "kind": d["kind"], "peak": d["peak_flops"]["bf16"]["value"], "sms": d["n_sms"]["value"],
             "bandwidth": d["memory_bytes_per_s"]["value"], "side": d.get("gemm_tile", {}).get("value", 128)}
 
 
@@ -149,9 +150,10 @@ class Products:
 # Attention: name, the value that a figure has without measurements, the weight of that value.
 FIGURES = [("fill", 100, 1), ("tail", 0.5, 1), ("wide_tail", 0.5, 1), ("queries", 1.5, 1), ("keys", 1.5, 1),
            ("join", 0.5, 1), ("overhead", 1e-5, 1), ("full", 1, 1), ("full_overhead", 8e-6, 1), ("odd", 0.7, 1),
-           ("w64", 0.7, 1), ("w96", 0.8, 1), ("w192", 1, 1), ("w256", 1, 1), ("w512", 0.5, 1),
+           ("w64", 0.7, 1), ("w96", 0.8, 1), ("w192", 1, 1), ("w256", 1, 1), ("w512", 0.5, 1), ("cache", 1e8, 1),
            ("fp8", 1.2, 1), ("narrow_fp8", 1, 2), ("fp8_traffic", 0.8, 2)]
 OF_8_BITS = ("fp8", "narrow_fp8", "fp8_traffic")
+OF_CACHE = 0.2  # time of a byte that a cache holds, of that of a byte of the memory
 SHARE, PRIOR, FEW, ALIKE, CAUCHY = 0.5, 0.02, 0.1, 0.2, (1, 0.5, 0.25, 0.12)  # FEW: PRIOR of few or odd rows
 FRAMEWORKS = ("trtllm_ms", "sglang_ms", "vllm_ms")
 FORMS = (64, 96, 128, 192, 256, 512)
@@ -179,6 +181,9 @@ class Attention:
         t = 4 * queries * self.form * (tiles * mean / self.d["sms"] + tail * (keys + z["fill"]))
         t = t / (self.d["peak"] * speed / self.d["sms"])
         bytes_ = 4 * self.batch * self.width * self.seq * (self.heads * z["queries"] + self.kv * z["keys"])
+        if self.d["cached"]:
+            once = 4 * self.batch * self.width * self.seq * (self.heads + self.kv)
+            bytes_ = bytes_ * (once / (once + z["cache"]) + OF_CACHE)
         memory = bytes_ * np.where(self.fp8, z["fp8_traffic"], 1) / self.d["bandwidth"]
         return join(t, memory, 1 + z["join"]) + np.where(self.causal > 0, z["overhead"], z["full_overhead"])
 
@@ -253,6 +258,8 @@ def fit_attention(devices, tables, column):
     z = dict(zip(names, np.exp(x[n:])))
     if not seen[True]:
         z["fp8"] = 0
+    if not devices[0]["cached"]:
+        z["cache"] = 0
     return [{"share": share, **z} for share in np.exp(x[:n])]
 
 
@@ -320,7 +327,7 @@ def of_attention(z):
     return "{%s,\n       %s,\n       {%s}}" % (
         numbers([z["share"], z["fill"], z["tail"], z["wide_tail"], z["queries"], z["keys"], 1 + z["join"]]),
         numbers([z["overhead"], z["full"], z["full_overhead"], z["fp8"], z["narrow_fp8"], z["fp8_traffic"],
-                 z["odd"]]),
+                 z["odd"], z["cache"]]),
         numbers([1 if w == 128 else z["w%d" % w] for w in FORMS]))
 
 

@@ -142,5 +142,5 @@ TEST_WITH(published_products_are_met, fixture_open, fixture_close)
 
 TEST_WITH(published_attention_is_met, fixture_open, fixture_close)
 {
-    check_published("attention_context.csv", 19, 65);
+    check_published("attention_context.csv", 12, 13);
 }
