@@ -108,6 +108,27 @@ TEST(a_model_with_experts_is_never_a_dense_one)
     expect_cell(csv, "why", "the sizes of the model's experts are not known");
 }
 
+/* Megatron-FSDP reduces in bf16, as its guide recommends; Megatron's other groups in its usual
+ * type, which the row does not say. */
+TEST(gradients_of_megatron_fsdp_are_reduced_in_bf16)
+{
+    static const char titles[] = "model,gpu,gpus,gbs,mbs,seq,layers,hidden,heads,experts,topk,"
+                                 "moe_ffn,tp,pp,dp,ep,zero,dist_optimizer,precision,framework,"
+                                 "step_s,tok_s_gpu,tflops_gpu,mem_gib,mem_gb\n";
+    static const char row[] = "Qwen3-235B-A22B,H100,256,2048,4,4096,94,4096,64,128,8,1536,2,1,128,"
+                              "8,"
+                              "%s,True,BF16,Megatron-Core,17.6,,,,\n";
+    const char *zero[] = {"FSDP", ""}, *stage[] = {"3", "1"}, *type[] = {"bf16", ""};
+    char text[600];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "%s", titles);
+        snprintf(text + strlen(text), sizeof text - strlen(text), row, zero[i]);
+        expect_cell(rows_of("megatron_moe_modelzoo", text), "zero", stage[i]);
+        expect_cell(rows_of("megatron_moe_modelzoo", text), "grad-dtype", type[i]);
+    }
+}
+
 #define MISC "model,gpu,gpus,gbs,mbs,seq,precision,framework,status,mem_kind,step_s,samples_s,"    \
              "tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind\n"                                   \
              "llama3-8b,H100,8,8,1,8192,bf16,DeepSpeed,,GiB max_memory_reserved,,,,400,,40,"
