@@ -129,7 +129,8 @@ static void check_published(const char *file, double most_bf16, double most_smal
         if (!value)
             break;
         assert_int_equal(sscanf(value, "\"median_error_pct\": %lf", &median), 1);
-        assert_true(median <= (strcmp(type, "bf16") == 0 ? most_bf16 : most_small));
+        bool large = strcmp(type, "bf16") == 0 || strcmp(type, "half") == 0;
+        assert_true(median <= (large ? most_bf16 : most_small));
         at = value;
     }
     assert_true(n >= 8);
@@ -138,6 +139,12 @@ static void check_published(const char *file, double most_bf16, double most_smal
 TEST_WITH(published_products_are_met, fixture_open, fixture_close)
 {
     check_published("gemm.csv", 8, 12);
+}
+
+/* Of 8 bits two rows a device are left out of the fit. */
+TEST_WITH(published_collectives_are_met, fixture_open, fixture_close)
+{
+    check_published("nccl.csv", 12, 17);
 }
 
 TEST_WITH(published_attention_is_met, fixture_open, fixture_close)
