@@ -25,8 +25,8 @@
  * pass the memory more than once. On L40S, whose memory is slow, it counts what of these passes a
  * cache serves: all but x / (x + c) of x bytes, and any byte takes OF_CACHE of the memory's time
  * beside. Kernels of 8 bits are others than those of 16 and have a speed of their own, that of
- * heads of 64 apart. Which frameworks have a kernel of a width and type differs: the time of a shape
- * is the median of those that measured it, as the table's is.
+ * heads of 64 apart. Which frameworks have a kernel of a width and type differs: the time of a
+ * shape is the median of those that measured it, as the table's is.
  *
  * The figures are fits (traces/clusters/fit_burst.py) on half of the shapes of public measurements
  * (AIConfigurator), chosen by lw_burst_fitted. Not modelled: versions of a framework; times of a
