@@ -587,10 +587,11 @@ static void note_gradients(struct transformer *t, int64_t width, int made)
     struct traces_model_shape *s = &t->b.shape;
     int64_t x = t->b.item * t->tokens * width, operand = s->lora > 0 ? 0 : x;
     int64_t after = (made + 1) * x - operand, most = after > x ? after : x;
+    int64_t whole = t->b.wide * t->tokens * t->hidden;
 
     if (s->experts > 0)
         return;
-    s->whole_grad_bytes = t->b.wide * t->tokens * t->hidden;
+    s->whole_grad_bytes = whole > s->whole_grad_bytes ? whole : s->whole_grad_bytes;
     s->pair_grad_bytes = most > s->pair_grad_bytes ? most : s->pair_grad_bytes;
 }
 

@@ -102,6 +102,21 @@ MODEL_TEST(flops_are_those_of_both_sequences)
     }
 }
 
+/* Gradients of a block's result and of its pair are those of the longer side, whichever it is. */
+MODEL_TEST(gradients_are_those_of_the_longer_side)
+{
+    struct prng r = prng_start(__func__);
+
+    for (int i = 0; i < 20; i++) {
+        int64_t h = 64 * prng_in(&r, 1, 4), f = 64 * prng_in(&r, 1, 9), b = prng_in(&r, 1, 3);
+        int64_t e = prng_in(&r, 1, 90), d = prng_in(&r, 1, 90), longer = e > d ? e : d;
+        struct lw_workload w = MODEL("megatron-t5", .layers = 1, .hidden = h, .heads = 4, .ffn = f,
+                                     .seq = e, .decoder_seq = d, .batch = b, .vocab = 128);
+        assert_int_equal(w.dims.whole_grad_bytes, 2 * b * longer * h);
+        assert_int_equal(w.dims.pair_grad_bytes, 2 * b * longer * f);
+    }
+}
+
 /* TransformerEngine's mask of a sample's padding: a byte for each pair of tokens, whole on each
  * rank, of the encoder's scores and of the cross attention's, and of no causal ones. */
 MODEL_TEST(masks_of_padding_are_kept_with_stored_scores)
