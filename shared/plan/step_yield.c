@@ -4,7 +4,8 @@
  * products with P parameters, each as often as a token's products use it (Kaplan et al., arXiv
  * 2001.08361, section 2.1), 4 P T with frozen ones, which have no gradient of their own, and for
  * attention three times its forward, causal scores half (PaLM, arXiv 2204.02311, appendix B, counts
- * all). Of other models three times the forward FLOPs of all modules, where these are known.
+ * all). Of other models three times the forward FLOPs of all modules, where these are known, causal
+ * scores half; so of a decoder that reads an encoder, whose parameters see the tokens of one side.
  * Hardware FLOPs add what recomputation does again: a forward of the blocks, or of attention alone
  * (Korthikanti et al., arXiv 2205.05198, section 5). Where experts have a capacity, model FLOPs
  * count every copy of a token, and hardware FLOPs those that are computed: without dropped ones,
@@ -55,12 +56,24 @@ static double active_numel(const struct lw_workload *w)
     return (double)(lw_workload_numel(w, false) - w->idle_numel) + reused;
 }
 
+/* Each parameter sees every token of a sample. */
+static bool counts_tokens(const struct lw_workload *w)
+{
+    return w->sample_tokens > 0 && w->from.model.decoder_seq == 0;
+}
+
+/* Of the forward of a sample's scores, what a causal mask makes needless. */
+static double masked_flops(const struct lw_workload *w)
+{
+    return w->score_flops > w->attention_flops ? (double)(w->score_flops - w->attention_flops) : 0;
+}
+
 /* NAN: not known. */
 static double forward_flops(const struct lw_workload *w, double samples)
 {
     double sum = 0;
 
-    if (w->sample_tokens > 0)
+    if (counts_tokens(w))
         return 2 * active_numel(w) * (double)w->sample_tokens * samples +
                (double)w->attention_flops * samples;
     for (int32_t i = 0; i < w->n_modules; i++) {
@@ -68,17 +81,23 @@ static double forward_flops(const struct lw_workload *w, double samples)
             return NAN;
         sum += (double)w->modules[i].forward_flops;
     }
-    return w->batch > 0 && sum > 0 ? sum * samples / (double)w->batch : NAN;
+    return w->batch > 0 && sum > 0 ? sum * samples / (double)w->batch - masked_flops(w) * samples
+                                   : NAN;
 }
 
 /* Products for the gradients of frozen parameters, which are not computed. Where some are frozen,
- * so are those that are used again. */
-static double spared_flops(const struct lw_workload *w, double samples)
+ * so are those that are used again. By modules, of all products but attention's the frozen share;
+ * without tokens none. forward: of the samples. */
+static double spared_flops(const struct lw_workload *w, double forward, double samples)
 {
     double active = active_numel(w), trained = (double)lw_workload_numel(w, true);
     bool frozen = trained < (double)(lw_workload_numel(w, false) - w->idle_numel);
 
-    return frozen ? 2 * (active - trained) * (double)w->sample_tokens * samples : 0;
+    if (!frozen || w->sample_tokens == 0)
+        return 0;
+    if (counts_tokens(w))
+        return 2 * (active - trained) * (double)w->sample_tokens * samples;
+    return (1 - trained / active) * (forward - (double)w->attention_flops * samples);
 }
 
 /* Fused attention keeps no scores, so that selective recomputation has nothing to do again. */
@@ -180,21 +199,22 @@ static double parts_again(const struct lw_workload *w)
 }
 
 /* Full recomputation: another forward of the blocks, which are the modules that keep less with it,
- * of each part those of --recompute-layers. With tokens the blocks share attention evenly.
+ * of each part those of --recompute-layers. By tokens the blocks share attention evenly,
+ * by modules what a causal mask spares in proportion to their FLOPs.
  * active[n_modules]: elements that one token uses. */
 static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
-                           const double *active, double forward, double samples)
+                           const double *active, double samples)
 {
-    double all = 0, again = 0, numel = 0, capacity = 0;
+    double blocks = 0, again = 0, numel = 0, capacity = 0;
     int64_t n = 0, n_blocks = 0, n_again = 0;
 
     for (int32_t m = 0; m < w->n_modules; m++) {
         if (m > 0 && p->stage_of[m] != p->stage_of[m - 1])
             n = 0;
-        all += (double)w->modules[m].forward_flops;
         if (!is_block(&w->modules[m]))
             continue;
         n_blocks++;
+        blocks += (double)w->modules[m].forward_flops;
         if (!is_again(p->strategy, n++))
             continue;
         n_again++;
@@ -202,23 +222,24 @@ static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
         numel += active[m];
         capacity += capacity_of(w, m).forward;
     }
-    if (w->sample_tokens > 0)
+    if (counts_tokens(w))
         return n_blocks > 0 ? samples * (2 * numel * (double)w->sample_tokens + capacity +
                                          (double)w->attention_flops * (double)n_again /
                                              (double)n_blocks)
                             : 0;
-    return forward * again / all;
+    double masked = blocks > 0 ? masked_flops(w) * again / blocks : 0;
+    return again * samples / (double)w->batch - masked * samples;
 }
 
 static double recomputed_flops(const struct lw_plan *p, const struct lw_workload *w,
-                               const double *active, double forward, double samples)
+                               const double *active, double samples)
 {
     const enum lw_recompute how = p->strategy->recompute;
 
     if (how == LW_RECOMPUTE_NONE)
         return 0;
     if (how == LW_RECOMPUTE_FULL)
-        return blocks_again(p, w, active, forward, samples);
+        return blocks_again(p, w, active, samples);
     if (p->strategy->again_parts != 0)
         return samples * (parts_again(w) +
                           (p->strategy->again_parts & LW_AGAIN_BIT(LW_AGAIN_CORE_ATTN)
@@ -277,10 +298,10 @@ enum lw_status lw_plan_count_yield(struct lw_plan *p, const struct lw_workload *
     y.samples = lw_plan_samples(p, w->batch);
     y.tokens = lw_mul_sat(y.samples, w->sample_tokens);
     double n = (double)y.samples, forward = forward_flops(w, n);
-    double model = 3 * forward - spared_flops(w, n);
+    double model = 3 * forward - spared_flops(w, forward, n);
     y.model_flops = known(model);
-    double capacity = w->sample_tokens > 0 ? n * capacity_flops(w) : 0; /* else part of forward */
-    y.hardware_flops = known(model + capacity + recomputed_flops(p, w, active, forward, n));
+    double capacity = counts_tokens(w) ? n * capacity_flops(w) : 0; /* else part of forward */
+    y.hardware_flops = known(model + capacity + recomputed_flops(p, w, active, n));
     lw_free(active);
     p->yield = y;
     return LW_OK;

@@ -148,6 +148,26 @@ TEST(flops_are_counted_by_their_definition)
     }
 }
 
+/* T5 of 12 blocks a side, h 768, 29,096 words, 512 tokens of the encoder and 128 of the decoder: a
+ * step that an MFU gives has the FLOPs that sim counts, each product's of the tokens it sees. */
+TEST(a_step_of_an_mfu_counts_both_sequences)
+{
+    const double h = 768, e = 512, d = 128;
+    const double rest = 12 * 28 * h * h * (e + d) + 2 * h * 29096 * d;
+    const double scores = 12 * 4 * h * (e * e + d * e), own = 12 * 4 * h * d * d;
+    struct lw_validation v;
+
+    validate("model,cluster,dp,batch,mfu_pct,mfu_peak_tflops,flops\n"
+             "megatron-t5,dgx-a100,8,4,25,200,model-causal\n"
+             "megatron-t5,dgx-a100,8,4,25,200,model\n", &v);
+    assert_int_equal(v.n_cases, 2);
+    for (int k = 0; k < 2; k++) {
+        double step = 3 * 4 * (rest + scores + (k ? own : own / 2)) / (0.25 * 200e12);
+        assert_true(fabs(v.cases[k].measured * 1e-9 / step - 1) < 1e-9);
+    }
+    lw_validation_free(&v);
+}
+
 /* As spreadsheets and R write files: a byte order mark, titles in quotes. */
 TEST(titles_may_have_quotes_and_a_byte_order_mark)
 {

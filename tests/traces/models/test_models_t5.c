@@ -1,11 +1,15 @@
 /* T5 of an encoder and a decoder: parameters, what each module keeps, and what is refused. */
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/evidence/step_flops.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/plans/plan_words.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/traces/model_help.h"
 
@@ -99,6 +103,83 @@ MODEL_TEST(flops_are_those_of_both_sequences)
                              pair * d * e);
         assert_int_equal(w.attention_flops, 4 * h * (e * e + d * e) + 2 * h * d * d);
         assert_int_equal(w.score_flops, 4 * h * (e * e + d * d + d * e));
+    }
+}
+
+/* Model FLOPs of a step on 2 ranks, 3 times the forward of all products: each side's of its own
+ * tokens, keys and values of the cross attention of the encoder's, the decoder's own scores half,
+ * the head of the decoder's. Hardware adds the blocks, or attention alone; the count of `flops`
+ * model-causal and hardware-causal of measured runs is the same. Random sizes. */
+MODEL_TEST(a_step_counts_each_product_with_the_tokens_it_sees)
+{
+    static const char *const words[] = {"dp 2", "dp 2 recompute full", "dp 2 recompute selective"};
+    struct prng r = prng_start(__func__);
+
+    for (int i = 0; i < 30; i++) {
+        int64_t h = 64 * prng_in(&r, 1, 4), e = prng_in(&r, 1, 90), d = prng_in(&r, 1, 90);
+        int64_t layers = prng_in(&r, 1, 3), b = prng_in(&r, 1, 3), v = 64 * prng_in(&r, 1, 9);
+        struct lw_workload w = MODEL("megatron-t5", .layers = (int32_t)layers, .hidden = h,
+                                     .heads = 4, .seq = e, .decoder_seq = d, .batch = b,
+                                     .vocab = v);
+        int64_t attention = layers * (4 * h * e * e + 2 * h * d * d + 4 * h * d * e);
+        int64_t blocks = layers * (24 * h * h * e + 28 * h * h * d + 4 * h * h * e) + attention;
+        int64_t forward = blocks + 2 * h * v * d;
+        int64_t again[] = {0, blocks, attention};
+
+        w.from.model.decoder_seq = d; /* as a workload says it that is made on request */
+        for (int k = 0; k < 3; k++) {
+            struct lw_plan p = plan_of_words(&w, words[k]);
+            assert_int_equal(p.yield.tokens, 2 * b * e);
+            assert_true(p.yield.model_flops == (double)(2 * b * 3 * forward));
+            assert_true(fabs(p.yield.hardware_flops / (double)(2 * b * (3 * forward + again[k])) -
+                             1) < 1e-12);
+            assert_true(p.yield.model_flops == lw_step_flops(&p, &w, false, true));
+            assert_true(fabs(lw_step_flops(&p, &w, true, true) / p.yield.hardware_flops - 1) <
+                        1e-12);
+            lw_plan_free(&p);
+        }
+    }
+}
+
+/* Of a side that is frozen the products of its share have no gradients of weights. */
+MODEL_TEST(frozen_parameters_spare_their_share_of_products)
+{
+    struct lw_workload w = model_kept("megatron-t5", NULL, small());
+    double all = (double)lw_workload_numel(&w, false), attention = (double)w.attention_flops;
+    struct lw_err err = {0};
+
+    w.from.model.decoder_seq = OWN;
+    struct lw_plan p = plan_of_words(&w, "dp 2");
+    double step = p.yield.model_flops, products = step / 3 - 2 * BATCH * attention;
+    for (int32_t i = 0; i < w.n_params; i++)
+        if (w.params[i].module >= DECODER && w.params[i].module < HEAD)
+            w.params[i].trainable = false;
+    assert_ok(lw_plan_count_yield(&p, &w, &err), err);
+    double share = 1 - (double)lw_workload_numel(&w, true) / all;
+
+    assert_true(share > 0.4 && share < 0.6);
+    assert_true(fabs((step - p.yield.model_flops) / (share * products) - 1) < 1e-12);
+    assert_true(fabs(lw_step_flops(&p, &w, false, true) / p.yield.model_flops - 1) < 1e-12);
+    lw_plan_free(&p);
+}
+
+/* By name and by file: 4 samples of 512 and 128 tokens, 12 blocks a side, h 768, 29,096 words. */
+TEST(sim_counts_both_sequences)
+{
+    static const char run[] = "sim -w %s -c dgx-a100 --dp 1 --no-db --format json";
+    const double h = 768, e = 512, d = 128, v = 29096;
+    const double blocks =
+        12 * (28 * h * h * (e + d) + 4 * h * e * e + 2 * h * d * d + 4 * h * d * e);
+    const double step = 4 * 3 * (blocks + 2 * h * v * d);
+    char line[200];
+
+    expect("model megatron-t5 --device dgx-a100 -o t5.json", 0, "");
+    for (int k = 0; k < 2; k++) {
+        snprintf(line, sizeof line, run, k ? "t5.json" : "megatron-t5");
+        const char *out = lapwing(line, NULL);
+        assert_true(number_after(out, "\"model_flops_per_step\": ") == step);
+        assert_true(number_after(out, "\"hardware_flops_per_step\": ") == step);
+        assert_true(number_after(out, "\"tokens_per_step\": ") == 4 * e);
     }
 }
 
