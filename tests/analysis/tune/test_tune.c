@@ -458,9 +458,11 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
             " combinations is a valid strategy; most often: --pp x --tp x --cp does not divide "
             "--ranks 8"},
            {"-w gpt2 -c dgx-a100 --global-batch 63 --ranks 8 --batch 2", 1,
-            "of those with --ranks ranks most often: --global-batch 63 does not divide"},
+            "of those with 8 ranks most often: --global-batch 63 does not divide"},
            {"-w gpt2 -c dgx-a100 --global-batch 64 --ranks 7 --zero 0", 1,
-            "of those with --ranks ranks most often: --global-batch 64 does not divide"},
+            "of those with 7 ranks most often: --global-batch 64 does not divide"},
+           {"-w gpt2 -c dgx-a100 --global-batch 64 --ranks 3,7 --zero 0", 1,
+            "of those with the ranks of --ranks most often: --global-batch 64 does not divide"},
            {"-w gpt2 -c host --global-batch 8192 --ranks 8192 --no-db -q", 1,
             "choose a cluster that is large enough"},
            {"-w gpt2 -c dgx-a100 --global-batch 8 --ranks 8 --tp 2 --pp 2 --dp 3", 1,
