@@ -116,8 +116,11 @@ static void join_parts(struct lw_comparison *c, const struct lw_run_parts *p,
 /* One run's collectives on one bucket: medians over its steps. */
 struct bucket_side {
     const char *kind;
-    int32_t bucket, place;
+    const char *set;       /* "gradients", or the word of another kind ("tied") */
+    int32_t stage, place;  /* of the set; in the launch order of the set */
+    int32_t bucket;
     int64_t bytes;
+    bool joined;
     lw_ps time[LW_N_BUCKET_TIMES];
 };
 
@@ -137,7 +140,8 @@ static const char bucket_text[] =
     "  WHERE run.id = ?1 AND bucket >= 0 AND step = (SELECT max(step) FROM t))"
     " SELECT op.bucket, op.kind, b.launch, max(op.bytes), span.step,"
     "  max(ready_ps - t0), iif(min(issue_ps) < 0, -1, max(issue_ps - t0)), max(start_ps - t0),"
-    "  max(end_ps - t0)"
+    "  max(end_ps - t0),"
+    "  iif(b.set_name IN ('weights', 'tied', 'norm'), b.set_name, 'gradients'), b.stage"
     SPANS THEIR_OPS
     " JOIN t ON t.step = span.step JOIN op_kind ON op_kind.id = span.kind"
     " JOIN bucket AS b ON b.plan = run.plan AND b.bucket = op.bucket"
@@ -196,8 +200,10 @@ static enum lw_status collect_buckets(struct lw_sql *q, struct lw_arena *a, stru
             LW_TRY(close_bucket(list, &capacity, &open, m, err));
             open = (struct bucket_side){.bucket = bucket, .place = (int32_t)lw_sql_int(q, 2),
                                         .bytes = lw_sql_int(q, 3),
-                                        .kind = lw_arena_strdup(a, kind)};
-            if (!open.kind)
+                                        .kind = lw_arena_strdup(a, kind),
+                                        .set = lw_arena_strdup(a, lw_sql_text(q, 9)),
+                                        .stage = (int32_t)lw_sql_int(q, 10)};
+            if (!open.kind || !open.set)
                 return lw_fail_nomem(err);
         }
         LW_TRY(add_sample(m, q, 5, err));
@@ -221,32 +227,45 @@ static enum lw_status read_buckets(struct lw_store *s, const struct lw_run *run,
 LW_COMPARATOR(by_launch, struct lw_bucket_line, a->time[LW_BUCKET_START].predicted,
               b->time[LW_BUCKET_START].predicted, a->bucket, b->bucket)
 
-static struct lw_bucket_line join_bucket(const struct bucket_side *p, const struct bucket_side *m,
-                                         int32_t number)
+static struct lw_bucket_line join_bucket(const struct bucket_side *p, const struct bucket_side *m)
 {
-    struct lw_bucket_line line = {.kind = p->kind, .bucket = number, .bytes = {p->bytes, m->bytes}};
+    struct lw_bucket_line line = {.kind = p->kind, .bucket = p->bucket,
+                                  .bytes = {p->bytes, m->bytes}};
 
     for (int i = 0; i < LW_N_BUCKET_TIMES; i++)
         line.time[i] = (struct lw_both){p->time[i], m->time[i]};
     return line;
 }
 
+static bool same_place(const struct bucket_side *a, const struct bucket_side *b)
+{
+    return a->place == b->place && a->stage == b->stage && strcmp(a->set, b->set) == 0;
+}
+
+/* The other side's collective of the bucket; NULL: none that is left. */
+static struct bucket_side *partner_of(const struct bucket_side *x, const struct bucket_list *of,
+                                      bool by_number)
+{
+    for (int32_t k = 0; k < of->n; k++) {
+        struct bucket_side *y = &of->v[k];
+        bool same = by_number ? x->bucket == y->bucket : same_place(x, y);
+        if (same && !y->joined && strcmp(x->kind, y->kind) == 0)
+            return y;
+    }
+    return NULL;
+}
+
 static enum lw_status join_buckets(struct lw_comparison *c, const struct bucket_list *p,
                                    const struct bucket_list *m, struct lw_err *err)
 {
-    bool by_number = c->joined == LW_JOINED_OP;
-
     LW_TAKE(&c->arena, c->buckets, p->n, err);
-    for (int32_t i = 0; i < p->n; i++)
-        for (int32_t k = 0; k < m->n; k++) {
-            const struct bucket_side *x = &p->v[i], *y = &m->v[k];
-            bool same = by_number ? x->bucket == y->bucket : x->place == y->place;
-            if (same && strcmp(x->kind, y->kind) == 0) {
-                c->buckets[c->n_buckets++] =
-                    join_bucket(x, y, by_number ? x->bucket : x->place);
-                break;
-            }
-        }
+    for (int32_t i = 0; i < p->n; i++) {
+        struct bucket_side *y = partner_of(&p->v[i], m, c->joined == LW_JOINED_OP);
+        if (!y)
+            continue;
+        y->joined = true;
+        c->buckets[c->n_buckets++] = join_bucket(&p->v[i], y);
+    }
     lw_sort(c->buckets, c->n_buckets, by_launch);
     return LW_OK;
 }

@@ -52,7 +52,7 @@ enum lw_bucket_time {
 };
 struct lw_bucket_line {
     const char *kind;        /* "all_reduce" */
-    int32_t bucket;          /* of the prediction; its number or, across plans, its place */
+    int32_t bucket;          /* its number in the prediction's plan */
     struct lw_both bytes, time[LW_N_BUCKET_TIMES];
 };
 

@@ -11,6 +11,7 @@
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/sql_file.h"
 #include "tests/lib/commands/run_fixture.h"
 
 static const int64_t two[] = {1024, 4096}, one[] = {5120};
@@ -154,6 +155,36 @@ TEST_WITH(different_plans_are_joined_by_launch_place_and_say_so, runs_open, fixt
     assert_int_equal(c.n_buckets, 1);
     assert_both(c.buckets[0].time[LW_BUCKET_FINISH], 312, 362); /* 212 + 150 */
     assert_int_equal(c.n_ops, 0);
+    lw_comparison_free(&c);
+}
+
+/* Stage 1 has one bucket of gradients, and each stage the tied weights' one, so three are the
+ * first of their set. The plans' buckets are the same, so each has its partner, of its size. */
+TEST_WITH(buckets_of_a_pipeline_are_paired_by_set_and_place, fixture_open, fixture_close)
+{
+    const char *sim = "sim -w gpt-1.3b -c dgx-a100 --dp 4 --pp 2 --micro-batches 4 --spans --db p.db";
+    struct lw_store *s;
+    struct lw_comparison c;
+    struct lw_err err = {0};
+    char line[200];
+
+    expect(sim, 0, "stored as run 1");
+    snprintf(line, sizeof line, "%s --offload update", sim);
+    expect(line, 0, "stored as run 2");
+    assert_ok(lw_store_open(fixture_path("p.db"), LW_STORE_READ, &s, &err), err);
+    assert_ok(lw_compare(s, "1", "2", &c, &err), err);
+    lw_store_close(s);
+    assert_int_equal(c.joined, LW_JOINED_BUCKET);
+    assert_int_equal(c.n_buckets, 16);
+    for (int32_t i = 0; i < c.n_buckets; i++) {
+        const struct lw_bucket_line *b = &c.buckets[i];
+        snprintf(line, sizeof line, "SELECT bytes FROM bucket WHERE plan = 1 AND bucket = %d",
+                 b->bucket);
+        assert_int_equal(b->bytes.predicted, sql_ask(fixture_path("p.db"), line));
+        assert_int_equal(b->bytes.measured, b->bytes.predicted);
+        for (int32_t k = 0; k < i; k++)
+            assert_int_not_equal(c.buckets[k].bucket, b->bucket);
+    }
     lw_comparison_free(&c);
 }
 
