@@ -601,6 +601,8 @@ static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
     LW_TRY(choose_join(s, c, err));
     if (c->joined == LW_JOINED_STEP)
         return LW_OK;
+    LW_TRY(lw_store_check_spans(s, c->predicted.id, err));
+    LW_TRY(lw_store_check_spans(s, c->measured.id, err));
     LW_TRY(compare_buckets(s, c, err));
     return c->joined == LW_JOINED_OP ? compare_ops(s, c, err) : LW_OK;
 }

@@ -168,7 +168,10 @@ enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_name
 /* "last" or an id; LW_EINVAL says which ids there are. */
 enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw_arena *a,
                                  struct lw_run *run, struct lw_err *err);
-/* All spans of a run, over all ranks. LW_EINVAL: stored without spans; LW_ENOTSUP: too many. */
+/* LW_EFORMAT: the database lacks spans of the run, or has them of kinds that it does not name. */
+enum lw_status lw_store_check_spans(struct lw_store *s, int64_t run, struct lw_err *err);
+/* All spans of a run, over all ranks. LW_EINVAL: stored without spans; LW_ENOTSUP: too many;
+ * LW_EFORMAT as above. */
 enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *run,
                                       struct lw_timeline *t, struct lw_err *err);
 

@@ -290,6 +290,7 @@ enum lw_status lw_store_copy_spans(struct lw_store *s, int64_t to, struct lw_sto
 {
     struct lw_sql *q;
 
+    LW_TRY(lw_store_check_spans(other, from, err));
     LW_TRY(lw_sql_query(other, &q, err, "SELECT " ROW_TEXT " FROM span_rows WHERE run = ?", "l",
                         from));
     return lw_sql_end(q, write_rows(s, to, other, q, err), err);

@@ -1,4 +1,6 @@
 /* The spans of a stored run as a timeline again, to the picosecond. */
+#include <stdbool.h>
+
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
 #include "shared/plan/op.h"
@@ -64,12 +66,46 @@ enum lw_status lw_store_rows_of_ranks(struct lw_store *s, int64_t run, const int
     return lw_sql_commit(s, st, err);
 }
 
+/* q: one row, of the spans that a run was stored with, those of them that are found, and the rows
+ * of its timeline. Ends q. One statement: of a run that is being written all are of one moment. */
+static enum lw_status take_counts(struct lw_store *s, struct lw_sql *q, int64_t run, int64_t *rows,
+                                  struct lw_err *err)
+{
+    bool found = lw_sql_next(q);
+    long long stored = found ? lw_sql_int(q, 0) : 0, there = found ? lw_sql_int(q, 1) : 0;
+
+    *rows = found ? lw_sql_int(q, 2) : 0;
+    LW_TRY(lw_sql_finish(q, err));
+    if (there == stored)
+        return LW_OK;
+    return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
+                      "run %lld was stored with %lld spans, %lld of which can be read: the file is "
+                      "damaged; delete the run (lapwing runs %lld --delete) and run it again",
+                      (long long)run, stored, there, (long long)run);
+}
+
+#define N_STORED "(SELECT n_spans FROM run WHERE id = ?1)"
+
+enum lw_status lw_store_check_spans(struct lw_store *s, int64_t run, struct lw_err *err)
+{
+    struct lw_sql *q;
+    int64_t rows;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT " N_STORED ", count(*), 0 FROM span_rows AS span"
+                        " JOIN op_kind ON op_kind.id = span.kind WHERE span.run = ?1", "l", run));
+    return take_counts(s, q, run, &rows, err);
+}
+
 /* *n: the rows of the run's timeline. */
 static enum lw_status count_rows(struct lw_store *s, int64_t run, int64_t *n, struct lw_err *err)
 {
-    LW_TRY(lw_sql_number(
-        s, n, err, "SELECT sum(ifnull(n_alike, 1))" SPANS_WITH("count(*) AS n_alike", "value"), "l",
-        run));
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT " N_STORED ", count(*), sum(ifnull(n_alike, 1))"
+                        SPANS_WITH("count(*) AS n_alike", "value"), "l", run));
+    LW_TRY(take_counts(s, q, run, n, err));
     if (*n > MOST_ROWS)
         return lw_fail_at(err, LW_ENOTSUP, lw_store_file(s), 0,
                           "run %lld has %lld ops over all ranks, this reads up to %d: take fewer "

@@ -162,7 +162,8 @@ TEST_WITH(different_plans_are_joined_by_launch_place_and_say_so, runs_open, fixt
  * first of their set. The plans' buckets are the same, so each has its partner, of its size. */
 TEST_WITH(buckets_of_a_pipeline_are_paired_by_set_and_place, fixture_open, fixture_close)
 {
-    const char *sim = "sim -w gpt-1.3b -c dgx-a100 --dp 4 --pp 2 --micro-batches 4 --spans --db p.db";
+    const char *sim =
+        "sim -w gpt-1.3b -c dgx-a100 --dp 4 --pp 2 --micro-batches 4 --spans --db p.db";
     struct lw_store *s;
     struct lw_comparison c;
     struct lw_err err = {0};

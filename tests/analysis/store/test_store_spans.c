@@ -397,3 +397,61 @@ TEST_WITH(spans_of_ranks_that_the_plan_does_not_have_are_named, fixture_open, fi
     sql_do(file(), "UPDATE span_block SET rank = 2");
     expect("export 1 -o o.json --db s.db", 1, "of run 1 has rank 2, expected 0 to 1");
 }
+
+/* Blocks whose data is gone, blocks that are gone, and kinds without a name join nothing. */
+TEST_WITH(spans_that_are_missing_are_counted, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *damage, *there;
+    } cases[] = {
+        {"DELETE FROM span_data WHERE id = 1", "300"},  /* of ranks 0 and 2 */
+        {"DELETE FROM span_block WHERE step = 1 AND rank = 3", "550"},
+        {"DELETE FROM span_block", "0"},
+        {"UPDATE span_data SET run = 2", "0"},
+        {"DELETE FROM op_kind WHERE name = 'all_reduce'", "480"}, /* every fifth */
+        {"UPDATE run SET n_spans = 599", "600"},
+    };
+    struct prng r = prng_start("lengths of ops");
+    struct lw_timeline t = regular(&r), back = {0};
+    char words[160];
+
+    store(&t);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_err err = {0};
+        shell("cp s.db good.db", NULL);
+        sql_do(file(), cases[i].damage);
+        if (load(1, &back, &err) != LW_EFORMAT)
+            fail_msg("%s is read", cases[i].damage);
+        snprintf(words, sizeof words, "s.db: run 1 was stored with %d spans, %s of which can be "
+                 "read: the file is damaged; delete the run (lapwing runs 1 --delete)",
+                 i == 5 ? 599 : STEPS * RANKS * OPS, cases[i].there);
+        has(err.msg, words);
+        shell("rm -f s.db-*; mv good.db s.db", NULL);
+    }
+    comes_back(1, &t);
+    lw_timeline_free(&t);
+}
+
+/* One line each, and no output that looks whole. */
+TEST_WITH(commands_refuse_runs_whose_spans_are_missing, fixture_open, fixture_close)
+{
+    static const char *const reads[] = {"export 1 -o o.json --db s.db", "explain 1 --db s.db",
+                                        "compare 1 2 --db s.db", "compare 2 1 --db s.db",
+                                        "runs --merge s.db --db other.db"};
+    static const char *const damage[] = {
+        "DELETE FROM span_data WHERE id = (SELECT max(id) FROM span_data WHERE run = 1)",
+        "UPDATE span_alike SET kind = 99 WHERE run = 1"};
+
+    for (int i = 0; i < 2; i++)
+        expect("sim -w gpt2 -c dgx-a100 --dp 2 --pp 2 --micro-batches 4 --spans --db s.db", 0, "");
+    for (size_t k = 0; k < sizeof damage / sizeof *damage; k++) {
+        shell("cp s.db good.db", NULL);
+        sql_do(file(), damage[k]);
+        for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+            expect(reads[i], 1, "run 1 was stored with ");
+        expect("runs 1 --delete --db s.db", 0, "");
+        expect("export 2 -o o.json --db s.db", 0, "");
+        shell("rm -f s.db-* o.json; mv good.db s.db", NULL);
+    }
+    expect("export 1 -o o.json --db s.db", 0, "");
+}
