@@ -100,13 +100,17 @@ static enum lw_status read_ranks(struct lw_store *s, int64_t run, int64_t step,
     return add_rows(q, add_rank, x, err);
 }
 
-static enum lw_status add_span(struct lw_store *s, struct lw_sql *q, const struct kinds *kinds,
-                               struct step_spans *x, struct lw_err *err)
+static enum lw_status add_span(struct lw_store *s, int64_t run, struct lw_sql *q,
+                               const struct kinds *kinds, struct step_spans *x,
+                               struct lw_err *err)
 {
     int64_t number = lw_sql_int(q, 1), at = FIND(kinds->v, kinds->n, number);
 
-    if (at < 0) /* of a damaged file: as a row that joins nothing */
-        return LW_OK;
+    if (at < 0)
+        return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
+                          "run %lld has spans of kind %lld, which table op_kind does not have: "
+                          "the file is damaged; delete the run (lapwing runs %lld --delete) and "
+                          "run it again", (long long)run, (long long)number, (long long)run);
     if (kinds->v[at].kind < 0)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
                           "operation %lld of its table op_kind is unknown: a later lapwing stored "
@@ -139,7 +143,7 @@ static enum lw_status read_spans(struct lw_store *s, int64_t run, int64_t step,
         lw_sql_bind(q, "lll", run, step, (int64_t)x->ranks[r].rank);
         x->ranks[r].from = x->n_spans;
         while (st == LW_OK && lw_sql_next(q))
-            st = add_span(s, q, kinds, x, err);
+            st = add_span(s, run, q, kinds, x, err);
         x->ranks[r].to = x->n_spans;
     }
     return lw_sql_end(q, st, err);
@@ -149,8 +153,10 @@ enum lw_status step_spans_read(struct lw_store *s, int64_t run, int64_t step,
                                struct step_spans *out, struct lw_err *err)
 {
     struct kinds kinds = {0};
-    enum lw_status st = read_kinds(s, &kinds, err);
+    enum lw_status st = lw_store_check_blocks(s, run, err);
 
+    if (st == LW_OK)
+        st = read_kinds(s, &kinds, err);
     if (st == LW_OK)
         st = read_ranks(s, run, step, out, err);
     if (st == LW_OK)

@@ -170,6 +170,8 @@ enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw
                                  struct lw_run *run, struct lw_err *err);
 /* LW_EFORMAT: the database lacks spans of the run, or has them of kinds that it does not name. */
 enum lw_status lw_store_check_spans(struct lw_store *s, int64_t run, struct lw_err *err);
+/* The same by what blocks say of themselves, without reading their spans. */
+enum lw_status lw_store_check_blocks(struct lw_store *s, int64_t run, struct lw_err *err);
 /* All spans of a run, over all ranks. LW_EINVAL: stored without spans; LW_ENOTSUP: too many;
  * LW_EFORMAT as above. */
 enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *run,

@@ -97,6 +97,18 @@ enum lw_status lw_store_check_spans(struct lw_store *s, int64_t run, struct lw_e
     return take_counts(s, q, run, &rows, err);
 }
 
+enum lw_status lw_store_check_blocks(struct lw_store *s, int64_t run, struct lw_err *err)
+{
+    struct lw_sql *q;
+    int64_t rows;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT " N_STORED ", sum(b.n), 0 FROM span_block AS b"
+                        " JOIN span_data AS d ON d.id = b.data AND d.run = b.run WHERE b.run = ?1",
+                        "l", run));
+    return take_counts(s, q, run, &rows, err);
+}
+
 /* *n: the rows of the run's timeline. */
 static enum lw_status count_rows(struct lw_store *s, int64_t run, int64_t *n, struct lw_err *err)
 {
