@@ -450,7 +450,8 @@ TEST_WITH(commands_refuse_runs_whose_spans_are_missing, fixture_open, fixture_cl
         for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
             expect(reads[i], 1, "run 1 was stored with ");
         expect("plot timeline 1 -o o.svg --db s.db", 1,
-               k == 0 ? "run 1 was stored with " : "run 1 has spans of kind 99, which table op_kind");
+               k == 0 ? "run 1 was stored with "
+                      : "run 1 has spans of kind 99, which table op_kind");
         expect("runs 1 --delete --db s.db", 0, "");
         expect("export 2 -o o.json --db s.db", 0, "");
         shell("rm -f s.db-* o.json; mv good.db s.db", NULL);
