@@ -106,6 +106,8 @@ TEST(what_is_wrong_in_a_file_is_named_with_its_place)
          "at usual[0].source: it cannot be empty"},
         {HEAD ", \"memory\": {\"reserved\": {\"value\": 0.5, \"source\": \"x\"}}}",
          "at memory.reserved.value: found 0.5, allowed: 1 or more"},
+        {HEAD ", \"memory\": {\"state_bytes\": {\"value\": 0, \"source\": \"x\"}}}",
+         "at memory.state_bytes.value: found 0, allowed: a whole number from 1 to 10^6"},
         {HEAD ", \"host\": {\"host_op_ns\": {\"value\": 2000000000, \"source\": \"x\"}}}",
          "at host.host_op_ns.value: found 2000000000 ns, allowed: whole picoseconds, at most "
          "10^9 ns"},
