@@ -103,8 +103,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     unsigned kept;     /* bits of enum traces_kept */
     unsigned step;     /* bits of enum traces_step */
     int64_t grad_item; /* bytes of a reduced gradient; 0 = of a parameter */
-    int64_t state_bytes; /* of the optimizer's states of a 16-bit element without a master; 0: f32
-                          * states and a master */
+    int64_t state_bytes; /* of the optimizer's states of a 16-bit element without a master; 0, and
+                          * 12 or more: f32 states and a master */
     bool fp8;         /* products of blocks take 8-bit operands, and keep these */
     bool fp4;         /* 4-bit ones, which implies fp8 */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */

@@ -224,10 +224,14 @@ static int64_t grad_bytes(const struct traces_builder *b)
     return b->shape.grad_item > 0 ? b->shape.grad_item : b->wide;
 }
 
-/* Adam on parameters of 16 bits whose states have the framework's own bytes. */
+enum { MASTER_AND_ADAM = 12 }; /* three f32 of an element */
+
+/* Adam on parameters of 16 bits without masters, whose states have the framework's own bytes. */
 static bool has_own_states(const struct traces_builder *b)
 {
-    return b->shape.state_bytes > 0 && b->wide == 2 && b->w.optimizer == LW_OPTIMIZER_ADAM;
+    int64_t own = b->shape.state_bytes;
+
+    return own > 0 && own < MASTER_AND_ADAM && b->wide == 2 && b->w.optimizer == LW_OPTIMIZER_ADAM;
 }
 
 /* Bytes that the step moves per element that it updates: the gradient is read, the parameter and

@@ -1,6 +1,8 @@
 /* GPT: parameters as registered, work and kept activations by the published formulas. */
 #include "tests/lib/unit.h"
 
+#include <string.h>
+
 #include "shared/base/arena.h"
 #include "shared/plan/buffer.h"
 #include "tests/lib/traces/model_help.h"
@@ -193,20 +195,39 @@ MODEL_TEST(a_longer_sequence_lengthens_the_position_table)
     assert_int_equal(shorter.params[1].numel, 1024 * 768);
 }
 
+static bool has_note_ending(const struct lw_workload *w, const char *end)
+{
+    for (int32_t i = 0; i < w->n_notes; i++) {
+        size_t n = strlen(w->notes[i]), m = strlen(end);
+        if (n >= m && strcmp(w->notes[i] + n - m, end) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Adam's two states of 16 bits and no master: the gradient is read, the weight and 4 bytes of
- * states are read and written. Of f32 weights, and of other optimizers, there is no such form. */
+ * states are read and written. Of f32 weights, and of other optimizers, there is no such form. 12
+ * bytes are the f32 master and both states. */
 MODEL_TEST(states_of_16_bits_move_their_own_bytes)
 {
     static const struct {
         const char *dtype, *optimizer;
-        int64_t bytes;
-    } cases[] = {{"bf16", "adam", 2 + 2 * (2 + 4)}, {"f32", "adam", 4 + 2 * 4 * 3},
-                 {"bf16", "momentum", 2 + 2 * 4 * 2 + 2}};
+        int64_t state, bytes;
+        const char *note; /* what it ends with */
+    } cases[] = {{"bf16", "adam", 4, 2 + 2 * (2 + 4), "14 bytes of memory traffic per element, "
+                                                      "without masters"},
+                 {"bf16", "adam", 8, 2 + 2 * (2 + 8), "per element, without masters"},
+                 {"bf16", "adam", 12, 2 + 2 * 4 * 3 + 2, "per element, on f32 masters"},
+                 {"bf16", "adam", 0, 2 + 2 * 4 * 3 + 2, "per element, on f32 masters"},
+                 {"f32", "adam", 4, 4 + 2 * 4 * 3, "per element"},
+                 {"bf16", "momentum", 4, 2 + 2 * 4 * 2 + 2, "per element, on f32 masters"}};
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct lw_workload w = MODEL("gpt-125m", .layers = 1, .dtype = cases[k].dtype,
-                                     .optimizer = cases[k].optimizer, .state_bytes = 4);
+                                     .optimizer = cases[k].optimizer,
+                                     .state_bytes = cases[k].state);
         assert_int_equal(w.step_traffic.update, cases[k].bytes);
+        assert_true(has_note_ending(&w, cases[k].note));
     }
     struct lw_workload w = MODEL("gpt-125m", .layers = 1, .dtype = "bf16", .state_bytes = 4,
                                  .step = TRACES_STEP_CLIP | TRACES_STEP_COPY);
