@@ -32,7 +32,7 @@
 #include "shared/plan/workload.h"
 #include "shared/timeline/param_memory.h"
 
-enum { NARROW = 64, MASTER_AND_ADAM = 12, ITEM = 2 };
+enum { NARROW = 64, MASTER_AND_ADAM = LW_MASTER_AND_ADAM_BYTES, ITEM = 2 };
 
 struct run {
     const struct lw_framework *f;

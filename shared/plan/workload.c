@@ -164,6 +164,11 @@ int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_str
     return early + (module == w->n_modules - 1 ? scores_done(w, s) : 0);
 }
 
+int64_t lw_workload_own_states(const struct lw_workload *w, const struct lw_strategy *s)
+{
+    return s->grad_dtype == LW_GRAD_F32 ? 0 : w->state_bytes;
+}
+
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only)
 {
     int64_t sum = 0;
@@ -614,6 +619,8 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     LW_TRY(check_kernels(w, err));
     LW_TRY(in_range(err, NULL, 0, "update_bytes", w->step_traffic.update, 0, MOST_STEP_BYTES));
     LW_TRY(in_range(err, NULL, 0, "held_bytes", w->step_traffic.held, 0, MOST_STEP_BYTES));
+    LW_TRY(in_range(err, NULL, 0, "state_bytes", w->state_bytes, 0,
+                    LW_MASTER_AND_ADAM_BYTES));
     lw_ps backward = lw_workload_backward_ps(w);
     for (int32_t i = 0; i < w->n_params; i++)
         LW_TRY(check_param(w, i, &total, backward, err));

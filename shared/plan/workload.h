@@ -119,6 +119,9 @@ enum lw_optimizer {
     LW_OPTIMIZER_MUON, LW_N_OPTIMIZERS,
 };
 
+/* Of a 16-bit element: three f32. */
+enum { LW_MASTER_AND_ADAM_BYTES = 12 };
+
 /* Where the host makes the device wait, once per step. */
 enum lw_gap {
     LW_GAP_BEFORE_FORWARD, /* zero_grad, data ready, ... */
@@ -190,6 +193,8 @@ struct lw_workload {
     int32_t *grad_kernel;      /* by parameter: which of its module's kernels completes its gradient
                                 * when its backward ends; none: ready times are measured */
     struct lw_step_traffic step_traffic;
+    int64_t state_bytes;       /* of Adam's states of a 16-bit element without a master, unless
+                                * gradients are f32; 0: f32 states and masters */
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
     int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */
     int64_t heads, kv_heads;   /* of attention; a tensor group divides both; 0 = unknown */
@@ -262,5 +267,7 @@ struct lw_strategy;
  * the weights reads. `w`: of one rank of the strategy. */
 int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_strategy *s,
                                 int32_t module);
+/* state_bytes where the strategy leaves it so, else 0. */
+int64_t lw_workload_own_states(const struct lw_workload *w, const struct lw_strategy *s);
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */

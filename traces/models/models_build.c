@@ -224,14 +224,12 @@ static int64_t grad_bytes(const struct traces_builder *b)
     return b->shape.grad_item > 0 ? b->shape.grad_item : b->wide;
 }
 
-enum { MASTER_AND_ADAM = 12 }; /* three f32 of an element */
-
 /* Adam on parameters of 16 bits without masters, whose states have the framework's own bytes. */
 static bool has_own_states(const struct traces_builder *b)
 {
     int64_t own = b->shape.state_bytes;
 
-    return own > 0 && own < MASTER_AND_ADAM && b->wide == 2 && b->w.optimizer == LW_OPTIMIZER_ADAM;
+    return own > 0 && own < LW_MASTER_AND_ADAM_BYTES && b->wide == 2 && b->w.optimizer == LW_OPTIMIZER_ADAM;
 }
 
 /* Bytes that the step moves per element that it updates: the gradient is read, the parameter and
@@ -270,6 +268,7 @@ static void set_optimizer(struct traces_builder *b)
     b->w.step_traffic =
         (struct lw_step_traffic){step_bytes(b, 1 + states[k], b->wide == 2 && !has_own_states(b)),
                                  held_bytes(b)};
+    b->w.state_bytes = has_own_states(b) ? b->shape.state_bytes : 0;
 }
 
 static void note_optimizer(struct traces_builder *b)

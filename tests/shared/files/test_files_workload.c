@@ -82,7 +82,7 @@ TEST(damaged_files_are_refused_by_place)
          "gradients_ns, gap_before_forward_ns, "
          "gap_before_backward_ns, gap_before_optimizer_ns, "
          "gap_after_optimizer_ns, recorded, products, products_tp, products_cp, ops, "
-         "update_bytes, held_bytes, kernels, "
+         "update_bytes, held_bytes, state_bytes, kernels, "
          "modules, params, sparse, buffers, ready_order, grad_kernel"},
         {"\"batch\": 8", "\"batch\": 8, \"batch\": 9", "at batch (byte 330): field given twice"},
         {"1500,", "1500.0001,",
