@@ -8,6 +8,7 @@
 #include "analysis/tune_bound/tune_bound.h"
 #include "analysis/tune_bound/tune_rates.h"
 #include "shared/numbers/checked.h"
+#include "shared/plan/op_bound.h"
 #include "sim/timing/work_time.h"
 
 static int64_t reduced_bytes(const struct lw_strategy *s, const struct lw_outline_sum *x,
@@ -217,7 +218,8 @@ static lw_ps update_of(const struct lw_tune_shared *of, const struct lw_strategy
         return lw_outline_optimizer(o, s, x, n_copies);
     enum lw_dtype weight = (enum lw_dtype)o->params[0].dtype;
     int64_t copied = lw_dtype_size(weight) + lw_dtype_size(lw_strategy_grad_dtype(s, weight));
-    return sim_host_update_ps(of->cluster, s, lw_outline_updated(o, s, x, n_copies), copied);
+    return sim_host_update_ps(of->cluster, s, lw_outline_updated(o, s, x, n_copies),
+                              lw_host_update_bytes(lw_own_states(o->state_bytes, s)), copied);
 }
 
 static enum lw_status cut_parts(const struct lw_tune_shared *of,

@@ -40,6 +40,7 @@ struct lw_outline {
     int64_t all_elements;       /* trained, of the whole model */
     lw_ps optimizer_ps, gradients_ps; /* of these */
     enum lw_optimizer optimizer;
+    int64_t state_bytes;        /* as of the workload */
     struct lw_model_dims dims;
     void *held;                 /* what the cuts need of the lowering */
 };

@@ -191,7 +191,7 @@ static void leave_to_host(struct lw_lowering *l, int64_t *bytes)
 /* Of as many bytes by f32 states and masters, those that the framework's states have. */
 static int64_t state_in_host(const struct lw_lowering *l, int64_t bytes)
 {
-    int64_t own = lw_workload_own_states(l->w, l->s);
+    int64_t own = lw_own_states(l->w->state_bytes, l->s);
 
     return own > 0 ? bytes / LW_MASTER_AND_ADAM_BYTES * own : bytes;
 }

@@ -29,7 +29,8 @@ int32_t lw_write_host_update(struct lw_writer *k)
     struct lw_op load = link_copy(k, LW_OP_LOAD, weights, "weights");
 
     update.dtype = LW_F32;
-    update.bytes = LW_HOST_UPDATE_BYTES * k->l->host_updates[k->role];
+    int64_t own_states = lw_own_states(k->l->w->state_bytes, k->l->s);
+    update.bytes = lw_host_update_bytes(own_states) * k->l->host_updates[k->role];
     update.work_ps = -1;
     int32_t gone = lw_builder_op(k->l->b, &store, k->deps, k->n_deps);
     int32_t updated = lw_write_compute(k, &update, &gone, 1);

@@ -50,6 +50,13 @@ bool lw_op_is_host_update(const struct lw_plan *p, const struct lw_op *op)
            p->strategy->offload == LW_OFFLOAD_UPDATE;
 }
 
+int64_t lw_host_update_bytes(int64_t own_states)
+{
+    const int64_t f32 = 4, half = 2;
+
+    return own_states > 0 ? half + 2 * (half + own_states) : f32 + 2 * 3 * f32;
+}
+
 static bool over_host_link(const struct lw_op *op)
 {
     return op->kind == LW_OP_LOAD || op->kind == LW_OP_STORE;

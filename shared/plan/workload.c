@@ -164,9 +164,9 @@ int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_str
     return early + (module == w->n_modules - 1 ? scores_done(w, s) : 0);
 }
 
-int64_t lw_workload_own_states(const struct lw_workload *w, const struct lw_strategy *s)
+int64_t lw_own_states(int64_t state_bytes, const struct lw_strategy *s)
 {
-    return s->grad_dtype == LW_GRAD_F32 ? 0 : w->state_bytes;
+    return s->grad_dtype == LW_GRAD_F32 ? 0 : state_bytes;
 }
 
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only)

@@ -267,7 +267,7 @@ struct lw_strategy;
  * the weights reads. `w`: of one rank of the strategy. */
 int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_strategy *s,
                                 int32_t module);
-/* state_bytes where the strategy leaves it so, else 0. */
-int64_t lw_workload_own_states(const struct lw_workload *w, const struct lw_strategy *s);
+/* A workload's state_bytes where the strategy leaves it so, else 0. */
+int64_t lw_own_states(int64_t state_bytes, const struct lw_strategy *s);
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */

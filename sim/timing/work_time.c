@@ -171,13 +171,13 @@ static double host_share(const struct lw_cluster *c, const struct lw_strategy *s
 }
 
 lw_ps sim_host_update_ps(const struct lw_cluster *c, const struct lw_strategy *s, int64_t elements,
-                         int64_t copied)
+                         int64_t moved, int64_t copied)
 {
     struct lw_figure host = c->host_bytes_per_s, link = c->device.host_link_bytes_per_s;
 
     if (!lw_figure_is_set(host) || !lw_figure_is_set(link))
         return 0;
-    return lw_add_sat(lw_transfer_ps(lw_mul_sat(LW_HOST_UPDATE_BYTES, elements),
+    return lw_add_sat(lw_transfer_ps(lw_mul_sat(moved, elements),
                                      host.value * host_share(c, s)),
                       lw_transfer_ps(lw_mul_sat(copied, elements), link.value));
 }

@@ -21,10 +21,11 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
                            int32_t number, const struct lw_op *op, int64_t bytes,
                            struct sim_work *out, struct lw_err *err);
 
-/* Of `elements` whose update the host makes (--offload update): the update, and `copied` bytes of
- * each over its link, before and after; 0: the cluster lacks a figure. */
+/* Of `elements` whose update the host makes (--offload update): the update of `moved` bytes of each
+ * (lw_host_update_bytes), and `copied` bytes of each over its link, before and after; 0: the
+ * cluster lacks a figure. */
 lw_ps sim_host_update_ps(const struct lw_cluster *c, const struct lw_strategy *s, int64_t elements,
-                         int64_t copied);
+                         int64_t moved, int64_t copied);
 
 /* What timed the ops of a run that the cluster times, kind by kind. */
 struct lw_sim_stats;

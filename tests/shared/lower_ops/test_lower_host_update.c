@@ -38,6 +38,38 @@ TEST(gradients_go_and_weights_come_back)
     lw_plan_free(&p);
 }
 
+/* 602 bf16 parameters, 302 of the fuller rank, and gradients of their type: 604 bytes go and come.
+ * f32 states and a master take 28 bytes of an element; the framework's own of 4 bytes: gradient 2,
+ * weight 2 and states 4 both ways. f32 gradients have a master. */
+TEST(states_of_16_bits_are_updated_in_their_own_bytes)
+{
+    static const struct {
+        const char *words;
+        int64_t state, bytes;
+    } cases[] = {{"dp 2 zero 2 offload update", 0, 28 * 302},
+                 {"dp 2 zero 2 offload update", 4, 14 * 302},
+                 {"dp 2 zero 2 offload update", 8, 22 * 302},
+                 {"dp 2 zero 2 grad-dtype f32 offload update", 4, 28 * 302}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct tiny t;
+        int n = 0;
+        tiny_init(&t);
+        t.w.optimizer = LW_OPTIMIZER_ADAM;
+        t.w.state_bytes = cases[k].state;
+        for (int32_t i = 0; i < t.w.n_params; i++)
+            t.params[i].dtype = LW_BF16;
+        struct lw_plan p = plan_of_words(&t.w, cases[k].words);
+        for (int32_t i = 0; i < p.n_ops; i++)
+            if (p.ops[i].kind == LW_OP_OPTIMIZER) {
+                assert_int_equal(p.ops[i].bytes, cases[k].bytes);
+                n++;
+            }
+        assert_true(n > 0);
+        lw_plan_free(&p);
+    }
+}
+
 TEST(an_update_by_the_host_is_not_executed)
 {
     struct lw_exec_options o = exec_asleep(2, EXEC_MOMENTUM);
