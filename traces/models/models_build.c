@@ -229,7 +229,8 @@ static bool has_own_states(const struct traces_builder *b)
 {
     int64_t own = b->shape.state_bytes;
 
-    return own > 0 && own < LW_MASTER_AND_ADAM_BYTES && b->wide == 2 && b->w.optimizer == LW_OPTIMIZER_ADAM;
+    return own > 0 && own < LW_MASTER_AND_ADAM_BYTES && b->wide == 2 &&
+           b->w.optimizer == LW_OPTIMIZER_ADAM;
 }
 
 /* Bytes that the step moves per element that it updates: the gradient is read, the parameter and
