@@ -290,8 +290,7 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
 static bool has_calls(const struct lw_plan *plan, struct lw_program range)
 {
     for (int32_t i = 0; i < range.n_ops; i++)
-        if (plan->ops ? plan->ops[range.first_op + i].call >= 0
-                      : plan->op_calls && plan->op_calls[range.first_op + i] >= 0)
+        if (lw_op_call(plan, range.first_op + i) >= 0)
             return true;
     return false;
 }
