@@ -62,6 +62,16 @@ static inline void tiny_init(struct tiny *t)
     t->w.recorded.step_ps = t->w.recorded.step_spread_ps = -1;
 }
 
+/* The same of bf16 and updated by Adam; bytes of its states of an element, 0: f32 and a master. */
+static inline void tiny_init_bf16(struct tiny *t, int64_t state_bytes)
+{
+    tiny_init(t);
+    t->w.optimizer = LW_OPTIMIZER_ADAM;
+    t->w.state_bytes = state_bytes;
+    for (int32_t i = 0; i < t->w.n_params; i++)
+        t->params[i].dtype = LW_BF16;
+}
+
 /* The ops of a program, one word each: letter, module (F, B) or bucket, bytes after '/', and for
  * compute its length in us after ':'. */
 static inline const char *tiny_ops(const struct lw_plan *p, const char *variant, char *text,

@@ -54,11 +54,7 @@ TEST(states_of_16_bits_are_updated_in_their_own_bytes)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct tiny t;
         int n = 0;
-        tiny_init(&t);
-        t.w.optimizer = LW_OPTIMIZER_ADAM;
-        t.w.state_bytes = cases[k].state;
-        for (int32_t i = 0; i < t.w.n_params; i++)
-            t.params[i].dtype = LW_BF16;
+        tiny_init_bf16(&t, cases[k].state);
         struct lw_plan p = plan_of_words(&t.w, cases[k].words);
         for (int32_t i = 0; i < p.n_ops; i++)
             if (p.ops[i].kind == LW_OP_OPTIMIZER) {
