@@ -14,6 +14,7 @@
     row(unfused_loss, "", FLAG, "each step of the loss is a kernel on f32 scores") \
     row(unfused_block, "", FLAG, "gradients of gate and residual, and layout copies, are kernels") \
     row(unfused_norms, "", FLAG, "the steps of norms and rotation are kernels in f32") \
+    row(norm_casts, "", FLAG, "a kernel casts a norm's input to f32, and its gradient back") \
     row(unfused_grads, "", FLAG, "gradients are added to sums of their own type by a kernel") \
     row(unfused_expert_bias, "", FLAG, "experts' biases and their gate's clamp are kernels") \
     row(unfused_rotation, "", FLAG, "the steps of rotation are kernels in f32, a norm is one") \

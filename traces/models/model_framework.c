@@ -21,7 +21,7 @@ static unsigned unfused_of(const struct lw_framework *f)
 {
     return bit(f->unfused_sums, TRACES_UNFUSED_SUMS) | bit(f->unfused_loss, TRACES_UNFUSED_LOSS) |
            bit(f->unfused_block, TRACES_UNFUSED_BLOCK) |
-           bit(f->unfused_norms, TRACES_UNFUSED_NORMS) |
+           bit(f->unfused_norms, TRACES_UNFUSED_NORMS) | bit(f->norm_casts, TRACES_NORM_CASTS) |
            bit(f->unfused_grads, TRACES_UNFUSED_GRADS) |
            bit(f->unfused_expert_bias, TRACES_UNFUSED_EXPERT_BIAS) |
            bit(f->unfused_rotation, TRACES_UNFUSED_ROTATION) |

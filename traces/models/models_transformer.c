@@ -279,7 +279,13 @@ static bool is_unfused(const struct transformer *t, unsigned what)
  * bytes in forward (cast, square, mean, product, cast, weights) and 74 in backward (the reverse
  * of each; the factor's gradient is a product and a sum), and is kept in f32 and normalised
  * (huggingface/transformers@c44b2d99, models/llama/modeling_llama.py, LlamaRMSNorm). A frozen
- * factor has no gradient: unfused that leaves out a product of 6 bytes and a sum of 2. */
+ * factor has no gradient: unfused that leaves out a product of 6 bytes and a sum of 2.
+ *
+ * One kernel on a cast copy of its input: the cast reads 2 bytes and writes 4, the norm reads 4 and
+ * writes 2. Backward, the norm reads its gradient and the copy and writes an f32 gradient (10), the
+ * cast back takes 6, the sum with the residual's gradient 6; the factor's gradient 6. The copy is
+ * not kept: what makes it is run again (InternLM/InternEvo@v0.2.1dev20231121,
+ * internlm/model/modeling_internlm.py, _dropout_and_norm_attn; that second run is not counted). */
 static int32_t norm_kernel(struct transformer *t, int64_t width, bool whole)
 {
     int64_t n = t->tokens * width, x = t->b.wide * n;
@@ -292,6 +298,9 @@ static int32_t norm_kernel(struct transformer *t, int64_t width, bool whole)
         return TRACES_TRAFFIC(&t->b, 36 * n, (frozen ? 66 : 74) * n, 0, .split = split,
                               .n_forward = 6, .n_backward = frozen ? 8 : 10);
     }
+    if (is_unfused(t, TRACES_NORM_CASTS))
+        return TRACES_TRAFFIC(&t->b, 12 * n, 22 * n, frozen ? 0 : 6 * n, .split = split,
+                              .n_forward = 2, .n_backward = 3);
     return TRACES_TRAFFIC(&t->b, 2 * x, 4 * x, frozen ? 0 : 2 * x, .split = split);
 }
 

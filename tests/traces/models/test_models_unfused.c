@@ -44,6 +44,7 @@ MODEL_TEST(forward_bytes_are_those_of_the_kernels)
 {
     assert_int_equal(more_bytes(TRACES_UNFUSED_NORMS, BLOCK),
                      2 * (36 - 4) * TOKENS * HIDDEN + (20 - 4) * TOKENS * (HIDDEN + KV_WIDTH));
+    assert_int_equal(more_bytes(TRACES_NORM_CASTS, BLOCK), 2 * (12 - 4) * TOKENS * HIDDEN);
     assert_int_equal(more_bytes(TRACES_UNFUSED_ROTATION, BLOCK),
                      (20 - 4) * TOKENS * (HIDDEN + KV_WIDTH));
     assert_int_equal(more_bytes(TRACES_UNFUSED_BLOCK, BLOCK),
