@@ -348,7 +348,8 @@ static void take_spared(const struct run *r, struct rank_bytes *x)
     double share = lw_fact_value(r->f->state_bytes, MASTER_AND_ADAM) / MASTER_AND_ADAM;
     double spared = share * (double)r->plan->last_spares;
 
-    x->bytes[LW_MEM_OPTIMIZER] -= (int64_t)spared;
+    x->bytes[LW_MEM_OPTIMIZER] =
+        lw_add_sat(x->bytes[LW_MEM_OPTIMIZER], -lw_round_sat(spared));
     x->fixed -= spared;
 }
 

@@ -338,8 +338,8 @@ struct lw_plan {
     const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
     const char *optimizer;  /* of its times (lw_optimizer_name); "" = unknown; outside the hash */
     struct lw_model_dims dims;
-    /* Optimizer state that the last rank lacks of its role's, which is that of the fullest. Neither
-     * hashed nor written: 0 of a plan file. */
+    /* Bytes of optimizer state that the last rank lacks of its role's, which is that of the
+     * fullest; outside the hash. */
     int64_t last_spares;
     /* Of --bucket-cap: every cap from least_cap to below next_cap makes this plan, but for the
      * limits that its buckets name. next_cap 0 = none is known to. Neither hashed nor written. */

@@ -98,6 +98,48 @@ TEST_WITH(four_commands_print_the_same_memory, fixture_open, fixture_close)
     }
 }
 
+/* "framework_memory": { ... } of a simulation, with rank 0 and the last rank. */
+static void copy_memory(const char *json, char *out, size_t room)
+{
+    const char *at = strstr(json, "\"framework_memory\"");
+    const char *end = at ? strstr(at, "\"last_rank\"") : NULL;
+
+    end = end ? strchr(end, '}') : NULL;
+    if (!end || (size_t)(end - at) >= room)
+        fail_msg("no framework_memory in:\n%s", json);
+    snprintf(out, room, "%.*s", (int)(end - at), at);
+}
+
+/* Three or five data ranks: the last one's shard is smaller than the others'. */
+TEST_WITH(a_plan_and_its_file_have_the_same_memory, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("files");
+    char made[1000], read[1000];
+    int n_differ = 0;
+
+    for (int i = 0; i < N_STRATEGIES; i++) {
+        const char *cluster = ONE_OF(&r, "dgx-a100", "dgx-h100");
+        const char *options = ONE_OF(&r, "--zero 1", "--zero 2", "--zero 3", "--zero 1 --pp 2",
+                                     "--zero 1 --tp 2", "--zero 1 --offload optimizer",
+                                     "--zero 1 --optimizer muon --shard-policy lpt");
+        const char *framework = ONE_OF(&r, "ideal", "megatron-lm", "deepspeed", "torchtune",
+                                       "nemo-automodel");
+        char words[N_OPTIONS];
+        snprintf(words, sizeof words,
+                 "-w gpt2 --hidden 128 --heads 4 --vocab 1027 --layers 4 --seq 64 --dtype bf16 "
+                 "--dp %s %s --framework %s -c %s", ONE_OF(&r, "3", "5"), options, framework,
+                 cluster);
+        print_message("strategy %d: %s\n", i, words);
+        copy_memory(lapwingf("sim %s --no-db --format json", words), made, sizeof made);
+        lapwingf("plan %s -o p.json --force", words);
+        copy_memory(lapwingf("sim p.json -c %s --no-db --format json", cluster), read, sizeof read);
+        assert_string_equal(read, made);
+        n_differ += strncmp(strstr(made, "\"rank_0\"") + strlen("\"rank_0\""),
+                            strstr(made, "\"last_rank\"") + strlen("\"last_rank\""), 60) != 0;
+    }
+    assert_true(n_differ > 0);
+}
+
 /* What a framework usually does is no reason to refuse what the user chose. */
 TEST_WITH(no_schedule_is_refused_for_the_usual_framework, fixture_open, fixture_close)
 {
