@@ -366,7 +366,9 @@ static enum lw_status sketch(const struct lw_tune_parts *p, const struct lw_outl
                              struct lw_arena *room, struct lw_plan *plan, struct lw_err *err)
 {
     *plan = (struct lw_plan){.n_ranks = p->n_ranks, .n_roles = p->n_ranks,
-                             .n_modules = o->n_modules, .n_params = o->n_params, .dims = o->dims};
+                             .n_modules = o->n_modules, .n_params = o->n_params, .dims = o->dims,
+                             .optimizer = lw_optimizer_name((int)o->optimizer),
+                             .own_states = lw_own_states(o->state_bytes, s)};
     struct lw_strategy *own = lw_arena_alloc(room, 1, sizeof *own);
 
     if (!own)

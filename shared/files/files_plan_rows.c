@@ -219,6 +219,7 @@ const struct lw_field *lw_plan_file_fields(struct lw_plan_format *m)
         LW_F_STRING("framework_hash", AT(plan.framework_hash)),
         LW_F_STRING("optimizer", AT(plan.optimizer)),
         LW_F_OBJECT("dims", AT(plan.dims), lw_model_dims_fields),
+        LW_F("state_bytes", INT64, AT(plan.own_states), .most = 100),
         LW_F("last_spares", INT64, AT(plan.last_spares), .least = -INT64_MAX, .most = INT64_MAX),
         LW_F_OBJECT("a_step_yields", AT(plan.yield), yield_fields),
         LW_F_OWN("strategy", read_strategy, write_strategy),

@@ -12,7 +12,7 @@
 #include "shared/plan/workload.h"
 
 /* Limits of counts leave room in 64 bits, and in 32 for launches of a module. */
-enum range { FLAG, POSITIVE, FACTOR, COUNT, POSITIVE_COUNT, ELEMENTS, WHOLE_PS };
+enum range { FLAG, POSITIVE, FACTOR, COUNT, STATE_BYTES, ELEMENTS, WHOLE_PS };
 
 static const struct {
     double least, most;
@@ -23,7 +23,7 @@ static const struct {
     [POSITIVE] = {1e-6, 1e6, false, "more than 0, at most 10^6"},
     [FACTOR] = {1, 1e6, false, "1 or more, at most 10^6"},
     [COUNT] = {0, 1e6, true, "a whole number from 0 to 10^6"},
-    [POSITIVE_COUNT] = {1, 1e6, true, "a whole number from 1 to 10^6"},
+    [STATE_BYTES] = {1, 100, true, "a whole number from 1 to 100"},
     [ELEMENTS] = {0, 1e12, true, "a whole number from 0 to 10^12"},
     [WHOLE_PS] = {0, (double)LW_PS_PER_S, true, "whole picoseconds, at most 10^9 ns (1 s)"},
 };

@@ -85,7 +85,7 @@
     row(step_gathers, "", FLAG, "ZeRO-1's step gathers weights into tensors beside them") \
     row(flat_gradients, "", FLAG, "below ZeRO-3 the step makes one tensor of the gradients") \
     row(step_bytes, "B", COUNT, "of an updated element, what the step allocates") \
-    row(state_bytes, "B", POSITIVE_COUNT, "of an element, optimizer state; 12 hold a master") \
+    row(state_bytes, "B", STATE_BYTES, "of a 16-bit element, Adam's state; 12 hold a master") \
     row(bucket, "elements", ELEMENTS, "buffers of reduced gradients below ZeRO-3") \
     row(bucket_overlaps, "", FLAG, "a second such buffer where reductions overlap the backward") \
     row(bucket_zero3, "", FLAG, "such a buffer with ZeRO-3 too") \

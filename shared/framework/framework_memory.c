@@ -58,10 +58,36 @@ static bool is_flat(const struct run *r)
     return r->s->zero < 3;
 }
 
-/* Elements whose optimizer state a rank has. */
+/* The type of most elements that are trained: half precision of a plan without parameters. */
+static enum lw_dtype trained_dtype(const struct lw_plan *p)
+{
+    int64_t numel[LW_N_DTYPES] = {[LW_BF16] = 1};
+    enum lw_dtype most = LW_BF16;
+
+    for (int32_t k = 0; k < p->n_params; k++)
+        numel[p->params[k].dtype] += p->params[k].trainable ? p->params[k].numel : 0;
+    for (int t = 0; t < LW_N_DTYPES; t++)
+        most = numel[t] > numel[most] ? (enum lw_dtype)t : most;
+    return most;
+}
+
+static enum lw_optimizer optimizer_of(const struct lw_plan *p)
+{
+    for (int k = 0; p->optimizer && k < LW_N_OPTIMIZERS; k++)
+        if (strcmp(p->optimizer, lw_optimizer_name(k)) == 0)
+            return (enum lw_optimizer)k;
+    return LW_OPTIMIZER_UNKNOWN;
+}
+
+/* Elements whose optimizer state a rank has; 0 where an element has none (SGD of f32). */
 static double updated(const struct run *r, const int64_t bytes[LW_N_MEM])
 {
-    return (double)bytes[LW_MEM_OPTIMIZER] / lw_fact_value(r->f->state_bytes, MASTER_AND_ADAM);
+    const struct lw_memory_rule rule = {.optimizer = optimizer_of(r->plan),
+                                        .own_states = r->plan->own_states};
+    int64_t item = rule.optimizer == LW_OPTIMIZER_UNKNOWN
+                       ? MASTER_AND_ADAM : lw_memory_state_bytes(&rule, trained_dtype(r->plan));
+
+    return item > 0 ? (double)bytes[LW_MEM_OPTIMIZER] / (double)item : 0;
 }
 
 static double whole_tensors(const struct run *r, double n)
@@ -202,12 +228,20 @@ static int64_t block_gradients(const struct run *r)
            d->pair_grad_bytes / (r->s->tp * r->s->cp);
 }
 
+/* A plan file of before plans had states of their framework's size: all have f32 ones. */
+static bool has_older_states(const struct run *r)
+{
+    return lw_fact_value(r->f->state_bytes, 0) > 0 && !sums_in_f32(r) && r->plan->own_states == 0 &&
+           optimizer_of(r->plan) == LW_OPTIMIZER_ADAM &&
+           lw_dtype_size(trained_dtype(r->plan)) == ITEM;
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
     const struct run r = {f, dims, plan, plan->strategy};
     bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
-    int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
+    bool older = has_older_states(&r);
     /* with its transpose a weight takes as much as one of 16 bits; with ZeRO-3 each gathered copy
      * loses it (NVIDIA/Megatron-LM@d98e8a64, megatron/core/distributed/fsdp/src/README.md,
      * keep_fp8_transpose_cache) */
@@ -221,9 +255,9 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         int64_t *bytes = own_bytes(&plan->roles[i]);
         if (lw_fact(f->own_gradients) && sums)
             bytes[LW_MEM_BUCKETS] /= lw_dtype_size(LW_F32) / ITEM;
-        if (state > 0 && !sums)
-            bytes[LW_MEM_OPTIMIZER] =
-                lw_mul_sat(bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM, state);
+        if (older)
+            bytes[LW_MEM_OPTIMIZER] = lw_mul_sat(bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM,
+                                                 (int64_t)f->state_bytes.value);
         bytes[LW_MEM_GRADS] *= lw_fact(f->applied_gradients) ? 0 : 1;
         bytes[LW_MEM_BUCKETS] *= lw_fact(f->buckets_in_place) ? 0 : 1;
         plan->roles[i].reduce_elements = reduced && !sums ? reduce_elements(&r) : 0;
@@ -294,7 +328,8 @@ static double step_bytes(const struct run *r, const int64_t bytes[LW_N_MEM])
                (weights > largest_block(r) ? weights : 0);
     if (sums_in_f32(r))
         return 0;
-    return updated(r, bytes) * (lw_fact_value(r->f->step_bytes, 0) + (flat ? ITEM : 0));
+    double item = lw_fact_value(r->f->step_bytes, 0) + (flat ? ITEM : 0);
+    return item > 0 ? item * updated(r, bytes) : 0;
 }
 
 /* Of a rank: what it holds throughout, at most beside that, and gradients that take no freed
@@ -345,12 +380,9 @@ static struct lw_framework_beside beside(const struct run *r, const struct rank_
 /* The last rank has less of the optimizer's state than its role, whose fullest rank has most. */
 static void take_spared(const struct run *r, struct rank_bytes *x)
 {
-    double share = lw_fact_value(r->f->state_bytes, MASTER_AND_ADAM) / MASTER_AND_ADAM;
-    double spared = share * (double)r->plan->last_spares;
-
     x->bytes[LW_MEM_OPTIMIZER] =
-        lw_add_sat(x->bytes[LW_MEM_OPTIMIZER], -lw_round_sat(spared));
-    x->fixed -= spared;
+        lw_add_sat(x->bytes[LW_MEM_OPTIMIZER], -r->plan->last_spares);
+    x->fixed -= (double)r->plan->last_spares;
 }
 
 static double tensors(const struct run *r, const struct rank_bytes *x)

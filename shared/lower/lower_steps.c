@@ -148,6 +148,7 @@ static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *p
         lw_arena_strdup(&plan->arena, has && m->framework_hash ? m->framework_hash : "");
     if (w->optimizer != LW_OPTIMIZER_UNKNOWN)
         plan->optimizer = lw_optimizer_name((int)w->optimizer);
+    plan->own_states = lw_own_states(w->state_bytes, plan->strategy);
     plan->dims = w->dims;
     plan->dims.experts = lw_workload_has_experts(w);
     plan->dims.n_experts = lw_workload_routing(w, 0).experts;

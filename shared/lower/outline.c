@@ -362,7 +362,8 @@ lw_ps lw_outline_optimizer(const struct lw_outline *o, const struct lw_strategy 
 void lw_outline_bytes(const struct lw_outline *o, const struct lw_strategy *s,
                       const struct lw_outline_sum *x, int32_t n_copies, int64_t bytes[LW_N_MEM])
 {
-    struct lw_memory_rule rule = {.optimizer = o->optimizer, .zero = (int)s->zero};
+    struct lw_memory_rule rule = {.optimizer = o->optimizer, .zero = (int)s->zero,
+                                  .own_states = lw_own_states(o->state_bytes, s)};
     int32_t n_members = members_of(o, s, n_copies);
 
     memset(bytes, 0, LW_N_MEM * sizeof *bytes);

@@ -93,7 +93,8 @@ static int64_t static_bytes(const struct lw_lowering *l, const struct lw_param *
     int64_t bytes[LW_N_MEM] = {0}, share = (p->numel + l->dp - 1) / l->dp;
     struct lw_memory_rule rule = {.grad = lw_strategy_grad_dtype(l->s, p->dtype),
                                   .optimizer = w->optimizer, .zero = (int)l->s->zero,
-                                  .matrix = lw_param_is_matrix(p)};
+                                  .matrix = lw_param_is_matrix(p),
+                                  .own_states = lw_own_states(w->state_bytes, l->s)};
 
     if (p->tied >= 0 && w->params[p->tied].module == p->module)
         return 0;

@@ -188,14 +188,6 @@ static void leave_to_host(struct lw_lowering *l, int64_t *bytes)
         bytes[LW_MEM_GRADS] = 0;
 }
 
-/* Of as many bytes by f32 states and masters, those that the framework's states have. */
-static int64_t state_in_host(const struct lw_lowering *l, int64_t bytes)
-{
-    int64_t own = lw_own_states(l->w->state_bytes, l->s);
-
-    return own > 0 ? bytes / LW_MASTER_AND_ADAM_BYTES * own : bytes;
-}
-
 static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
 {
     for (int32_t role = 0; role < l->pp; role++) {
@@ -207,7 +199,7 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
             if (l->parts[q].stage == x.stage)
                 LW_TRY(lw_part_memory(&l->parts[q], x.static_bytes, &l->last_spares, err));
         if (l->offloaded) {
-            l->offloaded[role] = state_in_host(l, x.static_bytes[LW_MEM_OPTIMIZER]);
+            l->offloaded[role] = x.static_bytes[LW_MEM_OPTIMIZER];
             x.static_bytes[LW_MEM_OPTIMIZER] = l->last_spares = 0;
         }
         if (l->s->offload == LW_OFFLOAD_UPDATE)

@@ -177,7 +177,8 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_
 {
     const struct lw_workload *w = d->w;
     bool sharded = d->shards.n > 0;
-    struct lw_memory_rule rule = {.optimizer = w->optimizer, .zero = sharded ? (int)d->s->zero : 0};
+    struct lw_memory_rule rule = {.optimizer = w->optimizer, .zero = sharded ? (int)d->s->zero : 0,
+                                  .own_states = lw_own_states(w->state_bytes, d->s)};
 
     if (sharded && rule.zero >= 2 && !lw_part_drops_gradients(d))
         rule.whole_gradients = true;

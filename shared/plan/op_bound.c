@@ -9,6 +9,7 @@
 
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
 
 static const struct {
     const char *name, *key;
@@ -54,7 +55,9 @@ int64_t lw_host_update_bytes(int64_t own_states)
 {
     const int64_t f32 = 4, half = 2;
 
-    return own_states > 0 ? half + 2 * (half + own_states) : f32 + 2 * 3 * f32;
+    if (own_states > 0 && own_states < LW_MASTER_AND_ADAM_BYTES)
+        return half + 2 * (half + own_states);
+    return f32 + 2 * lw_half_states(own_states, 2);
 }
 
 static bool over_host_link(const struct lw_op *op)

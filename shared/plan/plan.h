@@ -338,6 +338,7 @@ struct lw_plan {
     const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
     const char *optimizer;  /* of its times (lw_optimizer_name); "" = unknown; outside the hash */
     struct lw_model_dims dims;
+    int64_t own_states; /* lw_own_states of its workload; outside the hash */
     /* Bytes of optimizer state that the last rank lacks of its role's, which is that of the
      * fullest; outside the hash. */
     int64_t last_spares;

@@ -15,6 +15,7 @@
 
 #define MOST_SIZE (INT64_MAX / 16) /* of all parameters, or of a field of all modules: 2^59 */
 #define MOST_STEP_BYTES 1024 /* per element */
+#define MOST_STATE_BYTES 101
 #define MOST_TOKENS (INT64_C(1) << 40) /* of one micro-batch */
 
 LW_FREE_BY_ARENA(lw_workload_free, struct lw_workload)
@@ -162,6 +163,14 @@ int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_str
     int64_t early = core > 0 && s->again_parts == 0 ? core : 0;
 
     return early + (module == w->n_modules - 1 ? scores_done(w, s) : 0);
+}
+
+int64_t lw_half_states(int64_t adam, int64_t n)
+{
+    int64_t both = adam > 0 ? adam : LW_MASTER_AND_ADAM_BYTES;
+    int64_t master = both < LW_MASTER_AND_ADAM_BYTES ? 0 : lw_dtype_size(LW_F32);
+
+    return master + n * (both - master) / 2;
 }
 
 int64_t lw_own_states(int64_t state_bytes, const struct lw_strategy *s)
@@ -619,8 +628,7 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     LW_TRY(check_kernels(w, err));
     LW_TRY(in_range(err, NULL, 0, "update_bytes", w->step_traffic.update, 0, MOST_STEP_BYTES));
     LW_TRY(in_range(err, NULL, 0, "held_bytes", w->step_traffic.held, 0, MOST_STEP_BYTES));
-    LW_TRY(in_range(err, NULL, 0, "state_bytes", w->state_bytes, 0,
-                    LW_MASTER_AND_ADAM_BYTES));
+    LW_TRY(in_range(err, NULL, 0, "state_bytes", w->state_bytes, 0, MOST_STATE_BYTES));
     lw_ps backward = lw_workload_backward_ps(w);
     for (int32_t i = 0; i < w->n_params; i++)
         LW_TRY(check_param(w, i, &total, backward, err));

@@ -122,6 +122,11 @@ enum lw_optimizer {
 /* Of a 16-bit element: three f32. */
 enum { LW_MASTER_AND_ADAM_BYTES = 12 };
 
+/* Bytes of n states of a 16-bit element and of its master, as a framework has them whose two states
+ * of Adam, with the master where it has one, take `adam`: from 12 on there is an f32 master, 0 is
+ * 12. */
+int64_t lw_half_states(int64_t adam, int64_t n);
+
 /* Where the host makes the device wait, once per step. */
 enum lw_gap {
     LW_GAP_BEFORE_FORWARD, /* zero_grad, data ready, ... */
@@ -193,7 +198,7 @@ struct lw_workload {
     int32_t *grad_kernel;      /* by parameter: which of its module's kernels completes its gradient
                                 * when its backward ends; none: ready times are measured */
     struct lw_step_traffic step_traffic;
-    int64_t state_bytes;       /* of Adam's states of a 16-bit element without a master, unless
+    int64_t state_bytes;       /* of a 16-bit element, as lw_half_states takes them, unless
                                 * gradients are f32; 0: f32 states and masters */
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
     int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */

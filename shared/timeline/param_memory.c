@@ -6,17 +6,19 @@
 #include "shared/timeline/param_memory.h"
 #include "shared/numbers/checked.h"
 
-/* Per element: 4 for each state tensor (8 beside f64) and, in half precision, 4 for the master. */
-static int64_t state_bytes(const struct lw_memory_rule *rule, enum lw_dtype param)
+/* 4 for each state tensor (8 beside f64) and, in half precision, 4 for the master, unless a
+ * framework's states are of another size. */
+int64_t lw_memory_state_bytes(const struct lw_memory_rule *rule, enum lw_dtype param)
 {
     static const int64_t n_states[LW_N_OPTIMIZERS] = {
         [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2, [LW_OPTIMIZER_MUON] = 2};
     int64_t item = param == LW_F64 ? 8 : 4;
     bool momentum = rule->optimizer == LW_OPTIMIZER_MUON && rule->matrix;
+    int64_t n = momentum ? 1 : n_states[rule->optimizer];
 
     if (rule->optimizer == LW_OPTIMIZER_UNKNOWN)
         return 0;
-    return item * (momentum ? 1 : n_states[rule->optimizer]) + (lw_dtype_size(param) == 2 ? 4 : 0);
+    return lw_dtype_size(param) == 2 ? lw_half_states(rule->own_states, n) : item * n;
 }
 
 static void add(int64_t *sum, int64_t elements, int64_t size)
@@ -31,7 +33,7 @@ void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64
 
     for (int stage = 1; stage <= rule->zero && stage <= 3; stage++)
         held[stage - 1] = stage == 2 && rule->whole_gradients ? numel : owned;
-    add(&bytes[LW_MEM_OPTIMIZER], held[0], state_bytes(rule, param));
+    add(&bytes[LW_MEM_OPTIMIZER], held[0], lw_memory_state_bytes(rule, param));
     add(&bytes[LW_MEM_GRADS], held[1], lw_dtype_size(rule->grad));
     add(&bytes[LW_MEM_PARAMS], held[2], lw_dtype_size(param));
 }

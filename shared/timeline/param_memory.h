@@ -16,7 +16,11 @@ struct lw_memory_rule {
     int zero;                    /* ZeRO stage 0..3 */
     bool whole_gradients;        /* at any stage: they accumulate over passes */
     bool matrix;                 /* Muon updates the parameter: a momentum alone */
+    int64_t own_states;          /* lw_own_states: of 16-bit parameters; 0: f32 ones and a master */
 };
+
+/* Bytes of optimizer state of one element. */
+int64_t lw_memory_state_bytes(const struct lw_memory_rule *rule, enum lw_dtype param);
 
 /* Add what a rank holds of `numel` elements, of which `owned` are its shard (all of them where
  * nothing is shared out): whole without ZeRO; optimizer state by shard from stage 1, gradients from

@@ -224,25 +224,26 @@ static int64_t grad_bytes(const struct traces_builder *b)
     return b->shape.grad_item > 0 ? b->shape.grad_item : b->wide;
 }
 
-/* Adam on parameters of 16 bits without masters, whose states have the framework's own bytes. */
-static bool has_own_states(const struct traces_builder *b)
+/* Parameters of 16 bits have f32 masters, unless the framework's states do without. */
+static bool has_masters(const struct traces_builder *b)
 {
     int64_t own = b->shape.state_bytes;
 
-    return own > 0 && own < LW_MASTER_AND_ADAM_BYTES && b->wide == 2 &&
-           b->w.optimizer == LW_OPTIMIZER_ADAM;
+    return b->wide == 2 && (own == 0 || own >= LW_MASTER_AND_ADAM_BYTES);
 }
 
 /* Bytes that the step moves per element that it updates: the gradient is read, the parameter and
- * each of n - 1 states read and written; half precision computes on 4-byte masters and writes a
- * copy, unless the framework has no masters: then the parameter itself and its states. Clipping and
+ * its n states read and written; half precision computes on 4-byte masters and writes a copy,
+ * unless the framework has no masters: then the parameter itself and its states. Clipping and
  * loss scales take gradients in f32, which are cast where they are not: the norm reads them, a
  * factor reads and writes them. */
-static int64_t step_bytes(const struct traces_builder *b, int n, bool masters)
+static int64_t step_bytes(const struct traces_builder *b, int n)
 {
-    int64_t f32 = 4, grad = grad_bytes(b), own = b->shape.state_bytes;
+    int64_t f32 = 4, grad = grad_bytes(b);
     bool in_f32 = does(b, TRACES_STEP_CLIP) || does(b, TRACES_STEP_UNSCALE);
-    int64_t bytes = (in_f32 ? f32 : grad) + 2 * (has_own_states(b) ? b->wide + own : f32 * n);
+    bool masters = has_masters(b);
+    int64_t half = lw_half_states(b->shape.state_bytes, n) + (masters ? 0 : b->wide);
+    int64_t bytes = (in_f32 ? f32 : grad) + 2 * (b->wide == 2 ? half : f32 * (1 + n));
 
     bytes += in_f32 && grad < f32 ? grad + f32 : 0;
     bytes += does(b, TRACES_STEP_CLIP) ? 3 * f32 : 0;
@@ -267,9 +268,9 @@ static void set_optimizer(struct traces_builder *b)
         k++;
     b->w.optimizer = (enum lw_optimizer)k;
     b->w.step_traffic =
-        (struct lw_step_traffic){step_bytes(b, 1 + states[k], b->wide == 2 && !has_own_states(b)),
-                                 held_bytes(b)};
-    b->w.state_bytes = has_own_states(b) ? b->shape.state_bytes : 0;
+        (struct lw_step_traffic){step_bytes(b, states[k]), held_bytes(b)};
+    b->w.state_bytes = b->wide == 2 && b->shape.state_bytes != LW_MASTER_AND_ADAM_BYTES
+                           ? b->shape.state_bytes : 0;
 }
 
 static void note_optimizer(struct traces_builder *b)
@@ -283,8 +284,8 @@ static void note_optimizer(struct traces_builder *b)
     else
         traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
                             b->shape.optimizer, bytes,
-                            has_own_states(b) ? ", without masters"
-                            : b->wide == 2    ? ", on f32 masters" : "");
+                            has_masters(b)   ? ", on f32 masters"
+                            : b->wide == 2 ? ", without masters" : "");
 }
 
 static void note_stored(struct traces_builder *b)

@@ -213,10 +213,65 @@ TEST(a_step_takes_copies_of_gradients)
         set_up(&x, 0, 0, 12000000, 1000000000);
         x.strategy.zero = cases[k].zero;
         x.strategy.grad_dtype = cases[k].grads;
+        x.plan.optimizer = "adam";
         hold(cases[k].framework, &dims, &x.plan);
         assert_int_equal(x.role.static_bytes[LW_MEM_OPTIMIZER], 1000000 * cases[k].held);
         double step = 1e6 * (double)(cases[k].shown - cases[k].held);
         same(bytes_of(&x, cases[k].framework).reserved, RESERVE * (1e9 + step));
+    }
+}
+
+/* A plan has states of its framework's size. Those of an older plan file, which does not say so, are
+ * f32: Adam's of 16-bit parameters are changed, no others. */
+TEST(states_of_another_size_are_counted_once)
+{
+    static const struct {
+        const char *framework, *optimizer;
+        enum lw_dtype param;
+        int64_t own, item, held;
+    } cases[] = {{"torchtune", "adam", LW_BF16, 4, 4, 4},
+                 {"torchtune", "adam", LW_BF16, 0, 12, 4},
+                 {"torchtune", "adam", LW_F32, 0, 8, 8},
+                 {"torchtune", "momentum", LW_BF16, 2, 2, 2},
+                 {"torchtune", "momentum", LW_BF16, 0, 8, 8},
+                 {"torchtune", "sgd", LW_BF16, 4, 0, 0},
+                 {"megatron-lm", "adam", LW_BF16, 0, 12, 12}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_plan_param param = {.numel = 1000000, .trainable = true,
+                                      .dtype = (uint8_t)cases[k].param};
+        struct fixture x;
+        set_up(&x, 0, 0, 1000000 * cases[k].item, 1000000000);
+        x.plan.n_params = 1;
+        x.plan.params = &param;
+        x.plan.optimizer = cases[k].optimizer;
+        x.plan.own_states = cases[k].own;
+        hold(cases[k].framework, &dims, &x.plan);
+        assert_int_equal(x.role.static_bytes[LW_MEM_OPTIMIZER], 1000000 * cases[k].held);
+    }
+}
+
+/* DeepSpeed's flat copies, 2 + 4 bytes of each element that is updated, whatever its states take;
+ * where SGD has none, nothing says how many there are. */
+TEST(copies_follow_the_elements_and_not_their_states)
+{
+    static const struct {
+        const char *optimizer;
+        enum lw_dtype param;
+        int64_t item, copies;
+    } cases[] = {{"adam", LW_BF16, 12, 6}, {"momentum", LW_BF16, 8, 6}, {"sgd", LW_BF16, 4, 6},
+                 {"adam", LW_F32, 8, 6},   {"momentum", LW_F32, 4, 6},  {"sgd", LW_F32, 0, 0}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_plan_param param = {.numel = 1000000, .trainable = true,
+                                      .dtype = (uint8_t)cases[k].param};
+        struct fixture x;
+        set_up(&x, 0, 0, 1000000 * cases[k].item, 1000000000);
+        x.plan.n_params = 1;
+        x.plan.params = &param;
+        x.plan.optimizer = cases[k].optimizer;
+        double step = 1e6 * (double)cases[k].copies;
+        same(bytes_of(&x, "megatron-deepspeed").reserved, RESERVE * (1e9 + step));
     }
 }
 

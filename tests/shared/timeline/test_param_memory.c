@@ -34,6 +34,36 @@ TEST(state_counts_tensors_and_masters)
     }
 }
 
+/* S bytes of Adam's states without a master: S / 2 of each state tensor; with one, from 12 on, the
+ * master takes 4 of them. Of other types than 16 bits nothing changes. */
+TEST(states_of_a_framework_follow_optimizer_and_type)
+{
+    static const struct {
+        enum lw_optimizer optimizer;
+        enum lw_dtype param;
+        bool matrix;
+        int64_t own, bytes;
+    } cases[] = {
+        {LW_OPTIMIZER_ADAM, LW_BF16, false, 4, 4},      {LW_OPTIMIZER_ADAM, LW_F16, false, 8, 8},
+        {LW_OPTIMIZER_ADAM, LW_BF16, false, 3, 3},      {LW_OPTIMIZER_ADAM, LW_BF16, false, 16, 16},
+        {LW_OPTIMIZER_ADAM, LW_F32, false, 4, 8},       {LW_OPTIMIZER_ADAM, LW_F64, false, 4, 16},
+        {LW_OPTIMIZER_MOMENTUM, LW_BF16, false, 4, 2},  {LW_OPTIMIZER_MOMENTUM, LW_F32, false, 4, 4},
+        {LW_OPTIMIZER_MOMENTUM, LW_F16, false, 16, 10}, {LW_OPTIMIZER_SGD, LW_BF16, false, 4, 0},
+        {LW_OPTIMIZER_SGD, LW_BF16, false, 16, 4},      {LW_OPTIMIZER_MUON, LW_BF16, true, 4, 2},
+        {LW_OPTIMIZER_MUON, LW_BF16, false, 4, 4},      {LW_OPTIMIZER_MUON, LW_BF16, true, 12, 8},
+        {LW_OPTIMIZER_UNKNOWN, LW_BF16, false, 4, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct lw_memory_rule rule = {.optimizer = cases[i].optimizer,
+                                            .matrix = cases[i].matrix,
+                                            .own_states = cases[i].own};
+        int64_t bytes[LW_N_MEM] = {0};
+        lw_memory_add(&rule, cases[i].param, 7, 7, bytes);
+        assert_int_equal(bytes[LW_MEM_OPTIMIZER], 7 * cases[i].bytes);
+    }
+}
+
 /* A momentum and the master; without half precision the momentum alone. */
 TEST(muon_has_one_state_of_a_matrix)
 {

@@ -206,8 +206,8 @@ static bool has_note_ending(const struct lw_workload *w, const char *end)
 }
 
 /* Adam's two states of 16 bits and no master: the gradient is read, the weight and 4 bytes of
- * states are read and written. Of f32 weights, and of other optimizers, there is no such form. 12
- * bytes are the f32 master and both states. */
+ * states are read and written, 2 of a momentum, none of SGD. Of f32 weights there is no such form.
+ * 12 bytes are the f32 master and both states. */
 MODEL_TEST(states_of_16_bits_move_their_own_bytes)
 {
     static const struct {
@@ -220,7 +220,12 @@ MODEL_TEST(states_of_16_bits_move_their_own_bytes)
                  {"bf16", "adam", 12, 2 + 2 * 4 * 3 + 2, "per element, on f32 masters"},
                  {"bf16", "adam", 0, 2 + 2 * 4 * 3 + 2, "per element, on f32 masters"},
                  {"f32", "adam", 4, 4 + 2 * 4 * 3, "per element"},
-                 {"bf16", "momentum", 4, 2 + 2 * 4 * 2 + 2, "per element, on f32 masters"}};
+                 {"f32", "momentum", 4, 4 + 2 * 4 * 2, "per element"},
+                 {"bf16", "momentum", 4, 2 + 2 * (2 + 2), "per element, without masters"},
+                 {"bf16", "momentum", 12, 2 + 2 * 4 * 2 + 2, "per element, on f32 masters"},
+                 {"bf16", "sgd", 4, 2 + 2 * 2, "per element, without masters"},
+                 {"bf16", "sgd", 0, 2 + 2 * 4 + 2, "per element, on f32 masters"},
+                 {"bf16", "adam", 16, 2 + 2 * 16 + 2, "per element, on f32 masters"}};
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct lw_workload w = MODEL("gpt-125m", .layers = 1, .dtype = cases[k].dtype,
