@@ -727,6 +727,20 @@ static void keep_waiting(struct transformer *t, int64_t scores, int64_t vocab)
     transformer_keep(t, transformer_of_samples(t, item * vocab * t->hidden), false);
 }
 
+/* A loss in 8 pieces of tokens: the head's backward of each gives a gradient of the whole weight,
+ * which is added to the sum of those before it. Sum and result are there when the scores of the
+ * first piece have gone (pytorch/torchtune@10ff7cd2, torchtune/modules/loss/
+ * ce_chunked_output_loss.py, and torchtune/modules/transformer.py, chunked_output). */
+static void keep_piece(struct transformer *t, int64_t scores, int64_t vocab)
+{
+    enum { PIECES = 8 };
+    int64_t result = transformer_of_samples(t, t->b.item * vocab * t->hidden);
+    int64_t gone = t->b.item * scores / PIECES;
+
+    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS) && t->b.shape.lora == 0 && result > gone)
+        transformer_keep(t, result - gone, false);
+}
+
 /* Tokens of a piece: as many scores as the head's input has elements, a power of two. */
 static int64_t tokens_of_piece(const struct transformer *t, int64_t vocab)
 {
@@ -768,6 +782,7 @@ void transformer_loss(struct transformer *t, int64_t vocab)
     t->b.shape.score_bytes = loss_bytes(t) * scores;
     transformer_keep(t, t->b.shape.score_bytes, false);
     keep_waiting(t, scores, vocab);
+    keep_piece(t, scores, vocab);
     if (t->b.shape.mask_in_batch)
         transformer_keep(t, t->batch * t->seq * t->seq * ranks_of_group(t), true);
     if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
