@@ -218,6 +218,20 @@ static int64_t dummy_gradients(const struct run *r, int32_t stage)
     return ITEM * most;
 }
 
+/* Gradients that are applied where they are made: one at a time, the largest of the stage. */
+static int64_t applied_gradient(const struct run *r, int32_t stage)
+{
+    int64_t most = 0;
+
+    for (int32_t k = 0; k < r->plan->n_params; k++) {
+        const struct lw_plan_param *p = &r->plan->params[k];
+        enum lw_dtype grad = lw_strategy_grad_dtype(r->s, (enum lw_dtype)p->dtype);
+        int64_t bytes = p->stage == stage && p->trainable ? p->numel * lw_dtype_size(grad) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* A plan's own bytes are those of its decisions; what autograd has between them is no decision. */
 static int64_t block_gradients(const struct run *r)
 {
@@ -258,7 +272,11 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         if (older)
             bytes[LW_MEM_OPTIMIZER] = lw_mul_sat(bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM,
                                                  (int64_t)f->state_bytes.value);
-        bytes[LW_MEM_GRADS] *= lw_fact(f->applied_gradients) ? 0 : 1;
+        if (lw_fact(f->applied_gradients)) {
+            int64_t one = applied_gradient(&r, plan->roles[i].stage);
+            bytes[LW_MEM_GRADS] = one < bytes[LW_MEM_GRADS] ? one : bytes[LW_MEM_GRADS];
+            plan->roles[i].grads_come = false;
+        }
         bytes[LW_MEM_BUCKETS] *= lw_fact(f->buckets_in_place) ? 0 : 1;
         plan->roles[i].reduce_elements = reduced && !sums ? reduce_elements(&r) : 0;
         bytes[LW_MEM_BUCKETS] += reduced && !sums ? reduce_buffers(&r) : 0;

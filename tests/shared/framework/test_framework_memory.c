@@ -221,8 +221,8 @@ TEST(a_step_takes_copies_of_gradients)
     }
 }
 
-/* A plan has states of its framework's size. Those of an older plan file, which does not say so, are
- * f32: Adam's of 16-bit parameters are changed, no others. */
+/* A plan has states of its framework's size. An older plan file, which does not say so, has f32
+ * ones: Adam's of 16-bit parameters are changed, no others. */
 TEST(states_of_another_size_are_counted_once)
 {
     static const struct {
@@ -359,15 +359,24 @@ TEST(reduce_buffers_of_deepspeed_have_their_own_size)
     }
 }
 
-TEST(gradients_that_are_applied_at_once_are_not_held)
+/* Of 16-bit weights of 3, 5 and 2 elements, of which the last is frozen: the largest gradient. */
+TEST(of_gradients_that_are_applied_at_once_one_is_held)
 {
+    struct lw_plan_param params[] = {{.numel = 3, .dtype = LW_BF16, .trainable = true},
+                                     {.numel = 5, .dtype = LW_BF16, .trainable = true},
+                                     {.numel = 9, .dtype = LW_BF16},
+                                     {.numel = 7, .dtype = LW_BF16, .trainable = true, .stage = 1}};
     struct fixture x;
 
-    set_up(&x, 0, 20, 0, 1000);
+    set_up(&x, 0, 16, 0, 1000);
+    x.plan.n_params = 4;
+    x.plan.params = params;
     hold("torchtune-chunked", &dims, &x.plan);
-    assert_int_equal(x.role.static_bytes[LW_MEM_GRADS], 20);
+    assert_int_equal(x.role.static_bytes[LW_MEM_GRADS], 16);
+    assert_true(x.role.grads_come);
     hold("torchtune-optimizer-in-backward", &dims, &x.plan);
-    assert_int_equal(x.role.static_bytes[LW_MEM_GRADS], 0);
+    assert_int_equal(x.role.static_bytes[LW_MEM_GRADS], 2 * 5);
+    assert_false(x.role.grads_come); /* its room stays */
 }
 
 /* Two stages of OneFlow: 4 buffers of one block's input on the first, of which 2 are in flight, and
