@@ -48,6 +48,7 @@ static unsigned kept_of(const struct lw_framework *f, bool adapters)
            bit(f->kept_loss_in_place, TRACES_KEPT_LOSS_IN_PLACE) |
            bit(f->kept_fused_head, TRACES_KEPT_FUSED_HEAD) |
            bit(f->kept_unweighted, TRACES_KEPT_UNWEIGHTED) |
+           bit(f->kept_repeated, TRACES_KEPT_REPEATED) |
            bit(f->kept_16bit, TRACES_KEPT_16BIT);
 }
 

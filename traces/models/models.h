@@ -53,6 +53,7 @@ enum traces_kept {
     TRACES_KEPT_ADAPTER_DROPOUT = 1024, /* of an adapter's input what dropout makes, and its mask */
     TRACES_KEPT_SCATTERED = 8192, /* experts' results, until the backward of their sum */
     TRACES_KEPT_FUSED_HEAD = 32768, /* the head's product is part of a loss in pieces: no scores */
+    TRACES_KEPT_REPEATED = 65536, /* keys and values once for each head of queries */
     TRACES_KEPT_16BIT = 4096, /* operands of 8-bit products as they were before their cast */
 };
 

@@ -515,7 +515,8 @@ void transformer_attention(struct transformer *t)
     t->wide_operand = false;
     bool up = t->b.shape.kv_lora > 0 ? transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ)
                                      : t->part_again;
-    transformer_keep(t, (q + kv) / narrower, false);
+    int64_t pairs = has_kept(t, TRACES_KEPT_REPEATED) ? q + out : kv;
+    transformer_keep(t, (q + pairs) / narrower, false);
     transformer_end_part(t, up);
     begin_again(t);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */

@@ -46,6 +46,14 @@ TEST(a_block_keeps_its_operands)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all - 2 * FFN);
 }
 
+/* Keys and values as wide as the queries. */
+TEST(repeated_keys_and_values_are_as_wide_as_queries)
+{
+    struct traces_model_shape s = {.kept = TRACES_KEPT_REPEATED};
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (8 * HIDDEN + 4 * FFN) + SUMS);
+}
+
 /* Parts that are named: what each keeps but for its input. A norm's result is the operand of the
  * products after it; in one kernel with them it stays, but is a part of the second pair. */
 TEST(named_parts_keep_their_inputs_alone)
