@@ -90,6 +90,7 @@
     row(bucket, "elements", ELEMENTS, "buffers of reduced gradients below ZeRO-3") \
     row(bucket_overlaps, "", FLAG, "a second such buffer where reductions overlap the backward") \
     row(bucket_zero3, "", FLAG, "such a buffer with ZeRO-3 too") \
+    row(bucket_copy_zero3, "", FLAG, "ZeRO-3, overlapped: a stream's own copy of what is reduced") \
     row(buckets_alone, "", FLAG, "such buffers also on one data-parallel rank") \
     row(buckets_in_place, "", FLAG, "buckets of gradients are parts of the gradients' buffer") \
     row(applied_gradients, "", FLAG, "gradients are applied where they are made") \

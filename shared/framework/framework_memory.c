@@ -162,6 +162,28 @@ static int64_t reduce_buffers(const struct run *r)
     return lw_mul_sat(reduce_elements(r), (twice ? 2 : 1) * largest_item(r->plan));
 }
 
+/* The largest copy of a bucket's gradients in the order in which their reduction sends them: of
+ * several, or of one that the ranks do not divide. Gradients are taken in the reverse order of their
+ * parameters. A stream of its own makes it, and gives its blocks to no other
+ * (pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp: blocks belong to the stream that asked). */
+static int64_t reduced_copy(const struct run *r, int32_t stage)
+{
+    int64_t members = r->s->zero_group > 0 ? r->s->zero_group : r->s->dp * r->s->cp;
+    int64_t room = reduce_elements(r), sum = 0, most = 0, n = 0;
+    bool copies = lw_fact(r->f->bucket_copy_zero3) && r->s->zero == 3 && r->s->overlap;
+
+    for (int32_t k = r->plan->n_params - 1; copies && members > 1 && k >= 0; k--) {
+        const struct lw_plan_param *p = &r->plan->params[k];
+        if (p->stage != stage || !p->trainable || !lw_plan_holds(r->plan, k))
+            continue;
+        n = sum + p->numel > room ? 1 : n + 1;
+        sum = n > 1 ? sum + p->numel : p->numel;
+        if (sum > most && (n > 1 || p->numel % members != 0))
+            most = sum;
+    }
+    return lw_mul_sat(most, largest_item(r->plan));
+}
+
 /* Of the roles of a stage: what its first load brings. */
 static void find_offloaded(struct lw_plan *plan)
 {
@@ -429,12 +451,13 @@ static void bytes_of(const struct run *r, const struct lw_device *d, const struc
     double factor = lw_fact_value(f->reserved, 1), own = (double)lw_device_framework_bytes(d);
     double full = lw_figure_is_set(d->memory_bytes) ? d->memory_bytes.value - own : 1e300;
     bool gathers = lw_fact(f->step_gathers); /* buffers made once, before an empty cache */
+    int32_t stage = r->plan->roles[lw_plan_role_of(r->plan, m->rank)].stage;
 
     out->allocated = tensors(r, x);
     out->needed = factor * out->allocated;
     double bytes = (gathers ? 1 : factor) * (x->fixed + x->gradients + step_bytes(r, x->bytes)) +
                    factor * (x->active + stage_outputs(r)) + factor * whole_inputs(r) +
-                   freed_scores(r, m);
+                   freed_scores(r, m) + (double)reduced_copy(r, stage);
     if (out->needed <= full && bytes > full)
         bytes = gathers ? out->needed : full;
     out->reserved = bytes;

@@ -359,6 +359,40 @@ TEST(reduce_buffers_of_deepspeed_have_their_own_size)
     }
 }
 
+/* Weights of 3, 2, 2 and 6 million elements and buffers of 5, from the last on: 6 alone, 2 + 2, 3
+ * alone. One that the ranks divide is reduced where it is. */
+TEST(a_bucket_is_copied_by_a_stream_of_its_own)
+{
+    static const struct {
+        const char *framework;
+        int64_t zero, dp, overlap, copied;
+    } cases[] = {{"deepspeed", 3, 2, 1, 4000000}, {"deepspeed", 3, 7, 1, 6000000},
+                 {"deepspeed", 3, 2, 0, 0},       {"deepspeed", 3, 1, 1, 0},
+                 {"deepspeed", 2, 2, 1, 0},       {"fsdp", 3, 2, 1, 0}};
+    struct lw_plan_param params[] = {
+        {.numel = 3000000, .dtype = LW_BF16, .trainable = true, .tied = -1},
+        {.numel = 2000000, .dtype = LW_BF16, .trainable = true, .tied = -1},
+        {.numel = 9000000, .dtype = LW_BF16, .tied = -1},
+        {.numel = 2000000, .dtype = LW_BF16, .trainable = true, .tied = -1},
+        {.numel = 9000000, .dtype = LW_BF16, .trainable = true, .tied = -1, .stage = 1},
+        {.numel = 6000000, .dtype = LW_BF16, .trainable = true, .tied = -1}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fixture x;
+        set_up(&x, 0, 0, 0, 1000000000);
+        x.plan.n_params = 6;
+        x.plan.params = params;
+        x.strategy.zero = cases[k].zero;
+        x.strategy.dp = cases[k].dp;
+        x.strategy.overlap = cases[k].overlap;
+        x.strategy.reduce_elements = 5000000;
+        struct lw_framework_bytes b = bytes_of(&x, cases[k].framework);
+        same(b.allocated, 1e9);
+        same(b.needed, RESERVE * 1e9);
+        same(b.reserved, RESERVE * 1e9 + 2 * (double)cases[k].copied);
+    }
+}
+
 /* Of 16-bit weights of 3, 5 and 2 elements, of which the last is frozen: the largest gradient. */
 TEST(of_gradients_that_are_applied_at_once_one_is_held)
 {
