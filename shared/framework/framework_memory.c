@@ -163,7 +163,7 @@ static int64_t reduce_buffers(const struct run *r)
 }
 
 /* The largest copy of a bucket's gradients in the order in which their reduction sends them: of
- * several, or of one that the ranks do not divide. Gradients are taken in the reverse order of their
+ * several, or of one that the ranks do not divide. Gradients are taken in reverse order of their
  * parameters. A stream of its own makes it, and gives its blocks to no other
  * (pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp: blocks belong to the stream that asked). */
 static int64_t reduced_copy(const struct run *r, int32_t stage)
