@@ -81,6 +81,7 @@ static const struct {
     {"chunks",
      {"vpp", "virtual-pipeline-model-parallel-size", "num-layers-per-virtual-pipeline-stage",
       "num-virtual-stages-per-pipeline-rank"}},
+    {"micro-batch-group", {"microbatch-group-size-per-virtual-pipeline-stage"}},
     {"zero", {"fsdp", "zero-stage", "use-distributed-optimizer", "use-fsdp"}},
     {"batch",
      {"mbs", "micro-batch-size", "local-batch-size", "per-device-train-batch-size",

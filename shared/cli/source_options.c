@@ -35,6 +35,7 @@ static enum lw_status set_option(void *ctx, const char *name, const char *value,
     int i = 0;
 
     LW_TRY(lw_strategy_set(&s->given, name, value, err));
+    name = lw_strategy_option(lw_strategy_find(name))->name; /* not its name before */
     while (i < s->n_given && strcmp(s->names[i], name) != 0)
         i++;
     s->names[i] = name;

@@ -30,6 +30,16 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
     return LW_OK;
 }
 
+static enum lw_status refuse_rounds(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->micro_batch_group == 0 || (s->pp > 1 && lw_schedule_takes_group(s->schedule)))
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--micro-batch-group %lld is for a pipeline with --schedule interleaved-1f1b; "
+                   "choose --pp and this schedule, or leave it out",
+                   (long long)s->micro_batch_group);
+}
+
 /* Options of recomputation that contradict each other. */
 static enum lw_status refuse_recompute(const struct lw_strategy *s, struct lw_err *err)
 {
@@ -575,6 +585,7 @@ static enum lw_status resolve(const struct lw_workload *w, bool checked, bool pl
     LW_TRY(checked ? LW_OK : lw_workload_check(w, err));
     LW_TRY(lw_compat_check(s, w, err));
     LW_TRY(refuse_unlowered(s, err));
+    LW_TRY(refuse_rounds(s, err));
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(refuse_of_ddp(s, err));
     LW_TRY(check_recompute(w, s, err));

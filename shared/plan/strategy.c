@@ -104,6 +104,11 @@ static const struct option {
     COUNT("micro-batches", micro_batches, 1, MOST_MICRO_BATCHES, "micro-batches of one step (1)"),
     COUNT("chunks", chunks, 1, MOST_CHUNKS, "model chunks per pipeline stage (1)"),
     POLICY("schedule", schedule, schedules, "pipeline schedule (1f1b)"),
+    {{"micro-batch-group", "N",
+      "--schedule interleaved-1f1b: micro-batches that pass a chunk before the next chunk has its "
+      "turn, at least --pp, or all of a step; Megatron-LM's "
+      "microbatch-group-size-per-virtual-pipeline-stage (0: about --pp)", NULL, NULL, "group"},
+     INT_OR_0, offsetof(struct lw_strategy, micro_batch_group), 1, MOST_MICRO_BATCHES},
     ON_OFF("async-messages", async_messages,
            "--pp: receives are posted ahead and sends are not waited for; off, as in the 1f1b and "
            "gpipe of torch.distributed.pipelining: a receive is posted when the op before has "
@@ -460,7 +465,7 @@ const char *lw_strategy_of_pipelines(int k)
     static const char *const names[] = {"schedule", "partition", "partition-list", "stage-memory",
                                         "pin-first", "pin-last", "weigh-transfers",
                                         "async-messages", "first-layers", "last-layers",
-                                        "count-embedding", "count-loss"};
+                                        "count-embedding", "count-loss", "micro-batch-group"};
 
     return k < (int)(sizeof names / sizeof *names) ? names[k] : NULL;
 }

@@ -135,13 +135,14 @@ static enum lw_status group_serves_ranks(const struct lw_schedule_shape *s, stru
     int32_t left = s->group > 0 ? s->n_micro_batches % s->group : 0;
 
     if (!lw_schedule_takes_group(s->schedule))
-        return lw_schedule_refuse(s, err, "it makes equal rounds and takes no --group");
+        return lw_schedule_refuse(s, err, "it makes equal rounds and takes no --micro-batch-group");
     if (s->group < 0)
-        return lw_schedule_refuse(s, err, "--group must be at least 1");
+        return lw_schedule_refuse(s, err, "--micro-batch-group must be at least 1");
     if (s->n_chunks > 1 && s->n_micro_batches > s->group &&
         (s->group < s->n_ranks || (left > 0 && left < s->n_ranks)))
         return lw_schedule_refuse(s, err,
-                                  "every --group, the last too, needs at least pp micro-batches");
+                                  "every --micro-batch-group, the last too, needs at least pp "
+                                  "micro-batches");
     return LW_OK;
 }
 

@@ -48,8 +48,6 @@ void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_G
     const struct lw_opt options[LW_GRID_OPTIONS] = {
         {"schedule-file", 0, LW_OPT_STRING, &q->file, "FILE",
          "grid alone: a schedule of your own as CSV, one line per rank, cells like 0F3"},
-        {"group", 0, LW_OPT_INT, &q->group, "N",
-         "grid alone: micro-batches of a group of interleaved-1f1b (about pp)", 1, INT32_MAX},
         {"lower", 0, LW_OPT_STRING, &q->lower, "messages|shards",
          "grid alone, as csv: with sends and receives, or with at most 3 stages gathered"},
         {"durations", 0, LW_OPT_STRING, &q->durations, "F,I,W,C[,P]",
@@ -71,22 +69,24 @@ static bool given(const struct lw_plan_source *src, const char *name)
 
 bool lw_grid_requested(const struct lw_grid_request *q, const struct lw_plan_source *src)
 {
-    return q->file || q->lower || q->group || q->durations || given(src, "schedule");
+    return q->file || q->lower || q->durations || given(src, "schedule");
 }
 
 /* A grid has no place for the rest of a strategy: nothing of it is dropped in silence. */
 static enum lw_status only_grid_options(const struct lw_plan_source *src, struct lw_err *err)
 {
-    static const char *const known[] = {"schedule", "pp", "micro-batches", "chunks"};
+    static const char *const known[] = {"schedule", "pp", "micro-batches", "chunks",
+                                        "micro-batch-group"};
+    const size_t n = sizeof known / sizeof *known;
 
     for (int i = 0; i < src->n_given; i++) {
         size_t k = 0;
-        while (k < 4 && strcmp(src->names[i], known[k]) != 0)
+        while (k < n && strcmp(src->names[i], known[k]) != 0)
             k++;
-        if (k == 4)
+        if (k == n)
             return lw_fail(err, LW_EUSAGE,
                            "--%s needs -w FILE: a grid alone takes --schedule, --pp, "
-                           "--micro-batches and --chunks",
+                           "--micro-batches, --chunks and --micro-batch-group",
                            src->names[i]);
     }
     LW_TRY(lw_plan_source_no_model(src, "a grid alone", err));
@@ -124,9 +124,8 @@ static enum lw_status read_grid(const struct lw_plan_source *src, const struct l
 }
 
 /* Schedules with a fixed number of stages per rank need no --chunks. */
-static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw_grid_request *q,
-                               const struct lw_strategy *st, struct lw_schedule_shape *s,
-                               struct lw_err *err)
+static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw_strategy *st,
+                               struct lw_schedule_shape *s, struct lw_err *err)
 {
     int32_t fixed = lw_schedule_chunks(st->schedule);
 
@@ -138,11 +137,12 @@ static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw
                                     .n_ranks = (int32_t)st->pp,
                                     .n_micro_batches = (int32_t)st->micro_batches,
                                     .n_chunks = (int32_t)st->chunks,
-                                    .group = (int32_t)q->group};
+                                    .group = (int32_t)st->micro_batch_group};
     if (fixed > 0 && !given(src, "chunks"))
         s->n_chunks = fixed;
-    if (q->group && !lw_schedule_takes_group(st->schedule))
-        return lw_fail(err, LW_EUSAGE, "--group is of --schedule interleaved-1f1b, not of %s",
+    if (s->group > 0 && !lw_schedule_takes_group(st->schedule))
+        return lw_fail(err, LW_EUSAGE, "--micro-batch-group is of --schedule interleaved-1f1b, "
+                                       "not of %s",
                        lw_schedule_name(st->schedule));
     return LW_OK;
 }
@@ -264,7 +264,7 @@ enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_req
     if (q->file) {
         LW_TRY(read_grid(src, q, &st, &g, err));
     } else {
-        LW_TRY(shape_of(src, q, &st, &s, err));
+        LW_TRY(shape_of(src, &st, &s, err));
         LW_TRY(lw_schedule_grid(&s, &g, err));
     }
     const char *name = q->file ? "custom schedule" : lw_schedule_name(s.schedule);

@@ -11,10 +11,9 @@
 struct lw_grid_request {
     const char *file;  /* --schedule-file: a user's grid; NULL = --schedule says which */
     const char *lower; /* --lower: NULL, "messages" or "shards" */
-    int64_t group;     /* --group; 0 = not given */
     const char *durations; /* --durations; NULL = not given */
 };
-enum { LW_GRID_OPTIONS = 4 };
+enum { LW_GRID_OPTIONS = 3 };
 void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_GRID_OPTIONS]);
 
 /* Did the user ask for a grid alone? */

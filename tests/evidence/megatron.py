@@ -407,6 +407,8 @@ def put_strategy(a, put):
     put("micro-batches", a.number("global-batch-size") // samples)
     put("head-waits", head_waits_of(a, pp, a.number("global-batch-size") // samples))
     put("schedule", "interleaved-1f1b" if chunks > 1 else "")
+    turn = a.number("microbatch-group-size-per-virtual-pipeline-stage", pp)
+    put("micro-batch-group", turn if chunks > 1 and turn != pp else "")
     put_experts_groups(a, tp, dp * cp, put)
     if tp > 1:
         put("sequence-parallel", "on" if a.on("sequence-parallel") else "off")

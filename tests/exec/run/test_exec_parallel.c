@@ -98,6 +98,14 @@ TEST(known_schedules_end_like_one_rank)
     }
 }
 
+/* More micro-batches than ranks in a group, the last of fewer; all in one, of fewer than ranks. */
+TEST(groups_of_micro_batches_end_like_one_rank)
+{
+    run_schedule(&(struct size){"interleaved_1f1b", 2, 8, 2}, " micro-batch-group 3");
+    run_schedule(&(struct size){"interleaved_1f1b", 2, 5, 3}, " micro-batch-group 3 dp 2");
+    run_schedule(&(struct size){"interleaved_1f1b", 4, 3, 2}, " micro-batch-group 3");
+}
+
 TEST(recorded_schedules_end_like_one_rank)
 {
     const int most_stages = unit_cases(4, 8);

@@ -174,7 +174,7 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
            {"--durations 1us -o g.json", 2, "--durations: expected four times"},
            {"--ranks 2", 2, "-c, -s and --ranks need -w FILE"},
            {"--dp 2", 2, "--dp needs -w FILE"},
-           {"--group 2", 2, "--group is of --schedule interleaved-1f1b"});
+           {"--group 2", 2, "--micro-batch-group is of --schedule interleaved-1f1b"});
     EXPECT("exec -w gpt2 --dp 2 --no-db", {"--momentum 0.5 --optimizer sgd", 2, "--momentum 0.5"},
            {"--consolidate 0 --optimizer sgd", 2, "--consolidate 0: sgd keeps no state"},
            {"--no-check", 2, "--no-check runs a plan file unchanged"},

@@ -88,6 +88,7 @@ TEST(the_command_draws_a_schedule)
            {"zbv --pp 1 --micro-batches 1", 0, "rank 0  0F0 1F0 1I0 1W0 0I0 0W0\n"},
            {"colossal-1f1b --pp 2 --micro-batches 2", 0,
             "rank 0  F0 CN F1 CnN B0 Cn B1\nrank 1  Cp F0 B0 CPp F1 B1 CP\n"},
+           /* --group is its name before */
            {"interleaved-1f1b --pp 2 --micro-batches 5 --chunks 2 --group 3 --format csv", 0,
             "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1F3,1B0,1F4,1B1,3F3,1B2,3F4,3B3,3B4,1B3,1B4\n"});
 }
@@ -141,11 +142,11 @@ TEST(options_of_other_outputs_are_refused)
            {"--schedule 1f1b --pp 2 --format csv --lower nothing", 2,
             "--lower: unknown value 'nothing'; expected one of messages, shards"},
            {"--schedule 1f1b --pp 2 --group 2", 2,
-            "--group is of --schedule interleaved-1f1b, not of 1f1b"},
+            "--micro-batch-group is of --schedule interleaved-1f1b, not of 1f1b"},
            {"--schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 2, "--durations needs -o"},
            {"--schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 2, "expected four times"},
            {"--schedule 1f1b --pp 2 -o -", 0, "\"name\":"},
-           {"--group 2 -w w.json", 2, "--lower and --durations are for a grid alone"},
+           {"--lower shards -w w.json", 2, "--lower and --durations are for a grid alone"},
            {"--schedule dualpipe --pp 3 --micro-batches 6", 1, "it needs an even pp"},
            {"--schedule zbv --pp 2 --chunks 3", 1, "it takes --chunks 2"},
            {"--schedule gpipe --pp 32767 --micro-batches 65536", 1,

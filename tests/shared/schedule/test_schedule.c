@@ -182,7 +182,8 @@ TEST(a_group_may_be_short)
     assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "--schedule interleaved-1f1b with --pp 2, --micro-batches 5, --chunks "
-                        "2: every --group, the last too, needs at least pp micro-batches");
+                        "2: every --micro-batch-group, the last too, needs at least pp "
+                        "micro-batches");
 }
 
 /* F 2, I 3, W 1, transfer 1: worked through by hand. */
