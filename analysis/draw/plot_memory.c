@@ -7,6 +7,7 @@
 #include "analysis/draw/plot_style.h"
 #include "analysis/draw/step_bars.h"
 #include "analysis/store/sql.h"
+#include "analysis/store/store_memory.h"
 #include "shared/files/files.h"
 
 /* From below: what stays, then what comes and goes. */
@@ -71,20 +72,20 @@ static enum lw_status put_changes(struct lw_store *s, const struct lw_run *run, 
     struct lw_sql *q;
     bool began = false; /* the step */
 
-    LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT at_ps, category, bytes FROM memory WHERE run = ? AND at_ps <= ?"
-                        " ORDER BY change", "ll", run->id, v->from + v->length));
+    LW_TRY(lw_store_query_memory(s, run->id, &q, err));
     fputs("$memory << EOD\n", v->f);
     while (lw_sql_next(q)) {
-        int k = layer_of(lw_sql_text(q, 1));
-        lw_ps at = lw_sql_int(q, 0);
+        int k = layer_of(lw_sql_text(q, 3));
+        lw_ps at = lw_sql_int(q, 2);
+        if (at > v->from + v->length)
+            continue;
         if (at > v->from && !began)
             put_row(v, v->from);
         began |= at > v->from;
         if (began)
             put_row(v, at);
         if (k < N_LAYERS)
-            v->held[k] = lw_sql_int(q, 2);
+            v->held[k] = lw_sql_int(q, 4);
         if (began)
             put_row(v, at);
     }
@@ -101,12 +102,14 @@ static enum lw_status find_rank(struct lw_store *s, const struct lw_run *run, st
 {
     struct lw_sql *q;
 
-    LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT max(rank), ifnull(max(bytes), 0) FROM memory WHERE run = ?", "l",
-                        run->id));
-    lw_sql_next(q);
-    int64_t most = lw_sql_int(q, 1);
-    v->rank = (int32_t)lw_sql_int(q, 0);
+    int64_t most = 0;
+
+    LW_TRY(lw_store_query_memory(s, run->id, &q, err));
+    while (lw_sql_next(q)) {
+        int64_t bytes = lw_sql_int(q, 4);
+        most = bytes > most ? bytes : most;
+        v->rank = (int32_t)lw_sql_int(q, 1);
+    }
     LW_TRY(lw_sql_finish(q, err));
     if (most == 0)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,

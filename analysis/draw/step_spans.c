@@ -238,8 +238,8 @@ static enum lw_status read_ops(struct lw_store *s, int64_t plan, struct step_spa
     struct lw_sql *q;
 
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT op, alike, micro_batch FROM op_row WHERE plan = ? ORDER BY op", "l",
-                        plan));
+                        "SELECT op, alike, micro_batch FROM op_rows WHERE plan = ? ORDER BY op",
+                        "l", plan));
     return add_rows(q, add_op, x, err);
 }
 

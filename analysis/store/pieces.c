@@ -17,7 +17,7 @@ static bool is_item(const struct piece_coder *c, int64_t place, const int64_t *i
     return memcmp(c->list + place * c->n_numbers, item, size) == 0;
 }
 
-/* --- where PIECE_LEAST items are listed --------------------------------------------------------- */
+/* --- where PIECE_LEAST items are listed ------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, const int64_t *v, int n)
 {
@@ -99,7 +99,7 @@ static int64_t place_of_waiting(const struct piece_coder *c)
     return c->n_slots > 0 ? c->grams[slot_of(c, items)] - 1 : -1;
 }
 
-/* --- pieces ------------------------------------------------------------------------------------- */
+/* --- pieces ----------------------------------------------------------------------------------- */
 
 static void close_piece(struct piece_coder *c)
 {

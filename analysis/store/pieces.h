@@ -6,8 +6,8 @@
 #include "shared/base/err.h"
 
 /* A sequence as pieces of a list of items, so that what repeats is listed once: element
- * piece.first + i of the sequence is item piece.place + i of the list. What elements of a piece have
- * in common beside that is its key. */
+ * piece.first + i of the sequence is item piece.place + i of the list. What elements of a piece
+ * have in common beside that is its key. */
 struct piece {
     int64_t first, n, place, key;
 };

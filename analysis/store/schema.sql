@@ -615,3 +615,87 @@ FROM (SELECT b.first + r.key AS id, b.run AS run, b.step AS step, b.pass AS pass
       JOIN json_each(d.text) AS r
       LEFT JOIN span_alike AS a ON a.run = b.run AND a.alike = r.value
       WINDOW before AS (PARTITION BY b.run, b.step, b.rank, b.first ORDER BY r.key));
+
+-- version 16
+-- The ops of a plan, and what a rank holds over time, are pieces of a list that has once what
+-- repeats (analysis/store/pieces.c). Rows of the tables that were here are packed and they are
+-- dropped (analysis/store/store_ops.c, analysis/store/store_memory.c).
+DROP VIEW run_span;
+DROP VIEW op;
+ALTER TABLE op_row RENAME TO op_row_before;
+ALTER TABLE memory RENAME TO memory_before;
+CREATE TABLE op_order (         -- the list: ops of pieces, one after the other
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    place INTEGER NOT NULL,
+    alike INTEGER NOT NULL,     -- op_alike.alike
+    PRIMARY KEY (plan, place)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE op_piece (         -- op + i is alike to what op_order has at place + i, for i < n
+    plan INTEGER NOT NULL REFERENCES plan(id),
+    op INTEGER NOT NULL,        -- the first; numbered through all programs of the plan
+    n INTEGER NOT NULL,
+    micro_batch INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    PRIMARY KEY (plan, op)
+) STRICT, WITHOUT ROWID;
+
+CREATE VIEW op_row AS
+SELECT p.plan AS plan, p.op + o.place - p.place AS op, p.micro_batch AS micro_batch,
+       o.alike AS alike
+FROM op_piece AS p CROSS JOIN op_order AS o
+WHERE o.plan = p.plan AND o.place BETWEEN p.place AND p.place + p.n - 1;
+
+CREATE VIEW op AS
+SELECT p.plan AS plan, p.op + o.place - p.place AS op, a.kind, a.class, a.dtype, a.stream, a.comm,
+       a.call, a.bytes, a.work_ps, a.peer, a.operand, a.module, a.stage, p.micro_batch, a.bucket,
+       a.name, a.bound, a.time_source, a.compute_ps, a.memory_ps, a.launch_ps, a.host_ps
+FROM op_piece AS p CROSS JOIN op_order AS o CROSS JOIN op_alike AS a
+WHERE o.plan = p.plan AND o.place BETWEEN p.place AND p.place + p.n - 1
+  AND a.plan = o.plan AND a.alike = o.alike;
+
+-- The op of a span is in the last piece that does not begin after it.
+CREATE VIEW run_span AS
+SELECT run.id AS run, span.step, span.pass, span.rank, span.op, op_kind.name AS kind,
+       op_kind.class, op_alike.name, op_alike.bucket, op_alike.bytes, stream.name AS stream,
+       (span.ready_ps + 500) / 1000 AS ready_ns,
+       CASE WHEN span.issue_ps < 0 THEN -1 ELSE (span.issue_ps + 500) / 1000 END AS issue_ns,
+       (span.start_ps + 500) / 1000 AS start_ns,
+       CASE WHEN span.all_in_ps < 0 THEN -1 ELSE (span.all_in_ps + 500) / 1000 END AS all_in_ns,
+       (span.end_ps + 500) / 1000 AS end_ns
+FROM run
+JOIN span ON span.run = run.id
+JOIN op_kind ON op_kind.id = span.kind
+LEFT JOIN op_piece ON op_piece.plan = run.plan
+     AND op_piece.op = (SELECT max(op) FROM op_piece AS p WHERE p.plan = run.plan
+                        AND p.op <= span.op)
+LEFT JOIN op_order ON op_order.plan = op_piece.plan AND span.op < op_piece.op + op_piece.n
+     AND op_order.place = op_piece.place + span.op - op_piece.op
+LEFT JOIN op_alike ON op_alike.plan = op_order.plan AND op_alike.alike = op_order.alike
+LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream;
+
+CREATE TABLE memory_order (     -- the list: changes of pieces, one after the other
+    run INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    wait_ps INTEGER NOT NULL,   -- since the change before
+    category TEXT NOT NULL,     -- parameters, gradients, optimizer, buckets, gathered_units,
+                                -- activations, messages, workspaces
+    more_bytes INTEGER NOT NULL,-- than the category had before
+    PRIMARY KEY (run, place)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE memory_piece (     -- change + i is what memory_order has at place + i, for i < n
+    run INTEGER NOT NULL,
+    change INTEGER NOT NULL,    -- the first; in the order of time, from 0 on
+    n INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    PRIMARY KEY (run, change)
+) STRICT, WITHOUT ROWID;
+
+-- What the rank with the largest peak holds of a category, all together, from at_ps on.
+CREATE VIEW memory AS
+SELECT run, change, rank, sum(wait_ps) OVER (PARTITION BY run ORDER BY change) AS at_ps, category,
+       sum(more_bytes) OVER (PARTITION BY run, category ORDER BY change) AS bytes
+FROM (SELECT p.run AS run, p.change + o.place - p.place AS change, p.rank AS rank,
+             o.wait_ps AS wait_ps, o.category AS category, o.more_bytes AS more_bytes
+      FROM memory_piece AS p CROSS JOIN memory_order AS o
+      WHERE o.run = p.run AND o.place BETWEEN p.place AND p.place + p.n - 1);

@@ -1,6 +1,6 @@
 /* The results database: connection and schema. This file, sql.c, which has the statements, and
- * span_rows.c, which unpacks spans for them, know SQLite; runs and plans are written and read by
- * store_*.c through analysis/store/sql.h.
+ * span_rows.c and op_row_table.c, which unpack spans and ops for them, know SQLite; runs and plans
+ * are written and read by store_*.c through analysis/store/sql.h.
  *
  * Invariants: the file carries Lapwing's application_id, so that another program's database is
  * refused and never altered; user_version is the number of the last schema part that was run, and a
@@ -19,9 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "analysis/store/op_row_table.h"
 #include "analysis/store/run_process.h"
 #include "analysis/store/span_rows.h"
 #include "analysis/store/sql.h"
+#include "analysis/store/store_memory.h"
+#include "analysis/store/store_ops.h"
 #include "analysis/store/store_plan.h"
 #include "analysis/store/store_spans.h"
 #include "analysis/store/store_state.h"
@@ -31,8 +34,8 @@
 #include "shared/io/used_files.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
-/* Versions: a plan's hash leaves out times, spans are packed, ops that are alike are one row. */
-enum { HASHES_ANEW = 8, SPANS_PACKED = 12, OPS_ALIKE = 13 };
+/* Versions: a plan's hash leaves out times, spans are packed, ops and memory are pieces. */
+enum { HASHES_ANEW = 8, SPANS_PACKED = 12, IN_PIECES = 16 };
 /* Of this version on a database is read as it is: what came later is not looked for in it. */
 enum { OLDEST_READ = 14 };
 enum { MANY_PAGES = 1024 }; /* unused pages of a file that is worth writing anew */
@@ -143,6 +146,10 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
         st = run_part(s, part, part_len, v, err);
         if (st == LW_OK && v == HASHES_ANEW)
             st = lw_store_hash_plans(s, err);
+        if (st == LW_OK && v == IN_PIECES)
+            st = lw_store_pack_ops(s, err);
+        if (st == LW_OK && v == IN_PIECES)
+            st = lw_store_pack_memory(s, err);
     }
     if (st == LW_OK && !packed) /* into the tables of the newest version */
         st = lw_store_pack_spans(s, err);
@@ -200,7 +207,7 @@ static enum lw_status show_ops(struct lw_store *s, struct lw_err *err)
                           " a.comm AS comm, a.call AS call, a.bytes AS bytes,"
                           " a.work_ps AS work_ps, a.peer AS peer, a.operand AS operand,"
                           " a.module AS module, a.stage AS stage, r.micro_batch AS micro_batch,"
-                          " a.bucket AS bucket, a.name AS name FROM main.op_row AS r"
+                          " a.bucket AS bucket, a.name AS name FROM op_rows AS r"
                           " JOIN main.op_alike AS a ON a.plan = r.plan AND a.alike = r.alike", err);
 }
 
@@ -222,6 +229,8 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
     trust_nothing(s->db);
     lw_store_wait_at_most(s, BUSY_MS);
     rc = span_rows_register(s->db);
+    if (rc == SQLITE_OK)
+        rc = op_row_table_register(s->db);
     if (rc != SQLITE_OK)
         return lw_sql_fail(s, rc, err);
     if (s->write)
@@ -249,10 +258,10 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = OFF", err));
     int64_t before = s->version, n_free = 0;
     LW_TRY(migrate(s, text, schema->len, err)); /* may make a table anew that others refer to */
-    if (before > 0 && before < OPS_ALIKE)
+    if (before > 0 && before < IN_PIECES)
         LW_TRY(lw_sql_number(s, &n_free, err, "PRAGMA freelist_count", ""));
     if (n_free > MANY_PAGES)
-        lw_sql_exec(s, "VACUUM", NULL); /* gives back what spans and ops took; may stay undone */
+        lw_sql_exec(s, "VACUUM", NULL); /* gives back what rows took; may stay undone */
     LW_TRY(lw_sql_exec(s, "PRAGMA foreign_keys = ON", err));
     LW_TRY(show_ops(s, err));
     return s->finds_dead ? lw_run_process_end_dead(s, err) : LW_OK;

@@ -10,13 +10,17 @@
 #include <sys/stat.h>
 
 #include "analysis/store/sql.h"
+#include "analysis/store/store_memory.h"
+#include "analysis/store/store_ops.h"
 #include "analysis/store/store_search.h"
 #include "analysis/store/store_spans.h"
 
 static const char *const plan_tables[] = {
     "plan_option", "plan_note", "plan_rank", "stream", "comm", "comm_rank", "param", "bucket",
-    "slot", "pass", "program", "op_alike", "op_row", "operand", "dep", "ready", "plan_file",
+    "slot", "pass", "program", "op_alike", "operand", "dep", "ready", "plan_file",
 };
+/* Those of this version, whatever the other database has. */
+static const char *const piece_tables[] = {"op_order", "op_piece"};
 
 enum { N_PLAN_TABLES = sizeof plan_tables / sizeof *plan_tables };
 
@@ -30,6 +34,10 @@ static enum lw_status delete_plan(struct lw_store *s, int64_t plan, struct lw_er
     LW_TRY(lw_sql_number(s, &n_runs, err, "SELECT count(*) FROM run WHERE plan = ?", "l", plan));
     if (n_runs > 0)
         return LW_OK;
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "DELETE FROM %s WHERE plan = ?", piece_tables[i]);
+        LW_TRY(lw_sql_do(s, err, text, "l", plan));
+    }
     for (int i = N_PLAN_TABLES - 1; i >= 0; i--) {
         snprintf(text, sizeof text, "DELETE FROM %s WHERE plan = ?", plan_tables[i]);
         LW_TRY(lw_sql_do(s, err, text, "l", plan));
@@ -44,7 +52,8 @@ static enum lw_status delete_run(struct lw_store *s, const struct lw_run *r, str
         "DELETE FROM span_data WHERE run = ?1",
         "DELETE FROM span_alike WHERE run = ?1",
         "DELETE FROM metric WHERE run = ?1",
-        "DELETE FROM memory WHERE run = ?1",
+        "DELETE FROM memory_piece WHERE run = ?1",
+        "DELETE FROM memory_order WHERE run = ?1",
         "DELETE FROM run_process WHERE run = ?1",
         "DELETE FROM comparison WHERE predicted = ?1 OR measured = ?1",
         "UPDATE searched SET run = NULL WHERE run = ?1",
@@ -91,7 +100,8 @@ static enum lw_status copy_rows(struct lw_store *s, const char *table, const cha
 }
 
 /* The id here of a plan of the other database. */
-static enum lw_status copy_plan(struct lw_store *s, int64_t from, int64_t *to, struct lw_err *err)
+static enum lw_status copy_plan(struct lw_store *s, struct lw_store *other, int64_t from,
+                                int64_t *to, struct lw_err *err)
 {
     LW_TRY(lw_sql_number(s, to, err,
                          "SELECT mine.id FROM main.plan AS mine JOIN other.plan AS theirs"
@@ -104,7 +114,7 @@ static enum lw_status copy_plan(struct lw_store *s, int64_t from, int64_t *to, s
     *to = lw_sql_last_id(s);
     for (int i = 0; i < N_PLAN_TABLES; i++)
         LW_TRY(copy_rows(s, plan_tables[i], "plan", "plan", from, *to, err));
-    return LW_OK;
+    return lw_store_copy_ops(s, *to, other, from, err);
 }
 
 static enum lw_status copy_run(struct lw_store *s, struct lw_store *other, int64_t from,
@@ -113,7 +123,7 @@ static enum lw_status copy_run(struct lw_store *s, struct lw_store *other, int64
     LW_TRY(copy_rows(s, "run", "plan", "id", from, plan, err));
     int64_t to = lw_sql_last_id(s);
     LW_TRY(copy_rows(s, "metric", "run", "run", from, to, err));
-    LW_TRY(copy_rows(s, "memory", "run", "run", from, to, err));
+    LW_TRY(lw_store_copy_memory(s, to, other, from, err));
     LW_TRY(lw_sql_do(s, err, "INSERT INTO temp.merged VALUES (?1, ?2)", "ll", from, to));
     return lw_store_copy_spans(s, to, other, from, err);
 }
@@ -153,7 +163,7 @@ static enum lw_status copy_all(struct lw_store *s, struct lw_store *from, int32_
     for (int32_t i = 0; status == LW_OK && i < *n; i++) {
         int64_t plan = -1;
         if (runs[i].plan >= 0)
-            status = copy_plan(s, runs[i].plan, &plan, err);
+            status = copy_plan(s, from, runs[i].plan, &plan, err);
         if (status == LW_OK)
             status = copy_run(s, from, runs[i].id, plan, err);
     }

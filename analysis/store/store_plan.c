@@ -10,6 +10,7 @@
 #include "analysis/store/alike_ops.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
+#include "analysis/store/store_ops.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/io/gzip_out.h"
@@ -224,33 +225,16 @@ static enum lw_status put_rows(struct lw_store *s, int64_t plan, const struct lw
     return lw_sql_finish(q, err);
 }
 
-enum { OP_COLUMNS = 4, OPS_AT_ONCE = 64 };
-
-/* Ops [from, to), `each` of them with one statement: it is half of what a row costs. */
 static enum lw_status put_op_rows(struct lw_store *s, int64_t plan, const struct lw_plan *p,
-                                  const int32_t *alike, int32_t from, int32_t to, int32_t each,
-                                  struct lw_err *err)
+                                  const int32_t *alike, struct lw_err *err)
 {
-    struct lw_sql_value v[OP_COLUMNS * OPS_AT_ONCE];
-    char insert[64 + sizeof "(?,?,?,?)," * OPS_AT_ONCE] = "INSERT INTO op_row VALUES (?,?,?,?)";
-    struct lw_sql *q;
+    struct op_writer *w = NULL;
+    enum lw_status st = LW_OK;
 
-    if (from == to)
-        return LW_OK;
-    for (int32_t k = 1; k < each; k++)
-        strcat(insert, ",(?,?,?,?)");
-    LW_TRY(lw_sql_prepare(s, insert, &q, err));
-    for (int32_t i = from; i < to && !lw_sql_failed(q); i += each) {
-        for (int32_t k = 0; k < each; k++) {
-            struct lw_sql_value *row = v + (size_t)k * OP_COLUMNS;
-            row[0] = number(plan);
-            row[1] = number(i + k);
-            row[2] = number(lw_op_at(p, i + k).micro_batch);
-            row[3] = number(alike[i + k]);
-        }
-        lw_sql_run_values(q, v, OP_COLUMNS * each);
-    }
-    return lw_sql_finish(q, err);
+    LW_TRY(op_writer_new(s, plan, &w, err));
+    for (int32_t i = 0; i < p->n_ops && st == LW_OK; i++)
+        st = op_writer_add(w, i, lw_op_at(p, i).micro_batch, alike[i], err);
+    return op_writer_end(w, st, err);
 }
 
 /* Each op names the set of those that are alike but for the micro-batch. */
@@ -259,15 +243,12 @@ static enum lw_status put_ops(struct lw_store *s, int64_t plan, const struct lw_
 {
     struct lw_arena room = {0};
     struct alike_ops a;
-    int32_t many = p->n_ops - p->n_ops % OPS_AT_ONCE;
 
     enum lw_status st = alike_ops_find(p, &room, &a, err);
     if (st == LW_OK)
         st = put_rows(s, plan, p, "op_alike", &lw_plan_tables[LW_TABLE_ops], a.first, a.n, err);
     if (st == LW_OK)
-        st = put_op_rows(s, plan, p, a.set, 0, many, OPS_AT_ONCE, err);
-    if (st == LW_OK)
-        st = put_op_rows(s, plan, p, a.set, many, p->n_ops, 1, err);
+        st = put_op_rows(s, plan, p, a.set, err);
     lw_arena_free(&room);
     return st;
 }

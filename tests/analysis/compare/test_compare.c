@@ -218,8 +218,8 @@ TEST_WITH(plans_with_the_same_ops_are_joined_by_what_they_are_about, runs_open, 
     other.cap_bytes = 2048;
     runs_store(&predicted);
     runs_store(&other);
-    runs_sql("UPDATE op_row SET op = 10 + op WHERE plan = 2 AND op IN (2, 3);"
-             "UPDATE op_row SET op = 15 - op WHERE plan = 2 AND op > 9");
+    runs_rows_sql("UPDATE op_row SET op = 10 + op WHERE plan = 2 AND op IN (2, 3);"
+                  "UPDATE op_row SET op = 15 - op WHERE plan = 2 AND op > 9");
     runs_change_spans("UPDATE span SET op = 5 - op WHERE run = 2 AND op IN (2, 3);"
                       "UPDATE span SET end_ps = end_ps + 9000000 WHERE run = 2 AND op = 2");
     compare("1", "2", &c);

@@ -300,8 +300,8 @@ TEST_WITH(the_legend_holds_what_is_drawn, runs_open, fixture_close)
 TEST_WITH(micro_batches_are_numbered_and_take_turns_in_colour, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
-    runs_sql("UPDATE op_row SET micro_batch = 1 WHERE alike IN"
-             " (SELECT alike FROM op_alike WHERE kind = 'backward')");
+    runs_rows_sql("UPDATE op_row SET micro_batch = 1 WHERE alike IN"
+                  " (SELECT alike FROM op_alike WHERE kind = 'backward')");
     char *text = script_of(LW_PLOT_TIMELINE);
     has(text, "\"backward 1\"");
     has(text, "\n100 300 -1.860 -1.140 4167628\n"); /* 0x3f97cc */
@@ -379,11 +379,11 @@ static void legend_differs_in_grey(enum lw_plot_kind kind, int n_expected)
 TEST_WITH(legends_of_memory_and_overlap_differ_in_grey, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
-    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES"
-             " (1, 0, 0, 0, 'parameters', 1), (1, 1, 0, 0, 'gradients', 1),"
-             " (1, 2, 0, 0, 'optimizer', 1), (1, 3, 0, 0, 'buckets', 1),"
-             " (1, 4, 0, 0, 'gathered_units', 1), (1, 5, 0, 0, 'activations', 1);"
-             "UPDATE metric SET value = 5 WHERE name IN ('wait_pipeline_ps', 'idle_ps')");
+    runs_rows_sql("DELETE FROM memory; INSERT INTO memory VALUES"
+                  " (1, 0, 0, 0, 'parameters', 1), (1, 1, 0, 0, 'gradients', 1),"
+                  " (1, 2, 0, 0, 'optimizer', 1), (1, 3, 0, 0, 'buckets', 1),"
+                  " (1, 4, 0, 0, 'gathered_units', 1), (1, 5, 0, 0, 'activations', 1);"
+                  "UPDATE metric SET value = 5 WHERE name IN ('wait_pipeline_ps', 'idle_ps')");
     legend_differs_in_grey(LW_PLOT_MEMORY, 6);
     legend_differs_in_grey(LW_PLOT_OVERLAP, 5);
 }
@@ -429,9 +429,10 @@ TEST_WITH(memory_is_stacked_by_category, runs_open, fixture_close)
     char *before = script_of(LW_PLOT_MEMORY);
     has(before, "$memory << EOD\n0 4 4 4 4 4 4 4 4\n432 4 4 4 4 4 4 4 4\nEOD");
     test_free(before);
-    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES (1, 0, 0, 0, 'parameters', 102400),"
-             " (1, 1, 0, 0, 'activations', 0), (1, 2, 0, 100000000, 'activations', 40960),"
-             " (1, 3, 0, 300000000, 'activations', 0)");
+    runs_rows_sql("DELETE FROM memory; INSERT INTO memory VALUES"
+                  " (1, 0, 0, 0, 'parameters', 102400), (1, 1, 0, 0, 'activations', 0),"
+                  " (1, 2, 0, 100000000, 'activations', 40960),"
+                  " (1, 3, 0, 300000000, 'activations', 0)");
     char *text = script_of(LW_PLOT_MEMORY);
     /* us; parameters 100 KiB below, activations on top from 100 to 300 */
     has(text, "\n100 100 100 100 100 100 100 100 100\n100 100 100 100 100 100 100 100 140\n");
@@ -453,8 +454,8 @@ TEST_WITH(memory_shows_what_the_device_has, runs_open, fixture_close)
     assert_ok(lw_cluster_find("dgx-h100", &c, &err), err);
     assert_ok(lw_cluster_hash(&c, hash, &err), err);
     double gib = c.device.memory_bytes.value / (1 << 30);
-    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES"
-             " (1, 0, 0, 0, 'parameters', 50000000000)");
+    runs_rows_sql("DELETE FROM memory; INSERT INTO memory VALUES"
+                  " (1, 0, 0, 0, 'parameters', 50000000000)");
     char *text = script_of(LW_PLOT_MEMORY);
     assert_null(strstr(text, "memory of ")); /* "two cores" is known nowhere */
     test_free(text);
@@ -468,7 +469,7 @@ TEST_WITH(memory_shows_what_the_device_has, runs_open, fixture_close)
              gib, gib);
     has(text, sql);
     test_free(text);
-    runs_sql("UPDATE memory SET bytes = 2000000000");
+    runs_rows_sql("UPDATE memory SET bytes = 2000000000");
     text = script_of(LW_PLOT_MEMORY);
     has(text, " GiB, above this picture' at graph");
     assert_null(strstr(text, "set arrow"));
@@ -484,9 +485,9 @@ TEST_WITH(memory_shows_what_the_device_has, runs_open, fixture_close)
 TEST_WITH(memory_has_a_letter_for_each_category, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
-    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES"
-             " (1, 0, 0, 0, 'parameters', 104857600),"
-             " (1, 1, 0, 216000000, 'activations', 52428800)");
+    runs_rows_sql("DELETE FROM memory; INSERT INTO memory VALUES"
+                  " (1, 0, 0, 0, 'parameters', 104857600),"
+                  " (1, 1, 0, 216000000, 'activations', 52428800)");
     const char *text = shell("$L plot memory 1 --db lapwing.db -o - --width 100 --height 11", NULL);
     int columns = (int)strspn(strstr(text, " +") + 2, "-");
     /* 150 * 1.1 over 11 rows: 15 MiB each; activations from 105 MiB, so in rows 7 to 9 */
@@ -510,11 +511,11 @@ TEST_WITH(memory_is_made_of_all_that_is_stored, runs_open, fixture_close)
     char sql[160];
 
     runs_store(&runs_predicted);
-    runs_sql("DELETE FROM memory");
+    runs_rows_sql("DELETE FROM memory");
     for (int m = 0; m < LW_N_MEMORY; m++) {
         snprintf(sql, sizeof sql, "INSERT INTO memory VALUES (1, %d, 0, 0, '%s', %d)", m,
                  lw_memory_name((enum lw_memory)m), 1048576 << m);
-        runs_sql(sql);
+        runs_rows_sql(sql);
     }
     const char *text = shell("$L plot memory 1 --db lapwing.db -o - --width 100", NULL);
     has(text, "\na activations, m messages, w gathered weights, b buckets, s workspaces, "

@@ -56,8 +56,35 @@ void make_plan_old(const char *db, int64_t id, const struct lw_plan *p)
     free(sql);
 }
 
+void make_pieces_old(const char *file)
+{
+    if (sql_ask(file, "PRAGMA user_version") < 16)
+        return;
+    sql_do(file,
+           "CREATE TABLE ops AS SELECT plan, op, micro_batch, alike FROM op_row;"
+           "CREATE TABLE changes AS SELECT * FROM memory;"
+           "DROP VIEW run_span; DROP VIEW op; DROP VIEW op_row; DROP VIEW memory;"
+           "DROP TABLE op_piece; DROP TABLE op_order; DROP TABLE memory_piece;"
+           "DROP TABLE memory_order;"
+           "CREATE TABLE op_row (plan INTEGER NOT NULL REFERENCES plan(id), op INTEGER NOT NULL,"
+           " micro_batch INTEGER NOT NULL, alike INTEGER NOT NULL, PRIMARY KEY (plan, op))"
+           " STRICT, WITHOUT ROWID;"
+           "INSERT INTO op_row SELECT * FROM ops; DROP TABLE ops;"
+           "CREATE TABLE memory (run INTEGER NOT NULL, change INTEGER NOT NULL,"
+           " rank INTEGER NOT NULL, at_ps INTEGER NOT NULL, category TEXT NOT NULL,"
+           " bytes INTEGER NOT NULL, PRIMARY KEY (run, change)) STRICT, WITHOUT ROWID;"
+           "INSERT INTO memory SELECT * FROM changes; DROP TABLE changes;"
+           "CREATE VIEW op AS SELECT r.plan, r.op, a.kind, a.class, a.dtype, a.stream, a.comm,"
+           " a.call, a.bytes, a.work_ps, a.peer, a.operand, a.module, a.stage, r.micro_batch,"
+           " a.bucket, a.name, a.bound, a.time_source, a.compute_ps, a.memory_ps, a.launch_ps,"
+           " a.host_ps FROM op_row AS r JOIN op_alike AS a"
+           " ON a.plan = r.plan AND a.alike = r.alike;"
+           "CREATE VIEW run_span AS SELECT 1; PRAGMA user_version = 15");
+}
+
 void make_spans_old(const char *file)
 {
+    make_pieces_old(file);
     sql_do(file,
            "CREATE TABLE unpacked AS SELECT * FROM span ORDER BY id, run;"
            "CREATE TABLE ops AS SELECT plan, op, kind, class, dtype, stream, comm, call, bytes,"

@@ -37,6 +37,12 @@ void runs_sql(const char *sql)
     sql_do(runs_db, sql);
 }
 
+void runs_rows_sql(const char *sql)
+{
+    make_pieces_old(runs_db);
+    sql_do(runs_db, sql);
+}
+
 void runs_change_spans(const char *sql)
 {
     struct lw_store *s;

@@ -34,4 +34,5 @@ extern const struct fixture_run runs_predicted, runs_measured, runs_one_bucket;
 
 int64_t runs_store(const struct fixture_run *f); /* the run's id; fails the test on any error */
 void runs_sql(const char *sql);                  /* run it on the database */
-void runs_change_spans(const char *sql);         /* with span as a table */
+void runs_rows_sql(const char *sql);             /* with op_row and memory as tables */
+void runs_change_spans(const char *sql);         /* with span as a table too; then as today */
