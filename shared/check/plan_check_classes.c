@@ -6,6 +6,7 @@
 #include "shared/base/sort.h"
 #include "shared/check/plan_check.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/shard_runs.h"
 
 enum { AT_FIRST = 1, AT_OTHERS = 2 }; /* tensor coordinate 0, and all others */
 
@@ -61,11 +62,11 @@ struct counted {
     uint8_t *common; /* [n_stages] */
 };
 
-static enum lw_status note_shard(const struct lw_plan *p, const struct lw_shard *h,
+/* where: its elements count. */
+static enum lw_status note_shard(const struct lw_plan *p, const struct lw_shard *h, uint8_t where,
                                  struct counted *c, struct lw_err *err)
 {
     int32_t stage = p->params[h->param].stage;
-    uint8_t where = h->numel > 0 ? where_counted(p, h->param) : 0;
 
     if (h->owner < 0) {
         c->common[stage] |= where;
@@ -100,8 +101,14 @@ static enum lw_status note_counted(const struct lw_plan *p, const int32_t *membe
     for (int32_t i = 0; p->n_shards == 0 && i < p->n_params; i++)
         if (p->params[i].numel > 0)
             c->common[p->params[i].stage] |= where_counted(p, i);
-    for (int32_t i = 0; i < p->n_shards; i++)
-        LW_TRY(note_shard(p, &p->shards[i], c, err));
+    for (int32_t i = 0; i < lw_n_shard_runs(p); i++) {
+        const struct lw_shard_run x = lw_shard_run_at(p, i);
+        uint8_t where = x.first.numel > 0 ? where_counted(p, x.first.param) : 0;
+        for (int32_t k = 0; k < x.n; k++) {
+            struct lw_shard h = lw_shard_of_run(&x, k);
+            LW_TRY(note_shard(p, &h, where, c, err));
+        }
+    }
     return LW_OK;
 }
 

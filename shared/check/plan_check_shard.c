@@ -8,19 +8,20 @@
  * owner of all of its bucket as root; in variants that end a step each shard with an owner is
  * sent. Over replicas each member sums its own share; replicas and data groups together are all
  * that hold a copy, each once. That weights are sent after the optimizer, or before the next use,
- * is shown by terms.c. O(ops + shards + flat buffers * members). */
+ * is shown by terms.c. O(ops + runs of shards + flat buffers * members). */
 #include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 #include "shared/plan/role_line.h"
+#include "shared/plan/shard_runs.h"
 #include "shared/plan/uses.h"
 
 struct shard_check {
     const struct lw_plan *p;
-    int32_t *first, *next; /* chains of shards by parameter; -1 = end */
-    int32_t *owned, n_owned; /* of each parameter the first shard that has an owner; ascending */
+    int32_t *first, *next; /* chains of runs of shards by parameter; -1 = end */
+    int32_t *owned, n_owned; /* of each parameter the first run that has an owner; ascending */
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
     enum lw_op_kind *reduced_as; /* [n_buckets] in the program, over a data group */
     bool *temporary;       /* [n_buckets] weights that a program frees or gathers ahead */
@@ -44,9 +45,12 @@ static enum lw_status check_root_owns(const struct shard_check *k, int32_t op, i
     const struct lw_bucket *b = &p->buckets[lw_op_at(p, op).bucket];
 
     for (int32_t i = 0; i < b->n_slots; i++)
-        for (int32_t s = k->first[p->slots[b->first_slot + i]]; s >= 0; s = k->next[s])
-            if (p->shards[s].owner != root)
-                return wrong_owner(p, op, &p->shards[s], what, root, err);
+        for (int32_t s = k->first[p->slots[b->first_slot + i]]; s >= 0; s = k->next[s]) {
+            const struct lw_shard_run x = lw_shard_run_at(p, s);
+            struct lw_shard other = lw_shard_of_run(&x, x.first.owner == root ? x.n - 1 : 0);
+            if (other.owner != root)
+                return wrong_owner(p, op, &other, what, root, err);
+        }
     return LW_OK;
 }
 
@@ -54,6 +58,30 @@ static enum lw_status check_root_owns(const struct shard_check *k, int32_t op, i
 static bool is_in_share(int64_t from, int64_t to, int32_t owner, int32_t n_members, int64_t share)
 {
     return owner >= 0 && owner < n_members && from >= owner * share && to <= (owner + 1) * share;
+}
+
+/* Of a run of shards that are not empty, of which the first begins at `from` of the buffer: if the
+ * first and the last lie in their shares, those between them do. */
+static bool run_is_in_shares(const struct lw_shard_run *x, int64_t from, int32_t n_members,
+                             int64_t share)
+{
+    int64_t numel = x->first.numel, last = from + (x->n - 1) * numel;
+
+    return is_in_share(from, from + numel, x->first.owner, n_members, share) &&
+           is_in_share(last, last + numel, x->first.owner + x->n - 1, n_members, share);
+}
+
+/* Which shard of a run lies in no share of its owner. */
+static enum lw_status name_shard(const struct lw_plan *p, int32_t op, const struct lw_shard_run *x,
+                                 int64_t from, int64_t share, struct lw_err *err)
+{
+    for (int32_t i = 0; i < x->n; i++, from += x->first.numel) {
+        const struct lw_shard h = lw_shard_of_run(x, i);
+        int32_t owner = share > 0 ? (int32_t)(from / share) : 0;
+        if (h.owner != owner || from + h.numel > (owner + 1) * share)
+            return wrong_owner(p, op, &h, "lie in the share of", owner, err);
+    }
+    return LW_OK;
 }
 
 /* Every shard lies in its owner's share of the buffer. */
@@ -69,13 +97,10 @@ static enum lw_status check_shares(const struct shard_check *k, int32_t op, int3
                                (long long)elements, n_members);
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, b, &w);) {
         for (int32_t s = k->first[w.slot.param]; s >= 0; s = k->next[s]) {
-            const struct lw_shard *h = &p->shards[s];
-            int64_t from = w.slot.offset + h->first, to = from + h->numel;
-            if (h->numel == 0 || is_in_share(from, to, h->owner, n_members, share))
-                continue;
-            int32_t owner = share > 0 ? (int32_t)(from / share) : 0;
-            if (h->owner != owner || to > (owner + 1) * share)
-                return wrong_owner(p, op, h, "lie in the share of", owner, err);
+            const struct lw_shard_run x = lw_shard_run_at(p, s);
+            int64_t from = w.slot.offset + x.first.first;
+            if (x.first.numel != 0 && !run_is_in_shares(&x, from, n_members, share))
+                LW_TRY(name_shard(p, op, &x, from, share, err));
         }
     }
     return LW_OK;
@@ -269,12 +294,12 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
             LW_TRY(note_sent(k, i, err));
     }
     for (int32_t i = 0; p->variants[variant].ends_step && i < k->n_owned; i++) {
-        const struct lw_shard *h = &p->shards[k->owned[i]];
-        if (k->sent_by[h->param] < 0 && p->params[h->param].stage == p->roles[role].stage &&
+        const struct lw_shard h = lw_shard_run_at(p, k->owned[i]).first;
+        if (k->sent_by[h.param] < 0 && p->params[h.param].stage == p->roles[role].stage &&
             p->roles[role].n_ranks > 1)
             return lw_fail(err, LW_EPLAN, "variant '%s': the weights of parameter %d '%s', which "
                                           "member %d updates, never reach role '%s'",
-                           p->variants[variant].name, h->param, p->params[h->param].name, h->owner,
+                           p->variants[variant].name, h.param, p->params[h.param].name, h.owner,
                            p->roles[role].name);
     }
     return LW_OK;
@@ -282,8 +307,8 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
 
 static bool is_sharded(const struct lw_plan *p)
 {
-    for (int32_t i = 0; i < p->n_shards; i++)
-        if (p->shards[i].owner >= 0)
+    for (int32_t i = 0; i < lw_n_shard_runs(p); i++)
+        if (lw_shard_run_at(p, i).first.owner >= 0)
             return true;
     for (int32_t i = 0; i < p->n_sets; i++)
         if (p->sets[i].kind == LW_BUCKET_WEIGHTS)
@@ -299,10 +324,10 @@ static void list_owned(struct shard_check *k, bool *seen)
 {
     const struct lw_plan *p = k->p;
 
-    for (int32_t i = 0; i < p->n_shards; i++) {
-        const struct lw_shard *h = &p->shards[i];
-        if (h->owner >= 0 && !seen[h->param]) {
-            seen[h->param] = true;
+    for (int32_t i = 0; i < lw_n_shard_runs(p); i++) {
+        const struct lw_shard h = lw_shard_run_at(p, i).first;
+        if (h.owner >= 0 && !seen[h.param]) {
+            seen[h.param] = true;
             k->owned[k->n_owned++] = i;
         }
     }
@@ -316,15 +341,16 @@ static enum lw_status check_all(struct shard_check *k, struct lw_arena *room, st
     LW_TAKE(room, seen, p->n_params, err);
     LW_TAKE(room, k->owned, p->n_params, err);
     LW_TAKE(room, k->first, p->n_params, err);
-    LW_TAKE(room, k->next, p->n_shards, err);
+    LW_TAKE(room, k->next, lw_n_shard_runs(p), err);
     LW_TAKE(room, k->sent_by, p->n_params, err);
     LW_TAKE(room, k->temporary, p->n_buckets, err);
     LW_TAKE(room, k->reduced_as, p->n_buckets, err);
     LW_TRY(lw_role_ranks_find(p, room, &k->ranks, err));
     memset(k->first, -1, (size_t)p->n_params * sizeof *k->first);
-    for (int32_t i = p->n_shards - 1; i >= 0; i--) {
-        k->next[i] = k->first[p->shards[i].param];
-        k->first[p->shards[i].param] = i;
+    for (int32_t i = lw_n_shard_runs(p) - 1; i >= 0; i--) {
+        int32_t param = lw_shard_run_at(p, i).first.param;
+        k->next[i] = k->first[param];
+        k->first[param] = i;
     }
     list_owned(k, seen);
     lw_plan_weights_ahead(p, k->temporary);

@@ -12,6 +12,7 @@
 #include "shared/plan/grid_rule.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_tables.h"
+#include "shared/plan/shard_runs.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
@@ -469,8 +470,9 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_arena *roo
         return LW_OK;
     LW_TAKE(room, end, p->n_params, err);
     LW_TAKE(room, has, p->n_params, err);
-    for (int32_t i = 0; i < p->n_shards; i++) {
-        const struct lw_shard *h = &p->shards[i];
+    for (int32_t r = 0, i = 0; r < lw_n_shard_runs(p); r++) {
+        const struct lw_shard_run x = lw_shard_run_at(p, r);
+        const struct lw_shard *h = &x.first;
         const struct lw_plan_param *a = &p->params[h->param];
         if (h->first != end[h->param])
             return lw_fail(err, LW_EPLAN,
@@ -478,8 +480,9 @@ static enum lw_status check_shards(const struct lw_plan *p, struct lw_arena *roo
                            "before it end at %lld of %lld",
                            i, h->param, a->name, (long long)h->first, (long long)h->numel,
                            (long long)end[h->param], (long long)a->numel);
-        end[h->param] = h->first + h->numel;
+        end[h->param] = lw_shard_run_end(&x);
         has[h->param] = true;
+        i += x.n;
     }
     for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];

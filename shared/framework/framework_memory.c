@@ -28,6 +28,7 @@
 #include "shared/numbers/dtype.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
+#include "shared/plan/shard_runs.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 #include "shared/timeline/param_memory.h"
@@ -211,10 +212,10 @@ static int64_t product_elements(const struct run *r, int32_t stage)
         return whole;
     if (p->n_shards == 0)
         return whole / (r->s->zero_group > 0 ? r->s->zero_group : r->s->dp * r->s->cp);
-    for (int32_t i = 0; i < p->n_shards; i++) {
-        const struct lw_plan_param *x = &p->params[p->shards[i].param];
-        first += p->shards[i].owner <= 0 && x->stage == stage && is_product(r, x)
-                     ? p->shards[i].numel : 0;
+    for (int32_t i = 0; i < lw_n_shard_runs(p); i++) {
+        const struct lw_shard s = lw_shard_run_at(p, i).first;
+        const struct lw_plan_param *x = &p->params[s.param];
+        first += s.owner <= 0 && x->stage == stage && is_product(r, x) ? s.numel : 0;
     }
     return first;
 }

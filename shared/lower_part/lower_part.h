@@ -50,13 +50,6 @@ struct lw_part_buffer {
     bool root;                   /* of all modules outside the blocks: gathered around theirs too */
 };
 
-/* n shards of a parameter, each as long as the first one: of the owners from first.owner on, each
- * beginning where the one before it ends. */
-struct lw_shard_run {
-    struct lw_shard first;
-    int32_t n;
-};
-
 /* Elements that members own: owned, [members + 1] of zeros, takes the differences between
  * neighbours of each run; the sum turns [0, n) into elements of each member, and returns the
  * most. */

@@ -72,6 +72,18 @@ static void settle_rules(struct lw_builder *b)
     b->rules_settled = !b->failed;
 }
 
+/* Runs of shards in place of whole ones, which then are none. */
+static void settle_runs(struct lw_builder *b)
+{
+    struct lw_plan *p = &b->plan;
+
+    if (b->failed || p->n_shard_runs == 0)
+        return;
+    b->failed = lw_arena_adopt(&p->arena, p->shard_runs) != 0;
+    b->runs_settled = !b->failed;
+    p->shards = NULL; /* the arena's, and empty */
+}
+
 /* The rules of ranks added as a grid go to the plan's arena. */
 static void settle_grid(struct lw_builder *b)
 {
@@ -134,6 +146,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
     settle_works(b);
     settle_ops(b);
     settle_rules(b);
+    settle_runs(b);
     settle_grid(b);
     count(b);
     b->plan.workload_hash = b->plan.cluster_name = b->plan.device = "";

@@ -17,6 +17,9 @@ struct lw_builder {
     int32_t n_programs, n_comm_group; /* of these the plan's count follows from others */
     int32_t n_listed;                 /* members that no rule describes alone */
     int32_t n_written;                /* operands that no rule describes */
+    int32_t n_whole_shards;           /* in no runs */
+    int64_t runs_capacity;
+    bool runs_settled; /* the plan's arena owns them */
     int64_t rules_capacity;
     bool has_rules, rules_settled; /* the plan's arena owns them */
     struct lw_grid_rule grid;      /* its first axis has no ranks: ranks are added one by one */
@@ -64,6 +67,7 @@ static inline int32_t *lw_builder_number(struct lw_builder *b, int table)
     return table == LW_TABLE_programs     ? &b->n_programs
            : table == LW_TABLE_comm_group ? &b->n_comm_group
            : table == LW_TABLE_operands   ? &b->n_written
+           : table == LW_TABLE_shards     ? &b->n_whole_shards
            : table == LW_TABLE_members
                ? &b->n_listed
                : (int32_t *)(void *)((char *)&b->plan + lw_plan_tables[table].n_at);

@@ -7,12 +7,12 @@
 #include "shared/plan/hash_rows.h"
 
 enum { BLOCK = 1024 };
-_Static_assert((int)LW_N_AXES == (int)LW_ROW_STEPS,
+_Static_assert((int)LW_N_AXES <= (int)LW_ROW_STEPS,
                "a row of coordinates has a step for each axis");
 
 static void add_digit(struct lw_row_rule *x, int32_t count, int64_t step)
 {
-    x->at[x->n++] = (struct lw_row_digit){count, {step, step, step}};
+    x->at[x->n++] = (struct lw_row_digit){count, {step, step, step, step}};
 }
 
 static struct lw_row_rule rows_of(const struct lw_digits *d)
@@ -114,7 +114,7 @@ static bool find_digits(const int32_t *of, int32_t n, struct lw_row_rule *out)
         end -= end % each;
         if (end == each || n % end != 0 || n_digits == LW_ROW_DIGITS / LW_N_AXES)
             return false;
-        digits[n_digits] = (struct lw_row_digit){end / each, {step, step, step}};
+        digits[n_digits] = (struct lw_row_digit){end / each, {step, step, step, step}};
         each = end;
     }
     for (int i = n_digits; i-- > 0;)

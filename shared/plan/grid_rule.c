@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/plan/op_rows.h"
+#include "shared/plan/shard_runs.h"
 #include "shared/plan/work_rows.h"
 #include "shared/plan/plan.h"
 
@@ -534,7 +535,11 @@ static enum lw_status write_members(struct lw_plan *out, struct lw_arena *room, 
 enum lw_status lw_plan_with_tables(const struct lw_plan *p, struct lw_arena *room,
                                    struct lw_plan *out, struct lw_err *err)
 {
+    struct lw_shard *shards;
+
+    LW_TRY(lw_plan_write_shards(p, room, &shards, err));
     *out = *p;
+    out->shards = shards;
     if (!p->grid)
         return LW_OK;
     LW_TRY(write_ranks(out, room, err));

@@ -47,7 +47,9 @@ static void prepare(struct block *b, const int64_t sum[LW_ROW_STEPS])
 
 static void add(struct block *b, const int64_t sum[LW_ROW_STEPS])
 {
-    if (sum[0] == 0 && sum[1] == 0 && sum[2] == 0)
+    static const int64_t nothing[LW_ROW_STEPS];
+
+    if (memcmp(sum, nothing, sizeof nothing) == 0)
         return;
     prepare(b, sum);
     int64_t i = 0;

@@ -6,7 +6,7 @@
 
 /* Rows of numbers by a rule, fed to a hash as if they stood in a table. Row i, in mixed radix with
  * the last digit fastest, is the first row plus each digit times its step. */
-enum { LW_ROW_STEPS = 3, LW_ROW_DIGITS = 12 };
+enum { LW_ROW_STEPS = 4, LW_ROW_DIGITS = 12 };
 
 /* Column c of a row grows by step[c]; those after the last step by the last step. */
 struct lw_row_digit {

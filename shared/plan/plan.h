@@ -151,6 +151,13 @@ struct lw_shard {
     int64_t first, numel;
 };
 
+/* n shards of a parameter, each as long as the first one: of the owners from first.owner on, each
+ * beginning where the one before it ends. */
+struct lw_shard_run {
+    struct lw_shard first;
+    int32_t n;
+};
+
 /* Work of a compute op, shared by all ops that cost the same. -1 = unknown. */
 struct lw_work {
     lw_ps ps;                  /* alone on the device the workload was recorded on */
@@ -297,7 +304,11 @@ struct lw_plan {
     struct lw_bucket *buckets;
     int32_t *slots;         /* parameters */
     int64_t *offsets;       /* in elements */
+    /* Whole shards, or NULL: then runs of them, in order (shared/plan/shard_runs.h).
+     * lw_shard_run_at reads either. */
     struct lw_shard *shards;
+    struct lw_shard_run *shard_runs; /* [n_shard_runs] */
+    int32_t n_shard_runs;
     /* Whole works, or NULL: then work k is row work_row[k] (shared/plan/work_rows.h). lw_work_at
      * reads either. */
     struct lw_work *works;

@@ -4,6 +4,7 @@
 #include "shared/plan/buffer.h"
 #include "shared/plan/builder_inside.h"
 #include "shared/plan/product.h"
+#include "shared/plan/shard_runs.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
@@ -138,9 +139,15 @@ static void expect(struct lw_builder *b, enum lw_plan_table_id t, int64_t n)
         lw_reserve(lw_builder_items_at(b, t), &b->capacity[t], n, lw_plan_tables[t].size) != 0;
 }
 
+/* Of shards: the plan holds no whole ones. */
+static bool has_runs(const struct lw_builder *b)
+{
+    return b->plan.n_ranks >= LW_GRID_LARGE;
+}
+
 void lw_builder_expect_shards(struct lw_builder *b, int64_t n)
 {
-    if (!b->draft && n > 0)
+    if (!b->draft && n > 0 && !has_runs(b))
         expect(b, LW_TABLE_shards, n);
 }
 
@@ -159,6 +166,8 @@ void lw_builder_free(struct lw_builder *b)
             lw_free(lw_builder_items(b, t));
     if (!b->rules_settled)
         lw_free(b->plan.operand_rules);
+    if (!b->runs_settled)
+        lw_free(b->plan.shard_runs);
     if (b->shares)
         lw_op_rows_free(&b->plan, &b->sharing);
     if (b->shares_works)
@@ -467,26 +476,42 @@ bool lw_builder_is_draft(const struct lw_builder *b)
     return b->draft;
 }
 
+static void add_run(struct lw_builder *b, const struct lw_shard *first, int32_t n)
+{
+    struct lw_plan *p = &b->plan;
+
+    b->failed = b->failed || n > INT32_MAX - p->n_shards ||
+                lw_reserve(&p->shard_runs, &b->runs_capacity, p->n_shard_runs + 1L,
+                           sizeof *p->shard_runs) != 0;
+    if (b->failed)
+        return;
+    p->shard_runs[p->n_shard_runs++] = (struct lw_shard_run){*first, n};
+    p->n_shards += n;
+}
+
+static void add_whole(struct lw_builder *b, const struct lw_shard_run *x)
+{
+    struct lw_shard *to = lw_builder_extend(b, LW_TABLE_shards, x->n);
+
+    for (int32_t i = 0; to && i < x->n; i++)
+        to[i] = lw_shard_of_run(x, i);
+    b->plan.n_shards = b->n_whole_shards;
+}
+
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 {
-    if (b->draft && s->owner > 0 && b->plan.n_shards > 0)
-        return; /* one at least: that there are shards is known by their number */
-    lw_builder_push(b, LW_TABLE_shards, s);
+    lw_builder_shards(b, s, 1);
 }
 
 void lw_builder_shards(struct lw_builder *b, const struct lw_shard *first, int32_t n)
 {
-    if (b->draft) { /* those of other owners are left out */
-        if (n > 0)
-            lw_builder_shard(b, first);
-        return;
-    }
-    struct lw_shard x = *first, *to = lw_builder_extend(b, LW_TABLE_shards, n);
-    for (int32_t k = 0; to && k < n; k++) {
-        to[k] = x;
-        x.owner++;
-        x.first += x.numel;
-    }
+    if (n == 0 || (b->draft && first->owner > 0 && b->plan.n_shards > 0))
+        return; /* one at least: that there are shards is known by their number */
+    n = b->draft ? 1 : n; /* those of other owners are left out */
+    if (has_runs(b))
+        add_run(b, first, n);
+    else
+        add_whole(b, &(struct lw_shard_run){*first, n});
 }
 
 /* The work added last gets its row. */

@@ -193,6 +193,17 @@ static void feed_operands(const struct canon *c)
     }
 }
 
+/* Each shard of runs. */
+static void feed_shards(struct lw_hash *h, const struct lw_plan *p)
+{
+    for (int32_t i = 0; i < p->n_shard_runs; i++) {
+        const struct lw_shard_run *x = &p->shard_runs[i];
+        const struct lw_shard *s = &x->first;
+        const struct lw_row_rule shards = {1, {{x->n, {0, 1, s->numel, 0}}}};
+        lw_hash_rows(h, (int64_t[]){s->param, s->owner, s->first, s->numel}, 4, &shards);
+    }
+}
+
 static void feed_table(const struct canon *c, enum lw_plan_table_id id)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
@@ -212,6 +223,8 @@ static void feed_table(const struct canon *c, enum lw_plan_table_id id)
         lw_hash_ints32(c->h, (const int32_t *)(const void *)rows, n);
     else if (id == LW_TABLE_operands && c->p->operand_rules)
         feed_operands(c);
+    else if (id == LW_TABLE_shards && !c->p->shards)
+        feed_shards(c->h, c->p);
     else if (has_numbers_alone(t->fields))
         feed_numbers(c->h, t, rows, n);
     else

@@ -7,6 +7,7 @@
 
 #include "shared/plan/grid_rule.h"
 #include "shared/plan/plan_tables.h"
+#include "shared/plan/shard_runs.h"
 #include "shared/plan/sparse.h"
 
 struct ranges {
@@ -275,6 +276,27 @@ static enum lw_status check_size(const struct ranges *k, const char *list, int32
     return refuse(k, at, found, least, most);
 }
 
+/* A run lies within its parameter if its last shard does. */
+static enum lw_status check_shard_parts(const struct ranges *k)
+{
+    const struct lw_plan *p = k->p;
+    int32_t at = 0;
+
+    for (int32_t r = 0; r < lw_n_shard_runs(p); r++) {
+        const struct lw_shard_run x = lw_shard_run_at(p, r);
+        int64_t numel = p->params[x.first.param].numel;
+        int64_t last = numel - x.first.numel;
+        bool within = x.first.numel >= 0 && lw_shard_of_run(&x, x.n - 1).first <= last;
+        for (int32_t i = within ? x.n - 1 : 0; i < x.n; i++) {
+            struct lw_shard s = lw_shard_of_run(&x, i);
+            LW_TRY(check_size(k, "shards", at + i, "numel", s.numel, 0, numel));
+            LW_TRY(check_size(k, "shards", at + i, "first", s.first, 0, last));
+        }
+        at += x.n;
+    }
+    return LW_OK;
+}
+
 /* Sizes that lie within those of a parameter. */
 static enum lw_status check_parts(const struct ranges *k)
 {
@@ -287,11 +309,23 @@ static enum lw_status check_parts(const struct ranges *k)
         LW_TRY(check_size(k, "sparse", i, "touched_rows", x->touched_rows, 1,
                           numel / x->row_numel));
     }
-    for (int32_t i = 0; i < p->n_shards; i++) {
-        const struct lw_shard *s = &p->shards[i];
-        int64_t numel = p->params[s->param].numel;
-        LW_TRY(check_size(k, "shards", i, "numel", s->numel, 0, numel));
-        LW_TRY(check_size(k, "shards", i, "first", s->first, 0, numel - s->numel));
+    return check_shard_parts(k);
+}
+
+/* Numbers of a run ascend: all lie within the limits if those of its first and last shard do. */
+static enum lw_status check_runs(const struct ranges *k)
+{
+    const enum lw_plan_table_id id = LW_TABLE_shards;
+    int32_t at = 0;
+
+    for (int32_t r = 0; r < k->p->n_shard_runs; r++) {
+        const struct lw_shard_run *x = &k->p->shard_runs[r];
+        for (int32_t i = 0; i < x->n; i += i < x->n - 1 ? x->n - 1 : 1) {
+            struct lw_shard s = lw_shard_of_run(x, i);
+            for (const struct lw_plan_field *f = lw_plan_tables[id].fields; f->name; f++)
+                LW_TRY(check_numbers(k, id, f, (const char *)&s, at + i, at + i + INT64_C(1)));
+        }
+        at += x->n;
     }
     return LW_OK;
 }
@@ -307,7 +341,7 @@ static bool is_of_grid(const struct lw_plan *p, int table)
 static bool has_table(const struct lw_plan *p, int table)
 {
     return lw_table_at(&lw_plan_tables[table == LW_TABLE_groups ? LW_TABLE_members : table], p) ||
-           table == LW_TABLE_ops || table == LW_TABLE_works || !p->grid;
+           table == LW_TABLE_ops || table == LW_TABLE_works || table == LW_TABLE_shards || !p->grid;
 }
 
 static enum lw_status check_tables(const struct ranges *k, bool grid_holds)
@@ -319,6 +353,8 @@ static enum lw_status check_tables(const struct ranges *k, bool grid_holds)
         if ((!grid_holds || !is_of_grid(p, t)) && has_table(p, t))
             LW_TRY(t == LW_TABLE_operands && p->operand_rules
                        ? check_operands(k)
+                   : t == LW_TABLE_shards && !p->shards
+                       ? check_runs(k)
                        : check_table(k, (enum lw_plan_table_id)t));
     if (p->repeat_from < 0 || p->repeat_from >= p->n_passes)
         return refuse(k, "repeat_from", p->repeat_from, 0, p->n_passes - 1);

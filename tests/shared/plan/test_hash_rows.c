@@ -18,7 +18,7 @@ static void feed_each(struct lw_hash *h, const int64_t *first, int32_t width,
         for (int32_t c = 0; c < width; c++) {
             int64_t v = first[c], number = row;
             for (int32_t i = x->n; i-- > 0; number /= x->at[i].count)
-                v += number % x->at[i].count * x->at[i].step[c < 2 ? c : 2];
+                v += number % x->at[i].count * x->at[i].step[c < LW_ROW_STEPS ? c : LW_ROW_STEPS - 1];
             lw_hash_int(h, v);
         }
 }
