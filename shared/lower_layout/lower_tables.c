@@ -75,49 +75,47 @@ static int64_t sum_of(int64_t a, int64_t b)
     return b > INT64_MAX - a ? INT64_MAX : a + b;
 }
 
-/* What `owned[m]` elements of a kind add to each holder h of member m, h / width; neighbours mostly
- * have equally many. */
+/* What `owned[k]` elements of a kind add to each holder of span k; neighbours mostly have equally
+ * many. */
 static void add_to_holders(const struct lw_memory_rule *rule, struct shard_kind kind,
-                           const int64_t *owned, int32_t width, int32_t n,
-                           int64_t (*of_holder)[LW_N_MEM])
+                           const int64_t *owned, int32_t n, int64_t (*of_span)[LW_N_MEM])
 {
     int64_t added[LW_N_MEM] = {0};
 
-    for (int32_t m = 0, h = 0; h < n; m++) {
-        if (m == 0 || owned[m] != owned[m - 1]) {
+    for (int32_t s = 0; s < n; s++) {
+        if (s == 0 || owned[s] != owned[s - 1]) {
             memset(added, 0, sizeof added);
             if (kind.trainable)
-                lw_memory_add(rule, kind.dtype, 0, owned[m], added);
+                lw_memory_add(rule, kind.dtype, 0, owned[s], added);
             else
-                added[LW_MEM_PARAMS] = owned[m] * lw_dtype_size(kind.dtype);
+                added[LW_MEM_PARAMS] = owned[s] * lw_dtype_size(kind.dtype);
         }
-        for (int32_t end = h + width; h < n && h < end; h++)
-            for (int k = 0; k < LW_N_MEM; k++)
-                of_holder[h][k] = sum_of(of_holder[h][k], added[k]);
+        for (int k = 0; k < LW_N_MEM; k++)
+            of_span[s][k] = sum_of(of_span[s][k], added[k]);
     }
 }
 
 /* What the shards of one kind add to each holder, of the runs from the i-th on that are not done.
- * owned: [holders + 1]. */
+ * owned: [spans + 1]. */
 static void add_kind(const struct lw_part *d, struct lw_memory_rule *rule, int32_t i, bool *done,
-                     int64_t *owned, int64_t (*of_holder)[LW_N_MEM])
+                     int64_t *owned, int64_t (*of_span)[LW_N_MEM])
 {
     const struct shard_kind kind = kind_of(d, &d->shards.runs[i]);
-    int32_t n = lw_part_holders(d);
+    int32_t n = d->shards.spans.n;
 
     memset(owned, 0, ((size_t)n + 1) * sizeof *owned);
     for (int32_t k = i; k < d->shards.n_runs; k++) {
         if (done[k] || !same_kind(kind, kind_of(d, &d->shards.runs[k])))
             continue;
-        lw_shard_run_count(&d->shards.runs[k], owned);
+        lw_part_run_count(d, &d->shards.runs[k], owned);
         done[k] = true;
     }
-    lw_shard_runs_sum(owned, lw_part_members(d, kind.expert));
+    lw_part_runs_sum(d, owned);
     rule->matrix = kind.matrix;
-    add_to_holders(rule, kind, owned, lw_part_holders_of(d, kind.expert), n, of_holder);
+    add_to_holders(rule, kind, owned, n, of_span);
 }
 
-static int32_t fullest(int64_t (*of_holder)[LW_N_MEM], int32_t n)
+static int32_t fullest(int64_t (*of_span)[LW_N_MEM], int32_t n)
 {
     int64_t most = 0;
     int32_t which = 0;
@@ -125,7 +123,7 @@ static int32_t fullest(int64_t (*of_holder)[LW_N_MEM], int32_t n)
     for (int32_t m = 0; m < n; m++) {
         int64_t sum = 0;
         for (int k = 0; k < LW_N_MEM; k++)
-            sum += of_holder[m][k];
+            sum += of_span[m][k];
         which = sum > most ? m : which;
         most = sum > most ? sum : most;
     }
@@ -138,20 +136,20 @@ static enum lw_status add_owned(const struct lw_part *d, struct lw_memory_rule *
                                 int64_t bytes[LW_N_MEM], int64_t *last_spares, struct lw_err *err)
 {
     struct lw_arena room = {0};
-    int32_t n = lw_part_holders(d);
-    int64_t(*of_holder)[LW_N_MEM] = lw_arena_alloc(&room, n, sizeof *of_holder);
+    int32_t n = d->shards.spans.n;
+    int64_t(*of_span)[LW_N_MEM] = lw_arena_alloc(&room, n, sizeof *of_span);
     int64_t *owned = lw_arena_alloc(&room, n + 1L, sizeof *owned);
     bool *done = lw_arena_alloc(&room, d->shards.n_runs + 1L, sizeof *done);
-    bool there = of_holder && owned && done;
+    bool there = of_span && owned && done;
 
     for (int32_t i = 0; there && i < d->shards.n_runs; i++)
         if (!done[i])
-            add_kind(d, rule, i, done, owned, of_holder);
-    int32_t which = there ? fullest(of_holder, n) : 0;
+            add_kind(d, rule, i, done, owned, of_span);
+    int32_t which = there ? fullest(of_span, n) : 0;
     for (int k = 0; there && k < LW_N_MEM; k++)
-        bytes[k] += of_holder[which][k];
+        bytes[k] += of_span[which][k];
     if (there)
-        *last_spares += of_holder[which][LW_MEM_OPTIMIZER] - of_holder[n - 1][LW_MEM_OPTIMIZER];
+        *last_spares += of_span[which][LW_MEM_OPTIMIZER] - of_span[n - 1][LW_MEM_OPTIMIZER];
     lw_arena_free(&room);
     return there ? LW_OK : lw_fail_nomem(err);
 }
@@ -212,11 +210,15 @@ static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
             if (d->w->params[i].trainable && d->w->params[i].tied < 0)
                 whole += d->w->params[i].numel;
     }
-    for (int32_t m = 0; m < lw_part_holders(&l->parts[0]); m++) {
+    for (int32_t m = 0, next; m < lw_part_holders(&l->parts[0]); m = next) {
         int64_t owned = 0;
-        for (int32_t q = 0; q < l->n_parts; q++)
-            if (l->parts[q].stage == stage && l->parts[q].shards.owned)
-                owned += l->parts[q].shards.owned[m];
+        next = lw_part_holders(&l->parts[0]);
+        for (int32_t q = 0, end; q < l->n_parts; q++) {
+            if (l->parts[q].stage != stage || !l->parts[q].shards.owned)
+                continue;
+            owned += lw_part_owned_by(&l->parts[q], m, &end);
+            next = end < next ? end : next;
+        }
         most = owned > most ? owned : most;
     }
     return whole + most;

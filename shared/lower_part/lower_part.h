@@ -50,11 +50,14 @@ struct lw_part_buffer {
     bool root;                   /* of all modules outside the blocks: gathered around theirs too */
 };
 
-/* Elements that members own: owned, [members + 1] of zeros, takes the differences between
- * neighbours of each run; the sum turns [0, n) into elements of each member, and returns the
- * most. */
-void lw_shard_run_count(const struct lw_shard_run *x, int64_t *owned);
-int64_t lw_shard_runs_sum(int64_t *owned, int32_t n);
+/* Spans of neighbouring holders that own equally many elements of every run: of an even split over
+ * 16,384 members one or two. */
+struct lw_holder_spans {
+    int32_t n;
+    int32_t *first;  /* [n + 1] the first holder of each; then how many holders there are */
+    int32_t *number; /* [holders + 1] the span that begins with that holder; n after the last one.
+                      * Of other holders: nothing */
+};
 
 struct lw_part_shards {
     int32_t n, n_runs, n_buffers, n_items, runs_room;
@@ -67,7 +70,8 @@ struct lw_part_shards {
     int32_t *items;              /* [n_items] parameters by buffer */
     int64_t *offset;             /* [n_items] in elements of the buffer */
     struct lw_oss *oss;          /* NULL but for oss-greedy */
-    int64_t *owned;              /* [lw_part_holders] elements that each updates */
+    struct lw_holder_spans spans;
+    int64_t *owned;              /* [spans.n] elements that each holder of a span updates */
     int64_t n_elements, most_owned, padding;
     int32_t first_bucket;        /* plan's number of buffer 0 */
     /* With units (lower_fsdp.c): */
@@ -270,6 +274,13 @@ enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err);
  * a piece of it that begins at `at` ends: at `stop`, or at the next first use of a buffer. */
 lw_ps lw_part_op_start(const struct lw_part *d, int32_t module, int32_t k);
 lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps stop);
+/* Elements that holders own: owned, [spans + 1] of zeros, takes the differences between
+ * neighbouring spans of each run; the sum turns [0, spans) into elements of each holder, and returns
+ * the most. */
+void lw_part_run_count(const struct lw_part *d, const struct lw_shard_run *x, int64_t *owned);
+int64_t lw_part_runs_sum(const struct lw_part *d, int64_t *owned);
+/* Elements that a holder updates, *end: the first one after it that updates others. */
+int64_t lw_part_owned_by(const struct lw_part *d, int32_t holder, int32_t *end);
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);

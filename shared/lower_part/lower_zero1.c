@@ -362,45 +362,94 @@ enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype w
 
 /* --- all ------------------------------------------------------------------------------------- */
 
-void lw_shard_run_count(const struct lw_shard_run *x, int64_t *owned)
+/* The first holder of member m or of one after it. */
+static int32_t holder_of(const struct lw_part *d, bool expert, int64_t m)
 {
-    owned[x->first.owner] += x->first.numel;
-    owned[x->first.owner + x->n] -= x->first.numel;
+    int64_t h = m * lw_part_holders_of(d, expert), n = lw_part_holders(d);
+
+    return (int32_t)(h < n ? h : n);
 }
 
-int64_t lw_shard_runs_sum(int64_t *owned, int32_t n)
+static bool is_of_expert(const struct lw_part *d, const struct lw_shard_run *x)
+{
+    return d->w->params[x->first.param].expert;
+}
+
+static enum lw_status find_spans(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct lw_holder_spans *x = &h->spans;
+    int32_t n = lw_part_holders(d);
+
+    LW_TAKE(&d->arena, x->number, n + 1L, err);
+    x->number[0] = x->number[n] = 1; /* marks, until they are counted */
+    for (int32_t i = 0; i < h->n_runs; i++) {
+        const struct lw_shard_run *r = &h->runs[i];
+        bool expert = is_of_expert(d, r);
+        x->number[holder_of(d, expert, r->first.owner)] = 1;
+        x->number[holder_of(d, expert, r->first.owner + (int64_t)r->n)] = 1;
+    }
+    for (int32_t k = 0; k < n; k++)
+        x->n += x->number[k];
+    LW_TAKE(&d->arena, x->first, x->n + 1L, err);
+    for (int32_t k = 0, at = 0; k <= n; k++)
+        if (x->number[k] != 0) {
+            x->first[at] = k;
+            x->number[k] = at++;
+        }
+    return LW_OK;
+}
+
+void lw_part_run_count(const struct lw_part *d, const struct lw_shard_run *x, int64_t *owned)
+{
+    const int32_t *number = d->shards.spans.number;
+    bool expert = is_of_expert(d, x);
+
+    owned[number[holder_of(d, expert, x->first.owner)]] += x->first.numel;
+    owned[number[holder_of(d, expert, x->first.owner + (int64_t)x->n)]] -= x->first.numel;
+}
+
+int64_t lw_part_runs_sum(const struct lw_part *d, int64_t *owned)
 {
     int64_t most = 0;
 
-    for (int32_t m = 0; m < n; m++) {
-        owned[m] += m > 0 ? owned[m - 1] : 0;
-        most = owned[m] > most ? owned[m] : most;
+    for (int32_t k = 0; k < d->shards.spans.n; k++) {
+        owned[k] += k > 0 ? owned[k - 1] : 0;
+        most = owned[k] > most ? owned[k] : most;
     }
     return most;
+}
+
+int64_t lw_part_owned_by(const struct lw_part *d, int32_t holder, int32_t *end)
+{
+    const struct lw_holder_spans *x = &d->shards.spans;
+    int32_t low = 0, high = x->n - 1;
+
+    while (low < high) {
+        int32_t middle = (low + high + 1) / 2;
+        if (x->first[middle] <= holder)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    *end = x->first[low + 1];
+    return d->shards.owned[low];
 }
 
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int64_t *of_member[2]; /* of experts: the second */
 
-    LW_TAKE(&d->arena, h->owned, lw_part_holders(d), err);
-    LW_TAKE(&d->scratch, of_member[0], d->n_members + 1L, err);
-    LW_TAKE(&d->scratch, of_member[1], d->n_expert_members + 1L, err);
+    LW_TRY(find_spans(d, err));
+    LW_TAKE(&d->arena, h->owned, h->spans.n + 1L, err);
     for (int32_t i = 0; i < h->n_runs; i++) {
         const struct lw_param *p = &d->w->params[h->runs[i].first.param];
         if (!p->trainable)
             continue;
-        lw_shard_run_count(&h->runs[i], of_member[p->expert]);
+        lw_part_run_count(d, &h->runs[i], h->owned);
         h->n_elements += h->runs[i].n * h->runs[i].first.numel;
     }
-    lw_shard_runs_sum(of_member[0], d->n_members);
-    lw_shard_runs_sum(of_member[1], d->n_expert_members);
-    for (int32_t m = 0; m < lw_part_holders(d); m++) {
-        h->owned[m] = of_member[0][lw_part_member_of(d, false, m)] +
-                      of_member[1][lw_part_member_of(d, true, m)];
-        h->most_owned = h->owned[m] > h->most_owned ? h->owned[m] : h->most_owned;
-    }
+    h->most_owned = lw_part_runs_sum(d, h->owned);
     return LW_OK;
 }
 
