@@ -13,8 +13,9 @@ struct block {
     int32_t width;
     int64_t n;    /* numbers in v */
     int64_t n_by; /* numbers in by that hold `last` */
+    bool fours;
     int64_t last[LW_ROW_STEPS];
-    int64_t v[LW_ROW_WIDTH], by[LW_ROW_WIDTH];
+    _Alignas(64) int64_t v[LW_ROW_WIDTH], by[LW_ROW_WIDTH];
 };
 
 static int column_of(int32_t c)
@@ -45,6 +46,49 @@ static void prepare(struct block *b, const int64_t sum[LW_ROW_STEPS])
     b->n_by = b->n;
 }
 
+static void add_numbers(int64_t *v, const int64_t *by, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; n - i >= LANES; i += LANES) /* a count that compilers vectorize at -O2 */
+#pragma GCC unroll 4
+        for (int a = 0; a < LANES; a++)
+            v[i + a] += by[i + a];
+    for (; i < n; i++)
+        v[i] += by[i];
+}
+
+#ifdef __x86_64__
+/* The same in vectors of four numbers, for processors that have them. */
+__attribute__((target("avx2"))) static void add_fours(int64_t *v, const int64_t *by, int64_t n)
+{
+    typedef int64_t four __attribute__((vector_size(32), aligned(8)));
+    int64_t i = 0;
+
+    for (; n - i >= LANES; i += LANES) {
+        *(four *)(void *)(v + i) += *(const four *)(const void *)(by + i);
+        *(four *)(void *)(v + i + 4) += *(const four *)(const void *)(by + i + 4);
+    }
+    for (; i < n; i++)
+        v[i] += by[i];
+}
+
+static bool has_fours(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+#else
+static void add_fours(int64_t *v, const int64_t *by, int64_t n)
+{
+    add_numbers(v, by, n);
+}
+
+static bool has_fours(void)
+{
+    return false;
+}
+#endif
+
 static void add(struct block *b, const int64_t sum[LW_ROW_STEPS])
 {
     static const int64_t nothing[LW_ROW_STEPS];
@@ -52,13 +96,10 @@ static void add(struct block *b, const int64_t sum[LW_ROW_STEPS])
     if (memcmp(sum, nothing, sizeof nothing) == 0)
         return;
     prepare(b, sum);
-    int64_t i = 0;
-    for (; b->n - i >= LANES; i += LANES) /* a count that compilers vectorize at -O2 */
-#pragma GCC unroll 4
-        for (int a = 0; a < LANES; a++)
-            b->v[i + a] += b->by[i + a];
-    for (; i < b->n; i++)
-        b->v[i] += b->by[i];
+    if (b->fours)
+        add_fours(b->v, b->by, b->n);
+    else
+        add_numbers(b->v, b->by, b->n);
 }
 
 /* The next values of digits 0 to n - 1; false after the last. *sum: what is added by it. */
@@ -107,6 +148,7 @@ void lw_hash_rows(struct lw_hash *h, const int64_t *first, int32_t width,
     b.width = width;
     b.n = width;
     b.n_by = 0;
+    b.fours = has_fours();
     memcpy(b.v, first, (size_t)width * sizeof *first);
     for (; n > 0 && b.n * rule->at[n - 1].count <= LW_ROW_WIDTH; n--)
         repeat(&b, rule->at[n - 1].count, rule->at[n - 1].step);
