@@ -291,11 +291,10 @@ static enum lw_status run_planning(const struct bench_choice *c, struct bench_re
     s.dp = r->ranks;
     LW_TRY(sim_bench_workload((int32_t)c->params, BENCH_PARAMS_PER_MODULE, &w, err));
     double began = lw_now_s();
-    enum lw_status status = lw_plan_build(&w, &s, NULL, &plan, err);
+    enum lw_status status = lw_plan_build_freeing(&w, &s, NULL, &plan, err);
     r->wall_s = lw_now_s() - began;
     r->n_events = plan.n_ops;
     lw_plan_free(&plan);
-    lw_workload_free(&w);
     return status;
 }
 
@@ -312,7 +311,7 @@ static enum lw_status plan_many(struct bench_result *r, const struct lw_strategy
     enum lw_status status = sim_bench_workload(n, each, &w, err);
     double began = lw_now_s();
     if (status == LW_OK)
-        status = lw_plan_build(&w, s, &cost, &plan, err);
+        status = lw_plan_build_freeing(&w, s, &cost, &plan, err);
     r->wall_s = lw_now_s() - began;
     r->n_events = plan.n_ops;
     lw_plan_free(&plan);

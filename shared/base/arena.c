@@ -234,6 +234,20 @@ void *lw_arena_room(struct lw_arena *a, int64_t n, size_t size)
     return take_items(a, n, size, false);
 }
 
+/* A block of many things is not as large as its first one. */
+void lw_arena_release(struct lw_arena *a, void *items, int64_t n, size_t size)
+{
+    struct lw_arena_block **at = &a->head;
+
+    while (*at && (*at)->bytes != (unsigned char *)items)
+        at = &(*at)->next;
+    struct lw_arena_block *b = *at;
+    if (!b || b->size != aligned((size_t)n * size, ALIGN) || !is_large(b->size))
+        return;
+    *at = b->next;
+    lw_free(b);
+}
+
 int lw_arena_adopt(struct lw_arena *a, void *block)
 {
     struct lw_arena_adopted *node = lw_arena_alloc(a, 1, sizeof *node);

@@ -67,6 +67,8 @@ char *lw_arena_vprintf(struct lw_arena *a, const char *fmt, va_list ap);
 /* Room for element n of an array of the arena that doubles when it is full: items, or a copy with
  * zeroed rest; NULL without memory. */
 void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size);
+/* n items that fill a block alone, as tens of KB do, are given back at once; others stay. */
+void lw_arena_release(struct lw_arena *a, void *items, int64_t n, size_t size);
 /* What `from` holds goes with `a` from now on. */
 void lw_arena_join(struct lw_arena *a, struct lw_arena *from);
 void lw_arena_free(struct lw_arena *a);

@@ -83,7 +83,7 @@ static enum lw_status list_forward(const struct lw_bucket_task *t, struct lw_mer
         first[w->params[t->param_of[t->order[i]]].module] = i;
     for (int32_t k = 0; k < w->n_modules; k++) {
         at = first[k] >= 0 ? first[k] : at;
-        forward[at] += w->modules[k].forward_ps;
+        forward[at] += lw_module_at(w, k)->forward_ps;
     }
     m->forward = forward;
     m->between = w->optimizer_ps;

@@ -70,7 +70,7 @@ static void find_times(struct cut *c)
     lw_ps end = 0, before = 0;
 
     for (int32_t m = w->n_modules - 1; m >= 0; m--) {
-        end += w->modules[m].backward_input_ps + w->modules[m].backward_weight_ps;
+        end += lw_module_at(w, m)->backward_input_ps + lw_module_at(w, m)->backward_weight_ps;
         c->window_end[m] = end;
     }
     for (int32_t i = 0; i < c->b->n_ready; i++) {

@@ -7,6 +7,7 @@
 #include "shared/lower/outline.h"
 #include "shared/lower/plan_size.h"
 #include "shared/lower_part/unit_names.h"
+#include "shared/plan/module_rows.h"
 #include "shared/schedule/schedule.h"
 
 static bool accepts(const struct lw_strategy *s, enum lw_bucket_takes what)
@@ -407,7 +408,7 @@ static enum lw_status check_root(const struct lw_workload *w, const struct lw_st
                                  struct lw_err *err)
 {
     for (int32_t m = 0; m < w->n_modules; m++)
-        if (!s->root_unit || w->modules[m].tp_split == LW_TP_BLOCK)
+        if (!s->root_unit || lw_module_at(w, m)->tp_split == LW_TP_BLOCK)
             return LW_OK;
     return lw_fail(err, LW_EINVAL, "--root-unit on: no module of workload '%s' is a block "
                                    "(tp_split), so nothing is outside the blocks", w->name);
@@ -434,7 +435,8 @@ static enum lw_status check_recompute(const struct lw_workload *w, const struct 
                        "module take; name a model with -w", lw_again_text(s->again_parts, parts),
                        w->name);
     for (int32_t m = 0; m < w->n_modules; m++)
-        if (w->modules[m].selective_ps > 0 || w->modules[m].kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0)
+        if (lw_module_at(w, m)->selective_ps > 0 ||
+            lw_module_at(w, m)->kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0)
             return LW_OK;
     return lw_fail(err, LW_EINVAL, "--recompute selective: workload '%s' does not give the time "
                                    "that it repeats of a module's forward (selective_ns); full "
@@ -456,7 +458,7 @@ static enum lw_status check_activations(const struct lw_workload *w, const struc
         return lw_fail(err, LW_ENOTSUP, "--offload activations cannot be combined with "
                                         "--recompute: choose one of them");
     for (int32_t m = 0; m < w->n_modules; m++)
-        moves |= w->modules[m].kept_bytes[LW_RECOMPUTE_NONE] > 0;
+        moves |= lw_module_at(w, m)->kept_bytes[LW_RECOMPUTE_NONE] > 0;
     if (!moves)
         return lw_fail(err, LW_EINVAL, "--offload activations: workload '%s' does not say what its "
                                        "modules keep (kept_bytes); name a model with -w", w->name);
@@ -642,5 +644,33 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
 
     LW_TRY(lower(w, s, false, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
+    LW_GIVE(st, plan, made, lw_plan_free(&made));
+}
+
+/* Modules of fewer take less room than is gained. */
+enum { SHARE_MODULES_FROM = 1 << 12 };
+
+static enum lw_status lower_freeing(struct lw_workload *w, const struct lw_strategy *s,
+                                    const struct lw_cost *cost, struct lw_plan *plan,
+                                    struct lw_err *err)
+{
+    struct lw_strategy resolved;
+
+    LW_TRY(resolve(w, false, false, s, &resolved, err));
+    if (w->n_modules >= SHARE_MODULES_FROM)
+        LW_TRY(lw_workload_share_modules(w, err));
+    return lw_lower(w, &resolved, false, cost, plan, err);
+}
+
+enum lw_status lw_plan_build_freeing(struct lw_workload *w, const struct lw_strategy *s,
+                                     const struct lw_cost *cost, struct lw_plan *plan,
+                                     struct lw_err *err)
+{
+    struct lw_plan made;
+    enum lw_status st = lower_freeing(w, s, cost, &made, err);
+
+    lw_workload_free(w);
+    LW_TRY(st);
+    st = lw_plan_check(&made, err);
     LW_GIVE(st, plan, made, lw_plan_free(&made));
 }

@@ -13,6 +13,11 @@
  * it, with the reason. The plan owns its memory. See docs/design/lower.md. */
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
+/* The same plan of a workload that nothing else needs: it is freed, also on failure, before the
+ * plan is proven, and its modules share rows while it is planned. */
+enum lw_status lw_plan_build_freeing(struct lw_workload *w, const struct lw_strategy *s,
+                                     const struct lw_cost *cost, struct lw_plan *plan,
+                                     struct lw_err *err);
 /* The same plan for a search, which checks those that it shows: not checked by lw_plan_check,
  * without a hash, and with the shards of the first owner alone, since others are not simulated. */
 enum lw_status lw_plan_draft(const struct lw_workload *w, const struct lw_strategy *s,

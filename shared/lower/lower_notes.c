@@ -312,8 +312,8 @@ static void say_split(const struct lw_lowering *l, char *out, size_t size)
     bool kernels = false, measured = false;
 
     for (int32_t m = 0; m < l->w->n_modules; m++)
-        if (l->w->modules[m].tp_split != LW_TP_REPLICATED)
-            *(lw_has_kernels(l->w, &l->w->modules[m]) ? &kernels : &measured) = true;
+        if (lw_module_at(l->w, m)->tp_split != LW_TP_REPLICATED)
+            *(lw_has_kernels(l->w, lw_module_at(l->w, m)) ? &kernels : &measured) = true;
     int at = snprintf(out, size, "%s%s", kernels ? "split modules take what one rank takes for "
                                                    "their kernels, and exchange activations at the "
                                                    "kernels that need them" : "",
@@ -420,7 +420,7 @@ static bool completes_by_times(const struct lw_workload *w)
 
     for (int32_t i = 0; i < w->n_params && !measured; i++)
         measured = w->params[i].ready_ps >= 0 &&
-                   !lw_has_kernels(w, &w->modules[w->params[i].module]);
+                   !lw_has_kernels(w, lw_module_at(w, w->params[i].module));
     return measured;
 }
 

@@ -25,7 +25,7 @@ static int64_t ops_of_module(const struct lw_workload *w, const struct lw_strate
     int64_t calls = 1;
 
     for (int32_t m = 0; s->tp > 1 && m < w->n_modules; m++)
-        calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
+        calls = lw_module_at(w, m)->tp_calls > calls ? lw_module_at(w, m)->tp_calls : calls;
     /* forward, both halves of backward, what is recomputed, and as many sums */
     calls *= s->sequence_parallel ? 3 : 1;
     calls *= s->tp_overlap == LW_TP_OVERLAP_PIECES ? LW_TENSOR_PIECES : 1;

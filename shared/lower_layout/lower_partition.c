@@ -17,7 +17,7 @@ static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int6
                   int64_t *work)
 {
     for (int32_t m = 0; m < w->n_modules; m++)
-        work[m] = work_of(s, &w->modules[m]);
+        work[m] = work_of(s, lw_module_at(w, m));
     for (int32_t i = 0; i < w->n_params; i++)
         if (w->params[i].trainable)
             elements[w->params[i].module] += w->params[i].numel;

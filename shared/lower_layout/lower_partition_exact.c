@@ -41,11 +41,11 @@ static enum lw_status weigh_transfers(const struct lw_lowering *l, const struct 
                               .dtype = w->n_params > 0 ? w->params[0].dtype : LW_F32,
                               .n_nodes = nodes_of_neighbours(l, cost)};
     for (int32_t m = 0; m + 1 < w->n_modules; m++) {
-        q.bytes = w->modules[m].output_bytes;
+        q.bytes = lw_module_at(w, m)->output_bytes;
         if (q.bytes < 0)
             return lw_fail(err, LW_EINVAL, "--weigh-transfers on: workload '%s' does not say how "
                                            "many bytes module %d '%s' passes on (output_bytes)",
-                           w->name, m, w->modules[m].name);
+                           w->name, m, lw_module_name(w, m));
         lw_ps one = cost->time(cost->ctx, &q);
         if (one < 0)
             return lw_fail(err, LW_ENOTSUP,
@@ -112,7 +112,7 @@ static int64_t regained(const struct lw_lowering *l, const struct lw_range *r)
     int64_t most = 0;
 
     for (int32_t m = r->begin; m < r->end; m++) {
-        const int64_t *kept = l->w->modules[m].kept_bytes;
+        const int64_t *kept = lw_module_at(l->w, m)->kept_bytes;
         int64_t more = kept[LW_RECOMPUTE_NONE] - kept[l->s->recompute];
         most = more > most ? more : most;
     }
@@ -133,10 +133,10 @@ static enum lw_status check_tells(const struct lw_lowering *l, struct lw_err *er
                        "that come and go is not weighed",
                        (long long)l->s->zero);
     for (int32_t m = 0; m < w->n_modules; m++)
-        if (w->modules[m].kept_bytes[l->s->recompute] < 0)
+        if (lw_module_at(w, m)->kept_bytes[l->s->recompute] < 0)
             return lw_fail(err, LW_EINVAL, "--stage-memory: workload '%s' does not say how many "
                                            "bytes module %d '%s' keeps for its backward "
-                                           "(kept_bytes)", w->name, m, w->modules[m].name);
+                                           "(kept_bytes)", w->name, m, lw_module_name(w, m));
     return LW_OK;
 }
 
@@ -155,7 +155,7 @@ static enum lw_status weigh_memory(const struct lw_lowering *l, struct lw_arena 
     for (int32_t i = 0; i < w->n_params; i++)
         fixed[w->params[i].module] += static_bytes(l, &w->params[i]);
     for (int32_t m = 0; m < w->n_modules; m++)
-        kept[m] = w->modules[m].kept_bytes[l->s->recompute];
+        kept[m] = lw_module_at(w, m)->kept_bytes[l->s->recompute];
     count_in_flight(&l->grid, in_flight);
     p->limit_bytes = l->s->stage_bytes;
     p->beside_bytes = regained(l, &all);
@@ -181,7 +181,7 @@ enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err)
         int64_t bytes[LW_N_MEM] = {0}, kept = 0, less = 0;
         s = lw_part_memory(d, bytes, &less, err);
         for (int32_t m = r.begin; m < r.end; m++)
-            kept += l->w->modules[m].kept_bytes[l->s->recompute];
+            kept += lw_module_at(l->w, m)->kept_bytes[l->s->recompute];
         int64_t held = sum_of(bytes) + kept * in_flight[q] + regained(l, &r);
         if (s == LW_OK && held > l->s->stage_bytes)
             s = lw_fail(err, LW_EINVAL,

@@ -98,13 +98,19 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
         lw_fail_nomem(err);
         return NULL;
     }
-    *sub = (struct lw_workload){.name = w->name, .modules = w->modules + r.begin,
+    *sub = (struct lw_workload){.name = w->name,
+                                .modules = w->modules ? w->modules + r.begin : NULL,
                                 .n_modules = r.end - r.begin, .params = params, .batch = w->batch,
                                 .optimizer = w->optimizer, .optimizer_ps = w->optimizer_ps,
                                 .products = w->products, .n_products = w->n_products,
                                 .kernels = w->kernels, .n_kernels = w->n_kernels,
                                 .kernel_times = w->kernel_times, .by_kernels = w->by_kernels,
                                 .timed_for = w->timed_for, .step_source = w->step_source};
+    if (!w->modules) {
+        sub->module_rows = w->module_rows;
+        sub->module_row = w->module_row + r.begin;
+        sub->module_names = w->module_names + r.begin;
+    }
     sub->grad_kernel = kernel;
     if (r.end == w->n_modules)
         sub->dims = w->dims; /* of the loss */
@@ -158,7 +164,7 @@ static enum lw_status take_params(struct split *k, int32_t q, struct lw_range r,
     if (!sub)
         return LW_ENOMEM;
     for (int32_t m = r.end; m < w->n_modules; m++)
-        before += w->modules[m].backward_input_ps + w->modules[m].backward_weight_ps;
+        before += lw_module_at(w, m)->backward_input_ps + lw_module_at(w, m)->backward_weight_ps;
     for (int32_t i = 0; i < w->n_params; i++) {
         int32_t holder;
         if (l->part_of[w->params[i].module] != q)
@@ -301,11 +307,11 @@ static enum lw_status check_boundaries(struct lw_lowering *l, struct lw_err *err
     l->activation_dtype = l->w->n_params > 0 ? l->w->params[0].dtype : LW_F32;
     for (int32_t q = 0; q + 1 < l->n_parts; q++) {
         int32_t m = l->parts[q].first_module + l->parts[q].w->n_modules - 1;
-        if (l->w->modules[m].output_bytes < 0)
+        if (lw_module_at(l->w, m)->output_bytes < 0)
             return lw_fail(err, LW_EINVAL,
                            "--pp %d: module %d '%s' ends a stage, and workload '%s' does not give "
                            "the bytes that it passes on (output_bytes)",
-                           l->pp, m, l->w->modules[m].name, l->w->name);
+                           l->pp, m, lw_module_name(l->w, m), l->w->name);
     }
     return LW_OK;
 }

@@ -137,13 +137,14 @@ static void move_ready(const struct lw_workload *w, struct lw_workload *x)
         int32_t m = w->n_modules - 1;
         if (at < 0)
             continue;
-        for (; m > 0 && at > begin + lw_module_backward(&w->modules[m]); m--) {
-            begin += lw_module_backward(&w->modules[m]);
-            moved += lw_module_backward(&x->modules[m]);
+        for (; m > 0 && at > begin + lw_module_backward(lw_module_at(w, m)); m--) {
+            begin += lw_module_backward(lw_module_at(w, m));
+            moved += lw_module_backward(lw_module_at(x, m));
         }
-        lw_ps length = lw_module_backward(&w->modules[m]);
+        lw_ps length = lw_module_backward(lw_module_at(w, m));
         if (length > 0)
-            moved += (lw_ps)((__int128)(at - begin) * lw_module_backward(&x->modules[m]) / length);
+            moved += (lw_ps)((__int128)(at - begin) *
+                             lw_module_backward(lw_module_at(x, m)) / length);
         x->params[i].ready_ps = moved;
     }
 }
@@ -170,15 +171,15 @@ static enum lw_status take_kernel_times(struct lw_lowering *l, struct lw_workloa
 
     LW_TAKE(&l->arena, begin, x->n_modules, err); /* of a module's backward */
     for (int32_t m = x->n_modules - 1; m >= 0; m--) {
-        if (lw_has_kernels(x, &x->modules[m]))
+        if (lw_has_kernels(x, lw_module_at(x, m)))
             lw_kernel_module_times(x, &x->modules[m]);
         if (m > 0)
-            begin[m - 1] = begin[m] + lw_module_backward(&x->modules[m]);
+            begin[m - 1] = begin[m] + lw_module_backward(lw_module_at(x, m));
     }
     move_ready(l->given, x);
     for (int32_t i = 0; i < x->n_params && x->grad_kernel; i++) {
         struct lw_param *p = &x->params[i];
-        const struct lw_module *m = &x->modules[p->module];
+        const struct lw_module *m = lw_module_at(x, p->module);
         if (lw_has_kernels(x, m) && p->ready_ps >= 0)
             p->ready_ps = begin[p->module] + lw_kernel_ready(x, l->s, m, x->grad_kernel[i]);
     }
@@ -194,9 +195,9 @@ static void hold_ready(const struct lw_strategy *s, struct lw_workload *x)
     for (int32_t i = 0; i < x->n_params; i++) {
         lw_ps at = x->params[i].ready_ps, begin = 0;
         int32_t m = x->n_modules - 1;
-        for (; m > 0 && at > begin + lw_module_backward(&x->modules[m]); m--)
-            begin += lw_module_backward(&x->modules[m]);
-        const struct lw_ring r = lw_ring_of(s, &x->modules[m]);
+        for (; m > 0 && at > begin + lw_module_backward(lw_module_at(x, m)); m--)
+            begin += lw_module_backward(lw_module_at(x, m));
+        const struct lw_ring r = lw_ring_of(s, lw_module_at(x, m));
         for (int32_t k = 1; k <= r.n_steps; k++)
             if (at > begin + lw_ring_backward_end(&r, k - 1) &&
                 at < begin + lw_ring_backward_end(&r, k))
@@ -220,7 +221,7 @@ static enum lw_status check_ring(const struct lw_lowering *l, const struct lw_wo
                                  struct lw_err *err)
 {
     for (int32_t i = 0; i < x->n_modules; i++) {
-        const struct lw_module *m = &x->modules[i], *given = &l->given->modules[i];
+        const struct lw_module *m = lw_module_at(x, i), *given = lw_module_at(l->given, i);
         const struct lw_ring r = lw_ring_of(l->s, m);
         lw_ps least_ps = m->tp_calls > 1 ? m->tp_calls : 1;
         lw_ps rest = lw_module_backward(m) - r.backward_start - r.backward_length;
@@ -263,7 +264,7 @@ static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *
     bool any = false;
 
     for (int32_t m = 0; m < w->n_modules; m++)
-        any = any || w->modules[m].kv_bytes > 0;
+        any = any || lw_module_at(w, m)->kv_bytes > 0;
     if (l->cp > 1 && !any)
         return lw_fail(err, LW_EINVAL,
                        "--cp %d: no module of workload '%s' gives the bytes of keys and values "
@@ -345,7 +346,7 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
         return x ? LW_OK : lw_fail_nomem(err);
     LW_TRY(check_context(l, err));
     for (int32_t m = 0; m < w->n_modules; m++)
-        any = any || w->modules[m].tp_split != LW_TP_REPLICATED;
+        any = any || lw_module_at(w, m)->tp_split != LW_TP_REPLICATED;
     if (l->tp > 1 && !any)
         return lw_fail(err, LW_EINVAL, "--tp %d: workload '%s' names no module that tensor "
                                        "parallelism splits (tp_split)", l->tp, w->name);
@@ -356,7 +357,7 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     LW_TAKE(&l->arena, x->modules, w->n_modules, err);
     LW_TAKE(&l->arena, x->params, w->n_params, err);
     for (int32_t m = 0; m < w->n_modules; m++)
-        x->modules[m] = shrink(&w->modules[m], l->tp, l->s->sequence_parallel,
+        x->modules[m] = shrink(lw_module_at(w, m), l->tp, l->s->sequence_parallel,
                                lw_strategy_folds_experts(l->s));
     for (int32_t m = 0; l->cp > 1 && m < w->n_modules; m++)
         divide_tokens(&x->modules[m], l->cp);

@@ -46,7 +46,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         }
         exchange(k, d, s->module, i, false, i == 0 ? input : -1);
         lw_write_grad_room(k, x, s->module, back->ready + s->first_ready, s->n_ready);
-        struct lw_ring ring = lw_ring_of(d->s, &d->w->modules[s->module]);
+        struct lw_ring ring = lw_ring_of(d->s, lw_module_at(d->w, s->module));
         int32_t step = lw_ring_backward_step(&ring, s->start - window);
         int32_t received = step < 0 ? -1 : lw_write_ring(k, d, s->module, true, step, -1);
         lw_write_work(k, d, LW_OP_BACKWARD, s->module, d->work.stretch[i], i == 0 ? input : -1);

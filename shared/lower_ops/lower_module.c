@@ -45,7 +45,8 @@ static void add_sum(struct lw_writer *k, const struct module_ops *o, int64_t byt
 static void add_keys(struct lw_writer *k, const struct module_ops *o, enum lw_op_kind kind,
                      int32_t input)
 {
-    lw_write_keys(k, kind, o->d->w->modules[o->module].kv_bytes, lw_part_module(o->d, o->module),
+    lw_write_keys(k, kind, lw_module_at(o->d->w, o->module)->kv_bytes,
+                  lw_part_module(o->d, o->module),
                   input);
 }
 

@@ -68,7 +68,7 @@ static int32_t input_of(struct lw_writer *k, const struct lw_action *a, bool bac
     if (got < 0 || !lw_scatters_messages(l))
         return got;
     int32_t module = boundary(l, &from);
-    return lw_write_whole_message(k, l->w->modules[module].output_bytes, module, got);
+    return lw_write_whole_message(k, lw_module_at(l->w, module)->output_bytes, module, got);
 }
 
 /* Kernels of an optimizer's step that each go over all elements, as PyTorch's loops over parameters
@@ -190,7 +190,7 @@ int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action
     struct lw_lowering *l = k->l;
     bool backward = made->kind != LW_OP_FORWARD;
     int32_t module = boundary(l, made);
-    int64_t whole = l->w->modules[module].output_bytes;
+    int64_t whole = lw_module_at(l->w, module)->output_bytes;
     struct lw_op op =
         lw_write_moved(k, sends ? LW_OP_SEND : LW_OP_RECV, backward ? l->backward : l->forward,
                        lw_scatters_messages(l) ? (whole + l->tp - 1) / l->tp : whole,

@@ -38,7 +38,7 @@ int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *d
 void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
                    int32_t module, int32_t work, int32_t input)
 {
-    struct lw_op op = lw_write_op(k, kind, k->l->compute, d->w->modules[module].name);
+    struct lw_op op = lw_write_op(k, kind, k->l->compute, lw_module_name(d->w, module));
 
     op.name = kind == LW_OP_KERNEL ? "recompute" : op.name;
     op.work = work;
@@ -49,7 +49,7 @@ void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind
 void lw_write_cut_work(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t work,
                        int32_t input, int32_t bucket)
 {
-    struct lw_op op = lw_write_op(k, LW_OP_FORWARD, k->l->compute, d->w->modules[module].name);
+    struct lw_op op = lw_write_op(k, LW_OP_FORWARD, k->l->compute, lw_module_name(d->w, module));
 
     op.work = work;
     op.module = lw_part_module(d, module);
@@ -122,7 +122,7 @@ void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int
 int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t module, bool backward,
                       int32_t step, int32_t input)
 {
-    struct lw_ring ring = lw_ring_of(d->s, &d->w->modules[module]);
+    struct lw_ring ring = lw_ring_of(d->s, lw_module_at(d->w, module));
     int64_t bytes = lw_ring_bytes(&ring, backward, step);
     int32_t deps[3], n = waits_for(k, input, deps), last = -1;
     const char *name = !backward || step == 0        ? "keys and values"
@@ -146,7 +146,7 @@ int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t modu
 void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
                      int32_t input)
 {
-    int64_t bytes = d->w->modules[module].dispatch_bytes;
+    int64_t bytes = lw_module_at(d->w, module)->dispatch_bytes;
 
     if (k->l->ep > 1 && bytes > 0)
         k->after = add_activations(k, LW_OP_ALL_TO_ALL, bytes, lw_part_module(d, module),

@@ -182,7 +182,7 @@ struct maker {
 static struct maker maker_of(const struct lw_part *d, int32_t module, struct lw_step_list *l,
                              unsigned phases)
 {
-    const struct spans s = spans_of(d->w, &d->w->modules[module]);
+    const struct spans s = spans_of(d->w, lw_module_at(d->w, module));
 
     return (struct maker){.s = s, .d = d, .l = l, .length = window_of(&s, phases)};
 }
@@ -439,7 +439,7 @@ static bool is_in(struct lw_share x, lw_ps at)
 void lw_kernel_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
                         unsigned phases, struct lw_share share)
 {
-    const struct spans s = spans_of(d->w, &d->w->modules[module]);
+    const struct spans s = spans_of(d->w, lw_module_at(d->w, module));
     int32_t done[LW_N_PRODUCT_PHASES] = {0};
     bool forward = phases == FORWARD;
 
@@ -480,7 +480,7 @@ static void take_out_host(const struct spans *s, unsigned phases, lw_ps range,
 enum lw_time_source lw_kernel_bounds(const struct lw_part *d, int32_t module, unsigned phases,
                                      struct lw_share share, lw_ps weights[LW_N_BOUNDS])
 {
-    const struct spans s = spans_of(d->w, &d->w->modules[module]);
+    const struct spans s = spans_of(d->w, lw_module_at(d->w, module));
     lw_ps from = place_in(window_of(&s, phases), share.from, share.of);
     lw_ps to = place_in(window_of(&s, phases), share.to, share.of), longest = 0;
     lw_ps by_source[LW_N_TIME_SOURCES] = {0}, by[LW_N_BOUNDS];

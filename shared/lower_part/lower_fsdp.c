@@ -78,8 +78,8 @@ bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p)
 static bool in_root(const struct lw_part *d, int32_t module)
 {
     if (lw_units_are_named(d->s))
-        return lw_unit_key(d->s->units, d->w->modules[module].name) == LW_UNIT_OF_ROOT;
-    return d->s->root_unit && d->w->modules[module].tp_split != LW_TP_BLOCK;
+        return lw_unit_key(d->s->units, lw_module_name(d->w, module)) == LW_UNIT_OF_ROOT;
+    return d->s->root_unit && lw_module_at(d->w, module)->tp_split != LW_TP_BLOCK;
 }
 
 bool lw_part_same_unit(const struct lw_part *d, int32_t a, int32_t b)
@@ -87,7 +87,7 @@ bool lw_part_same_unit(const struct lw_part *d, int32_t a, int32_t b)
     if (a < 0 || b < 0 || a >= d->w->n_modules || b >= d->w->n_modules)
         return false;
     return a == b || (lw_units_are_named(d->s) &&
-                      lw_unit_same(d->s->units, d->w->modules[a].name, d->w->modules[b].name));
+                      lw_unit_same(d->s->units, lw_module_name(d->w, a), lw_module_name(d->w, b)));
 }
 
 struct named_module {
@@ -113,8 +113,8 @@ static enum lw_status find_named(struct lw_part *d, struct lw_err *err)
 
     LW_TAKE(&d->scratch, list, n, err);
     for (int32_t m = 0; m < n; m++)
-        list[m] = (struct named_module){d->w->modules[m].name,
-                                        lw_unit_key(d->s->units, d->w->modules[m].name), m};
+        list[m] = (struct named_module){lw_module_name(d->w, m),
+                                        lw_unit_key(d->s->units, lw_module_name(d->w, m)), m};
     lw_sort(list, n, by_key);
     for (int32_t i = 0; i < n; i++) {
         bool same = i > 0 && list[i].key == list[first].key &&

@@ -53,7 +53,7 @@ static lw_ps start_of(const struct lw_part *d, int32_t param, const struct lw_mo
 {
     const struct lw_workload *w = d->w;
 
-    if (lw_has_kernels(w, m) && w->grad_kernel && &w->modules[w->params[param].module] == m)
+    if (lw_has_kernels(w, m) && w->grad_kernel && lw_module_at(w, w->params[param].module) == m)
         return lw_kernel_start(w, m, w->grad_kernel[param]);
     return (lw_ps)((__int128)m->forward_ps * rest / length);
 }
@@ -66,7 +66,7 @@ static void find_starts(const struct lw_part *d, lw_ps *at)
 
     for (int32_t i = 0, end; i < back->n_stretches; i = end) {
         const struct lw_stretch *s = &back->stretches[i];
-        const struct lw_module *m = &d->w->modules[s->module];
+        const struct lw_module *m = lw_module_at(d->w, s->module);
         for (end = i; end < back->n_stretches && back->stretches[end].module == s->module;)
             end++;
         lw_ps last = back->stretches[end - 1].end, length = last - s->start;
@@ -114,7 +114,7 @@ lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps
 lw_ps lw_part_op_start(const struct lw_part *d, int32_t module, int32_t k)
 {
     const struct lw_steps steps = d->work.forward_steps[module];
-    lw_ps length = d->w->modules[module].forward_ps;
+    lw_ps length = lw_module_at(d->w, module)->forward_ps;
 
     for (int32_t i = 0, n = 0; i < steps.n; i++) {
         struct lw_share s = steps.v[i].share;

@@ -198,7 +198,7 @@ static int64_t place_in_run(const struct lw_part *d, int32_t module)
 {
     int64_t n = -1;
 
-    for (int32_t m = module; m >= 0 && again(d->s, &d->w->modules[m]); m--)
+    for (int32_t m = module; m >= 0 && again(d->s, lw_module_at(d->w, m)); m--)
         n++;
     return n;
 }
@@ -219,7 +219,7 @@ static enum lw_recompute mode_of(const struct lw_part *d, int32_t module)
     if (d->s->recompute_method == LW_RECOMPUTE_UNIFORM)
         return d->s->recompute;
     for (int32_t m = 0; layers > 0 && m <= module; m++)
-        n += again(d->s, &d->w->modules[m]);
+        n += again(d->s, lw_module_at(d->w, m));
     return layers > 0 && (every ? n % layers != 0 : n > layers) ? LW_RECOMPUTE_NONE
                                                                 : d->s->recompute;
 }
@@ -227,7 +227,7 @@ static enum lw_recompute mode_of(const struct lw_part *d, int32_t module)
 int32_t lw_part_again_first(const struct lw_part *d, int32_t module)
 {
     int64_t layers = d->s->recompute_layers;
-    bool last = module + 1 == d->w->n_modules || !again(d->s, &d->w->modules[module + 1]);
+    bool last = module + 1 == d->w->n_modules || !again(d->s, lw_module_at(d->w, module + 1));
 
     if (!in_groups(d->s))
         return module;
@@ -246,7 +246,7 @@ static bool keeps_nothing(const struct lw_part *d, int32_t module)
 static bool tells_kept(const struct lw_part *d)
 {
     for (int32_t m = 0; m < d->w->n_modules; m++)
-        if (d->w->modules[m].kept_bytes[mode_of(d, m)] < 0)
+        if (lw_module_at(d->w, m)->kept_bytes[mode_of(d, m)] < 0)
             return false;
     return true;
 }
@@ -255,14 +255,14 @@ static bool tells_kept(const struct lw_part *d)
 static int64_t kept_bytes(const struct lw_part *d, int32_t module)
 {
     return d->work.tells_kept && !keeps_nothing(d, module)
-               ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
+               ? lw_module_at(d->w, module)->kept_bytes[mode_of(d, module)] : 0;
 }
 
 /* Modules that recomputation could run again are those whose activations are worth to be moved: a
  * transformer's blocks. The backward of the last one comes next: its activations stay. */
 static bool can_offload(const struct lw_part *d, int32_t module)
 {
-    const int64_t *kept = d->w->modules[module].kept_bytes;
+    const int64_t *kept = lw_module_at(d->w, module)->kept_bytes;
 
     return kept[LW_RECOMPUTE_FULL] < 0 || kept[LW_RECOMPUTE_FULL] != kept[LW_RECOMPUTE_NONE];
 }
@@ -287,13 +287,14 @@ lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
 
 static bool does_again(const struct lw_part *d, int32_t module)
 {
-    return mode_of(d, module) != LW_RECOMPUTE_NONE && again(d->s, &d->w->modules[module]);
+    return mode_of(d, module) != LW_RECOMPUTE_NONE && again(d->s, lw_module_at(d->w, module));
 }
 
 /* What recomputation brings back before the backward. */
 static int64_t regained_bytes(const struct lw_part *d, int32_t module)
 {
-    int64_t all = d->w->modules[module].kept_bytes[LW_RECOMPUTE_NONE], kept = kept_bytes(d, module);
+    int64_t all = lw_module_at(d->w, module)->kept_bytes[LW_RECOMPUTE_NONE];
+    int64_t kept = kept_bytes(d, module);
 
     return does_again(d, module) && d->work.tells_kept && all > kept ? all - kept : 0;
 }
@@ -314,7 +315,7 @@ static int64_t given_back_early(const struct lw_part *d, int32_t module)
 
 static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)
 {
-    const struct lw_module *x = &d->w->modules[m];
+    const struct lw_module *x = lw_module_at(d->w, m);
 
     return add_parts(d, b,
                      &(struct lw_work){.ps = x->forward_ps, .flops = x->forward_flops,
@@ -327,7 +328,7 @@ static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_
 static int32_t add_cut_forward(const struct lw_part *d, struct lw_builder *b, int32_t m,
                                int64_t keeps)
 {
-    const struct lw_module *x = &d->w->modules[m];
+    const struct lw_module *x = lw_module_at(d->w, m);
     int32_t first = -1, n_all = lw_steps_works(d->work.forward_steps[m]);
     lw_ps end = x->forward_ps;
 
@@ -354,7 +355,7 @@ static enum lw_status add_cut_forwards(struct lw_part *d, struct lw_builder *b, 
         return LW_OK;
     LW_TAKE(&d->arena, d->work.cut, d->w->n_modules, err);
     for (int32_t m = 0; m < d->w->n_modules; m++)
-        d->work.cut[m] = lw_part_piece_end(d, m, 0, INT64_MAX) < d->w->modules[m].forward_ps
+        d->work.cut[m] = lw_part_piece_end(d, m, 0, INT64_MAX) < lw_module_at(d->w, m)->forward_ps
                              ? add_cut_forward(d, b, m, kept_bytes(d, m))
                              : -1;
     return LW_OK;
@@ -367,7 +368,7 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
 
     LW_TAKE(&d->arena, d->work.again, w->n_modules, err);
     for (int32_t m = 0; m < w->n_modules; m++) {
-        lw_ps selective = w->modules[m].selective_ps;
+        lw_ps selective = lw_module_at(w, m)->selective_ps;
         d->work.again[m] = -1;
         if (!does_again(d, m))
             continue;
@@ -391,7 +392,7 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
     LW_TAKE(&d->arena, d->work.input, w->n_modules, err);
     LW_TAKE(&d->arena, d->work.weight, w->n_modules, err);
     for (int32_t m = 0; m < w->n_modules; m++) {
-        const struct lw_module *x = &w->modules[m];
+        const struct lw_module *x = lw_module_at(w, m);
         int64_t early = given_back_early(d, m);
         d->work.input[m] =
             add_parts(d, b,
@@ -422,7 +423,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     LW_TRY(add_cut_forwards(d, b, err));
     for (int32_t i = 0; i < d->back.n_stretches; i++) {
         const struct lw_stretch *s = &d->back.stretches[i];
-        const struct lw_module *m = &w->modules[s->module];
+        const struct lw_module *m = lw_module_at(w, s->module);
         lw_ps length = lw_module_backward(m);
         if (s->module != module)
             window = s->start;

@@ -31,7 +31,7 @@ static int32_t next(struct walk *w)
 void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
                           unsigned phases, struct lw_share s)
 {
-    struct walk w = {d, &d->w->modules[module], phases, {0}};
+    struct walk w = {d, lw_module_at(d->w, module), phases, {0}};
     __int128 total = 0, before = 0;
 
     if (!lw_products_fit(d->w, d->s))

@@ -16,7 +16,7 @@
 /* Sums over the tensor group. */
 static int32_t calls_of(const struct lw_part *d, int32_t module, bool backward)
 {
-    const struct lw_module *m = &d->w->modules[module];
+    const struct lw_module *m = lw_module_at(d->w, module);
 
     if (d->s->tp == 1 || (backward ? m->tp_backward_bytes : m->tp_forward_bytes) == 0)
         return 0;
@@ -66,7 +66,7 @@ struct parts {
 
 static struct parts parts_of(const struct lw_part *d, int32_t module)
 {
-    const struct lw_module *m = &d->w->modules[module];
+    const struct lw_module *m = lw_module_at(d->w, module);
     int32_t calls = calls_of(d, module, false), n = calls > 1 ? calls : 1;
     bool pieces = d->s->tp_overlap == LW_TP_OVERLAP_PIECES;
     lw_ps shortest = m->forward_ps / n, column = 0;
@@ -85,7 +85,7 @@ static struct parts parts_of(const struct lw_part *d, int32_t module)
 /* The end of the first k ops. */
 static lw_ps end_of(const struct lw_part *d, int32_t module, struct parts x, int32_t k)
 {
-    const struct lw_module *m = &d->w->modules[module];
+    const struct lw_module *m = lw_module_at(d->w, module);
     int32_t part = k / x.n_ops, done = k % x.n_ops;
     lw_ps begin = at(m->forward_ps, part, x.n), end = at(m->forward_ps, part + 1, x.n);
     lw_ps column = x.n_column ? column_of(m, x.n, end - begin) : 0;
@@ -113,7 +113,7 @@ static lw_ps end_with_ring(const struct lw_module *m, const struct lw_ring *r, i
 /* Op k of all as a share of the module's forward. */
 static struct lw_share share_of(const struct lw_part *d, int32_t module, int32_t k)
 {
-    const struct lw_module *m = &d->w->modules[module];
+    const struct lw_module *m = lw_module_at(d->w, module);
     struct parts x = parts_of(d, module);
     struct lw_ring ring = lw_ring_of(d->s, m);
 
@@ -139,7 +139,7 @@ static lw_ps weights_of(const struct lw_part *d, const struct lw_module *m, int3
 /* The backward's gathers, one for each of its sums, are in LW_TENSOR_PIECES. */
 static bool gathers_in_pieces(const struct lw_part *d, int32_t module)
 {
-    const struct lw_module *m = &d->w->modules[module];
+    const struct lw_module *m = lw_module_at(d->w, module);
     int32_t n = gathers_of(d, module, true);
 
     if (d->s->tp_overlap != LW_TP_OVERLAP_PIECES || n == 0 ||
@@ -160,7 +160,7 @@ struct maker {
 
 static struct maker maker_of(const struct lw_part *d, int32_t module, struct lw_step_list *l)
 {
-    return (struct maker){d, &d->w->modules[module], l, module, 0};
+    return (struct maker){d, lw_module_at(d->w, module), l, module, 0};
 }
 
 static void add(struct maker *k, enum lw_step_kind kind, int64_t bytes)

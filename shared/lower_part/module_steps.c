@@ -37,7 +37,7 @@ static bool has_groups(const struct lw_part *d)
 
 static bool has_kernels(const struct lw_part *d, int32_t module)
 {
-    return lw_has_kernels(d->w, &d->w->modules[module]);
+    return lw_has_kernels(d->w, lw_module_at(d->w, module));
 }
 
 static void forward_of(const struct lw_part *d, int32_t module, struct lw_step_list *l)
@@ -141,7 +141,7 @@ static void close_stretch(struct cutter *c, bool last)
 
     if (c->no_memory || c->n == 0 || has_kernels(d, c->out[c->n - 1].module))
         return;
-    const struct lw_module *m = &d->w->modules[c->out[c->n - 1].module];
+    const struct lw_module *m = lw_module_at(d->w, c->out[c->n - 1].module);
     bring_back(c, c->first[2 * c->n - 1], last);
     if (last && lw_part_gathers_keys(d, m))
         lw_step_add(&c->steps, (struct lw_step){.kind = LW_STEP_KEY_GRADS});

@@ -62,12 +62,12 @@ static enum lw_status check_prefix(const char *p, size_t n, const struct lw_work
                                    struct lw_err *err)
 {
     for (int32_t m = 0; n > 0 && m < w->n_modules; m++)
-        if (match(p, n, w->modules[m].name) >= 0)
+        if (match(p, n, lw_module_name(w, m)) >= 0)
             return LW_OK;
     return lw_fail(err, LW_EINVAL,
                    "--units: no module of workload '%s' begins with '%.*s'; expected prefixes of "
                    "names such as '%s', children, or modules",
-                   w->name, (int)n, p, w->modules[0].name);
+                   w->name, (int)n, p, lw_module_name(w, 0));
 }
 
 enum lw_status lw_units_check(const struct lw_strategy *s, const struct lw_workload *w,

@@ -36,7 +36,7 @@ static bool has_bounds(const struct lw_module *m, bool backward)
 void lw_part_bound(const struct lw_part *d, int32_t module, unsigned phases, struct lw_share share,
                    struct lw_work *w)
 {
-    const struct lw_module *m = &d->w->modules[module];
+    const struct lw_module *m = lw_module_at(d->w, module);
     const bool backward = phases != 1u << LW_PRODUCTS_FORWARD;
     lw_ps weights[LW_N_BOUNDS] = {0};
 
@@ -58,7 +58,7 @@ void lw_part_bound(const struct lw_part *d, int32_t module, unsigned phases, str
 
 void lw_part_bound_again(const struct lw_part *d, int32_t module, struct lw_work *w)
 {
-    const struct lw_module *m = &d->w->modules[module];
+    const struct lw_module *m = lw_module_at(d->w, module);
     lw_ps weights[LW_N_BOUNDS] = {0};
 
     w->source = d->w->step_source == LW_TIME_SCALED ? LW_TIME_SCALED : LW_TIME_GIVEN;

@@ -52,7 +52,7 @@ static double active_numel(const struct lw_workload *w)
     double reused = 0;
 
     for (int32_t i = 0; i < w->n_modules; i++)
-        reused += (double)w->modules[i].reused_numel;
+        reused += (double)lw_module_at(w, i)->reused_numel;
     return (double)(lw_workload_numel(w, false) - w->idle_numel) + reused;
 }
 
@@ -77,9 +77,9 @@ static double forward_flops(const struct lw_workload *w, double samples)
         return 2 * active_numel(w) * (double)w->sample_tokens * samples +
                (double)w->attention_flops * samples;
     for (int32_t i = 0; i < w->n_modules; i++) {
-        if (w->modules[i].forward_flops < 0)
+        if (lw_module_at(w, i)->forward_flops < 0)
             return NAN;
-        sum += (double)w->modules[i].forward_flops;
+        sum += (double)lw_module_at(w, i)->forward_flops;
     }
     return w->batch > 0 && sum > 0 ? sum * samples / (double)w->batch - masked_flops(w) * samples
                                    : NAN;
@@ -104,7 +104,7 @@ static double spared_flops(const struct lw_workload *w, double forward, double s
 static bool recomputes_attention(const struct lw_workload *w)
 {
     for (int32_t i = 0; i < w->n_modules; i++)
-        if (w->modules[i].selective_ps > 0)
+        if (lw_module_at(w, i)->selective_ps > 0)
             return true;
     return false;
 }
@@ -126,7 +126,7 @@ static void count_active(const struct lw_workload *w, double *of_module)
             experts += (double)w->params[i].numel;
     double used = experts > 0 ? 1 - (double)w->idle_numel / experts : 1;
     for (int32_t i = 0; i < w->n_modules; i++)
-        of_module[i] = (double)w->modules[i].reused_numel;
+        of_module[i] = (double)lw_module_at(w, i)->reused_numel;
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *x = &w->params[i];
         if (x->tied < 0)
@@ -161,7 +161,7 @@ struct capacity {
 
 static struct capacity capacity_of(const struct lw_workload *w, int32_t module)
 {
-    const struct lw_module *m = &w->modules[module];
+    const struct lw_module *m = lw_module_at(w, module);
     struct capacity sum = {0};
 
     for (int32_t j = 0; j < m->n_kernels; j++) {
@@ -190,8 +190,8 @@ static double parts_again(const struct lw_workload *w)
     double sum = 0;
 
     for (int32_t i = 0; i < w->n_modules; i++)
-        for (int32_t j = 0; j < w->modules[i].n_kernels; j++) {
-            const struct lw_kernel *k = &w->kernels[w->modules[i].first_kernel + j];
+        for (int32_t j = 0; j < lw_module_at(w, i)->n_kernels; j++) {
+            const struct lw_kernel *k = &w->kernels[lw_module_at(w, i)->first_kernel + j];
             if (k->again && k->kind == LW_KERNEL_GEMM && !k->attention)
                 sum += product_flops(k, true);
         }
@@ -211,14 +211,14 @@ static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
     for (int32_t m = 0; m < w->n_modules; m++) {
         if (m > 0 && p->stage_of[m] != p->stage_of[m - 1])
             n = 0;
-        if (!is_block(&w->modules[m]))
+        if (!is_block(lw_module_at(w, m)))
             continue;
         n_blocks++;
-        blocks += (double)w->modules[m].forward_flops;
+        blocks += (double)lw_module_at(w, m)->forward_flops;
         if (!is_again(p->strategy, n++))
             continue;
         n_again++;
-        again += (double)w->modules[m].forward_flops;
+        again += (double)lw_module_at(w, m)->forward_flops;
         numel += active[m];
         capacity += capacity_of(w, m).forward;
     }
@@ -255,7 +255,7 @@ static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
     enum lw_dtype most = lw_workload_main_dtype(w);
 
     for (int32_t i = 0; i < w->n_modules; i++) {
-        const struct lw_module *m = &w->modules[i];
+        const struct lw_module *m = lw_module_at(w, i);
         for (int32_t k = 0; k < m->n_products[LW_PRODUCTS_FORWARD]; k++) {
             const struct lw_product *x = &w->products[m->products[LW_PRODUCTS_FORWARD][k]];
             double work = (double)x->batch * (double)x->m * (double)x->n * (double)x->k;

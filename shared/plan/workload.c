@@ -121,7 +121,7 @@ lw_ps lw_workload_forward_ps(const struct lw_workload *w)
     lw_ps sum = 0;
 
     for (int32_t m = 0; m < w->n_modules; m++)
-        sum += w->modules[m].forward_ps;
+        sum += lw_module_at(w, m)->forward_ps;
     return sum;
 }
 
@@ -130,7 +130,7 @@ lw_ps lw_workload_backward_ps(const struct lw_workload *w)
     lw_ps sum = 0;
 
     for (int32_t m = 0; m < w->n_modules; m++)
-        sum += w->modules[m].backward_input_ps + w->modules[m].backward_weight_ps;
+        sum += lw_module_at(w, m)->backward_input_ps + lw_module_at(w, m)->backward_weight_ps;
     return sum;
 }
 
@@ -158,7 +158,7 @@ static int64_t scores_done(const struct lw_workload *w, const struct lw_strategy
 int64_t lw_workload_early_bytes(const struct lw_workload *w, const struct lw_strategy *s,
                                 int32_t module)
 {
-    const int64_t *kept = w->modules[module].kept_bytes;
+    const int64_t *kept = lw_module_at(w, module)->kept_bytes;
     int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
     int64_t early = core > 0 && s->again_parts == 0 ? core : 0;
 
@@ -293,7 +293,7 @@ static enum lw_status check_total_bytes(const struct lw_workload *w, struct lw_e
         int64_t total = 0;
         for (int32_t i = 0; i < w->n_modules; i++) {
             int64_t bytes;
-            memcpy(&bytes, (const char *)&w->modules[i] + columns[k].at, sizeof bytes);
+            memcpy(&bytes, (const char *)lw_module_at(w, i) + columns[k].at, sizeof bytes);
             if (bytes > MOST_SIZE || (bytes > 0 && (total += bytes) > MOST_SIZE))
                 return lw_fail(err, LW_EFORMAT,
                                "at modules[%d].%s: found %" PRId64
@@ -349,7 +349,7 @@ static enum lw_status check_ops(const struct lw_workload *w, struct lw_err *err)
     for (int32_t k = 0; k < w->n_ops; k++)
         LW_TRY(lw_recorded_op_check(&w->ops[k], k, err));
     for (int32_t i = 0; i < w->n_modules; i++) {
-        const struct lw_module *m = &w->modules[i];
+        const struct lw_module *m = lw_module_at(w, i);
         for (int32_t k = 0; k < m->n_ops; k++) {
             LW_TRY(in_range(err, "modules", i, "ops", m->ops[k], 0, w->n_ops));
             const struct lw_op_work work = lw_recorded_op_work(&w->ops[m->ops[k]]);
@@ -392,7 +392,7 @@ static enum lw_status check_attention(int32_t i, const struct lw_module *m, stru
 static enum lw_status check_module_kernels(const struct lw_workload *w, int32_t i, int32_t *next,
                                            int32_t *seen, struct lw_err *err)
 {
-    const struct lw_module *m = &w->modules[i];
+    const struct lw_module *m = lw_module_at(w, i);
 
     LW_TRY(in_range(err, "modules", i, "n_kernels", m->n_kernels, 0, (int64_t)w->n_kernels + 1));
     if (m->n_kernels == 0)
@@ -434,7 +434,7 @@ static enum lw_status check_kernels(const struct lw_workload *w, struct lw_err *
 
 static enum lw_status check_grad_kernel(const struct lw_workload *w, int32_t i, struct lw_err *err)
 {
-    const struct lw_module *m = &w->modules[w->params[i].module];
+    const struct lw_module *m = lw_module_at(w, w->params[i].module);
     int32_t most = m->n_kernels > 0 ? m->n_kernels - 1 : 0;
 
     if (w->n_grad_kernels == 0 || (w->grad_kernel[i] >= 0 && w->grad_kernel[i] <= most))
@@ -447,7 +447,7 @@ static enum lw_status check_grad_kernel(const struct lw_workload *w, int32_t i, 
 static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
                                    struct lw_err *err)
 {
-    const struct lw_module *m = &w->modules[i];
+    const struct lw_module *m = lw_module_at(w, i);
     const struct {
         const char *name;
         int64_t found, least;
@@ -667,8 +667,8 @@ bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s)
 bool lw_workload_selects_nothing(const struct lw_workload *w)
 {
     for (int32_t m = 0; m < w->n_modules; m++) {
-        const int64_t *kept = w->modules[m].kept_bytes;
-        if (w->modules[m].selective_ps > 0 ||
+        const int64_t *kept = lw_module_at(w, m)->kept_bytes;
+        if (lw_module_at(w, m)->selective_ps > 0 ||
             kept[LW_RECOMPUTE_SELECTIVE] != kept[LW_RECOMPUTE_NONE])
             return false;
     }

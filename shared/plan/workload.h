@@ -178,7 +178,12 @@ struct lw_workload {
     struct lw_arena arena; /* owns everything below */
     const char *name;
     int32_t n_modules, n_params, n_sparse, n_buffers, n_ready, n_notes, n_products;
-    struct lw_module *modules; /* in forward order */
+    /* In forward order; or NULL: module m is row module_row[m] and named module_names[m]
+     * (shared/plan/module_rows.h). lw_module_at reads either. */
+    struct lw_module *modules;
+    struct lw_module *module_rows; /* without names */
+    int32_t *module_row;
+    const char **module_names;
     struct lw_param *params;   /* in registration order */
     struct lw_sparse *sparse;  /* of those whose gradient is sparse, by parameter; none = unknown */
     struct lw_buffer *buffers;
@@ -224,6 +229,17 @@ struct lw_workload {
 };
 
 void lw_workload_free(struct lw_workload *w);
+
+/* What lowering reads: of a workload whose modules share rows too. Its name is lw_module_name. */
+static inline const struct lw_module *lw_module_at(const struct lw_workload *w, int32_t module)
+{
+    return w->modules ? &w->modules[module] : &w->module_rows[w->module_row[module]];
+}
+
+static inline const char *lw_module_name(const struct lw_workload *w, int32_t module)
+{
+    return w->modules ? w->modules[module].name : w->module_names[module];
+}
 
 /* One more of *n notes of a workload or a plan, whose arena it goes to. */
 enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, const char *text,

@@ -1,0 +1,150 @@
+/* A workload that is planned and freed: the same plan as of one that is kept, also where its
+ * modules share rows. Random models of few kinds of modules. LAPWING_TEST_SEED repeats a run. */
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/lower/lower.h"
+#include "shared/plan/module_rows.h"
+#include "shared/plan/strategy.h"
+#include "tests/lib/prng.h"
+
+/* Module m is of kind m % kinds; without a common divisor of params and modules. */
+static struct lw_workload model(int32_t n_modules, int32_t kinds, int32_t n_params)
+{
+    struct lw_workload w = {.name = "kinds", .n_modules = n_modules, .n_params = n_params,
+                            .optimizer = LW_OPTIMIZER_ADAM, .optimizer_ps = 1000};
+
+    w.from.rank = w.from.step = -1;
+    w.modules = lw_arena_alloc(&w.arena, n_modules, sizeof *w.modules);
+    w.params = lw_arena_alloc(&w.arena, n_params, sizeof *w.params);
+    assert_true(w.modules && w.params);
+    for (int32_t m = 0; m < n_modules; m++) {
+        int64_t k = m % kinds + 1;
+        w.modules[m] = (struct lw_module){
+            .forward_ps = 1000 * k, .backward_input_ps = 900 * k, .backward_weight_ps = 800 * k,
+            .forward_flops = 7000 * k, .forward_bytes = 500 * k, .output_bytes = 640,
+            .kept_bytes = {100 * k, 50 * k, 640}, .selective_ps = 10 * k};
+        w.modules[m].name = lw_arena_printf(&w.arena, "module %d", m);
+        assert_non_null(w.modules[m].name);
+    }
+    for (int32_t i = 0; i < n_params; i++) {
+        w.params[i] = (struct lw_param){
+            .numel = 64 + 8 * (i % 5), .dtype = i % 7 == 0 ? LW_F32 : LW_BF16, .tied = -1,
+            .module = (int32_t)((int64_t)i * n_modules / n_params), .used = true,
+            .trainable = i % 11 != 0, .ready_ps = -1};
+        w.params[i].name = lw_arena_printf(&w.arena, "weight %d", i);
+        assert_non_null(w.params[i].name);
+    }
+    return w;
+}
+
+static struct lw_strategy draw(struct prng *r)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    s.dp = prng_in(r, 1, 4);
+    s.pp = prng_in(r, 1, 3);
+    s.micro_batches = s.pp * prng_in(r, 1, 3);
+    s.zero = s.dp > 1 ? prng_in(r, 0, 3) : 0;
+    s.recompute = (enum lw_recompute)prng_in(r, 0, LW_N_RECOMPUTE - 1);
+    s.clip = (double)prng_in(r, 0, 1);
+    s.bucket_cap_bytes = prng_in(r, 0, 1) ? 4096 : -1;
+    return s;
+}
+
+static void expect_same(const struct lw_plan *a, const struct lw_plan *b)
+{
+    struct lw_plan_difference d;
+    char x[33], y[33];
+    struct lw_err err = {0};
+
+    assert_string_equal(a->hash, b->hash);
+    assert_ok(lw_plan_hash_times(a, x, &err), err);
+    assert_ok(lw_plan_hash_times(b, y, &err), err);
+    assert_string_equal(x, y);
+    assert_ok(lw_plan_diff(a, b, &d, &err), err);
+    assert_string_equal(d.decision, "");
+    assert_string_equal(d.bytes, "");
+    assert_int_equal(a->n_notes, b->n_notes);
+    for (int32_t i = 0; i < a->n_notes; i++)
+        assert_string_equal(a->notes[i], b->notes[i]);
+    for (int32_t r = 0; r < a->n_roles; r++)
+        assert_memory_equal(a->roles[r].static_bytes, b->roles[r].static_bytes,
+                            sizeof a->roles[r].static_bytes);
+}
+
+TEST(a_plan_of_shared_modules_is_that_of_whole_ones)
+{
+    struct prng r = prng_start("shared modules");
+    int n = 0;
+
+    for (int i = 0; i < unit_cases(60, 600); i++) {
+        int32_t kinds = (int32_t)prng_in(&r, 1, 5);
+        int32_t modules = 4 * kinds + (int32_t)prng_in(&r, 0, 9);
+        int32_t params = modules * (int32_t)prng_in(&r, 1, 4) + (int32_t)prng_in(&r, 0, 3);
+        struct lw_workload w = model(modules, kinds, params), q = model(modules, kinds, params);
+        struct lw_strategy s = draw(&r);
+        struct lw_plan a, b;
+        struct lw_err x = {0}, y = {0};
+        assert_ok(lw_workload_share_modules(&q, &x), x);
+        assert_null(q.modules);
+        for (int32_t m = 0; m < modules; m++) {
+            struct lw_module of = *lw_module_at(&q, m);
+            of.name = lw_module_name(&q, m);
+            assert_string_equal(of.name, w.modules[m].name);
+            of.name = w.modules[m].name;
+            assert_memory_equal(&of, &w.modules[m], sizeof of);
+        }
+        enum lw_status st = lw_plan_build(&w, &s, NULL, &a, &x);
+        assert_int_equal(lw_plan_build(&q, &s, NULL, &b, &y), st);
+        if (st == LW_OK) {
+            n++;
+            expect_same(&a, &b);
+            lw_plan_free(&a);
+            lw_plan_free(&b);
+        } else {
+            assert_string_equal(x.msg, y.msg);
+        }
+        lw_workload_free(&w);
+        lw_workload_free(&q);
+    }
+    printf("%d plans\n", n);
+    assert_true(n > 30);
+}
+
+/* 5,000 modules of two kinds share rows on the way; nothing is left of the workload. */
+TEST(a_workload_is_freed)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_workload w = model(5000, 2, 7000), q = model(5000, 2, 7000);
+    struct lw_plan a, b;
+    struct lw_err err = {0};
+
+    s.dp = 8;
+    s.zero = 1;
+    assert_ok(lw_plan_build(&w, &s, NULL, &a, &err), err);
+    lw_workload_free(&w);
+    assert_ok(lw_plan_build_freeing(&q, &s, NULL, &b, &err), err);
+    expect_same(&a, &b);
+    lw_plan_free(&a);
+    lw_plan_free(&b);
+    assert_int_equal(lw_alloc_live(), 0);
+    q = model(10, 2, 20);
+    s.dp = -1;
+    assert_true(lw_plan_build_freeing(&q, &s, NULL, &b, &err) != LW_OK);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+/* Modules of which more than a quarter differ stay as they are. */
+TEST(modules_that_differ_are_not_shared)
+{
+    struct lw_workload w = model(12, 4, 20);
+    struct lw_module *modules = w.modules;
+    struct lw_err err = {0};
+
+    assert_ok(lw_workload_share_modules(&w, &err), err);
+    assert_ptr_equal(w.modules, modules);
+    lw_workload_free(&w);
+}
