@@ -46,8 +46,7 @@ static void add_keys(struct lw_writer *k, const struct module_ops *o, enum lw_op
                      int32_t input)
 {
     lw_write_keys(k, kind, lw_module_at(o->d->w, o->module)->kv_bytes,
-                  lw_part_module(o->d, o->module),
-                  input);
+                  lw_part_module(o->d, o->module), input);
 }
 
 static void add_step(struct lw_writer *k, struct module_ops *o, const struct lw_step *step)
