@@ -80,7 +80,7 @@ static enum lw_status list_forward(const struct lw_bucket_task *t, struct lw_mer
     for (int32_t k = 0; k < w->n_modules; k++)
         first[k] = -1;
     for (int32_t i = t->n_grads - 1; i >= 0; i--)
-        first[w->params[t->param_of[t->order[i]]].module] = i;
+        first[lw_param_at(w, t->param_of[t->order[i]]).module] = i;
     for (int32_t k = 0; k < w->n_modules; k++) {
         at = first[k] >= 0 ? first[k] : at;
         forward[at] += lw_module_at(w, k)->forward_ps;

@@ -82,9 +82,9 @@ enum lw_status lw_bucket_need_one_kind(const struct lw_bucket_task *t, struct lw
                                        "device: '%s' is %s on %d, '%s' is %s on %d (--grad-dtype "
                                        "makes dtypes one)",
                        lw_bucket_policy_name(t->s->bucket_policy),
-                       t->w->params[t->param_of[0]].name, lw_dtype_name(first->dtype),
-                       first->device, t->w->params[t->param_of[g]].name, lw_dtype_name(x->dtype),
-                       x->device);
+                       lw_param_at(t->w, t->param_of[0]).name, lw_dtype_name(first->dtype),
+                       first->device, lw_param_at(t->w, t->param_of[g]).name,
+                       lw_dtype_name(x->dtype), x->device);
     }
     return LW_OK;
 }
@@ -92,7 +92,7 @@ enum lw_status lw_bucket_need_one_kind(const struct lw_bucket_task *t, struct lw
 bool lw_bucket_keeps_dtype(const struct lw_bucket_task *t)
 {
     for (int32_t g = 0; g < t->n_grads; g++)
-        if (t->grads[g].dtype != t->w->params[t->param_of[g]].dtype)
+        if (t->grads[g].dtype != lw_param_at(t->w, t->param_of[g]).dtype)
             return false;
     return t->s->comm_hook == LW_HOOK_NONE;
 }

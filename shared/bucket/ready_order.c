@@ -33,14 +33,14 @@ static enum lw_status assume_order(struct cut *c, struct lw_err *err)
     const struct lw_workload *w = c->w;
 
     for (int32_t i = w->n_params - 1; i >= 0; i--)
-        if (lw_param_has_gradient(&w->params[i]))
+        if (lw_param_has_gradient(LW_PARAM(w, i)))
             b->ready[b->n_ready++] = i;
     if (b->n_untimed > 0)
         return LW_OK;
     struct timed *t;
     LW_TAKE(&c->room, t, b->n_ready, err);
     for (int32_t i = 0; i < b->n_ready; i++)
-        t[i] = (struct timed){w->params[b->ready[i]].ready_ps, b->ready[i]};
+        t[i] = (struct timed){lw_param_at(w, b->ready[i]).ready_ps, b->ready[i]};
     lw_sort(t, b->n_ready, compare_timed);
     for (int32_t i = 0; i < b->n_ready; i++)
         b->ready[i] = t[i].param;
@@ -54,11 +54,11 @@ static enum lw_status find_order(struct cut *c, struct lw_err *err)
     const struct lw_workload *w = c->w;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        b->n_untimed += lw_param_has_gradient(&w->params[i]) && w->params[i].ready_ps < 0;
+        b->n_untimed += lw_param_has_gradient(LW_PARAM(w, i)) && lw_param_at(w, i).ready_ps < 0;
     if (w->n_ready == 0)
         return assume_order(c, err);
     for (int32_t i = 0; i < w->n_ready; i++)
-        if (lw_param_has_gradient(&w->params[w->ready_order[i]]))
+        if (lw_param_has_gradient(LW_PARAM(w, w->ready_order[i])))
             b->ready[b->n_ready++] = w->ready_order[i];
     b->order_known = true;
     return LW_OK;
@@ -74,7 +74,7 @@ static void find_times(struct cut *c)
         c->window_end[m] = end;
     }
     for (int32_t i = 0; i < c->b->n_ready; i++) {
-        const struct lw_param *p = &w->params[c->b->ready[i]];
+        const struct lw_param *p = LW_PARAM(w, c->b->ready[i]);
         lw_ps at = p->ready_ps >= 0 ? p->ready_ps : c->window_end[p->module];
         at = at < before ? before : at > end ? end : at;
         c->at[i] = before = at;
@@ -88,7 +88,7 @@ static bool belongs_to(const struct cut *c, int32_t m)
         return false;
     if (c->at[c->next] != c->window_end[m])
         return c->at[c->next] < c->window_end[m];
-    return m == 0 || c->w->params[c->b->ready[c->next]].module >= m;
+    return m == 0 || lw_param_at(c->w, c->b->ready[c->next]).module >= m;
 }
 
 static void cut_module(struct cut *c, int32_t m, lw_ps from)

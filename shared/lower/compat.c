@@ -109,16 +109,16 @@ enum lw_status lw_compat_resolve(const struct lw_strategy *s, struct lw_strategy
 static enum lw_status check_haiscale(const struct lw_workload *w, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         if (p->dtype != LW_F32)
             return lw_fail(err, LW_EINVAL, "--compat haiscale: parameter %d '%s' is %s; HaiScale's "
                                            "DDP stops unless every parameter is f32", i, p->name,
                            lw_dtype_name(p->dtype));
-        if (p->device != w->params[0].device)
+        if (p->device != lw_param_at(w, 0).device)
             return lw_fail(err, LW_EINVAL, "--compat haiscale: parameter %d '%s' is on device %d, "
                                            "the first one on device %d; HaiScale's DDP stops "
                                            "unless all are on one", i, p->name, p->device,
-                           w->params[0].device);
+                           lw_param_at(w, 0).device);
     }
     return LW_OK;
 }
@@ -128,17 +128,17 @@ static enum lw_status check_haiscale(const struct lw_workload *w, struct lw_err 
 static enum lw_status check_fairscale(const struct lw_workload *w, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].trainable && w->params[i].tied < 0 && !w->params[i].used)
+        if (lw_param_at(w, i).trainable && lw_param_at(w, i).tied < 0 && !lw_param_at(w, i).used)
             return lw_fail(err, LW_ENOTSUP, "--compat fairscale: parameter %d '%s' is unused; its "
                                             "bucket would be flushed after the backward, which "
-                                            "this build does not plan", i, w->params[i].name);
+                                            "this build does not plan", i, lw_param_at(w, i).name);
     return LW_OK;
 }
 
 static enum lw_status check_picotron(const struct lw_workload *w, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         if (p->trainable && p->tied < 0 && !p->used)
             return lw_fail(err, LW_EINVAL, "--compat picotron: parameter %d '%s' is unused; "
                                            "picotron waits for every bucket and stops at the one "

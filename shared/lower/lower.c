@@ -7,7 +7,7 @@
 #include "shared/lower/outline.h"
 #include "shared/lower/plan_size.h"
 #include "shared/lower_part/unit_names.h"
-#include "shared/plan/module_rows.h"
+#include "shared/plan/model_rows.h"
 #include "shared/schedule/schedule.h"
 
 static bool accepts(const struct lw_strategy *s, enum lw_bucket_takes what)
@@ -384,7 +384,7 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
                                    struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         if (!p->trainable || p->ignored || p->tied >= 0)
             continue;
         if (p->sparse)
@@ -567,7 +567,7 @@ static enum lw_status check_heads(const struct lw_workload *w, const struct lw_s
 bool lw_params_are_plain(const struct lw_workload *w)
 {
     for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].trainable && (w->params[i].sparse || !w->params[i].used))
+        if (lw_param_at(w, i).trainable && (lw_param_at(w, i).sparse || !lw_param_at(w, i).used))
             return false;
     return true;
 }
@@ -647,8 +647,8 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_GIVE(st, plan, made, lw_plan_free(&made));
 }
 
-/* Modules of fewer take less room than is gained. */
-enum { SHARE_MODULES_FROM = 1 << 12 };
+/* Models of fewer parameters take no room worth the search for rows. */
+enum { SHARE_ROWS_FROM = 1 << 12 };
 
 static enum lw_status lower_freeing(struct lw_workload *w, const struct lw_strategy *s,
                                     const struct lw_cost *cost, struct lw_plan *plan,
@@ -657,8 +657,8 @@ static enum lw_status lower_freeing(struct lw_workload *w, const struct lw_strat
     struct lw_strategy resolved;
 
     LW_TRY(resolve(w, false, false, s, &resolved, err));
-    if (w->n_modules >= SHARE_MODULES_FROM)
-        LW_TRY(lw_workload_share_modules(w, err));
+    if (w->n_params >= SHARE_ROWS_FROM)
+        LW_TRY(lw_workload_share_rows(w, err));
     return lw_lower(w, &resolved, false, cost, plan, err);
 }
 

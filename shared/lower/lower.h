@@ -14,7 +14,7 @@
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
 /* The same plan of a workload that nothing else needs: it is freed, also on failure, before the
- * plan is proven, and its modules share rows while it is planned. */
+ * plan is proven, and its modules and parameters share rows while it is planned. */
 enum lw_status lw_plan_build_freeing(struct lw_workload *w, const struct lw_strategy *s,
                                      const struct lw_cost *cost, struct lw_plan *plan,
                                      struct lw_err *err);

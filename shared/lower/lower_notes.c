@@ -147,8 +147,8 @@ static void note_sparse(const struct lw_lowering *l)
                     "sparse: '%s' is reduced by all-gathers of shapes, indices and values, "
                     "%" PRId64 " of its %" PRId64 " rows from each rank, and added up on a "
                     "copy stream",
-                    d->w->params[x->param].name, lw_part_rows(d, x, 1),
-                    d->w->params[x->param].numel / x->row_numel);
+                    lw_param_at(d->w, x->param).name, lw_part_rows(d, x, 1),
+                    lw_param_at(d->w, x->param).numel / x->row_numel);
         }
     }
 }
@@ -196,7 +196,7 @@ static void note_part(const struct lw_lowering *l, int32_t q)
     char forward[32], backward[32], second[32] = "", times[96] = "";
 
     for (int32_t i = 0; i < d->w->n_params; i++)
-        elements += d->w->params[i].tied < 0 ? d->w->params[i].numel : 0;
+        elements += lw_param_at(d->w, i).tied < 0 ? lw_param_at(d->w, i).numel : 0;
     if (l->mirrored)
         snprintf(second, sizeof second, " and %d", l->pp - 1 - q);
     if (!l->given->timeless)
@@ -290,7 +290,7 @@ static void note_tied(const struct lw_lowering *l)
         lw_builder_note(l->b,
                         "tied: '%s' has copies at %d stages; their gradients are summed over an "
                         "embedding communicator after the reduction, before the optimizer",
-                        l->w->params[l->tied[s].first].name, l->tied[s].n_copies);
+                        lw_param_at(l->w, l->tied[s].first).name, l->tied[s].n_copies);
 }
 
 static void note_method(const struct lw_lowering *l)
@@ -419,8 +419,8 @@ static bool completes_by_times(const struct lw_workload *w)
     bool measured = !w->by_kernels || !w->grad_kernel;
 
     for (int32_t i = 0; i < w->n_params && !measured; i++)
-        measured = w->params[i].ready_ps >= 0 &&
-                   !lw_has_kernels(w, lw_module_at(w, w->params[i].module));
+        measured = lw_param_at(w, i).ready_ps >= 0 &&
+                   !lw_has_kernels(w, lw_module_at(w, lw_param_at(w, i).module));
     return measured;
 }
 

@@ -44,8 +44,8 @@ static int64_t splits(const struct lw_workload *w)
     int64_t n = 0;
 
     for (int32_t i = 1; i < w->n_params; i++)
-        n += w->params[i].module == w->params[i - 1].module &&
-             w->params[i].ready_ps != w->params[i - 1].ready_ps;
+        n += lw_param_at(w, i).module == lw_param_at(w, i - 1).module &&
+             lw_param_at(w, i).ready_ps != lw_param_at(w, i - 1).ready_ps;
     return n;
 }
 

@@ -19,8 +19,8 @@ static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int6
     for (int32_t m = 0; m < w->n_modules; m++)
         work[m] = work_of(s, lw_module_at(w, m));
     for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].trainable)
-            elements[w->params[i].module] += w->params[i].numel;
+        if (lw_param_at(w, i).trainable)
+            elements[lw_param_at(w, i).module] += lw_param_at(w, i).numel;
 }
 
 /* The input of a partitioner. Part q of the model is chunk q / ranks of stage q mod ranks where it

@@ -38,7 +38,7 @@ static enum lw_status weigh_transfers(const struct lw_lowering *l, const struct 
         return lw_fail(err, LW_EINVAL, "--weigh-transfers on asks the cluster what messages take: "
                                        "name one (-c)");
     struct lw_cost_query q = {.op = LW_OP_SEND, .n_ranks = 2,
-                              .dtype = w->n_params > 0 ? w->params[0].dtype : LW_F32,
+                              .dtype = w->n_params > 0 ? lw_param_at(w, 0).dtype : LW_F32,
                               .n_nodes = nodes_of_neighbours(l, cost)};
     for (int32_t m = 0; m + 1 < w->n_modules; m++) {
         q.bytes = lw_module_at(w, m)->output_bytes;
@@ -96,7 +96,7 @@ static int64_t static_bytes(const struct lw_lowering *l, const struct lw_param *
                                   .matrix = lw_param_is_matrix(p),
                                   .own_states = lw_own_states(w->state_bytes, l->s)};
 
-    if (p->tied >= 0 && w->params[p->tied].module == p->module)
+    if (p->tied >= 0 && lw_param_at(w, p->tied).module == p->module)
         return 0;
     if (!p->trainable)
         return p->numel * lw_dtype_size(p->dtype);
@@ -153,7 +153,7 @@ static enum lw_status weigh_memory(const struct lw_lowering *l, struct lw_arena 
         return lw_fail_nomem(err);
     LW_TRY(check_tells(l, err));
     for (int32_t i = 0; i < w->n_params; i++)
-        fixed[w->params[i].module] += static_bytes(l, &w->params[i]);
+        fixed[lw_param_at(w, i).module] += static_bytes(l, LW_PARAM(w, i));
     for (int32_t m = 0; m < w->n_modules; m++)
         kept[m] = lw_module_at(w, m)->kept_bytes[l->s->recompute];
     count_in_flight(&l->grid, in_flight);

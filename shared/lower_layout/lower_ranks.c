@@ -267,8 +267,8 @@ static void add_data(struct lw_lowering *l, int32_t *members)
     l->data.stream = lw_builder_stream(l->b, "comm", LW_STREAM_COMM, 1);
     bool sparse = false;
     for (int32_t i = 0; i < l->w->n_sparse; i++)
-        sparse = sparse || (l->w->params[l->w->sparse[i].param].trainable &&
-                            !l->w->params[l->w->sparse[i].param].ignored);
+        sparse = sparse || (lw_param_at(l->w, l->w->sparse[i].param).trainable &&
+                            !lw_param_at(l->w, l->w->sparse[i].param).ignored);
     if (l->s->comm_hook != LW_HOOK_NONE || sparse)
         l->copy = lw_builder_stream(l->b, "copy", LW_STREAM_COPY, 1);
     l->data.comm = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->data.stream);

@@ -66,13 +66,13 @@ static int32_t part_of_buffer(const struct lw_lowering *l, const char *name)
     int32_t part = 0;
 
     for (int32_t i = 0; i < l->w->n_params; i++) {
-        const char *p = l->w->params[i].name;
+        const char *p = lw_param_at(l->w, i).name;
         size_t n = 0, dot = 0;
         for (; p[n] && p[n] == name[n]; n++)
             dot = p[n] == '.' ? n + 1 : dot;
         if (dot > best) {
             best = dot;
-            part = l->part_of[l->w->params[i].module];
+            part = l->part_of[lw_param_at(l->w, i).module];
         }
     }
     return part;
@@ -133,16 +133,16 @@ static enum lw_status find_holders(struct lw_lowering *l, struct lw_arena *room,
     int32_t *next, n_tied = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        n_tied += w->params[i].tied >= 0;
+        n_tied += lw_param_at(w, i).tied >= 0;
     if (n_tied == 0)
         return LW_OK;
     LW_TAKE(&l->arena, l->holder, w->n_params, err);
     LW_TAKE(room, next, w->n_params, err);
     memset(next, -1, (size_t)w->n_params * sizeof *next);
     for (int32_t i = 0; i < w->n_params; i++) {
-        int32_t stage = lw_lower_stage_of(l, w->params[i].module), last = -1;
-        int32_t j = w->params[i].tied < i ? w->params[i].tied : -1;
-        for (; j >= 0 && lw_lower_stage_of(l, w->params[j].module) != stage; j = next[j])
+        int32_t stage = lw_lower_stage_of(l, lw_param_at(w, i).module), last = -1;
+        int32_t j = lw_param_at(w, i).tied < i ? lw_param_at(w, i).tied : -1;
+        for (; j >= 0 && lw_lower_stage_of(l, lw_param_at(w, j).module) != stage; j = next[j])
             last = j;
         l->holder[i] = j >= 0 ? j : i;
         if (j < 0 && last >= 0)
@@ -159,7 +159,7 @@ static enum lw_status take_params(struct split *k, int32_t q, struct lw_range r,
     lw_ps before = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        n += l->part_of[w->params[i].module] == q;
+        n += l->part_of[lw_param_at(w, i).module] == q;
     struct lw_workload *sub = workload_of(l, q, r, n, err);
     if (!sub)
         return LW_ENOMEM;
@@ -167,13 +167,13 @@ static enum lw_status take_params(struct split *k, int32_t q, struct lw_range r,
         before += lw_module_at(w, m)->backward_input_ps + lw_module_at(w, m)->backward_weight_ps;
     for (int32_t i = 0; i < w->n_params; i++) {
         int32_t holder;
-        if (l->part_of[w->params[i].module] != q)
+        if (l->part_of[lw_param_at(w, i).module] != q)
             continue;
         holder = lw_lower_holder(l, i);
-        if (holder != i && l->part_of[w->params[holder].module] != q)
+        if (holder != i && l->part_of[lw_param_at(w, holder).module] != q)
             continue; /* another part of the stage holds it */
         struct lw_param *p = &sub->params[sub->n_params];
-        *p = w->params[i];
+        *p = lw_param_at(w, i);
         p->module -= r.begin;
         p->tied = holder == i ? -1 : k->local[holder];
         p->ready_ps = p->ready_ps < 0 ? -1 : p->ready_ps > before ? p->ready_ps - before : 0;
@@ -193,7 +193,7 @@ static enum lw_status take_sparse(struct split *k, int32_t q, struct lw_err *err
     LW_TAKE(&k->l->arena, sub->sparse, w->n_sparse, err);
     for (int32_t i = 0; i < w->n_sparse; i++) {
         struct lw_sparse x = w->sparse[i];
-        if (k->l->part_of[w->params[x.param].module] != q || k->local[x.param] < 0)
+        if (k->l->part_of[lw_param_at(w, x.param).module] != q || k->local[x.param] < 0)
             continue;
         x.param = k->local[x.param];
         sub->sparse[sub->n_sparse++] = x;
@@ -213,12 +213,12 @@ static enum lw_status take_order(struct split *k, int32_t q, struct lw_err *err)
     if (!order)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < w->n_ready; i++)
-        if (l->part_of[w->params[w->ready_order[i]].module] == q &&
+        if (l->part_of[lw_param_at(w, w->ready_order[i]).module] == q &&
             k->local[w->ready_order[i]] >= 0)
             order[n++] = k->local[w->ready_order[i]];
     for (int32_t i = 0; i < sub->n_params && w->n_ready > 0; i++) {
         int32_t at = n;
-        if (w->params[l->parts[q].param_in_model[i]].tied < 0 || sub->params[i].tied >= 0 ||
+        if (lw_param_at(w, l->parts[q].param_in_model[i]).tied < 0 || sub->params[i].tied >= 0 ||
             !lw_param_has_gradient(&sub->params[i]))
             continue;
         while (at > 0 && sub->params[order[at - 1]].module < sub->params[i].module)
@@ -304,7 +304,7 @@ static enum lw_status cut_model(struct lw_lowering *l, const struct lw_cost *cos
 /* Messages need sizes, and an element type: that of the first parameter. */
 static enum lw_status check_boundaries(struct lw_lowering *l, struct lw_err *err)
 {
-    l->activation_dtype = l->w->n_params > 0 ? l->w->params[0].dtype : LW_F32;
+    l->activation_dtype = l->w->n_params > 0 ? lw_param_at(l->w, 0).dtype : LW_F32;
     for (int32_t q = 0; q + 1 < l->n_parts; q++) {
         int32_t m = l->parts[q].first_module + l->parts[q].w->n_modules - 1;
         if (lw_module_at(l->w, m)->output_bytes < 0)

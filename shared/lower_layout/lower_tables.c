@@ -16,7 +16,7 @@ static void add_params(struct lw_lowering *l)
     for (int32_t m = 0; m < w->n_modules; m++)
         lw_builder_module(l->b, lw_lower_stage_of(l, m));
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         int32_t holder = lw_lower_holder(l, i);
         struct lw_plan_param q = {.name = p->name, .numel = p->numel, .dtype = p->dtype,
                                   .stage = lw_lower_stage_of(l, p->module), .module = p->module,
@@ -57,7 +57,7 @@ struct shard_kind {
 
 static struct shard_kind kind_of(const struct lw_part *d, const struct lw_shard_run *x)
 {
-    const struct lw_param *p = &d->w->params[x->first.param];
+    const struct lw_param *p = LW_PARAM(d->w, x->first.param);
 
     return (struct shard_kind){p->dtype, p->trainable, p->trainable && lw_param_is_matrix(p),
                                p->expert};
@@ -161,7 +161,7 @@ static int64_t sparse_bytes(const struct lw_part *d)
 
     for (int32_t i = 0; i < d->w->n_sparse; i++) {
         const struct lw_sparse *x = &d->w->sparse[i];
-        const struct lw_param *p = &d->w->params[x->param];
+        const struct lw_param *p = LW_PARAM(d->w, x->param);
         enum lw_dtype grad = lw_strategy_grad_dtype(d->s, (enum lw_dtype)p->dtype);
         if (p->trainable && p->tied < 0)
             bytes += lw_part_rows(d, x, d->n_members) * lw_sparse_row_bytes(x, grad) -
@@ -182,7 +182,7 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_
         rule.whole_gradients = true;
 
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         if (p->tied >= 0)
             continue;
         rule.grad = lw_strategy_grad_dtype(d->s, p->dtype);
@@ -207,8 +207,8 @@ static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
     for (int32_t q = 0; q < l->n_parts; q++) {
         const struct lw_part *d = &l->parts[q];
         for (int32_t i = 0; d->stage == stage && d->shards.n == 0 && i < d->w->n_params; i++)
-            if (d->w->params[i].trainable && d->w->params[i].tied < 0)
-                whole += d->w->params[i].numel;
+            if (lw_param_at(d->w, i).trainable && lw_param_at(d->w, i).tied < 0)
+                whole += lw_param_at(d->w, i).numel;
     }
     for (int32_t m = 0, next; m < lw_part_holders(&l->parts[0]); m = next) {
         int64_t owned = 0;

@@ -89,12 +89,12 @@ static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, boo
                                     struct lw_param *out, struct lw_err *err)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         out[i] = *p;
-        if (p->tied >= 0 && p->tp_split != w->params[p->tied].tp_split)
+        if (p->tied >= 0 && p->tp_split != lw_param_at(w, p->tied).tp_split)
             return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' shares the storage of '%s', "
                                            "but the workload splits them differently (tp_split)",
-                           tp, i, p->name, w->params[p->tied].name);
+                           tp, i, p->name, lw_param_at(w, p->tied).name);
         if (p->tp_split == LW_TP_REPLICATED || (p->expert && folds))
             continue;
         if (p->numel % tp != 0 && p->tp_split != LW_TP_VOCAB)
@@ -133,7 +133,7 @@ static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t
 static void move_ready(const struct lw_workload *w, struct lw_workload *x)
 {
     for (int32_t i = 0; i < w->n_params; i++) {
-        lw_ps at = w->params[i].ready_ps, begin = 0, moved = 0;
+        lw_ps at = lw_param_at(w, i).ready_ps, begin = 0, moved = 0;
         int32_t m = w->n_modules - 1;
         if (at < 0)
             continue;
@@ -281,7 +281,7 @@ static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *
 static bool has_experts(const struct lw_workload *w)
 {
     for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].expert)
+        if (lw_param_at(w, i).expert)
             return true;
     return false;
 }

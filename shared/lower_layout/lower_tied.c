@@ -15,7 +15,7 @@
 
 static bool is_copy(const struct lw_lowering *l, int32_t i)
 {
-    const struct lw_param *p = &l->w->params[i];
+    const struct lw_param *p = LW_PARAM(l->w, i);
 
     return p->tied >= 0 && p->trainable && p->used && !p->ignored && lw_lower_holder(l, i) == i;
 }
@@ -31,7 +31,7 @@ static void put(struct lw_tied_set *x, struct lw_tied_copy copy)
 
 static enum lw_status add_copy(struct lw_lowering *l, int32_t i, struct lw_err *err)
 {
-    int32_t first = l->w->params[i].tied, s = 0;
+    int32_t first = lw_param_at(l->w, i).tied, s = 0;
 
     while (s < l->n_tied && l->tied[s].first != first)
         s++;
@@ -41,9 +41,9 @@ static enum lw_status add_copy(struct lw_lowering *l, int32_t i, struct lw_err *
         LW_TAKE(&l->arena, x->copies, l->pp, err);
         l->n_tied++;
         put(x, (struct lw_tied_copy){first,
-                                     lw_lower_stage_of(l, l->w->params[first].module), -1});
+                                     lw_lower_stage_of(l, lw_param_at(l->w, first).module), -1});
     }
-    put(x, (struct lw_tied_copy){i, lw_lower_stage_of(l, l->w->params[i].module), -1});
+    put(x, (struct lw_tied_copy){i, lw_lower_stage_of(l, lw_param_at(l->w, i).module), -1});
     return LW_OK;
 }
 
@@ -147,7 +147,7 @@ void lw_lower_tied_sets(struct lw_lowering *l)
         for (int32_t s = 0; s < l->n_tied; s++) {
             for (int32_t i = 0; i < l->tied[s].n_copies; i++) {
                 struct lw_tied_copy *c = &l->tied[s].copies[i];
-                const struct lw_param *p = &l->w->params[c->param];
+                const struct lw_param *p = LW_PARAM(l->w, c->param);
                 enum lw_dtype dtype = lw_strategy_grad_dtype(l->s, p->dtype);
                 struct lw_bucket bucket = {.dtype = dtype,
                                            .bytes = p->numel * lw_dtype_size(dtype)};

@@ -17,7 +17,7 @@ static int64_t updated_bytes(const struct lw_part *d)
     int64_t whole = 0, elements = 0;
 
     for (int32_t i = 0; i < d->w->n_params; i++) {
-        const struct lw_param *p = &d->w->params[i];
+        const struct lw_param *p = LW_PARAM(d->w, i);
         if (!p->trainable || p->tied >= 0)
             continue;
         elements += p->numel;

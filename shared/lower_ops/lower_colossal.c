@@ -146,8 +146,8 @@ static void agree(struct lw_writer *k, struct lw_line line, const char *what)
 static bool has_f16(const struct lw_lowering *l)
 {
     for (int32_t i = 0; i < l->w->n_params; i++)
-        if (l->w->params[i].trainable &&
-            lw_strategy_grad_dtype(l->s, (enum lw_dtype)l->w->params[i].dtype) == LW_F16)
+        if (lw_param_at(l->w, i).trainable &&
+            lw_strategy_grad_dtype(l->s, (enum lw_dtype)lw_param_at(l->w, i).dtype) == LW_F16)
             return true;
     return false;
 }

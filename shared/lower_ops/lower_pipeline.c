@@ -94,7 +94,7 @@ static void write_accumulation(struct lw_writer *k, struct lw_writer_part *x)
     if (all == 0)
         return;
     for (int32_t i = 0; i < x->d->w->n_params; i++)
-        here += lw_param_has_gradient(&x->d->w->params[i]) ? x->d->w->params[i].numel : 0;
+        here += lw_param_has_gradient(LW_PARAM(x->d->w, i)) ? lw_param_at(x->d->w, i).numel : 0;
     struct lw_op op = lw_write_op(k, LW_OP_HOST, k->l->compute, LW_OP_ACCUMULATE);
     op.work_ps = (lw_ps)((__int128)w->optimizer_ps * here / all / kernels_of(w->optimizer));
     if (op.work_ps > 0)

@@ -13,7 +13,7 @@ enum { MAP_BYTES_PER_PARAM = 4 };
 
 static enum lw_dtype dtype_of(const struct lw_part *d, int32_t param)
 {
-    return lw_strategy_grad_dtype(d->s, d->w->params[param].dtype);
+    return lw_strategy_grad_dtype(d->s, lw_param_at(d->w, param).dtype);
 }
 
 static int64_t bytes_of(const struct lw_part *d, int32_t param)
@@ -21,7 +21,7 @@ static int64_t bytes_of(const struct lw_part *d, int32_t param)
     const struct lw_sparse *x = lw_part_sparse(d, param);
 
     return x ? lw_part_rows(d, x, 1) * lw_sparse_row_bytes(x, dtype_of(d, param))
-             : d->w->params[param].numel * lw_dtype_size(dtype_of(d, param));
+             : lw_param_at(d->w, param).numel * lw_dtype_size(dtype_of(d, param));
 }
 
 /* One pass over a bucket that holds its gradients already. */
@@ -161,7 +161,7 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     if (x->d->scaling == LW_SCALE_ON_WIRE)
         after = divide(k, bytes, wire, after);
     enum lw_op_kind kind = reduction_of(k, x, b);
-    const struct lw_param *first = &x->d->w->params[set->buckets.items[set->buckets.first[b]]];
+    const struct lw_param *first = LW_PARAM(x->d->w, set->buckets.items[set->buckets.first[b]]);
     struct lw_op op = lw_write_moved(k, kind, lw_data_line(k->l, first->expert), bytes, wire, "");
     op.bucket = number;
     if (kind == LW_OP_REDUCE)

@@ -217,7 +217,7 @@ static enum lw_status link_unit(const struct lw_writer *k, struct lw_writer_part
     const struct lw_workload *w = k->l->w;
     int32_t holder = number_in_part(k, lw_lower_holder(k->l, param));
     int32_t unit = user != x && x->unit_there ? lw_part_temporary_unit(x->d, holder) : -1;
-    int32_t module = w->params[param].module - user->d->first_module;
+    int32_t module = lw_param_at(w, param).module - user->d->first_module;
 
     if (unit < 0)
         return LW_OK;
@@ -238,8 +238,8 @@ static void link_gradients(struct lw_writer *k, struct lw_writer_part *const *wr
     int32_t n = 0;
 
     for (int32_t i = w->n_params - 1; i >= 0; i--) {
-        int32_t holder = lw_lower_holder(k->l, i), module = w->params[i].module;
-        struct lw_writer_part *x = writer_of[k->l->part_of[w->params[holder].module]];
+        int32_t holder = lw_lower_holder(k->l, i), module = lw_param_at(w, i).module;
+        struct lw_writer_part *x = writer_of[k->l->part_of[lw_param_at(w, holder).module]];
         if (holder == i || !x || !x->room_at || !writer_of[k->l->part_of[module]])
             continue;
         k->tied[n] = (struct lw_tied_use){x, number_in_part(k, holder), k->module_tied[module]};
@@ -254,7 +254,7 @@ enum lw_status lw_write_link_tied(struct lw_writer *k, struct lw_arena *room, st
     int32_t n = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        n += w->params[i].tied >= 0;
+        n += lw_param_at(w, i).tied >= 0;
     if (n == 0)
         return LW_OK;
     LW_TRY(index_writers(k, room, &writer_of, err));
@@ -263,8 +263,8 @@ enum lw_status lw_write_link_tied(struct lw_writer *k, struct lw_arena *room, st
     memset(k->module_tied, -1, (size_t)w->n_modules * sizeof *k->module_tied);
     for (int32_t i = 0; i < w->n_params; i++) {
         int32_t holder = lw_lower_holder(k->l, i);
-        struct lw_writer_part *user = writer_of[k->l->part_of[w->params[i].module]];
-        struct lw_writer_part *x = writer_of[k->l->part_of[w->params[holder].module]];
+        struct lw_writer_part *user = writer_of[k->l->part_of[lw_param_at(w, i).module]];
+        struct lw_writer_part *x = writer_of[k->l->part_of[lw_param_at(w, holder).module]];
         if (holder != i && user && x)
             LW_TRY(link_unit(k, user, x, i, room, err));
     }

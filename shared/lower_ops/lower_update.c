@@ -7,7 +7,7 @@
 static void sum_tied(struct lw_writer *k, const struct lw_tied_set *x, const struct lw_tied_copy *c)
 {
     const struct lw_lowering *l = k->l;
-    const struct lw_param *p = &l->w->params[c->param];
+    const struct lw_param *p = LW_PARAM(l->w, c->param);
     enum lw_dtype dtype = lw_strategy_grad_dtype(l->s, p->dtype);
     int64_t bytes = p->numel * lw_dtype_size(dtype);
     struct lw_op op = lw_write_moved(k, LW_OP_ALL_REDUCE, x->line, bytes, dtype, p->name);
@@ -116,7 +116,7 @@ static void gather_matrices(struct lw_writer *k)
     for (int32_t i = 0; i < k->n_parts; i++) {
         const struct lw_part *d = k->parts[i].d;
         for (int32_t g = 0; g < d->n_gathered; g++) {
-            const struct lw_param *p = &d->w->params[d->gathered[g]];
+            const struct lw_param *p = LW_PARAM(d->w, d->gathered[g]);
             struct lw_op op = lw_write_moved(k, LW_OP_ALL_GATHER, k->l->tensor,
                                              p->numel * k->l->tp * lw_dtype_size(LW_F32), LW_F32,
                                              "momentum");

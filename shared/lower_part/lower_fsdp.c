@@ -171,7 +171,7 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     LW_TAKE(&d->scratch, p, d->n_grads, err);
     LW_TRY(lw_bucketing_room(&b, d->n_grads, d->n_grads, err));
     for (int32_t g = 0; g < d->n_grads; g++) {
-        const struct lw_param *x = &d->w->params[d->param_of[g]];
+        const struct lw_param *x = LW_PARAM(d->w, d->param_of[g]);
         p[g] = (struct placed){x->numel < d->s->persist ? -1 : d->unit_module[x->module],
                                lw_part_device(x),
                                (int32_t)x->dtype, g};
@@ -214,7 +214,7 @@ static enum lw_status by_rows(const struct lw_part *d, const int32_t *params, in
 {
     *elements = 0;
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_param *p = &d->w->params[params[i]];
+        const struct lw_param *p = LW_PARAM(d->w, params[i]);
         if (p->rows == 0 && p->numel > 0)
             return lw_fail(err, LW_EINVAL,
                            "--shard-policy rows: parameter %d '%s' has no \"rows\" in the "
@@ -227,7 +227,7 @@ static enum lw_status by_rows(const struct lw_part *d, const int32_t *params, in
         return lw_fail(err, LW_EINVAL,
                        "--shard-policy rows: the unit of '%s' has more than 2^59 elements on %d "
                        "ranks: choose flat-contiguous",
-                       d->w->params[params[0]].name, members);
+                       lw_param_at(d->w, params[0]).name, members);
     return LW_OK;
 }
 
@@ -237,8 +237,8 @@ static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t 
                           struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n_members = lw_part_members(d, d->w->params[param].expert);
-    int64_t numel = d->w->params[param].numel, done = 0;
+    int32_t n_members = lw_part_members(d, lw_param_at(d->w, param).expert);
+    int64_t numel = lw_param_at(d->w, param).numel, done = 0;
 
     do {
         int32_t owner = share > 0 ? (int32_t)((at + done) / share) : 0;
@@ -279,10 +279,10 @@ static enum lw_status sort_runs(struct lw_part *d, struct lw_err *err)
 static enum lw_status check_unit(const struct lw_part *d, const int32_t *params, int32_t n,
                                  struct lw_err *err)
 {
-    const struct lw_param *first = &d->w->params[params[0]];
+    const struct lw_param *first = LW_PARAM(d->w, params[0]);
 
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_param *p = &d->w->params[params[i]];
+        const struct lw_param *p = LW_PARAM(d->w, params[i]);
         if (p->dtype != first->dtype || lw_part_device(p) != lw_part_device(first))
             return lw_fail(err, LW_EINVAL, "--zero %" PRId64 ": '%s' (%s, device %d) and '%s' (%s, "
                                            "device %d) lie in one unit, which has one flat buffer",
@@ -298,15 +298,15 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
                                 enum lw_dtype grads, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    const struct lw_param *first = &d->w->params[params[0]];
+    const struct lw_param *first = LW_PARAM(d->w, params[0]);
     struct lw_part_buffer *f = &h->buffers[h->n_buffers++];
     int64_t elements = 0, end = 0, at = 0, room;
     int32_t n_members = lw_part_members(d, first->expert);
 
     LW_TRY(check_unit(d, params, n, err));
     for (int32_t i = 0; i < n; i++) {
-        elements += d->w->params[params[i]].numel;
-        end = lw_megatron_start(d->s, end) + d->w->params[params[i]].numel;
+        elements += lw_param_at(d->w, params[i]).numel;
+        end = lw_megatron_start(d->s, end) + lw_param_at(d->w, params[i]).numel;
     }
     end = lw_megatron_end(d->s, end, n_members);
     room = padded(end, first->dtype, grads, n_members);
@@ -326,7 +326,7 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
         h->offset[h->n_items++] = at;
         f->n_items++;
         LW_TRY(cut(d, params[i], at, f->elements / n_members, err));
-        at += d->w->params[params[i]].numel;
+        at += lw_param_at(d->w, params[i]).numel;
     }
     return LW_OK;
 }
@@ -425,7 +425,7 @@ static enum lw_status list_tied(struct lw_part *d, struct units_of *out, struct 
 
     LW_TAKE(&d->scratch, uses, d->w->n_params, err);
     for (int32_t i = 0; i < d->w->n_params; i++) {
-        const struct lw_param *p = &d->w->params[i];
+        const struct lw_param *p = LW_PARAM(d->w, i);
         int32_t unit = p->tied < 0 ? -1 : lw_part_temporary_unit(d, p->tied);
         if (unit >= 0)
             uses[n++] = (struct use){p->module, unit};
@@ -466,7 +466,7 @@ static int32_t list_frozen(const struct lw_part *d, struct placed *p)
     int32_t n = 0;
 
     for (int32_t i = 0; i < d->w->n_params; i++) {
-        const struct lw_param *x = &d->w->params[i];
+        const struct lw_param *x = LW_PARAM(d->w, i);
         if (lw_part_shards_frozen(d, x))
             p[n++] = (struct placed){d->unit_module[x->module], lw_part_device(x),
                                      (int32_t)x->dtype, i};

@@ -21,7 +21,7 @@ static bool is_gathered(const struct lw_part *d, const struct lw_param *p)
 static void count_members(const struct lw_part *d, int64_t *const of_member[2])
 {
     for (int32_t i = 0; i < d->shards.n_runs; i++) {
-        const struct lw_param *p = &d->w->params[d->shards.runs[i].first.param];
+        const struct lw_param *p = LW_PARAM(d->w, d->shards.runs[i].first.param);
         if (is_gathered(d, p))
             of_member[p->expert][d->shards.runs[i].first.owner] += p->numel;
     }
@@ -43,7 +43,7 @@ static int32_t fullest_holder(const struct lw_part *d, int64_t *const of_member[
 
 static void add(struct lw_part *d, int32_t param)
 {
-    if (is_gathered(d, &d->w->params[param]))
+    if (is_gathered(d, LW_PARAM(d->w, param)))
         d->gathered[d->n_gathered++] = param;
 }
 
@@ -65,7 +65,7 @@ enum lw_status lw_part_list_gathered(struct lw_part *d, struct lw_err *err)
     int32_t holder = fullest_holder(d, of_member);
     for (int32_t i = 0; i < h->n_runs; i++) {
         int32_t param = h->runs[i].first.param;
-        bool expert = d->w->params[param].expert;
+        bool expert = lw_param_at(d->w, param).expert;
         if (h->runs[i].first.owner == lw_part_member_of(d, expert, holder))
             add(d, param);
     }

@@ -38,9 +38,10 @@ static int32_t list_uses(const struct lw_part *d, struct use *uses)
     int32_t n = 0;
 
     for (int32_t i = 0; i < w->n_params; i++) {
-        int32_t unit = d->shards.unit_of_param[w->params[i].tied >= 0 ? w->params[i].tied : i];
+        const struct lw_param *p = LW_PARAM(w, i);
+        int32_t unit = d->shards.unit_of_param[p->tied >= 0 ? p->tied : i];
         if (unit >= 0)
-            uses[n++] = (struct use){w->params[i].module, unit};
+            uses[n++] = (struct use){p->module, unit};
     }
     lw_sort(uses, n, by_module);
     return n;
@@ -53,7 +54,8 @@ static lw_ps start_of(const struct lw_part *d, int32_t param, const struct lw_mo
 {
     const struct lw_workload *w = d->w;
 
-    if (lw_has_kernels(w, m) && w->grad_kernel && lw_module_at(w, w->params[param].module) == m)
+    if (lw_has_kernels(w, m) && w->grad_kernel &&
+        lw_module_at(w, lw_param_at(w, param).module) == m)
         return lw_kernel_start(w, m, w->grad_kernel[param]);
     return (lw_ps)((__int128)m->forward_ps * rest / length);
 }
@@ -85,8 +87,8 @@ static void find_uses(struct lw_part *d, const lw_ps *at)
     for (int32_t u = 0; u < h->first_unit[w->n_modules]; u++)
         h->used_at[u] = INT64_MAX;
     for (int32_t i = 0; i < w->n_params; i++) {
-        int32_t unit = h->unit_of_param[w->params[i].tied >= 0 ? w->params[i].tied : i];
-        int32_t m = w->params[i].module;
+        int32_t unit = h->unit_of_param[lw_param_at(w, i).tied >= 0 ? lw_param_at(w, i).tied : i];
+        int32_t m = lw_param_at(w, i).module;
         for (int32_t u = h->first_unit[m]; unit >= 0 && u < h->first_unit[m + 1]; u++)
             if (h->used_units[u] == unit && at[i] < h->used_at[u])
                 h->used_at[u] = at[i];

@@ -31,7 +31,7 @@ static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
     LW_TAKE(&d->scratch, d->order, w->n_params, err);
     LW_TAKE(&d->arena, d->reduced, w->n_params, err);
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         d->grad_of[i] = -1;
         if (d->n_members == 1 || !is_reduced(d, p))
             continue;
@@ -47,7 +47,7 @@ static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
         if (d->grad_of[d->back.ready[i]] >= 0)
             d->order[n++] = d->grad_of[d->back.ready[i]];
     for (int32_t g = 0; g < d->n_grads; g++) {
-        if (lw_param_has_gradient(&w->params[d->param_of[g]]))
+        if (lw_param_has_gradient(LW_PARAM(w, d->param_of[g])))
             continue;
         d->unused[d->n_unused++] = d->param_of[g];
         d->order[n++] = g;
@@ -108,7 +108,7 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
             int32_t param = k->items[i];
             at = lw_megatron_start(d->s, at);
             lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, param), at});
-            at += d->w->params[param].numel;
+            at += lw_param_at(d->w, param).numel;
         }
         if (n == 0)
             set->first_bucket = number;
@@ -141,11 +141,11 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     /* counted one too far, so that filling moves it back */
     int32_t *first = d->work.first_ready + 1;
     for (int32_t i = 0; i < back->n_ready; i++)
-        first[w->params[back->ready[i]].module + 1]++;
+        first[lw_param_at(w, back->ready[i]).module + 1]++;
     for (int32_t m = 0; m < w->n_modules; m++)
         first[m + 1] += first[m];
     for (int32_t i = 0; i < back->n_ready; i++)
-        d->work.ready[first[w->params[back->ready[i]].module]++] = back->ready[i];
+        d->work.ready[first[lw_param_at(w, back->ready[i]).module]++] = back->ready[i];
     return LW_OK;
 }
 

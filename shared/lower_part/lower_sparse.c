@@ -24,7 +24,7 @@ static enum lw_status refuse(const struct lw_workload *w, int32_t param, const c
                              struct lw_err *err)
 {
     return lw_fail(err, LW_ENOTSUP, "parameter %d '%s' has a sparse gradient: %s", param,
-                   w->params[param].name, why);
+                   lw_param_at(w, param).name, why);
 }
 
 /* All rows of all members (two directions: twice as many) and as many backwards are counted in
@@ -33,7 +33,7 @@ static enum lw_status refuse_size(const struct lw_workload *w, const struct lw_s
                                   int32_t param, struct lw_err *err)
 {
     const struct lw_sparse *x = lw_sparse_of(w->sparse, w->n_sparse, param);
-    __int128 bytes = (__int128)(w->params[param].numel / x->row_numel) *
+    __int128 bytes = (__int128)(lw_param_at(w, param).numel / x->row_numel) *
                      lw_sparse_row_bytes(x, LW_F64) * 2 * s->dp;
     __int128 backwards = (__int128)s->micro_batches * (s->no_sync + 1) * 2 * s->dp;
 
@@ -42,13 +42,13 @@ static enum lw_status refuse_size(const struct lw_workload *w, const struct lw_s
     return lw_fail(err, LW_EINVAL,
                    "parameter %d '%s' has a sparse gradient: the rows of %" PRId64 " ranks "
                    "and %" PRId64 " x %" PRId64 " backwards are more than 2^63 bytes",
-                   param, w->params[param].name, s->dp, s->micro_batches, s->no_sync + 1);
+                   param, lw_param_at(w, param).name, s->dp, s->micro_batches, s->no_sync + 1);
 }
 
 enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_strategy *s,
                                 int32_t param, struct lw_err *err)
 {
-    const struct lw_param *p = &w->params[param];
+    const struct lw_param *p = LW_PARAM(w, param);
 
     if (!lw_sparse_of(w->sparse, w->n_sparse, param))
         return refuse(w, param,
@@ -82,7 +82,7 @@ enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_str
                       "(--tp 1)",
                       err);
     for (int32_t i = param + 1; i < w->n_params; i++)
-        if (w->params[i].tied == param)
+        if (lw_param_at(w, i).tied == param)
             return refuse(w, param, "it is tied, and the other one's is not", err);
     return refuse_size(w, s, param, err);
 }
@@ -105,7 +105,7 @@ const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d,
 
 int64_t lw_part_rows(const struct lw_part *d, const struct lw_sparse *x, int32_t n_members)
 {
-    return lw_sparse_rows(x, d->w->params[x->param].numel, d->n_backwards * n_members);
+    return lw_sparse_rows(x, lw_param_at(d->w, x->param).numel, d->n_backwards * n_members);
 }
 
 int64_t lw_part_gathered(const struct lw_part *d, const struct lw_sparse *x,

@@ -30,7 +30,7 @@ static enum lw_status list_given(struct lw_part *d, struct lw_err *err)
     LW_TAKE(&d->arena, h->items, w->n_params, err);
     LW_TAKE(&d->arena, h->offset, w->n_params, err);
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *p = &w->params[i];
+        const struct lw_param *p = LW_PARAM(w, i);
         if (p->tied >= 0)
             continue;
         if (p->ignored && p->trainable)
@@ -122,7 +122,7 @@ LW_COMPARATOR(by_buffer, struct place, a->device, b->device, a->owner, b->owner,
 /* Of what is given: an expert that not all members hold. */
 static bool is_apart(const struct lw_part *d, int32_t given)
 {
-    return d->s->ep > 1 && d->w->params[d->shards.param_of[given]].expert;
+    return d->s->ep > 1 && lw_param_at(d->w, d->shards.param_of[given]).expert;
 }
 
 /* One buffer per device, owner and dtype. owners: of what is given. */
@@ -179,7 +179,7 @@ static int32_t first_of_fused(const struct lw_part *d, const int32_t *given, int
     const int32_t *param_of = d->shards.param_of;
 
     for (int32_t i = k - 1; i >= 0 && i >= k - 4; i--) /* a bias may lie between */
-        if (in_one(&d->w->params[param_of[given[i]]], &d->w->params[param_of[given[k]]]))
+        if (in_one(LW_PARAM(d->w, param_of[given[i]]), LW_PARAM(d->w, param_of[given[k]])))
             return first[i];
     return k;
 }
@@ -332,8 +332,8 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
                            "--shard-policy per-tensor: parameter %d '%s' has %" PRId64
                            " elements, not a multiple of %" PRId64 " ranks; choose "
                            "flat-contiguous, which pads",
-                           h->param_of[g], d->w->params[h->param_of[g]].name, h->as_given[g].numel,
-                           (int64_t)d->n_members);
+                           h->param_of[g], lw_param_at(d->w, h->param_of[g]).name,
+                           h->as_given[g].numel, (int64_t)d->n_members);
     LW_TRY(lw_shard_per_tensor(h->as_given, h->n, d->n_members, &s, err));
     enum lw_status st = take_shards(d, &s, err);
     if (st == LW_OK)
@@ -372,7 +372,7 @@ static int32_t holder_of(const struct lw_part *d, bool expert, int64_t m)
 
 static bool is_of_expert(const struct lw_part *d, const struct lw_shard_run *x)
 {
-    return d->w->params[x->first.param].expert;
+    return lw_param_at(d->w, x->first.param).expert;
 }
 
 static enum lw_status find_spans(struct lw_part *d, struct lw_err *err)
@@ -443,7 +443,7 @@ enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
     LW_TRY(find_spans(d, err));
     LW_TAKE(&d->arena, h->owned, h->spans.n + 1L, err);
     for (int32_t i = 0; i < h->n_runs; i++) {
-        const struct lw_param *p = &d->w->params[h->runs[i].first.param];
+        const struct lw_param *p = LW_PARAM(d->w, h->runs[i].first.param);
         if (!p->trainable)
             continue;
         lw_part_run_count(d, &h->runs[i], h->owned);

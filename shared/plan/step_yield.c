@@ -122,13 +122,13 @@ static void count_active(const struct lw_workload *w, double *of_module)
     double experts = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].expert && w->params[i].tied < 0)
-            experts += (double)w->params[i].numel;
+        if (lw_param_at(w, i).expert && lw_param_at(w, i).tied < 0)
+            experts += (double)lw_param_at(w, i).numel;
     double used = experts > 0 ? 1 - (double)w->idle_numel / experts : 1;
     for (int32_t i = 0; i < w->n_modules; i++)
         of_module[i] = (double)lw_module_at(w, i)->reused_numel;
     for (int32_t i = 0; i < w->n_params; i++) {
-        const struct lw_param *x = &w->params[i];
+        const struct lw_param *x = LW_PARAM(w, i);
         if (x->tied < 0)
             of_module[x->module] += (double)x->numel * (x->expert ? used : 1);
     }

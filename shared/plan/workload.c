@@ -183,15 +183,15 @@ int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only)
     int64_t sum = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].tied < 0 && (w->params[i].trainable || !trainable_only))
-            sum += w->params[i].numel;
+        if (lw_param_at(w, i).tied < 0 && (lw_param_at(w, i).trainable || !trainable_only))
+            sum += lw_param_at(w, i).numel;
     return sum;
 }
 
 bool lw_workload_has_experts(const struct lw_workload *w)
 {
     for (int32_t i = 0; i < w->n_params; i++)
-        if (w->params[i].expert)
+        if (lw_param_at(w, i).expert)
             return true;
     return false;
 }
@@ -434,7 +434,7 @@ static enum lw_status check_kernels(const struct lw_workload *w, struct lw_err *
 
 static enum lw_status check_grad_kernel(const struct lw_workload *w, int32_t i, struct lw_err *err)
 {
-    const struct lw_module *m = lw_module_at(w, w->params[i].module);
+    const struct lw_module *m = lw_module_at(w, lw_param_at(w, i).module);
     int32_t most = m->n_kernels > 0 ? m->n_kernels - 1 : 0;
 
     if (w->n_grad_kernels == 0 || (w->grad_kernel[i] >= 0 && w->grad_kernel[i] <= most))
@@ -486,7 +486,7 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
 static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_t *total,
                                   lw_ps backward, struct lw_err *err)
 {
-    const struct lw_param *p = &w->params[i];
+    const struct lw_param *p = LW_PARAM(w, i);
 
     LW_TRY(at_least(err, "params", i, "numel", p->numel, 0));
     LW_TRY(at_least(err, "params", i, "rows", p->rows, 0));
@@ -499,7 +499,7 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
     LW_TRY(in_range(err, "params", i, "tied", p->tied, -1, i));
     LW_TRY(check_grad_kernel(w, i, err));
     if (p->tied >= 0) {
-        const struct lw_param *first = &w->params[p->tied];
+        const struct lw_param *first = LW_PARAM(w, p->tied);
         if (first->tied >= 0)
             return bad(err, "params", i, "tied", p->tied,
                        "the first parameter of the group, which is tied to none");
@@ -532,7 +532,7 @@ static enum lw_status check_sparse(const struct lw_workload *w, int32_t i, struc
 
     LW_TRY(in_range(err, "sparse", i, "param", x->param, i > 0 ? w->sparse[i - 1].param + 1 : 0,
                     w->n_params));
-    const struct lw_param *p = &w->params[x->param];
+    const struct lw_param *p = LW_PARAM(w, x->param);
     if (!p->sparse)
         return bad(err, "sparse", i, "param", x->param, "a parameter with \"sparse\": true");
     LW_TRY(at_least(err, "sparse", i, "row_numel", x->row_numel, 1));
@@ -554,7 +554,7 @@ static enum lw_status check_order(const struct lw_workload *w, unsigned char *se
     lw_ps last = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
-        expected += lw_param_has_gradient(&w->params[i]);
+        expected += lw_param_has_gradient(LW_PARAM(w, i));
     for (int32_t k = 0; k < w->n_ready; k++) {
         int32_t i = w->ready_order[k];
         if (i < 0 || i >= w->n_params)
@@ -562,13 +562,13 @@ static enum lw_status check_order(const struct lw_workload *w, unsigned char *se
                            w->n_params - 1);
         if (seen[i]++)
             return lw_fail(err, LW_EFORMAT, "at ready_order[%d]: found %d (%s) a second time", k, i,
-                           w->params[i].name);
-        if (!lw_param_has_gradient(&w->params[i]))
+                           lw_param_at(w, i).name);
+        if (!lw_param_has_gradient(LW_PARAM(w, i)))
             return lw_fail(err, LW_EFORMAT,
                            "at ready_order[%d]: found %d (%s), which has no gradient of its own "
                            "(not trainable, not used, or tied to another)",
-                           k, i, w->params[i].name);
-        lw_ps t = w->params[i].ready_ps;
+                           k, i, lw_param_at(w, i).name);
+        lw_ps t = lw_param_at(w, i).ready_ps;
         if (t >= 0 && t < last)
             return lw_fail(err, LW_EFORMAT,
                            "at ready_order[%d]: parameter %d is ready at %.3f ns, before the one "
@@ -654,7 +654,7 @@ enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w)
     int64_t n[LW_N_DTYPES] = {0};
 
     for (int32_t i = 0; i < w->n_params; i++)
-        n[w->params[i].dtype] += w->params[i].numel;
+        n[lw_param_at(w, i).dtype] += lw_param_at(w, i).numel;
     return lw_dtype_of_most(n);
 }
 

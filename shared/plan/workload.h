@@ -179,12 +179,17 @@ struct lw_workload {
     const char *name;
     int32_t n_modules, n_params, n_sparse, n_buffers, n_ready, n_notes, n_products;
     /* In forward order; or NULL: module m is row module_row[m] and named module_names[m]
-     * (shared/plan/module_rows.h). lw_module_at reads either. */
+     * (shared/plan/model_rows.h). lw_module_at reads either. */
     struct lw_module *modules;
     struct lw_module *module_rows; /* without names */
     int32_t *module_row;
     const char **module_names;
-    struct lw_param *params;   /* in registration order */
+    /* In registration order; or NULL: the i-th is row param_row[i], of module param_module[i] and
+     * named param_names[i]. lw_param_at reads either. */
+    struct lw_param *params;
+    struct lw_param *param_rows; /* without names and modules */
+    int32_t *param_row, *param_module;
+    const char **param_names;
     struct lw_sparse *sparse;  /* of those whose gradient is sparse, by parameter; none = unknown */
     struct lw_buffer *buffers;
     int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
@@ -235,6 +240,21 @@ static inline const struct lw_module *lw_module_at(const struct lw_workload *w, 
 {
     return w->modules ? &w->modules[module] : &w->module_rows[w->module_row[module]];
 }
+
+static inline struct lw_param lw_param_at(const struct lw_workload *w, int32_t param)
+{
+    struct lw_param p;
+
+    if (w->params)
+        return w->params[param];
+    p = w->param_rows[w->param_row[param]];
+    p.module = w->param_module[param];
+    p.name = w->param_names[param];
+    return p;
+}
+
+/* The same to point at: a copy that lasts as long as the block in which it stands. */
+#define LW_PARAM(w, i) ((const struct lw_param[1]){lw_param_at(w, i)})
 
 static inline const char *lw_module_name(const struct lw_workload *w, int32_t module)
 {

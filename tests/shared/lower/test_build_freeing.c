@@ -1,12 +1,12 @@
 /* A workload that is planned and freed: the same plan as of one that is kept, also where its
- * modules share rows. Random models of few kinds of modules. LAPWING_TEST_SEED repeats a run. */
+ * modules and parameters share rows. Random models of few kinds of both. LAPWING_TEST_SEED repeats a run. */
 #include "tests/lib/unit.h"
 
 #include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/module_rows.h"
+#include "shared/plan/model_rows.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/prng.h"
 
@@ -75,21 +75,33 @@ static void expect_same(const struct lw_plan *a, const struct lw_plan *b)
                             sizeof a->roles[r].static_bytes);
 }
 
-TEST(a_plan_of_shared_modules_is_that_of_whole_ones)
+static void expect_param(const struct lw_workload *w, int32_t i, const struct lw_param *p)
 {
-    struct prng r = prng_start("shared modules");
-    int n = 0;
+    struct lw_param q = lw_param_at(w, i);
+
+    assert_string_equal(q.name, p->name);
+    q.name = p->name;
+    assert_memory_equal(&q, p, sizeof q);
+}
+
+TEST(a_plan_of_shared_rows_is_that_of_whole_ones)
+{
+    struct prng r = prng_start("shared rows");
+    int n = 0, n_shared = 0;
 
     for (int i = 0; i < unit_cases(60, 600); i++) {
         int32_t kinds = (int32_t)prng_in(&r, 1, 5);
         int32_t modules = 4 * kinds + (int32_t)prng_in(&r, 0, 9);
-        int32_t params = modules * (int32_t)prng_in(&r, 1, 4) + (int32_t)prng_in(&r, 0, 3);
+        int32_t params = modules * (int32_t)prng_in(&r, 1, 40) + (int32_t)prng_in(&r, 0, 3);
         struct lw_workload w = model(modules, kinds, params), q = model(modules, kinds, params);
         struct lw_strategy s = draw(&r);
         struct lw_plan a, b;
         struct lw_err x = {0}, y = {0};
-        assert_ok(lw_workload_share_modules(&q, &x), x);
+        assert_ok(lw_workload_share_rows(&q, &x), x);
         assert_null(q.modules);
+        n_shared += !q.params;
+        for (int32_t k = 0; k < params; k++)
+            expect_param(&q, k, &w.params[k]);
         for (int32_t m = 0; m < modules; m++) {
             struct lw_module of = *lw_module_at(&q, m);
             of.name = lw_module_name(&q, m);
@@ -110,8 +122,8 @@ TEST(a_plan_of_shared_modules_is_that_of_whole_ones)
         lw_workload_free(&w);
         lw_workload_free(&q);
     }
-    printf("%d plans\n", n);
-    assert_true(n > 30);
+    printf("%d plans, parameters share rows in %d models\n", n, n_shared);
+    assert_true(n > 30 && n_shared > 10);
 }
 
 /* 5,000 modules of two kinds share rows on the way; nothing is left of the workload. */
@@ -137,14 +149,16 @@ TEST(a_workload_is_freed)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-/* Modules of which more than a quarter differ stay as they are. */
-TEST(modules_that_differ_are_not_shared)
+/* Where more than a quarter differ, all stay as they are: 4 of 12 modules, 9 of 20 parameters. */
+TEST(rows_that_differ_are_not_shared)
 {
     struct lw_workload w = model(12, 4, 20);
     struct lw_module *modules = w.modules;
+    struct lw_param *params = w.params;
     struct lw_err err = {0};
 
-    assert_ok(lw_workload_share_modules(&w, &err), err);
+    assert_ok(lw_workload_share_rows(&w, &err), err);
     assert_ptr_equal(w.modules, modules);
+    assert_ptr_equal(w.params, params);
     lw_workload_free(&w);
 }
