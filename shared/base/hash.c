@@ -63,20 +63,6 @@ void lw_hash_bytes(struct lw_hash *h, const void *bytes, size_t n)
     h->used += n;
 }
 
-static inline void put(unsigned char *le, int64_t v)
-{
-    uint64_t u = (uint64_t)v;
-
-    le[0] = (unsigned char)u; /* written out: one store on a little-endian machine */
-    le[1] = (unsigned char)(u >> 8);
-    le[2] = (unsigned char)(u >> 16);
-    le[3] = (unsigned char)(u >> 24);
-    le[4] = (unsigned char)(u >> 32);
-    le[5] = (unsigned char)(u >> 40);
-    le[6] = (unsigned char)(u >> 48);
-    le[7] = (unsigned char)(u >> 56);
-}
-
 /* How many of n numbers fit into the buffer: at least one. */
 static int64_t room_for(struct lw_hash *h, int64_t n)
 {
@@ -90,7 +76,7 @@ void lw_hash_int(struct lw_hash *h, int64_t v)
 {
     if (BUFFER_BYTES - h->used < 8)
         flush(h);
-    put(h->buffer + h->used, v);
+    lw_put_int(h->buffer + h->used, v);
     h->used += 8;
 }
 
@@ -103,7 +89,7 @@ void lw_hash_ints(struct lw_hash *h, const int64_t *v, int64_t n)
     for (int64_t i = 0, k; i < n; i += k) {
         k = room_for(h, n - i);
         for (int64_t a = 0; a < k; a++)
-            put(h->buffer + h->used + 8 * a, v[i + a]);
+            lw_put_int(h->buffer + h->used + 8 * a, v[i + a]);
         h->used += (size_t)k * 8;
     }
 }
@@ -138,7 +124,7 @@ void lw_hash_ints32(struct lw_hash *h, const int32_t *v, int64_t n)
     for (int64_t i = 0, k; i < n; i += k) {
         k = room_for(h, n - i);
         for (int64_t a = 0; a < k; a++)
-            put(h->buffer + h->used + 8 * a, v[i + a]);
+            lw_put_int(h->buffer + h->used + 8 * a, v[i + a]);
         h->used += (size_t)k * 8;
     }
 }
@@ -162,6 +148,28 @@ void lw_hash_finish(struct lw_hash *h, char hex[33])
     to_hex(XXH3_128bits_digest(h->state), hex);
     XXH3_freeState(h->state);
     lw_free(h);
+}
+
+void lw_hash_free(struct lw_hash *h)
+{
+    if (h)
+        XXH3_freeState(h->state);
+    lw_free(h);
+}
+
+unsigned char *lw_hash_room(struct lw_hash *h, size_t n)
+{
+    if (n > BUFFER_BYTES - h->used)
+        flush(h);
+    h->used += n;
+    return h->buffer + h->used - n;
+}
+
+const unsigned char *lw_hash_take(struct lw_hash *h, size_t *n)
+{
+    *n = h->used;
+    h->used = 0;
+    return h->buffer;
 }
 
 void lw_hash_of(const void *bytes, size_t n, char hex[33])

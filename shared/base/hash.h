@@ -14,5 +14,29 @@ void lw_hash_ints(struct lw_hash *h, const int64_t *v, int64_t n); /* each as lw
 void lw_hash_ints32(struct lw_hash *h, const int32_t *v, int64_t n);
 void lw_hash_string(struct lw_hash *h, const char *s); /* length first */
 void lw_hash_finish(struct lw_hash *h, char hex[33]);  /* frees h */
+void lw_hash_free(struct lw_hash *h);                  /* without a digest; NULL is fine */
+
+/* Room for the next n bytes, which the caller writes before it feeds more: n is at most
+ * LW_HASH_ROOM. */
+enum { LW_HASH_ROOM = 4096 };
+unsigned char *lw_hash_room(struct lw_hash *h, size_t n);
+/* What was fed since h was made, or since the last call, and takes it back: at most LW_HASH_ROOM
+ * bytes. Lasts until more is fed. */
+const unsigned char *lw_hash_take(struct lw_hash *h, size_t *n);
+
+/* A number as it is fed. */
+static inline void lw_put_int(unsigned char *le, int64_t v)
+{
+    uint64_t u = (uint64_t)v;
+
+    le[0] = (unsigned char)u; /* written out: one store on a little-endian machine */
+    le[1] = (unsigned char)(u >> 8);
+    le[2] = (unsigned char)(u >> 16);
+    le[3] = (unsigned char)(u >> 24);
+    le[4] = (unsigned char)(u >> 32);
+    le[5] = (unsigned char)(u >> 40);
+    le[6] = (unsigned char)(u >> 48);
+    le[7] = (unsigned char)(u >> 56);
+}
 
 void lw_hash_of(const void *bytes, size_t n, char hex[33]);

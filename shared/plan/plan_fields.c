@@ -9,6 +9,7 @@
 #include "shared/plan/grid_rule.h"
 #include "shared/plan/hash_rows.h"
 #include "shared/plan/op.h"
+#include "shared/plan/op_bytes.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/plan_work.h"
 #include "shared/plan/reducer_kind.h"
@@ -71,15 +72,6 @@ struct canon {
     struct lw_whole_works works;
 };
 
-/* Activations: 1 an op takes some, -1 it frees them. How many bytes depends on the kernels that a
- * device's libraries choose (traces/models/model_framework.c, calls_flash). */
-static int takes(const struct lw_plan *p, const struct lw_op *op)
-{
-    int64_t bytes = lw_work_at(p, op->work)->keeps_bytes;
-
-    return (bytes > 0) - (bytes < 0);
-}
-
 static void feed_work(const struct canon *c, const struct lw_op *op, int64_t number)
 {
     enum lw_work_source source = lw_work_source_of(c->p, op);
@@ -89,7 +81,7 @@ static void feed_work(const struct canon *c, const struct lw_op *op, int64_t num
         return;
     const struct lw_whole_work *w = &c->works.v[c->works.of[number]];
     lw_hash_ints(c->h, (int64_t[]){w->flops, w->n_products, (int64_t)w->products,
-                                   takes(c->p, op)}, 4);
+                                   lw_work_takes(c->p, op->work)}, 4);
 }
 
 static void feed_other(const struct canon *c, const struct lw_plan_field *f, const char *row,
@@ -204,7 +196,16 @@ static void feed_shards(struct lw_hash *h, const struct lw_plan *p)
     }
 }
 
-static void feed_table(const struct canon *c, enum lw_plan_table_id id)
+/* Of ops that share rows, fed to h. */
+static void feed_whole_op(void *ctx, struct lw_hash *h, int64_t i)
+{
+    struct canon c = *(const struct canon *)ctx;
+
+    c.h = h;
+    feed_row(&c, lw_plan_tables[LW_TABLE_ops].fields, (const char *)LW_OP(c.p, i), i);
+}
+
+static enum lw_status feed_table(struct canon *c, enum lw_plan_table_id id, struct lw_err *err)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
     int64_t n = lw_table_rows(t, c->p);
@@ -212,24 +213,27 @@ static void feed_table(const struct canon *c, enum lw_plan_table_id id)
     struct lw_op op;
 
     if (t->apart || (t->if_at && lw_plan_count_at(c->p, t->if_at) == 0))
-        return;
+        return LW_OK;
     if (t->mark)
         lw_hash_string(c->h, t->mark);
     if (!t->uncounted)
         lw_hash_int(c->h, n);
     if (lw_grid_hash(c->h, c->p, id))
-        return;
+        return LW_OK;
     if (t->ints)
         lw_hash_ints32(c->h, (const int32_t *)(const void *)rows, n);
     else if (id == LW_TABLE_operands && c->p->operand_rules)
         feed_operands(c);
     else if (id == LW_TABLE_shards && !c->p->shards)
         feed_shards(c->h, c->p);
+    else if (id == LW_TABLE_ops && !c->p->ops)
+        return lw_hash_shared_ops(c->h, c->p, &c->works, feed_whole_op, c, err);
     else if (has_numbers_alone(t->fields))
         feed_numbers(c->h, t, rows, n);
     else
         for (int64_t i = 0; i < n; i++)
             feed_row(c, t->fields, lw_table_row(t, c->p, i, &op), i);
+    return LW_OK;
 }
 
 static enum lw_status begin_canon(struct canon *c, struct lw_err *err)
@@ -247,10 +251,13 @@ enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
     if (status == LW_OK) {
         lw_hash_int(c.h, LW_PLAN_FORMAT);
         feed_strategy(c.h, p->strategy);
-        for (enum lw_plan_table_id t = LW_TABLE_role_of; t < LW_N_TABLES; t++)
-            feed_table(&c, t);
+        for (enum lw_plan_table_id t = LW_TABLE_role_of; status == LW_OK && t < LW_N_TABLES; t++)
+            status = feed_table(&c, t, err);
         lw_hash_int(c.h, p->repeat_from);
-        lw_hash_finish(c.h, p->hash);
+        if (status == LW_OK)
+            lw_hash_finish(c.h, p->hash);
+        else
+            lw_hash_free(c.h);
     }
     lw_whole_works_free(&c.works);
     return status;
@@ -439,7 +446,8 @@ static bool works_differ(const struct diff *d, const struct lw_op *x, const stru
         return false;
     const struct lw_whole_work *a = &d->works[0].v[d->works[0].of[d->row]],
                                *b = &d->works[1].v[d->works[1].of[d->row]];
-    return numbers_differ(d, "activations", takes_word, takes(d->a, x), takes(d->b, y)) ||
+    return numbers_differ(d, "activations", takes_word, lw_work_takes(d->a, x->work),
+                           lw_work_takes(d->b, y->work)) ||
            numbers_differ(d, "flops of the whole", NULL, a->flops, b->flops) ||
            numbers_differ(d, "number of products of the whole", NULL, a->n_products,
                           b->n_products) ||

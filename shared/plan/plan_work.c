@@ -186,6 +186,13 @@ void lw_whole_works_free(struct lw_whole_works *w)
     *w = (struct lw_whole_works){0};
 }
 
+int lw_work_takes(const struct lw_plan *p, int32_t work)
+{
+    int64_t bytes = lw_work_at(p, work)->keeps_bytes;
+
+    return (bytes > 0) - (bytes < 0);
+}
+
 enum lw_work_source lw_work_source_of(const struct lw_plan *p, const struct lw_op *op)
 {
     if (op->work >= 0 && op->work < p->n_works)

@@ -28,6 +28,10 @@ enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works 
                                  struct lw_err *err);
 void lw_whole_works_free(struct lw_whole_works *w);
 
+/* Activations: 1 the work takes some, -1 it frees them. How many bytes depends on the kernels that
+ * a device's libraries choose (traces/models/model_framework.c, calls_flash). */
+int lw_work_takes(const struct lw_plan *p, int32_t work);
+
 /* What an op does, as a decision. */
 enum lw_work_source {
     LW_WORK_BY_CLUSTER, /* the cluster's figures give its time */

@@ -207,7 +207,8 @@ static void add_drawn(struct lw_builder *b, struct prng *r, int32_t first)
     lw_builder_op(b, &op, deps, n_deps);
     if (n > first && prng_in(r, 0, 4) == 0)
         lw_builder_dep(b, prng_in(r, first, n - 1));
-    for (int32_t k = prng_in(r, -2, 2); k > 0; k--)
+    int32_t n_ready = prng_in(r, 0, 49) ? prng_in(r, -2, 2) : 300; /* a long op, too */
+    for (int32_t k = n_ready; k > 0; k--)
         lw_builder_ready(b, prng_in(r, 0, N_PARAMS - 1));
 }
 
