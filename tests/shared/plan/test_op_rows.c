@@ -160,6 +160,65 @@ TEST(a_changed_row_is_refused_at_its_first_op)
     lw_plan_free(&q);
 }
 
+/* One number of the plan's ops. */
+static int32_t *drawn_number(struct prng *r, struct lw_plan *q)
+{
+    int32_t i = (int32_t)prng_in(r, 0, q->n_ops - 1);
+    struct lw_op *row = &q->op_rows[q->op_places[i].row];
+    int32_t *of_rows[] = {&row->stream, &row->comm, &row->peer, &row->n_deps, &row->n_ready,
+                          &row->operand, &row->first_ready, &row->module};
+    struct lw_op_own none, *own = q->op_own ? &q->op_own[i] : &none;
+    int32_t *of_own[] = {&own->module, &own->bucket, &own->work, &own->first_ready};
+
+    switch (prng_in(r, 0, 4)) {
+    case 0:
+        return &q->op_places[i].micro_batch;
+    case 1:
+        return &q->op_places[i].first_dep;
+    case 2:
+        return q->n_deps > 0 ? &q->deps[prng_in(r, 0, q->n_deps - 1)] : &row->n_deps;
+    case 3:
+        return q->op_own ? of_own[prng_in(r, 0, 3)] : of_rows[prng_in(r, 5, 7)];
+    default:
+        return of_rows[prng_in(r, 0, 5)];
+    }
+}
+
+/* Whatever number of a plan with rows is another one, the same is refused, with the same message,
+ * as where its ops are whole. */
+TEST(a_changed_number_is_refused_as_in_whole_ops)
+{
+    struct prng r = prng_start("numbers of shared ops");
+    int refused = 0;
+
+    for (int i = 0; i < unit_cases(20, 300); i++) {
+        struct lw_plan p, q;
+        struct lw_err err = {0}, of_whole = {0}, of_rows = {0};
+        char words[1024];
+        build_random(&r, &p, &q, words);
+        for (int change = 0; change < 30; change++) {
+            static const int64_t near[] = {-2, -1, 0, 1, 2, 3, 100, INT32_MAX};
+            int32_t *at = drawn_number(&r, &q), was = *at;
+            int64_t value = near[prng_in(&r, 0, 7)] + (prng_in(&r, 0, 1) ? was : 0);
+            *at = (int32_t)(value > INT32_MAX ? INT32_MAX : value);
+            struct lw_plan whole = q;
+            whole.arena = (struct lw_arena){0};
+            assert_ok(lw_plan_write_ops(&whole, &err), err);
+            enum lw_status s = lw_plan_check_ranges(&whole, LW_EPLAN, &of_whole);
+            assert_int_equal(lw_plan_check_ranges(&q, LW_EPLAN, &of_rows), s);
+            if (s != LW_OK)
+                assert_string_equal(of_rows.msg, of_whole.msg);
+            refused += s != LW_OK;
+            lw_arena_free(&whole.arena);
+            *at = was;
+        }
+        lw_plan_free(&p);
+        lw_plan_free(&q);
+    }
+    printf("%d changes were refused\n", refused);
+    assert_true(refused > 0);
+}
+
 /* --- the builder ------------------------------------------------------------------------------ */
 
 enum { MOST = 40, N_PARAMS = 4, N_WORKS = 6 };
