@@ -247,7 +247,7 @@ static enum lw_status make_actors(struct lw_check_run *k, struct lw_err *err)
 
     LW_TAKE(&k->room, k->state_at, k->n_actors, err);
     for (int32_t a = 0; a < k->n_actors; a++) {
-        k->state_at[a] = total;
+        k->state_at[a] = total - program_of(k, a).first_op;
         total += program_of(k, a).n_ops;
     }
     LW_TAKE(&k->room, k->state, total, err);

@@ -33,7 +33,7 @@ struct lw_check_run {
     int32_t *head;               /* [n_roles * n_streams] first op of a stream; -1 = none */
 
     /* by actor */
-    int64_t *state_at;           /* [n_actors]: where the states of its ops begin */
+    int64_t *state_at;           /* [n_actors]: where the state of op 0 would be, if it had it */
     uint8_t *state;
     int32_t *cursor;             /* [n_actors * n_streams] op at the front; -1 = stream is done */
     int32_t *host;               /* [n_actors] op that the host issues next */
@@ -64,7 +64,7 @@ static inline struct lw_program program_of(const struct lw_check_run *k, int32_t
 
 static inline int64_t state_of(const struct lw_check_run *k, int32_t actor, int32_t op)
 {
-    return k->state_at[actor] + (op - program_of(k, actor).first_op);
+    return k->state_at[actor] + op;
 }
 
 static inline int64_t meeting_key(const struct lw_check_run *k, int32_t actor, int32_t comm)
