@@ -49,19 +49,24 @@ static enum lw_status add_channel(struct lw_channels *c, int32_t comm, int32_t f
     return LW_OK;
 }
 
-enum lw_status lw_channels_add(struct lw_channels *c, int32_t comm, int32_t from, int32_t to,
-                               bool received, int32_t op, struct lw_err *err)
+enum lw_status lw_channels_add_to(struct lw_channels *c, int32_t channel, bool received,
+                                  int32_t op, struct lw_err *err)
 {
-    int32_t channel = c->size > 0 ? *place(c, comm, from, to) - 1 : -1;
-
-    if (channel < 0) {
-        channel = c->n;
-        LW_TRY(add_channel(c, comm, from, to, err));
-    }
     LW_ROOM(c->added, c->added_capacity, c->n_added + 1, err);
     c->added[c->n_added++] = (struct lw_added_message){op, received ? ~channel : channel};
     c->v[channel].at[received]++;
     return LW_OK;
+}
+
+enum lw_status lw_channels_add(struct lw_channels *c, int32_t comm, int32_t from, int32_t to,
+                               bool received, int32_t op, int32_t *channel, struct lw_err *err)
+{
+    *channel = c->size > 0 ? *place(c, comm, from, to) - 1 : -1;
+    if (*channel < 0) {
+        *channel = c->n;
+        LW_TRY(add_channel(c, comm, from, to, err));
+    }
+    return lw_channels_add_to(c, *channel, received, op, err);
 }
 
 /* at[] are where the ops of each channel go next, and in the end where they end. */

@@ -27,8 +27,12 @@ struct lw_channels {
     int64_t size;
 };
 
-/* An op that sends (or receives) from `from` to `to`. */
+/* An op that sends (or receives) from `from` to `to`; *channel: its number until they are
+ * settled. */
 enum lw_status lw_channels_add(struct lw_channels *c, int32_t comm, int32_t from, int32_t to,
-                               bool received, int32_t op, struct lw_err *err);
+                               bool received, int32_t op, int32_t *channel, struct lw_err *err);
+/* The same of a channel that has ops. */
+enum lw_status lw_channels_add_to(struct lw_channels *c, int32_t channel, bool received,
+                                  int32_t op, struct lw_err *err);
 enum lw_status lw_channels_settle(struct lw_channels *c, struct lw_err *err);
 void lw_channels_free(struct lw_channels *c);

@@ -91,7 +91,7 @@ static bool has_calls(const struct lw_check_run *k)
     const struct lw_matches *m = k->matches;
 
     for (int32_t i = 0; m->any && i < m->first[k->p->n_roles]; i++)
-        if (lw_op_at(k->p, m->list[i]).call >= 0)
+        if (lw_op_call(k->p, m->list[i]) >= 0)
             return true;
     return false;
 }
@@ -107,11 +107,11 @@ static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struc
     size_t n = 0;
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        const struct lw_op *o = LW_OP(k->p, i);
+        int32_t call = lw_op_call(k->p, i);
         k->call_lead[i] = i;
         k->call_size[i] = 1;
-        if (lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0)
-            calls[n++] = (struct call){o->call, i};
+        if (call >= 0 && lw_op_class(LW_OP_HELD(k->p, i)->kind) == LW_CLASS_P2P)
+            calls[n++] = (struct call){call, i};
     }
     lw_sort(calls, n, compare_calls);
     for (size_t i = 1; i < n; i++) {
@@ -136,11 +136,11 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
         n_on_comm[c] = 0;
     }
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *o = LW_OP(p, i);
-        int32_t before = last_on_stream[o->stream];
-        if (lw_op_at(p, run).call != o->call)
+        const struct lw_op *o = LW_OP_HELD(p, i);
+        int32_t before = last_on_stream[o->stream], call = lw_op_call(p, i);
+        if (lw_op_call(p, run) != call)
             run = i; /* the first of the ops without another call between them */
-        bool grouped = lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0 && before >= run;
+        bool grouped = lw_op_class(o->kind) == LW_CLASS_P2P && call >= 0 && before >= run;
         if (k->issue_lead)
             k->issue_lead[i] = grouped ? k->issue_lead[before] : i;
         k->next_on_stream[i] = k->before_on_comm[i] = k->ordinal[i] = -1;

@@ -13,24 +13,57 @@
 #include "shared/plan/op.h"
 #include "shared/plan/role_line.h"
 
+/* The channel that messages of a row took last on a rank: those that share a row share their peer,
+ * too. */
+struct row_channel {
+    int32_t row, channel; /* row -1: none */
+};
+
+enum { ROWS_KEPT = 16 };
+
+static enum lw_status add_message(const struct lw_plan *p, struct lw_channels *list, int32_t rank,
+                                  int32_t op, int32_t *channel, struct lw_err *err)
+{
+    const struct lw_op *o = LW_OP_HELD(p, op);
+    int32_t peer = lw_plan_operand(p, o, rank).peer, mine = lw_plan_group_of(p, o->comm, rank);
+    bool received = o->kind == LW_OP_RECV;
+
+    if (peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, peer) != mine)
+        return lw_plan_op_fail(p, op, err,
+                               " on rank %d: peer %d is not in its group of communicator '%.40s'",
+                               rank, peer, p->comms[o->comm].name);
+    return lw_channels_add(list, o->comm, received ? peer : rank, received ? rank : peer, received,
+                           op, channel, err);
+}
+
+static enum lw_status list_of_rank(const struct lw_plan *p, const struct lw_matches *m,
+                                   struct lw_channels *list, int32_t rank, struct lw_err *err)
+{
+    struct row_channel last[ROWS_KEPT];
+    int32_t role = lw_plan_role_of(p, rank);
+
+    for (int i = 0; i < ROWS_KEPT; i++)
+        last[i].row = -1;
+    for (int32_t k = m->first[role]; k < m->first[role + 1]; k++) {
+        int32_t op = m->list[k], row = lw_op_row(p, op);
+        struct row_channel *x = &last[(uint32_t)row % ROWS_KEPT];
+        if (row >= 0 && x->row == row) {
+            LW_TRY(lw_channels_add_to(list, x->channel, LW_OP_HELD(p, op)->kind == LW_OP_RECV, op,
+                                      err));
+            continue;
+        }
+        LW_TRY(add_message(p, list, rank, op, &x->channel, err));
+        x->row = row;
+    }
+    return LW_OK;
+}
+
 /* The messages of every rank. */
 static enum lw_status list_messages(const struct lw_plan *p, const struct lw_matches *m,
                                     struct lw_channels *list, struct lw_err *err)
 {
-    for (int32_t r = 0; r < p->n_ranks; r++) {
-        for (int32_t k = m->first[lw_plan_role_of(p, r)]; k < m->first[lw_plan_role_of(p, r) + 1];
-             k++) {
-            const struct lw_op *o = LW_OP(p, m->list[k]);
-            int32_t peer = lw_plan_operand(p, o, r).peer, mine = lw_plan_group_of(p, o->comm, r);
-            if (peer < 0 || mine < 0 || lw_plan_group_of(p, o->comm, peer) != mine)
-                return lw_plan_op_fail(p, m->list[k], err, " on rank %d: peer %d is not in its "
-                                       "group of communicator '%.40s'", r, peer,
-                                       p->comms[o->comm].name);
-            bool received = o->kind == LW_OP_RECV;
-            LW_TRY(lw_channels_add(list, o->comm, received ? peer : r, received ? r : peer,
-                                   received, m->list[k], err));
-        }
-    }
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        LW_TRY(list_of_rank(p, m, list, r, err));
     return LW_OK;
 }
 
@@ -53,7 +86,7 @@ struct pair {
 
 static int64_t bytes_of(const struct lw_plan *p, int32_t op, int32_t rank)
 {
-    return lw_plan_operand(p, LW_OP(p, op), rank).bytes;
+    return lw_plan_operand(p, LW_OP_HELD(p, op), rank).bytes;
 }
 
 static enum lw_status differ(const struct lw_plan *p, struct pair x, struct lw_err *err)
@@ -73,16 +106,45 @@ static enum lw_status differ(const struct lw_plan *p, struct pair x, struct lw_e
                    a->module, x.from, other, b->micro_batch, b->module, x.to);
 }
 
+static bool same_or_unknown(int32_t a, int32_t b)
+{
+    return a < 0 || b < 0 || a == b;
+}
+
 /* Equal bytes; and where both say what they carry, the same. */
 static bool meets(const struct lw_plan *p, const struct lw_matches *out, struct pair x)
 {
-    const struct lw_op *a = LW_OP(p, x.sent), *b = LW_OP(p, x.received);
+    const struct lw_op *a = LW_OP_HELD(p, x.sent), *b = LW_OP_HELD(p, x.received);
 
     if (out->ends_only)
         return true;
     return bytes_of(p, x.sent, x.from) == bytes_of(p, x.received, x.to) &&
-           (a->micro_batch < 0 || b->micro_batch < 0 || a->micro_batch == b->micro_batch) &&
-           (a->module < 0 || b->module < 0 || a->module == b->module);
+           same_or_unknown(lw_op_micro_batch(p, x.sent), lw_op_micro_batch(p, x.received)) &&
+           same_or_unknown(a->module, b->module);
+}
+
+/* Two pairs of one channel meet alike but for their micro-batches: their ops share rows. */
+static bool meets_as(const struct lw_plan *p, const struct lw_matches *out, struct pair x,
+                     struct pair before)
+{
+    int32_t row = lw_op_row(p, x.sent);
+
+    if (row < 0 || p->op_own || row != lw_op_row(p, before.sent) ||
+        lw_op_row(p, x.received) != lw_op_row(p, before.received))
+        return meets(p, out, x);
+    return out->ends_only ||
+           same_or_unknown(lw_op_micro_batch(p, x.sent), lw_op_micro_batch(p, x.received));
+}
+
+static void note_pair(struct lw_matches *out, struct pair x)
+{
+    int32_t at = out->base[x.from] + out->ordinal[x.sent];
+
+    out->rank[at] = x.to;
+    out->op[at] = x.received;
+    at = out->base[x.to] + out->ordinal[x.received];
+    out->rank[at] = x.from;
+    out->op[at] = x.sent;
 }
 
 static enum lw_status match(const struct lw_plan *p, const struct lw_channels *list,
@@ -91,16 +153,13 @@ static enum lw_status match(const struct lw_plan *p, const struct lw_channels *l
     for (int32_t i = 0; i < list->n; i++) {
         const struct lw_channel *c = &list->v[i];
         int64_t n_sent = c->at[0] - c->first, n_received = c->at[1] - c->at[0];
+        struct pair before;
         for (int64_t k = 0; k < n_sent && k < n_received; k++) {
             struct pair x = {list->ops[c->first + k], c->from, list->ops[c->at[0] + k], c->to};
-            if (!meets(p, out, x))
+            if (!(k == 0 ? meets(p, out, x) : meets_as(p, out, x, before)))
                 return differ(p, x, err);
-            int32_t at = out->base[x.from] + out->ordinal[x.sent];
-            out->rank[at] = x.to;
-            out->op[at] = x.received;
-            at = out->base[x.to] + out->ordinal[x.received];
-            out->rank[at] = x.from;
-            out->op[at] = x.sent;
+            note_pair(out, x);
+            before = x;
         }
         if (n_sent != n_received)
             return unmatched(p, list, c, err);
@@ -281,14 +340,14 @@ static enum lw_status list_roles(struct folding *f, bool *all, struct lw_err *er
     *all = true;
     for (int32_t role = 0; role < p->n_roles; role++) {
         for (int32_t k = m->first[role]; k < m->first[role + 1]; k++) {
-            const struct lw_op *o = LW_OP(p, m->list[k]);
-            int32_t other = role_of_peers(f, role, o);
+            const struct lw_op *o = LW_OP_HELD(p, m->list[k]);
+            int32_t other = role_of_peers(f, role, o), channel;
             bool received = o->kind == LW_OP_RECV;
             *all = other >= 0;
             if (!*all)
                 return LW_OK;
             LW_TRY(lw_channels_add(&f->list, o->comm, received ? other : role,
-                                   received ? role : other, received, m->list[k], err));
+                                   received ? role : other, received, m->list[k], &channel, err));
         }
     }
     return LW_OK;
@@ -336,8 +395,8 @@ static bool match_channel(struct folding *f, const struct lw_channel *c)
     for (int64_t k = 0; k < n; k++) {
         int32_t s = sends[k], r = receives[k];
         if (!meets(p, f->out, (struct pair){s, from, r, to}) ||
-            !same_peers(f, c->from, LW_OP(p, sends[0]), LW_OP(p, s)) ||
-            !same_peers(f, c->to, LW_OP(p, receives[0]), LW_OP(p, r)))
+            !same_peers(f, c->from, LW_OP_HELD(p, sends[0]), LW_OP_HELD(p, s)) ||
+            !same_peers(f, c->to, LW_OP_HELD(p, receives[0]), LW_OP_HELD(p, r)))
             return false;
         f->out->mate[s] = r;
         f->out->mate[r] = s;
@@ -406,7 +465,7 @@ static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_m
         int32_t role = lw_plan_role_of(p, rank);
         for (int32_t k = m->first[role]; lw_plan_index_of(p, rank) == 0 && k < m->first[role + 1];
              k++) {
-            const struct lw_op *o = LW_OP(p, m->list[k]);
+            const struct lw_op *o = LW_OP_HELD(p, m->list[k]);
             int64_t most = o->operand < 0 ? o->bytes : m->folded ? lw_plan_operand(p, o, rank).bytes
                                                                  : most_of_ranks(p, role, o);
             if (o->bytes == most || (o->operand >= 0 && o->bytes == 0))

@@ -179,15 +179,16 @@ static enum lw_status check_room(void *ctx, const struct lw_use *x, struct lw_er
 
 static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
 {
-    const struct lw_op *o = LW_OP(k->p, k->op);
+    const struct lw_op *o = LW_OP_HELD(k->p, k->op);
+    int32_t micro = lw_op_micro_batch(k->p, k->op);
     bool *there = o->kind == LW_OP_COPY_IN ? k->copied : k->made;
 
     for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++) {
         if (o->kind != LW_OP_COPY_IN)
             reopen(k, k->p->ready[r]);
         if (o->kind == LW_OP_COPY_IN)
-            k->copied_of[k->p->ready[r]] = o->micro_batch;
-        else if (k->copied[k->p->ready[r]] && k->copied_of[k->p->ready[r]] < o->micro_batch)
+            k->copied_of[k->p->ready[r]] = micro;
+        else if (k->copied[k->p->ready[r]] && k->copied_of[k->p->ready[r]] < micro)
             return wrong_gradient(k, "makes", k->p->ready[r], " before its copy is reduced", -1,
                                   err);
         LW_TRY(check_open(k, k->p->ready[r], false, err));
@@ -500,7 +501,7 @@ static enum lw_status check_piece(const struct lw_terms *k, struct lw_err *err)
 
 static enum lw_status follow_op(struct lw_terms *k, struct lw_err *err)
 {
-    const struct lw_op *o = LW_OP(k->p, k->op);
+    const struct lw_op *o = LW_OP_HELD(k->p, k->op);
 
     LW_TRY(follow_ready(k, err));
     if (k->has_rooms && o->kind != LW_OP_COPY_IN)

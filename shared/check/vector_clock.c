@@ -34,10 +34,14 @@ bool lw_clock_learn(int32_t *into, const int32_t *from, int32_t n_streams)
     return news;
 }
 
-static bool same_call(const struct lw_op *a, const struct lw_op *b)
+/* Sends and receives of one group call. */
+static bool same_call(const struct lw_plan *p, int32_t a, int32_t b)
 {
-    return a->call >= 0 && a->call == b->call && lw_op_class(a->kind) == LW_CLASS_P2P &&
-           lw_op_class(b->kind) == LW_CLASS_P2P;
+    int32_t call = lw_op_call(p, a);
+
+    return call >= 0 && call == lw_op_call(p, b) &&
+           lw_op_class(LW_OP_HELD(p, a)->kind) == LW_CLASS_P2P &&
+           lw_op_class(LW_OP_HELD(p, b)->kind) == LW_CLASS_P2P;
 }
 
 void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
@@ -50,9 +54,9 @@ void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
     memset(c->on_comm, -1, (size_t)c->p->n_comms * sizeof *c->on_comm);
     memset(c->ticked, 0, (size_t)program.n_ops * sizeof *c->ticked);
     for (int32_t i = 0; i < program.n_ops; i++) {
-        const struct lw_op *o = LW_OP(p, first + i);
+        const struct lw_op *o = LW_OP_HELD(p, first + i);
         int32_t *on_stream = &c->on_stream[o->stream], at = *on_stream;
-        bool joins = at >= 0 && same_call(LW_OP(p, at), o);
+        bool joins = at >= 0 && same_call(p, at, first + i);
         c->stream[i] = o->stream;
         c->lead[i] = joins ? c->lead[at - first] : first + i;
         c->before[i] = at;
@@ -63,7 +67,7 @@ void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
         if (o->comm < 0)
             continue;
         int32_t *on_comm = &c->on_comm[o->comm];
-        c->before_on_comm[i] = *on_comm >= 0 && same_call(LW_OP(p, *on_comm), o)
+        c->before_on_comm[i] = *on_comm >= 0 && same_call(p, *on_comm, first + i)
                                    ? c->before_on_comm[*on_comm - first]
                                    : *on_comm;
         *on_comm = first + i;
@@ -96,11 +100,12 @@ void lw_op_clock_tick(struct lw_op_clock *c, int32_t lead)
         row[s] = -1;
     join(c, row, c->before[lead - first]);
     for (int32_t i = lead; i >= 0; i = lw_op_clock_next(c, i)) {
-        const struct lw_op *o = LW_OP(c->p, i);
+        const struct lw_op *o = LW_OP_HELD(c->p, i);
+        const int32_t *deps = c->p->deps + lw_op_first_dep(c->p, i);
         if (o->comm >= 0)
             join(c, row, c->before_on_comm[i - first]);
         for (int32_t d = 0; d < o->n_deps; d++)
-            join(c, row, c->p->deps[o->first_dep + d]);
+            join(c, row, deps[d]);
     }
     for (int32_t i = lead; i >= 0; i = lw_op_clock_next(c, i)) {
         if (i != lead)

@@ -31,10 +31,11 @@ bool lw_message_is_backward(const struct lw_plan *p, const struct lw_op *op)
     return p->comms[op->comm].purpose == LW_COMM_BACKWARD;
 }
 
-static bool is_message(const struct lw_plan *p, const struct lw_op *op)
+/* An op as it is held, and its micro-batch. */
+static inline bool is_message(const struct lw_plan *p, const struct lw_op *op, int32_t micro)
 {
     return lw_op_class(op->kind) == LW_CLASS_P2P && op->comm >= 0 && op->module >= 0 &&
-           op->micro_batch >= 0 &&
+           micro >= 0 &&
            (p->comms[op->comm].purpose == LW_COMM_FORWARD || lw_message_is_backward(p, op));
 }
 
@@ -55,44 +56,44 @@ static struct entry *place(const struct table *t, bool backward, int32_t module,
     }
 }
 
-static void note(const struct lw_plan *p, struct table *t, const struct lw_op *op, int32_t i)
+static void note(const struct lw_plan *p, struct table *t, const struct lw_op *op, int32_t micro,
+                 int32_t i)
 {
     bool backward = op->kind == LW_OP_BACKWARD || op->kind == LW_OP_BACKWARD_INPUT;
 
-    if (is_message(p, op) && op->kind == LW_OP_RECV)
-        place(t, lw_message_is_backward(p, op), op->module, op->micro_batch, true)->received =
-            i + 1;
-    if (op->module < 0 || op->micro_batch < 0 || (!backward && op->kind != LW_OP_FORWARD) ||
+    if (op->kind == LW_OP_RECV && is_message(p, op, micro))
+        place(t, lw_message_is_backward(p, op), op->module, micro, true)->received = i + 1;
+    if (op->module < 0 || micro < 0 || (!backward && op->kind != LW_OP_FORWARD) ||
         t->number[op->module] < 0)
         return;
-    struct entry *e = place(t, backward, op->module, op->micro_batch, true);
+    struct entry *e = place(t, backward, op->module, micro, true);
     if (e->first == 0)
         e->first = i + 1;
     e->last = i + 1;
 }
 
 /* The nearest receive of the micro-batch from which the send's value comes. */
-static int32_t source_of(const struct table *t, bool backward, const struct lw_op *op)
+static int32_t source_of(const struct table *t, bool backward, const struct lw_op *op,
+                         int32_t micro)
 {
     int32_t step = backward ? 1 : -1;
 
     for (int32_t m = op->module + step; m >= 0 && m < t->n_modules; m += step) {
         if (t->number[m] < 0)
             continue;
-        const struct entry *e = place(t, backward, m, op->micro_batch, false);
+        const struct entry *e = place(t, backward, m, micro, false);
         if (e->received > 0)
             return e->received - 1;
     }
     return -1;
 }
 
-static void connect(const struct lw_plan *p, const struct lw_program *g, const struct table *t,
-                    struct lw_message_ends *f, int32_t i)
+static void connect(const struct lw_plan *p, const struct table *t, struct lw_message_ends *f,
+                    const struct lw_op *op, int32_t micro, int32_t i)
 {
-    const struct lw_op *op = LW_OP(p, g->first_op + i);
     bool backward = lw_message_is_backward(p, op), sends = op->kind == LW_OP_SEND;
     const struct entry *e =
-        place(t, backward, op->module + (backward == sends), op->micro_batch, false);
+        place(t, backward, op->module + (backward == sends), micro, false);
     int32_t end = (sends ? e->last : e->first) - 1;
 
     if (end < 0)
@@ -101,7 +102,7 @@ static void connect(const struct lw_plan *p, const struct lw_program *g, const s
     f->next[i] = f->first[end];
     f->first[end] = i;
     if (sends)
-        f->source[i] = source_of(t, backward, op);
+        f->source[i] = source_of(t, backward, op, micro);
 }
 
 /* --- rings ------------------------------------------------------------------------------------ */
@@ -158,7 +159,7 @@ static void follow_rings(const struct lw_plan *p, const struct lw_program *g,
     struct ring r = {-1, -1, -1, -1};
 
     for (int32_t i = 0; i < g->n_ops; i++) {
-        const struct lw_op *op = LW_OP(p, g->first_op + i);
+        const struct lw_op *op = LW_OP_HELD(p, g->first_op + i);
         if (lw_op_class(op->kind) == LW_CLASS_COMPUTE && op->module >= 0)
             compute_step(f, &r, op, i);
         if (!goes_round(p, op))
@@ -184,7 +185,7 @@ static enum lw_status number_modules(const struct lw_plan *p, const struct lw_pr
     }
     LW_NEW(t->number, (int64_t)t->n_modules + 1, err);
     for (int32_t i = g->first_op; i < end; i++)
-        if (is_message(p, LW_OP(p, i)))
+        if (is_message(p, LW_OP_HELD(p, i), lw_op_micro_batch(p, i)))
             t->number[lw_op_at(p, i).module] = t->number[lw_op_at(p, i).module + 1] = 1;
     for (int32_t m = 0; m <= t->n_modules; m++)
         t->number[m] = t->number[m] ? t->n_numbers++ : -1;
@@ -216,10 +217,13 @@ static enum lw_status fill(const struct lw_plan *p, const struct lw_program *g,
     enum lw_status status = make_table(p, g, &t, err);
 
     for (int32_t i = 0; status == LW_OK && i < g->n_ops; i++)
-        note(p, &t, LW_OP(p, g->first_op + i), i);
-    for (int32_t i = 0; status == LW_OK && i < g->n_ops; i++)
-        if (is_message(p, LW_OP(p, g->first_op + i)))
-            connect(p, g, &t, f, i);
+        note(p, &t, LW_OP_HELD(p, g->first_op + i), lw_op_micro_batch(p, g->first_op + i), i);
+    for (int32_t i = 0; status == LW_OK && i < g->n_ops; i++) {
+        const struct lw_op *op = LW_OP_HELD(p, g->first_op + i);
+        int32_t micro = lw_op_micro_batch(p, g->first_op + i);
+        if (is_message(p, op, micro))
+            connect(p, &t, f, op, micro, i);
+    }
     lw_free(t.entries);
     lw_free(t.number);
     return status;
@@ -239,8 +243,9 @@ enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_pro
     }
     LW_TAKE(arena, f->returns, g->n_ops, err);
     for (int32_t i = 0; i < g->n_ops; i++) {
-        any = any || is_message(p, LW_OP(p, g->first_op + i));
-        rings = rings || goes_round(p, LW_OP(p, g->first_op + i));
+        const struct lw_op *op = LW_OP_HELD(p, g->first_op + i);
+        any = any || is_message(p, op, lw_op_micro_batch(p, g->first_op + i));
+        rings = rings || goes_round(p, op);
     }
     if (any)
         LW_TRY(fill(p, g, f, err));

@@ -414,9 +414,20 @@ static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n
      : (p)->op_own ? (const struct lw_op[1]){lw_op_at(p, i)} \
                    : &(p)->op_rows[(p)->op_places[i].row])
 
+/* The row that op i shares; -1: it shares none. */
+static inline int32_t lw_op_row(const struct lw_plan *p, int64_t i)
+{
+    return p->ops ? -1 : p->op_places[i].row;
+}
+
 static inline int32_t lw_op_call(const struct lw_plan *p, int64_t i)
 {
     return p->ops ? p->ops[i].call : p->op_calls ? p->op_calls[i] : -1;
+}
+
+static inline int32_t lw_op_micro_batch(const struct lw_plan *p, int64_t i)
+{
+    return p->ops ? p->ops[i].micro_batch : p->op_places[i].micro_batch;
 }
 
 static inline int32_t lw_op_first_dep(const struct lw_plan *p, int64_t i)

@@ -196,7 +196,7 @@ static void note_program(struct lw_uses *u)
     memset(u->copied_out, 0, (size_t)p->n_buckets * sizeof *u->copied_out);
     u->copies = u->talks = false;
     for (int32_t i = u->program.first_op; i < u->program.first_op + u->program.n_ops; i++)
-        note_op(u, LW_OP(p, i));
+        note_op(u, LW_OP_HELD(p, i));
 }
 
 /* Gathered weights after a program of the role. An optimizer makes those stale that stay. */
@@ -445,7 +445,7 @@ static enum lw_status use_messages(const struct walk *w)
 
 bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_use *out)
 {
-    const struct lw_op *o = LW_OP(p, op);
+    const struct lw_op *o = LW_OP_HELD(p, op);
     int64_t kept = o->work < 0 ? 0 : lw_work_at(p, o->work)->keeps_bytes;
 
     *out = (struct lw_use){.buffer = LW_USE_ACTIVATION, .index = op};
@@ -465,7 +465,7 @@ bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_u
 enum lw_status lw_op_uses(const struct lw_uses *u, int32_t op, int32_t rank, lw_use_fn *visit,
                           void *ctx, struct lw_err *err)
 {
-    const struct walk w = {u, LW_OP(u->p, op), op, rank, visit, ctx, err};
+    const struct walk w = {u, LW_OP_HELD(u->p, op), op, rank, visit, ctx, err};
     enum lw_op_class class_ = lw_op_class(w.op->kind);
     struct lw_use memory;
 
