@@ -184,23 +184,37 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
 
 /* --- messages -------------------------------------------------------------------------------- */
 
+static struct lw_op message_of(const struct lw_writer *k, bool sends, bool backward, int32_t module)
+{
+    const struct lw_lowering *l = k->l;
+    int64_t whole = lw_module_at(l->w, module)->output_bytes;
+
+    return lw_write_moved(k, sends ? LW_OP_SEND : LW_OP_RECV, backward ? l->backward : l->forward,
+                          lw_scatters_messages(l) ? (whole + l->tp - 1) / l->tp : whole,
+                          l->activation_dtype, backward ? "gradient" : "activation");
+}
+
+/* Messages of one module and peer are alike but for the micro-batch and what they wait for. Those
+ * of group calls are not: each call has a number. */
 int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
                          int32_t peer, int32_t call, int32_t dep)
 {
     struct lw_lowering *l = k->l;
     bool backward = made->kind != LW_OP_FORWARD;
     int32_t module = boundary(l, made);
-    int64_t whole = lw_module_at(l->w, module)->output_bytes;
-    struct lw_op op =
-        lw_write_moved(k, sends ? LW_OP_SEND : LW_OP_RECV, backward ? l->backward : l->forward,
-                       lw_scatters_messages(l) ? (whole + l->tp - 1) / l->tp : whole,
-                       l->activation_dtype, backward ? "gradient" : "activation");
+    struct lw_sent *last = &k->last_sent[sends][backward][dep >= 0];
 
+    if (call < 0 && last->op > 0 && last->module == module && last->peer == peer)
+        return lw_builder_again(l->b, last->op - 1, made->micro_batch, &dep, dep >= 0);
+    struct lw_op op = message_of(k, sends, backward, module);
     op.module = module;
     op.micro_batch = made->micro_batch;
     op.call = call;
     op.operand = lw_lower_row(l, LW_ROW_PEER, k->role, peer, op.bytes);
-    return lw_builder_op(l->b, &op, &dep, dep >= 0);
+    int32_t number = lw_builder_op(l->b, &op, &dep, dep >= 0);
+    if (call < 0)
+        *last = (struct lw_sent){module, peer, number + 1};
+    return number;
 }
 
 static void pass_on(struct lw_writer *k, const struct lw_grid_step *s)

@@ -81,6 +81,12 @@ struct lw_pair_item {
     int32_t unit;        /* of a lane: which, counted on the rank */
 };
 
+/* The last message of its kind, from which the next ones are copied that have the same module and
+ * peer. */
+struct lw_sent {
+    int32_t module, peer, op; /* op: 1 + its number; 0 = none yet */
+};
+
 /* The state of writing one pass of one rank. */
 struct lw_writer {
     struct lw_lowering *l;
@@ -98,6 +104,7 @@ struct lw_writer {
                                     * asked for yet (lower_pipeline.c) */
     int32_t *sent, n_sent;         /* [2 * n_places * micro-batches] sends since compute waited
                                     * for sends last */
+    struct lw_sent last_sent[2][2][2]; /* of sends, of backwards, of those that wait for an op */
     bool turned;                   /* the action before was a backward */
     bool *gap_written;             /* [2 * micro-batches] host gap before forward, before
                                     * backward */

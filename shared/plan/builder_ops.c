@@ -154,6 +154,35 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     return number;
 }
 
+int32_t lw_builder_again(struct lw_builder *b, int32_t op, int32_t micro_batch, const int32_t *deps,
+                         int32_t n_deps)
+{
+    struct lw_plan *p = &b->plan;
+
+    if (b->failed)
+        return -1;
+    lw_builder_close_list(b);
+    assert(op_of(b, op).n_deps == n_deps && op_of(b, op).n_ready == 0);
+    const int32_t first_dep = p->n_deps;
+    for (int32_t i = 0; i < n_deps; i++)
+        lw_builder_push_dep(b, deps[i]);
+    if (b->shares) {
+        lw_builder_close_op(b);
+        b->failed = b->failed || p->n_ops == INT32_MAX ||
+                    lw_op_rows_repeat(p, &b->sharing, p->n_ops, op, micro_batch, first_dep, NULL) !=
+                        LW_OK;
+        p->n_ops += !b->failed;
+    } else {
+        struct lw_op copy = p->ops[op];
+        copy.micro_batch = micro_batch;
+        copy.first_dep = first_dep;
+        copy.first_ready = p->n_ready;
+        lw_builder_push(b, LW_TABLE_ops, &copy);
+    }
+    program_of(b, b->variant)->n_ops += !b->failed;
+    return p->n_ops - 1;
+}
+
 void lw_builder_dep(struct lw_builder *b, int32_t dep)
 {
     lw_builder_push_dep(b, dep);

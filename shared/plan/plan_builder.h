@@ -76,6 +76,10 @@ struct lw_op lw_builder_blank(enum lw_op_kind kind, int32_t stream);
 /* Returns the op's number; deps are numbers returned earlier for the same program. */
 int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_t *deps,
                       int32_t n_deps);
+/* An earlier op once more, of any program, with other dependencies, as many, and of another
+ * micro-batch. It completes no gradients. */
+int32_t lw_builder_again(struct lw_builder *b, int32_t op, int32_t micro_batch, const int32_t *deps,
+                         int32_t n_deps);
 /* The op added last waits for this earlier one of its program too. */
 void lw_builder_dep(struct lw_builder *b, int32_t dep);
 /* Ops [first, first + n) of the program at hand once more, of another micro-batch than theirs. What

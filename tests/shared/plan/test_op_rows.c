@@ -271,11 +271,23 @@ static void add_drawn(struct lw_builder *b, struct prng *r, int32_t first)
         lw_builder_ready(b, prng_in(r, 0, N_PARAMS - 1));
 }
 
+/* An op of the program that completes no gradients once more, where the drawn one is such. */
+static void add_again(struct lw_builder *b, struct prng *r, int32_t first)
+{
+    int32_t n = lw_builder_n_ops(b), op = prng_in(r, first, n - 1), deps[3];
+    const struct lw_op like = lw_builder_op_at(b, op);
+
+    for (int32_t d = 0; d < 3; d++)
+        deps[d] = prng_in(r, first, n - 1);
+    if (like.n_ready == 0 && like.n_deps <= 3)
+        lw_builder_again(b, op, prng_in(r, -1, 2), deps, like.n_deps);
+}
+
 /* The last op moves to the front of those that wait for none of them; the others keep their order.
  */
 static void reorder_drawn(struct lw_builder *b, struct prng *r, int32_t first)
 {
-    int32_t order[4 * MOST], n = lw_builder_n_ops(b), from = prng_in(r, first, n - 1);
+    int32_t order[8 * MOST], n = lw_builder_n_ops(b), from = prng_in(r, first, n - 1);
 
     for (int32_t i = 0; i < n - from; i++)
         order[i] = i;
@@ -295,8 +307,11 @@ static enum lw_status make(enum how how, struct prng r, struct lw_plan *out, str
     for (int32_t v = 0; b && v < 2; v++) {
         lw_builder_program(b, v, 0);
         int32_t first = lw_builder_n_ops(b), n = prng_in(&r, 1, MOST), times = prng_in(&r, 0, 2);
-        for (int32_t i = 0; i < n; i++)
+        for (int32_t i = 0; i < n; i++) {
             add_drawn(b, &r, first);
+            if (!lw_builder_has_failed(b) && prng_in(&r, 0, 3) == 0)
+                add_again(b, &r, first);
+        }
         for (int32_t t = 0; t < times && !lw_builder_has_failed(b); t++)
             lw_builder_repeat(
                 b, &(struct lw_op_range){
