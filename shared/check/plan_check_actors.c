@@ -250,11 +250,15 @@ static enum lw_status make_actors(struct lw_check_run *k, struct lw_err *err)
         k->state_at[a] = total - program_of(k, a).first_op;
         total += program_of(k, a).n_ops;
     }
-    LW_TAKE(&k->room, k->state, total, err);
+    LW_TAKE(&k->room, k->state, total + 1, err);
+    k->state[total] = ENDED;
     if (k->call_lead)
         LW_TAKE(&k->room, k->call_left, total, err);
     LW_TAKE(&k->room, k->cursor, heads, err);
     LW_TAKE(&k->room, k->dep_cursor, heads, err);
+    LW_TAKE(&k->room, k->waits_on, heads, err);
+    for (int64_t i = 0; i < heads; i++)
+        k->waits_on[i] = total;
     LW_TAKE(&k->room, k->n_queued, heads, err);
     LW_TAKE(&k->room, k->host, k->n_actors, err);
     LW_TAKE(&k->room, k->queue, k->n_actors, err);

@@ -16,7 +16,7 @@
  *
  * A set of actors with something to try is kept in a queue; an actor is queued again when one of
  * its ops ended through another. Dependencies are looked at once each: a cursor per stream
- * remembers the first that had not ended. */
+ * remembers the first that had not ended, and until that has the stream is not looked at again. */
 #include "shared/check/plan_check_run.h"
 #include "shared/plan/op.h"
 
@@ -29,18 +29,26 @@ static void wake(struct lw_check_run *k, int32_t actor)
     k->queue_n++;
 }
 
-static bool can_enter(struct lw_check_run *k, int32_t actor, int32_t op, int32_t *dep_cursor)
+/* *waits_on: the state of an op that has not ended, for which this one waits. */
+static bool can_enter(struct lw_check_run *k, int32_t actor, int32_t op, int32_t *dep_cursor,
+                      int64_t *waits_on)
 {
     int32_t before = k->before_on_comm[op], n_deps = LW_OP_HELD(k->p, op)->n_deps;
     const int32_t *deps = k->p->deps + lw_op_first_dep(k->p, op);
 
     if (!is_issued(k, actor, op))
         return false;
-    while (*dep_cursor < n_deps && k->state[state_of(k, actor, deps[*dep_cursor])] == ENDED)
-        (*dep_cursor)++;
-    if (*dep_cursor < n_deps)
-        return false;
-    return before < 0 || same_call(k, before, op) || k->state[state_of(k, actor, before)] == ENDED;
+    for (; *dep_cursor < n_deps; (*dep_cursor)++) {
+        int64_t state = state_of(k, actor, deps[*dep_cursor]);
+        if (k->state[state] != ENDED) {
+            *waits_on = state;
+            return false;
+        }
+    }
+    if (before < 0 || same_call(k, before, op) || k->state[state_of(k, actor, before)] == ENDED)
+        return true;
+    *waits_on = state_of(k, actor, before);
+    return false;
 }
 
 /* Actors that take part in a meeting have entered: the op ends for all of them. */
@@ -106,23 +114,34 @@ static void enter(struct lw_check_run *k, int32_t actor, int32_t op)
     }
 }
 
+/* Nothing that the stream is known to wait for is left. */
+static inline bool may_move(const struct lw_check_run *k, int64_t at)
+{
+    return k->cursor[at] >= 0 && k->state[k->waits_on[at]] == ENDED;
+}
+
 /* Move a stream on; true when something changed. */
 static bool step_stream(struct lw_check_run *k, int32_t actor, int32_t stream)
 {
     int64_t at = (int64_t)actor * k->p->n_streams + stream;
     bool moved = false;
 
+    if (!may_move(k, at))
+        return false;
     for (int32_t op = k->cursor[at]; op >= 0; op = k->cursor[at]) {
         int64_t state = state_of(k, actor, op);
         int32_t next = k->next_on_stream[op];
-        if (k->state[state] == WAITING && can_enter(k, actor, op, &k->dep_cursor[at])) {
+        if (k->state[state] == WAITING &&
+            can_enter(k, actor, op, &k->dep_cursor[at], &k->waits_on[at])) {
             enter(k, actor, op);
             moved = true;
         }
         if (k->state[state] == WAITING)
             return moved;
-        if (k->state[state] == ENTERED && (next < 0 || !same_call(k, op, next)))
+        if (k->state[state] == ENTERED && (next < 0 || !same_call(k, op, next))) {
+            k->waits_on[at] = state;
             return moved;
+        }
         k->n_queued[at] -= next < 0 || issue_lead_of(k, next) != issue_lead_of(k, op);
         k->cursor[at] = next;
         k->dep_cursor[at] = 0;

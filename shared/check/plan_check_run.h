@@ -39,6 +39,9 @@ struct lw_check_run {
     int32_t *host;               /* [n_actors] op that the host issues next */
     int32_t *n_queued;           /* [n_actors * n_streams] issued, not ended; together: as one */
     int32_t *dep_cursor;         /* [n_actors * n_streams] dependencies of it that have ended */
+    /* [n_actors * n_streams] the state of an op that ends before the stream can move, as far as
+     * is known: after the states of all ops one stands that is ENDED (nothing is known) */
+    int64_t *waits_on;
     int32_t *call_left;          /* by state index of the lead: ops of the call not matched yet */
     int32_t *queue;              /* [n_actors] ring */
     int32_t queue_first, queue_n;
