@@ -24,6 +24,17 @@ static struct lw_op op_of(const struct lw_builder *b, int32_t op)
     return b->last_open && op == b->plan.n_ops - 1 ? b->last : lw_op_at(&b->plan, op);
 }
 
+/* Where the dependencies of the op end. */
+static int32_t deps_end(const struct lw_builder *b, int32_t op)
+{
+    const struct lw_plan *p = &b->plan;
+
+    if (b->last_open && op == p->n_ops - 1)
+        return b->last.first_dep + b->last.n_deps;
+    return lw_op_first_dep(p, op) + (p->ops ? p->ops[op].n_deps
+                                            : p->op_rows[p->op_places[op].row].n_deps);
+}
+
 /* The op added last, to change it. */
 static struct lw_op *last_op(struct lw_builder *b)
 {
@@ -228,6 +239,21 @@ static bool repeat_list(struct lw_builder *b, struct lw_op *op, const struct lw_
     return true;
 }
 
+/* An op that completes gradients, with its micro-batch and dependencies as they are now. */
+static void repeat_with_ready(struct lw_builder *b, int32_t from, int32_t micro_batch,
+                              int32_t first_dep)
+{
+    struct lw_op op = op_of(b, from);
+    const int32_t first_ready = op.first_ready, n_ready = op.n_ready;
+
+    op.micro_batch = micro_batch;
+    op.first_dep = first_dep;
+    op.first_ready = b->plan.n_ready;
+    op.n_ready = 0;
+    add_op(b, &op);
+    repeat_ready(b, first_ready, n_ready);
+}
+
 /* Room for its dependencies is there. */
 static void repeat_row(struct lw_builder *b, const struct lw_op_range *x, int32_t from, int32_t by)
 {
@@ -237,24 +263,20 @@ static void repeat_row(struct lw_builder *b, const struct lw_op_range *x, int32_
     lw_builder_close_op(b);
     if (b->failed)
         return;
-    struct lw_op op = op_of(b, from);
-    const int32_t first_dep = op.first_dep, first_ready = op.first_ready, n_ready = op.n_ready;
-    if (op.micro_batch == x->from_micro_batch)
-        op.micro_batch = x->micro_batch;
-    op.first_dep = p->n_deps;
-    op.first_ready = p->n_ready;
-    op.n_ready = 0;
-    for (int32_t i = 0; i < op.n_deps; i++)
-        p->deps[p->n_deps++] = moved_dep(x, by, p->deps[first_dep + i]);
-    if (n_ready == 0)
-        b->failed = lw_op_rows_repeat(p, &b->sharing, p->n_ops, from, op.micro_batch, op.first_dep,
-                                      NULL) != LW_OK;
-    else
-        add_op(b, &op);
-    if (!b->last_open)
-        p->n_ops += !b->failed;
-    if (n_ready > 0)
-        repeat_ready(b, first_ready, n_ready);
+    const struct lw_op_place place = p->op_places[from];
+    const struct lw_op *row = &p->op_rows[place.row];
+    const int32_t first_dep = p->n_deps;
+    int32_t micro_batch =
+        place.micro_batch == x->from_micro_batch ? x->micro_batch : place.micro_batch;
+    for (int32_t i = 0; i < row->n_deps; i++)
+        p->deps[p->n_deps++] = moved_dep(x, by, p->deps[place.first_dep + i]);
+    if (row->n_ready > 0) {
+        repeat_with_ready(b, from, micro_batch, first_dep);
+        return;
+    }
+    b->failed = lw_op_rows_repeat(p, &b->sharing, p->n_ops, from, micro_batch, first_dep, NULL) !=
+                LW_OK;
+    p->n_ops += !b->failed;
 }
 
 /* The same in a table of whole ops, which has room for it too. */
@@ -297,9 +319,8 @@ void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
 {
     if (b->failed || x->n == 0)
         return;
-    const struct lw_op last = op_of(b, x->first + x->n - 1);
     int32_t n_ops = b->plan.n_ops, by = n_ops - x->first;
-    int32_t n_deps = last.first_dep + last.n_deps - op_of(b, x->first).first_dep;
+    int32_t n_deps = deps_end(b, x->first + x->n - 1) - op_of(b, x->first).first_dep;
     /* room for all of them */
     b->failed =
         x->n > INT32_MAX - n_ops || (!lw_builder_extend(b, LW_TABLE_deps, n_deps) && b->failed);
