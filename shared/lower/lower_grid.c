@@ -37,11 +37,12 @@ struct writer {
 
 LW_COMPARATOR(compare_links, struct link, a->backward, b->backward, a->from, b->from, a->to, b->to)
 
-static struct link link_of(const struct lw_grid_step *s, int32_t rank)
+static struct link link_of(const struct lw_grid_order *o, const struct lw_grid_step *s,
+                           int32_t rank)
 {
     bool sends = s->kind == LW_GRID_SEND;
 
-    return (struct link){s->action.kind != LW_OP_FORWARD, sends ? rank : s->peer,
+    return (struct link){lw_step_action(o, s)->kind != LW_OP_FORWARD, sends ? rank : s->peer,
                          sends ? s->peer : rank, -1};
 }
 
@@ -55,7 +56,7 @@ static enum lw_status list_links(struct writer *k, struct lw_err *err)
     for (int32_t r = 0; r < o->n_ranks; r++)
         for (int32_t i = o->first[r]; i < o->first[r + 1]; i++)
             if (o->steps[i].kind == LW_GRID_SEND)
-                k->links[n++] = link_of(&o->steps[i], r);
+                k->links[n++] = link_of(o, &o->steps[i], r);
     lw_sort(k->links, n, compare_links);
     for (int64_t i = 0; i < n; i++)
         if (i == 0 || compare_links(&k->links[i], &k->links[k->n_links - 1]) != 0)
@@ -178,7 +179,8 @@ static int32_t run(struct writer *k, const struct lw_action *a, bool second, con
 
 static void pass_message(struct writer *k, int32_t rank, const struct lw_grid_step *s, int32_t dep)
 {
-    struct link want = link_of(s, rank);
+    const struct lw_action *a = lw_step_action(&k->order, s);
+    struct link want = link_of(&k->order, s, rank);
     const struct link *x =
         bsearch(&want, k->links, (size_t)k->n_links, sizeof *k->links, compare_links);
     bool sends = s->kind == LW_GRID_SEND;
@@ -188,12 +190,12 @@ static void pass_message(struct writer *k, int32_t rank, const struct lw_grid_st
     op.comm = k->comm[x->backward][x->colour];
     op.work_ps = k->d->comm;
     op.peer = s->peer;
-    op.module = s->action.stage - x->backward; /* the boundary after it */
+    op.module = a->stage - x->backward; /* the boundary after it */
     op.stage = rank;
-    op.micro_batch = s->action.micro_batch;
+    op.micro_batch = a->micro_batch;
     int32_t at = lw_builder_op(k->b, &op, &dep, sends);
     if (!sends)
-        *received(k, x->backward, lw_action_target(k->g, &s->action), op.micro_batch) = at;
+        *received(k, x->backward, lw_action_target(k->g, a), op.micro_batch) = at;
 }
 
 static void write_rank(struct writer *k, int32_t rank)
@@ -204,24 +206,25 @@ static void write_rank(struct writer *k, int32_t rank)
 
     for (int32_t i = o->first[rank]; i < o->first[rank + 1]; i++) {
         const struct lw_grid_step *s = &o->steps[i];
+        const struct lw_action *a = lw_step_action(o, s);
         if (s->kind != LW_GRID_RUN) {
             pass_message(k, rank, s, last);
             continue;
         }
         if (!inside) {
             n = 0;
-            deps[n] = input_of(k, &s->action);
+            deps[n] = input_of(k, a);
             n += deps[n] >= 0;
-            for (int32_t j = i + 1; s->action.with_next && j < o->first[rank + 1]; j++) {
+            for (int32_t j = i + 1; a->with_next && j < o->first[rank + 1]; j++) {
                 if (o->steps[j].kind != LW_GRID_RUN)
                     continue;
-                deps[n] = input_of(k, &o->steps[j].action);
+                deps[n] = input_of(k, lw_step_action(o, &o->steps[j]));
                 n += deps[n] >= 0;
                 break;
             }
         }
-        last = run(k, &s->action, inside, deps, inside ? 0 : n);
-        inside = s->action.with_next;
+        last = run(k, a, inside, deps, inside ? 0 : n);
+        inside = a->with_next;
     }
 }
 

@@ -131,6 +131,7 @@ static enum lw_status write_all(struct lw_lowering *l, struct lw_err *err)
     LW_TRY(lw_lower_ranks(l, err));
     LW_TRY(lw_lower_model(l, err));
     LW_TRY(add_passes(l, err));
+    lw_grid_order_free(&l->order);
     lw_lower_notes(l);
     return l->no_memory ? lw_fail_nomem(err) : LW_OK;
 }

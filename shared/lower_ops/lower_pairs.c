@@ -37,18 +37,19 @@ static const struct lw_action *action_before(const struct lw_writer *k, int32_t 
 
     while (step-- > o->first[k->role])
         if (o->steps[step].kind == LW_GRID_RUN)
-            return &o->steps[step].action;
+            return lw_step_action(o, &o->steps[step]);
     return NULL;
 }
 
 static int8_t lane_of(const struct lw_writer *k, int32_t step)
 {
-    const struct lw_grid_step *s = &k->l->order.steps[step];
+    const struct lw_grid_order *o = &k->l->order;
+    const struct lw_grid_step *s = &o->steps[step];
     const struct lw_action *before;
 
     if (s->kind != LW_GRID_RUN)
         return MESSAGE;
-    if (s->action.with_next)
+    if (lw_step_action(o, s)->with_next)
         return 0;
     before = action_before(k, step);
     return before && before->with_next ? 1 : OTHER;
@@ -61,7 +62,8 @@ void lw_write_enter_step(struct lw_writer *k, int32_t step)
     struct lw_pair_item *x = &k->items[k->n_items++];
     *x = (struct lw_pair_item){.first = lw_builder_n_ops(k->l->b), .lane = lane_of(k, step),
                                .unit = -1};
-    x->backward = k->l->order.steps[step].action.kind != LW_OP_FORWARD;
+    x->backward =
+        lw_step_action(&k->l->order, &k->l->order.steps[step])->kind != LW_OP_FORWARD;
     if (x->lane != 0 && x->lane != 1)
         return;
     x->unit = x->lane == 0 ? k->n_units++ : k->n_units - 1;

@@ -38,12 +38,12 @@ static void write_gap(struct lw_writer *k, bool backward)
     *written = true;
 }
 
-static int32_t last_micro_batch(const struct lw_writer *k, const struct lw_grid_step *s)
+static int32_t last_micro_batch(const struct lw_writer *k, int32_t stage)
 {
     const struct lw_grid *g = &k->l->grid;
     int32_t last = g->n_micro_batches - 1;
 
-    return lw_grid_rank_of(g, s->action.stage, last) == k->role ? last : g->n_micro_batches / 2 - 1;
+    return lw_grid_rank_of(g, stage, last) == k->role ? last : g->n_micro_batches / 2 - 1;
 }
 
 /* The module after which the value leaves, or before which the gradient does. */
@@ -158,10 +158,9 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
     post_receive(k, a, backward, at);
     wait_for_sends(k, backward);
     if (!backward) {
-        const struct lw_grid_step step = {LW_GRID_RUN, *a, -1};
         write_gap(k, false);
         if (x->reducer &&
-            (a->micro_batch == last_micro_batch(k, &step) || x->d->s->sync_each))
+            (a->micro_batch == last_micro_batch(k, a->stage) || x->d->s->sync_each))
             lw_write_buffers(k, x);
         return write_part(k, x, a->kind, input_of(k, a, false, at), false, &k->made[at], err);
     }
@@ -219,7 +218,7 @@ int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action
 
 static void pass_on(struct lw_writer *k, const struct lw_grid_step *s)
 {
-    const struct lw_action *a = &s->action;
+    const struct lw_action *a = lw_step_action(&k->l->order, s);
     bool backward = a->kind != LW_OP_FORWARD;
 
     if (s->kind == LW_GRID_SEND) {
@@ -243,7 +242,7 @@ enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)
     for (int32_t i = o->first[k->role]; i < o->first[k->role + 1]; i++) {
         lw_write_enter_step(k, i);
         if (o->steps[i].kind == LW_GRID_RUN)
-            LW_TRY(lw_write_action(k, &o->steps[i].action, err));
+            LW_TRY(lw_write_action(k, lw_step_action(o, &o->steps[i]), err));
         else
             pass_on(k, &o->steps[i]);
         lw_write_leave_step(k);

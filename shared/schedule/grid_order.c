@@ -37,8 +37,9 @@ static void put(struct lw_grid_order *o, int32_t *at, int32_t rank, struct lw_gr
 
 /* What the action made leaves its rank, unless its target lives there too. */
 static void send(const struct lw_grid *g, struct lw_grid_order *o, int32_t *at, int32_t rank,
-                 const struct lw_action *a)
+                 int32_t action)
 {
+    const struct lw_action *a = &g->actions[action];
     int32_t target = lw_action_target(g, a);
 
     if (target < 0)
@@ -46,8 +47,8 @@ static void send(const struct lw_grid *g, struct lw_grid_order *o, int32_t *at, 
     int32_t peer = lw_grid_rank_of(g, target, a->micro_batch);
     if (peer == rank)
         return;
-    put(o, at, rank, (struct lw_grid_step){LW_GRID_SEND, *a, peer});
-    put(o, at, peer, (struct lw_grid_step){LW_GRID_RECV, *a, rank});
+    put(o, at, rank, (struct lw_grid_step){action, LW_GRID_SEND, peer});
+    put(o, at, peer, (struct lw_grid_step){action, LW_GRID_RECV, rank});
 }
 
 /* Go through the one order; at[n_ranks] are cursors. Without steps it only counts. */
@@ -57,12 +58,12 @@ static void walk(const struct lw_grid *g, bool early, const int32_t *order,
     for (int32_t i = 0; i < g->first[g->n_ranks]; i++) {
         const struct lw_action *a = &g->actions[order[i]];
         int32_t rank = lw_grid_rank_of(g, a->stage, a->micro_batch);
-        put(o, at, rank, (struct lw_grid_step){LW_GRID_RUN, *a, -1});
+        put(o, at, rank, (struct lw_grid_step){order[i], LW_GRID_RUN, -1});
         if (a->with_next && !early)
             continue;
         if (!early && order[i] > g->first[rank] && a[-1].with_next)
-            send(g, o, at, rank, &a[-1]);
-        send(g, o, at, rank, a);
+            send(g, o, at, rank, order[i] - 1);
+        send(g, o, at, rank, order[i]);
     }
 }
 
@@ -166,7 +167,7 @@ static enum lw_status fill(const struct lw_grid *g, bool early, const struct lw_
 enum lw_status lw_grid_order(const struct lw_grid *g, bool early, struct lw_grid_order *out,
                              struct lw_err *err)
 {
-    struct lw_grid_order o = {.n_ranks = g->n_ranks};
+    struct lw_grid_order o = {.n_ranks = g->n_ranks, .actions = g->actions};
     struct lw_grid_costs costs = nominal;
     struct lw_grid_times t;
     struct lw_arena room = {0};

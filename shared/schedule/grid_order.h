@@ -14,10 +14,12 @@
  * docs/design/lower_grid.md. */
 enum lw_grid_step_kind { LW_GRID_RUN, LW_GRID_SEND, LW_GRID_RECV };
 
+/* There are millions: 8 bytes. */
 struct lw_grid_step {
-    enum lw_grid_step_kind kind;
-    struct lw_action action; /* that is run; of a message, the one that made what it carries */
-    int32_t peer;            /* of a message: the other rank; -1 */
+    int32_t action;       /* of the grid that is run; of a message, the one that made what it
+                           * carries */
+    unsigned kind : 2;    /* enum lw_grid_step_kind */
+    signed int peer : 30; /* of a message: the other rank; -1 */
 };
 
 struct lw_grid_order {
@@ -25,10 +27,17 @@ struct lw_grid_order {
     int32_t n_ranks;
     int32_t *first; /* [n_ranks + 1]: rank r does steps first[r] .. first[r+1]-1 */
     struct lw_grid_step *steps;
+    const struct lw_action *actions; /* the grid's, which outlives the order */
 };
 void lw_grid_order_free(struct lw_grid_order *o);
 
-/* The grid must pass lw_grid_check. early: what the first of a unit makes leaves before the second
+static inline const struct lw_action *lw_step_action(const struct lw_grid_order *o,
+                                                     const struct lw_grid_step *s)
+{
+    return &o->actions[s->action];
+}
+
+/* The grid must pass lw_grid_check, and is kept. early: what the first of a unit makes leaves before the second
  * has run. Fails as lw_grid_time does. */
 enum lw_status lw_grid_order(const struct lw_grid *g, bool early, struct lw_grid_order *out,
                              struct lw_err *err);

@@ -59,9 +59,7 @@ static void expect(const struct lw_grid_order *o, int32_t *at, int32_t rank,
 
     assert_int_equal(s->kind, kind);
     assert_int_equal(s->peer, peer);
-    assert_int_equal(s->action.kind, a->kind);
-    assert_int_equal(s->action.stage, a->stage);
-    assert_int_equal(s->action.micro_batch, a->micro_batch);
+    assert_ptr_equal(lw_step_action(o, s), a);
 }
 
 static void expect_message(const struct lw_grid *g, const struct lw_grid_order *o, int32_t *at,
