@@ -24,6 +24,12 @@ static struct lw_op op_of(const struct lw_builder *b, int32_t op)
     return b->last_open && op == b->plan.n_ops - 1 ? b->last : lw_op_at(&b->plan, op);
 }
 
+static int32_t first_dep_of(const struct lw_builder *b, int32_t op)
+{
+    return b->last_open && op == b->plan.n_ops - 1 ? b->last.first_dep
+                                                   : lw_op_first_dep(&b->plan, op);
+}
+
 /* Where the dependencies of the op end. */
 static int32_t deps_end(const struct lw_builder *b, int32_t op)
 {
@@ -320,7 +326,7 @@ void lw_builder_repeat(struct lw_builder *b, const struct lw_op_range *x)
     if (b->failed || x->n == 0)
         return;
     int32_t n_ops = b->plan.n_ops, by = n_ops - x->first;
-    int32_t n_deps = deps_end(b, x->first + x->n - 1) - op_of(b, x->first).first_dep;
+    int32_t n_deps = deps_end(b, x->first + x->n - 1) - first_dep_of(b, x->first);
     /* room for all of them */
     b->failed =
         x->n > INT32_MAX - n_ops || (!lw_builder_extend(b, LW_TABLE_deps, n_deps) && b->failed);
@@ -431,7 +437,7 @@ struct lw_op lw_builder_op_at(const struct lw_builder *b, int32_t op)
 
 const int32_t *lw_builder_deps_of(const struct lw_builder *b, int32_t op)
 {
-    return b->failed ? NULL : b->plan.deps + op_of(b, op).first_dep;
+    return b->failed ? NULL : b->plan.deps + first_dep_of(b, op);
 }
 
 int32_t lw_builder_n_ops(const struct lw_builder *b)
