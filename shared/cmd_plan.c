@@ -23,7 +23,7 @@ static bool yields_equal(const struct lw_step_yield *a, const struct lw_step_yie
 {
     return a->samples == b->samples && a->tokens == b->tokens && a->model_flops == b->model_flops &&
            a->hardware_flops == b->hardware_flops && a->dtype == b->dtype && a->fp8 == b->fp8 &&
-           a->fp4 == b->fp4;
+           a->fp4 == b->fp4 && a->tf32 == b->tf32;
 }
 
 static void difference_json(const struct lw_plan *a, const struct lw_plan *b,

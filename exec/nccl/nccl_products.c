@@ -34,7 +34,7 @@ static bool runs(const struct lw_product *p)
 {
     cudaDataType type;
 
-    return type_of(p->dtype, &type) && !p->fp8;
+    return type_of(p->dtype, &type) && !p->fp8 && !p->tf32;
 }
 
 bool nccl_has_products(const struct exec_task *t)

@@ -40,6 +40,7 @@ struct lw_device {
     struct lw_figure fp8_speedup;                /* of products of 8-bit operands against bf16 */
     struct lw_figure fp8_peak_flops;             /* of products of 8-bit operands: MFU is
                                                   * over it, no time depends on it */
+    struct lw_figure tf32_peak_flops;            /* of products of f32 operands in TF32 */
     struct lw_figure fp4_speedup, fp4_peak_flops;           /* the same of 4-bit operands (NVFP4) */
     struct lw_figure attention_forward, attention_backward; /* share of the peak: long sequences,
                                                              * heads of 128 */

@@ -18,6 +18,7 @@
     row(fp8_peak_flops, "flop/s", POSITIVE) \
     row(fp4_speedup, "", POSITIVE) \
     row(fp4_peak_flops, "flop/s", POSITIVE) \
+    row(tf32_peak_flops, "flop/s", POSITIVE) \
     row(attention_forward, "", SHARE) \
     row(attention_backward, "", SHARE) \
     row(memory_bytes, "B", COUNT) \

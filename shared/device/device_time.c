@@ -72,6 +72,12 @@ const char *lw_device_lacks_narrow(const struct lw_device *d, enum lw_dtype dtyp
                                            : NULL;
 }
 
+const char *lw_device_lacks_tf32(const struct lw_device *d)
+{
+    return lw_figure_is_set(d->tf32_peak_flops) ? NULL
+                                                : "tf32_peak_flops (of f32 products in TF32)";
+}
+
 static double at_least(double a, double b)
 {
     return a > b ? a : b;
@@ -134,8 +140,7 @@ static double alignment(const struct lw_product *p)
 /* FLOP/s of one SM at the whole peak. */
 static double sm_rate(const struct lw_device *d, const struct lw_product *p)
 {
-    double peak = d->peak_flops[p->dtype].value;
-
+    double peak = p->tf32 ? d->tf32_peak_flops.value : d->peak_flops[p->dtype].value;
     struct lw_figure speedup = p->fp4 ? d->fp4_speedup : d->fp8_speedup;
     if (p->fp8 && lw_figure_is_set(speedup))
         peak *= speedup.value;

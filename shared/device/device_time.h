@@ -15,6 +15,8 @@
 bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype);
 /* And how fast those of 8-bit operands are, or of 4-bit ones. NULL = yes, else what it lacks. */
 const char *lw_device_lacks_narrow(const struct lw_device *d, enum lw_dtype dtype, bool fp4);
+/* What products of f32 in TF32 lack there; NULL = nothing. */
+const char *lw_device_lacks_tf32(const struct lw_device *d);
 
 /* What bounds a product and by how much; for people. */
 struct lw_product_time {

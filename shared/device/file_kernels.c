@@ -41,6 +41,10 @@ static enum lw_status check_device(const struct lw_workload *w, const struct lw_
                            "device '%s' has no %s, which kernels with %d-bit operands of workload "
                            "'%s' need: choose another device",
                            d->kind, lacks, k->fp4 ? 4 : 8, w->name);
+        if (k->tf32 && lw_device_lacks_tf32(d))
+            return lw_fail(err, LW_ENOTSUP,
+                           "device '%s' has no %s, which kernels of workload '%s' need: choose "
+                           "another device", d->kind, lw_device_lacks_tf32(d), w->name);
     }
     return lw_figure_is_set(d->memory_bytes_per_s)
                ? LW_OK

@@ -135,7 +135,7 @@ static struct lw_product product_of(const struct share *s)
     const struct lw_kernel *k = s->k;
     struct lw_product p = {.batch = k->batch, .m = k->m / s->cp, .n = columns(s), .k = inner(s),
                            .dtype = (enum lw_dtype)k->dtype, .fp8 = k->fp8, .fp4 = k->fp4,
-                           .grouped = k->experts > 0};
+                           .tf32 = k->tf32, .grouped = k->experts > 0};
 
     if (k->experts > 0) {
         p.batch = k->experts / expert_ranks(s);

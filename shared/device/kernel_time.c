@@ -62,11 +62,13 @@ static lw_ps products(const struct timer *t, int64_t flops)
     const struct lw_device *d = t->device;
     const bool own = flops > 0 && t->k && t->k->only != LW_ONLY_NOT; /* a recorded one's type */
     const enum lw_dtype dtype = own ? (enum lw_dtype)t->k->dtype : t->dtype;
-    const struct lw_work_table *table = lw_work_find(d, LW_WORK_GEMM, dtype, dtype);
+    const bool tf32 = t->k && t->k->tf32;
+    const double peak = tf32 ? d->tf32_peak_flops.value : d->peak_flops[dtype].value;
+    const struct lw_work_table *table =
+        tf32 ? NULL : lw_work_find(d, LW_WORK_GEMM, dtype, dtype);
 
     return table ? lw_work_time(table, flops)
-                 : lw_ps_from_seconds((double)flops / (d->peak_flops[dtype].value *
-                                                       d->gemm_efficiency.value));
+                 : lw_ps_from_seconds((double)flops / (peak * d->gemm_efficiency.value));
 }
 
 static lw_ps traffic(const struct timer *t, int64_t bytes)
@@ -174,9 +176,13 @@ static void add_backward(const struct timer *t, const struct lw_kernel_work *wor
 
 static enum lw_time_source source_of(const struct timer *t, const struct lw_kernel_work *work)
 {
-    return goes_by_shape(t, work)                                           ? LW_TIME_SHAPE
-           : table_of(t, work->flops > 0 ? LW_WORK_GEMM : LW_WORK_COPY) ? LW_TIME_TABLE
-                                                                            : LW_TIME_ROOFLINE;
+    const bool products = work->flops > 0;
+
+    if (goes_by_shape(t, work))
+        return LW_TIME_SHAPE;
+    return !(products && t->k->tf32) && table_of(t, products ? LW_WORK_GEMM : LW_WORK_COPY)
+               ? LW_TIME_TABLE
+               : LW_TIME_ROOFLINE;
 }
 
 /* What most of the kernel's time comes from. */

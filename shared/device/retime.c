@@ -85,7 +85,8 @@ static lw_ps scaled(lw_ps t, double ratio)
     return t > 0 && there < 1 ? 1 : there;
 }
 
-/* Without figures for narrow operands their products would get the times of 16-bit ones. */
+/* Without figures for narrow operands their products would get the times of 16-bit ones, and those
+ * of TF32 none. */
 static enum lw_status check_narrow(const struct lw_product *p, int32_t n,
                                    const struct lw_device *to, struct lw_err *err)
 {
@@ -96,6 +97,11 @@ static enum lw_status check_narrow(const struct lw_product *p, int32_t n,
                            "its products take %d-bit operands (model --fp%d), and device '%s' has "
                            "no %s: make the workload without --fp%d, or choose another device",
                            p[i].fp4 ? 4 : 8, p[i].fp4 ? 4 : 8, to->kind, lacks, p[i].fp4 ? 4 : 8);
+        if (p[i].tf32 && lw_device_lacks_tf32(to))
+            return lw_fail(err, LW_ENOTSUP,
+                           "its products are of TF32 (model --tf32), and device '%s' has no %s: "
+                           "make the workload without --tf32, or choose another device",
+                           to->kind, lw_device_lacks_tf32(to));
     }
     return LW_OK;
 }

@@ -139,6 +139,7 @@ static const struct lw_field yield_fields[] = {
     LW_F_BYTE_WORD("dtype", AT(dtype), lw_dtype_word),
     LW_F_BOOL("fp8", AT(fp8), false),
     LW_F_BOOL("fp4", AT(fp4), false),
+    LW_F_BOOL("tf32", AT(tf32), false),
     {0},
 };
 #undef AT

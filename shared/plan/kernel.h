@@ -67,6 +67,7 @@ struct lw_kernel {
     bool fp8;           /* GEMM: operands of 8 bits; backward writes the output's gradient so */
     bool fp4; /* with fp8: of 4 bits in place of 8 (NVFP4); TRAFFIC: the cast of what a norm
                * wrote, which only a framework that casts inputs has */
+    bool tf32;          /* GEMM of f32: operands in TF32 */
     bool epilogue;      /* fp8: the activation between two products is part of them: COLUMN's takes
                          * its result's gradient, ROW's its input from there, in 8 bits */
     bool trained;       /* GEMM: its weights have a gradient */

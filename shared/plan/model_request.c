@@ -25,6 +25,7 @@ static const struct lw_model_option options[] = {
     WORD("dtype", dtype, dtypes, "TYPE", "parameters and activations: f32|bf16|f16 (the model's)"),
     FLAG("fp8", fp8, "products of blocks take 8-bit operands"),
     FLAG("fp4", fp4, "products of blocks take 4-bit operands: NVFP4"),
+    FLAG("tf32", tf32, "transformers: products of f32 are of TF32, as with torch's allow_tf32"),
     FLAG("autocast", autocast,
         "gpt, llama: weights, norms and residuals are f32, and products of --dtype (bf16), as with "
         "torch.autocast"),

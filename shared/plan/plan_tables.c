@@ -113,7 +113,8 @@ static fields role_of_fields[] = {
     N(product, n, TO(1, INT32_MAX), MUST), N(product, k, TO(1, INT32_MAX), MUST),
     N(product, dtype, DTYPE), N(product, out_size, FROM(0), .place = 1), B(product, fp8),
     B(product, accumulate), B(product, grouped, .place = 1),
-    B(product, fp4, .named_first = true), /* a bit after the others: hashes of plans without stay */
+    /* bits after the others: hashes of plans without stay */
+    B(product, fp4, .named_first = true), B(product, tf32, .named_first = true),
     {0},
 }, variant_fields[] = {
     NAME(variant, name), FIELD("set_name", TEXT, variant, set_name, .key = "set"),

@@ -8,7 +8,8 @@ bool lw_product_equal(const struct lw_product *a, const struct lw_product *b)
 {
     return a->batch == b->batch && a->m == b->m && a->n == b->n && a->k == b->k &&
            a->dtype == b->dtype && a->fp8 == b->fp8 && a->fp4 == b->fp4 &&
-           a->accumulate == b->accumulate && a->out_size == b->out_size && a->grouped == b->grouped;
+           a->tf32 == b->tf32 && a->accumulate == b->accumulate && a->out_size == b->out_size &&
+           a->grouped == b->grouped;
 }
 
 double lw_product_operand_bytes(const struct lw_product *p, double n)

@@ -19,6 +19,7 @@ struct lw_product {
     bool fp8;            /* operands of 8 bits, at the device's fp8_speedup */
     bool fp4;            /* with fp8: of 4 bits in place of 8, a scale of 8 bits for each 16
                           * (NVFP4), at fp4_speedup */
+    bool tf32;           /* of f32 operands, in TF32, at the device's tf32_peak_flops */
     bool accumulate;     /* the result is added to what is there */
     int32_t out_size;    /* bytes of an element of the result; 0 = that of dtype */
     bool grouped;        /* a launch per product */

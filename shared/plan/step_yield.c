@@ -251,7 +251,7 @@ static double recomputed_flops(const struct lw_plan *p, const struct lw_workload
  * parameters where no product is known. */
 static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
 {
-    double narrow = 0, four = 0, of[LW_N_DTYPES] = {0};
+    double narrow = 0, four = 0, tf32 = 0, of[LW_N_DTYPES] = {0};
     enum lw_dtype most = lw_workload_main_dtype(w);
 
     for (int32_t i = 0; i < w->n_modules; i++) {
@@ -261,6 +261,7 @@ static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
             double work = (double)x->batch * (double)x->m * (double)x->n * (double)x->k;
             *(x->fp8 ? &narrow : &of[x->dtype]) += work;
             four += x->fp4 ? work : 0;
+            tf32 += x->tf32 ? work : 0;
         }
     }
     for (int t = 0; t < LW_N_DTYPES; t++)
@@ -269,11 +270,15 @@ static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
     y->dtype = (uint8_t)most;
     y->fp8 = narrow > of[most];
     y->fp4 = y->fp8 && 2 * four > narrow;
+    y->tf32 = !y->fp8 && most == LW_F32 && 2 * tf32 > of[most];
 }
 
 const char *lw_yield_type(const struct lw_step_yield *y)
 {
-    return y->fp4 ? "nvfp4" : y->fp8 ? "fp8" : lw_dtype_name((enum lw_dtype)y->dtype);
+    return y->fp4    ? "nvfp4"
+           : y->fp8  ? "fp8"
+           : y->tf32 ? "tf32"
+                     : lw_dtype_name((enum lw_dtype)y->dtype);
 }
 
 /* 0 in place of NAN: files hold no NAN. */

@@ -16,9 +16,10 @@ struct lw_step_yield {
     uint8_t dtype; /* enum lw_dtype that most products run in, */
     bool fp8;      /* unless they take 8-bit operands */
     bool fp4;      /* with fp8: 4-bit ones */
+    bool tf32;     /* with a dtype of f32: in TF32 */
 };
 
-const char *lw_yield_type(const struct lw_step_yield *y); /* "bf16", "fp8", "nvfp4", ... */
+const char *lw_yield_type(const struct lw_step_yield *y); /* "bf16", "tf32", "fp8", "nvfp4", ... */
 
 /* Fills p->yield. */
 enum lw_status lw_plan_count_yield(struct lw_plan *p, const struct lw_workload *w,

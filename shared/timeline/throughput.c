@@ -17,9 +17,10 @@ static void find_peak(struct lw_throughput *t, const struct lw_step_yield *y,
                       const struct lw_device *d)
 {
     t->peak_of = lw_yield_type(y);
-    t->peak_flops_per_s = known(y->fp4   ? d->fp4_peak_flops
-                                : y->fp8 ? d->fp8_peak_flops
-                                         : d->peak_flops[y->dtype]);
+    t->peak_flops_per_s = known(y->fp4    ? d->fp4_peak_flops
+                                : y->fp8  ? d->fp8_peak_flops
+                                : y->tf32 ? d->tf32_peak_flops
+                                          : d->peak_flops[y->dtype]);
 }
 
 struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_cluster *c,

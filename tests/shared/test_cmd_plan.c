@@ -171,6 +171,28 @@ TEST(a_difference_names_the_operands_that_one_plan_has)
            {"wide.json fp8.json", 3, "fp8 is 0 in the first plan, 1 in the second"});
 }
 
+/* Products in TF32 are f32's on a device that has a rate for them; a file keeps the option. */
+TEST(products_in_tf32_need_f32_and_a_rate)
+{
+    char without[64], with[64];
+
+    hash_line("plan -w gpt2 --dtype f32 --dp 2 --tf32", without);
+    hash_line("plan -w gpt2 --dtype f32 --dp 2 --tf32 -c dgx-a100", with);
+    assert_string_equal(with, without);
+    lapwing("model gpt2 --dtype f32 --tf32 -o tf32.json", NULL);
+    hash_line("plan -w tf32.json --dp 2", with);
+    assert_string_equal(with, without);
+    EXPECT("plan --dp 2 -w", {"tf32.json -c v100-ib", 1, "has no tf32_peak_flops"});
+    EXPECT("plan --dp 2 --tf32 -w",
+           {"gpt2 --dtype bf16", 1, "--tf32: products of model gpt2 are of bf16; give --dtype f32"},
+           {"mlp", 1, "--tf32 does not apply to model mlp"},
+           {"gpt2 --dtype f32 -c v100-ib", 1, "has no tf32_peak_flops"});
+    lapwing("plan -w gpt2 --dtype f32 --dp 2 -o f32.json", NULL);
+    lapwing("plan -w gpt2 --dtype f32 --dp 2 --tf32 -o tf32-plan.json", NULL);
+    EXPECT("plan diff",
+           {"f32.json tf32-plan.json", 3, "tf32 is 0 in the first plan, 1 in the second"});
+}
+
 TEST(policies_that_read_times_need_a_device)
 {
     EXPECT("plan -w gpt2 --dp 8",

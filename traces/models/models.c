@@ -118,7 +118,8 @@ static const struct traces_model *find_model(const char *name, struct lw_err *er
 struct lw_device traces_no_device(void)
 {
     const struct lw_figure one = {1e15, "any"};
-    struct lw_device d = {.kind = "", .gemm_efficiency = {1, "any"}, .memory_bytes_per_s = one};
+    struct lw_device d = {.kind = "", .gemm_efficiency = {1, "any"}, .memory_bytes_per_s = one,
+                          .tf32_peak_flops = one};
 
     for (int t = 0; t < LW_N_DTYPES; t++)
         d.peak_flops[t] = one;
@@ -410,6 +411,26 @@ static enum lw_status need_narrow(const struct lw_device *d, const struct traces
                    narrow_option(s), d->kind, lacks, narrow_option(s));
 }
 
+/* Where torch's allow_tf32 counts: products of f32. */
+static enum lw_status check_tf32(const struct traces_model *m, const struct traces_model_shape *s,
+                                 const struct lw_device *d, struct lw_err *err)
+{
+    if (!s->tf32)
+        return LW_OK;
+    if (s->hidden == 0)
+        return lw_fail(err, LW_EINVAL, "--tf32 does not apply to model %s", m->name);
+    if (strcmp(s->dtype, "f32") != 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--tf32: products of model %s are of %s; give --dtype f32, or leave --tf32 "
+                       "out", m->name, s->dtype);
+    if (d->kind[0] && lw_device_lacks_tf32(d))
+        return lw_fail(err, LW_EINVAL,
+                       "--tf32: device '%s' has no %s: leave --tf32 out, choose another device, or "
+                       "add the figure with its source to a cluster file (`lapwing cluster NAME -o "
+                       "FILE`)", d->kind, lw_device_lacks_tf32(d));
+    return LW_OK;
+}
+
 /* Products take the type of --dtype, bf16 unless it is given; what has no rule is refused. */
 static enum lw_status check_autocast(struct traces_model_shape *s, const char *dtype,
                                      struct lw_err *err)
@@ -467,6 +488,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                        s.hidden == 0 ? "%s does not apply to model %s"
                                      : "%s: model %s has f32 parameters; give --dtype bf16",
                        narrow_option(&s), m->name);
+    LW_TRY(check_tf32(m, &s, device, err));
     if (s.again_parts != 0 && s.hidden == 0)
         return lw_fail(err, LW_EINVAL, "--recompute-modules does not apply to model %s", m->name);
     LW_TRY(need_roofline(device, s.dtype, err));

@@ -109,6 +109,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
                           * 12 or more: f32 states and a master */
     bool fp8;         /* products of blocks take 8-bit operands, and keep these */
     bool fp4;         /* 4-bit ones, which implies fp8 */
+    bool tf32;        /* products of f32 are of TF32 */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */

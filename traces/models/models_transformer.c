@@ -374,6 +374,7 @@ static int32_t product(struct transformer *t, struct lw_kernel k)
 {
     k.kind = LW_KERNEL_GEMM;
     k.trained = t->b.shape.lora == 0;
+    k.tf32 = t->b.shape.tf32;
     k.out_size = k.experts > 0 || t->b.shape.fused_sums ? SUM_BYTES : 0;
     k.sum_bytes = (uint8_t)(k.trained ? sum_bytes(t) : 0);
     return traces_builder_kernel(&t->b, &k);
@@ -453,7 +454,8 @@ static void one_product(struct transformer *t, int64_t keys, int64_t score_bytes
     TRACES_KERNEL(&t->b, .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_HEADS,
                   .batch = t->batch * t->heads, .m = t->seq, .n = scores ? keys : width,
                   .k = scores ? width : keys, .bytes = {score_bytes + t->b.item * rows * width},
-                  .both = true, .transposed = scores, .again = core_again(t));
+                  .tf32 = t->b.shape.tf32, .both = true, .transposed = scores,
+                  .again = core_again(t));
 }
 
 /* TransformerEngine fills the softmax's result again where a sample is padded, and keeps the mask

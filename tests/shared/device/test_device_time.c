@@ -117,6 +117,26 @@ TEST(a_device_says_what_narrow_products_lack)
     assert_null(lw_device_lacks_narrow(&d, LW_BF16, true));
 }
 
+/* TF32 at four times the rate of f32, with operands of 4 bytes: memory takes what it took. */
+TEST(products_of_f32_in_tf32_have_a_peak_of_their_own)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(512, 512, 512);
+
+    d.peak_flops[LW_F32] = (struct lw_figure){1e12, "test"};
+    p.dtype = LW_F32;
+    lw_ps plain = lw_product_time(&d, &p);
+    assert_non_null(strstr(lw_device_lacks_tf32(&d), "tf32_peak_flops"));
+    d.tf32_peak_flops = (struct lw_figure){4e12, "test"};
+    assert_null(lw_device_lacks_tf32(&d));
+    assert_int_equal(lw_product_time(&d, &p), plain);
+    p.tf32 = true;
+    assert_true(near((double)lw_product_time(&d, &p), 0.25 * (double)plain));
+    assert_int_equal(lw_product_operand_bytes(&p, 32), 4 * 32);
+    d.memory_bytes_per_s.value = 1e6;
+    assert_true(near((double)lw_product_time(&d, &p), 3.0 * 512 * 512 * 4 / (0.85 * 1e6) * 1e12));
+}
+
 /* 128 queries, one head, 512 keys: one tile on 4 SMs. Its mean is 512 + 165 keys, and half of
  * the tile is added: 2 * 128 * 256 * (677 / 4 + 677 / 2) flops at 0.25 of a quarter of 10^12. */
 TEST(attention_counts_keys_fill_and_the_last_tile)

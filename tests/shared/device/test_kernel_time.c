@@ -381,6 +381,28 @@ TEST(casts_of_4_bits_read_twice_and_write_scales)
     }
 }
 
+/* By roofline 2 * 16 * 8 * 4 flops at the rate of TF32, here half of f32's. */
+TEST(a_roofline_of_tf32_has_its_peak)
+{
+    lw_ps forward[2];
+
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        struct small s;
+        small_init(&s);
+        s.module.n_kernels = 1;
+        s.device.memory_bytes_per_s.value = 1e15;
+        s.device.tf32_peak_flops = s.device.peak_flops[LW_F32];
+        s.device.tf32_peak_flops.value /= 2;
+        s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_GEMM, .batch = 1, .m = 16, .n = 8,
+                                          .k = 4, .dtype = LW_F32, .trained = true, .tf32 = tf32};
+        s.grad_kernel[1] = 0;
+        evaluate(&s, &(struct lw_kernel_rates){0}, &(struct lw_kernel_groups){0});
+        forward[tf32] = s.module.forward_ps;
+    }
+    assert_true(forward[0] > 0);
+    assert_int_equal(forward[1], 2 * forward[0]);
+}
+
 TEST(what_a_norm_wrote_is_cast_to_4_bits_where_inputs_are)
 {
     lw_ps forward[2];

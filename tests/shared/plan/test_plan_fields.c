@@ -237,7 +237,7 @@ static const struct rows {
     ROWS(shards, {0}),
     ROWS(works, LEFT_OUT(work, ps), LEFT_OUT(work, bytes), LEFT_OUT(work, first_product),
          SMALL(work, n_products), LEFT_OUT(work, bound_ps), END(work, bound_ps)),
-    ROWS(products, GAP(product, accumulate, out_size), END(product, grouped)),
+    ROWS(products, END(product, grouped)),
     ROWS(work_products, {0}),
     ROWS(variants, TEXT(variant, name), LEFT_OUT(variant, n_sets),
          GAP(variant, n_sets, set_name), TEXT(variant, set_name),

@@ -48,6 +48,10 @@ TEST_WITH(mfu_is_over_the_peak_of_the_type_that_ran, fixture_open, fixture_close
            "of the fp8 peak, 1979 TFLOP/s");
     expect("sim -w llama-2-7b --fp4 -c gb300 --dp 8 --no-db", 0,
            "of the nvfp4 peak, 15000 TFLOP/s");
+    expect("sim -w gpt2 --dtype f32 --tf32 -c dgx-a100 --dp 8 --no-db", 0,
+           "of the tf32 peak, 156 TFLOP/s");
+    expect("sim -w gpt2 --dtype f32 -c dgx-a100 --dp 8 --no-db", 0,
+           "of the f32 peak, 19.5 TFLOP/s");
     /* a device whose 8-bit peak is not known has no MFU of 8-bit products */
     shell("$L cluster dgx-h100 -o c.json; sed -i '/fp8_peak_flops/d' c.json", NULL);
     expect("sim -w llama-2-7b --fp8 -c c.json --dp 8 --no-db --format json", 0,
