@@ -37,8 +37,8 @@ static inline const struct lw_action *lw_step_action(const struct lw_grid_order 
     return &o->actions[s->action];
 }
 
-/* The grid must pass lw_grid_check, and is kept. early: what the first of a unit makes leaves before
- * the second has run. Fails as lw_grid_time does. */
+/* The grid must pass lw_grid_check, and is kept. early: what the first of a unit makes leaves
+ * before the second has run. Fails as lw_grid_time does. */
 enum lw_status lw_grid_order(const struct lw_grid *g, bool early, struct lw_grid_order *out,
                              struct lw_err *err);
 
