@@ -15,7 +15,7 @@ TEXTS = {
     "expert_capacity": "expert_capacity", "schedule": "", "partition": "", "family": "",
     "tied": "tied_embeddings", "grad_dtype": "", "expert_overlap": "overlap_ep",
     "dispatcher": "dispatcher", "routing": "moe_routing", "shard_policy": "",
-    "cp_comm": "",
+    "cp_comm": "", "tf32": "",
 }
 NUMBERS = {
     "gpus": "gpus", "gpus_per_node": "gpus_per_node", "layers": "layers", "hidden": "hidden",

@@ -373,6 +373,7 @@ def model_options(row, put):
     put("dtype", dtype)
     put("fp8", "yes" if narrow == "fp8" else "")
     put("fp4", "yes" if narrow == "fp4" else "")
+    put("tf32", "yes" if dtype == "f32" and is_yes(row.tf32) else "")
     stored = has(row.attention, "full") or row.attention == "no"
     put("attention", "full" if stored else "flash")
     put("batch", row.mbs)

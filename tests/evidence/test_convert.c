@@ -268,6 +268,29 @@ TEST(products_of_4_bits_are_nvfp4)
     }
 }
 
+/* A program whose container lets torch take TF32 for f32. */
+TEST(products_of_f32_are_of_tf32_where_the_source_says_so)
+{
+    static const char TITLES[] = "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,"
+                                 "heads,kv_heads,vocab,precision,framework,status,mem_kind,step_s,"
+                                 "samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind,"
+                                 "compile\n";
+    static const struct {
+        const char *source, *precision, *cell;
+    } cases[] = {{"eth-easl/sailor@cf2c8e3", "fp32", "yes"},
+                 {"eth-easl/sailor@cf2c8e3", "bf16", ""},
+                 {"other", "fp32", ""}};
+    char csv[600];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(csv, sizeof csv,
+                 "%s,%s,gpt,GH200-96GB,8,8,1,2048,32,2560,10240,32,32,128256,%s,"
+                 "Megatron-DeepSpeed,,,2,,,,,,,\n",
+                 TITLES, cases[i].source, cases[i].precision);
+        expect_cell(rows_of("misc_training_2", csv), "tf32", cases[i].cell);
+    }
+}
+
 /* What a configuration gives "over" a cell replaces it; "set" fills an empty one alone. */
 TEST(a_configuration_goes_over_a_cell_or_fills_an_empty_one)
 {

@@ -25,7 +25,8 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->unfused_grads, TRACES_UNFUSED_GRADS) |
            bit(f->unfused_expert_bias, TRACES_UNFUSED_EXPERT_BIAS) |
            bit(f->unfused_rotation, TRACES_UNFUSED_ROTATION) |
-           bit(f->unfused_yarn, TRACES_UNFUSED_YARN);
+           bit(f->unfused_yarn, TRACES_UNFUSED_YARN) |
+           bit(f->unfused_mask, TRACES_UNFUSED_MASK);
 }
 
 /* Operands in 8 bits belong to adapters, whose products are frozen. */

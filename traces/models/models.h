@@ -19,7 +19,8 @@ enum traces_unfused {
     TRACES_UNFUSED_GRADS = 16, /* gradients are added to sums of their own type */
     TRACES_UNFUSED_EXPERT_BIAS = 32, /* experts' biases and the clamp before their gate (GPT-OSS) */
     TRACES_UNFUSED_ROTATION = 128, /* the steps of rotation, in f32; norms are one kernel */
-    TRACES_NORM_CASTS = 256, /* a norm's input is cast to f32 by a kernel, its gradient back */
+    TRACES_NORM_CASTS = 512, /* a norm's input is cast to f32 by a kernel, its gradient back */
+    TRACES_UNFUSED_MASK = 256, /* stored scores are masked by a kernel before their softmax */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 

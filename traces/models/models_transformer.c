@@ -479,6 +479,9 @@ static void full_attention(struct transformer *t, int64_t keys)
     int64_t n_scores = t->batch * t->heads * t->seq * keys, scores = t->b.item * n_scores;
 
     one_product(t, keys, scores, true);
+    if (is_unfused(t, TRACES_UNFUSED_MASK)) /* in place; its gradient is a copy that is masked */
+        TRACES_TRAFFIC(&t->b, 2 * scores, 4 * scores, 0, .split = LW_SPLIT_GROUP,
+                       .n_backward = 2, .again = core_again(t));
     TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP,
                    .again = core_again(t));
     if (t->dropout)

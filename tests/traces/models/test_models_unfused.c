@@ -53,6 +53,29 @@ MODEL_TEST(forward_bytes_are_those_of_the_kernels)
     assert_int_equal(more_bytes(TRACES_UNFUSED_SUMS, BLOCK), 0);
 }
 
+/* Stored scores: read and written; in backward a copy of the gradient, which is then masked. Fused
+ * attention has none. */
+MODEL_TEST(a_mask_of_its_own_moves_the_scores)
+{
+    enum { SCORES = BATCH * HEADS * SEQ * SEQ };
+    struct traces_model_shape s = shape_of(TRACES_UNFUSED_MASK);
+    int32_t n = 0;
+
+    assert_int_equal(more_bytes(TRACES_UNFUSED_MASK, BLOCK), 0);
+    s.attention = "full";
+    struct lw_workload b = built_as(s);
+    s.unfused = 0;
+    struct lw_workload a = built_as(s);
+    assert_int_equal(b.modules[BLOCK].forward_bytes - a.modules[BLOCK].forward_bytes,
+                     2 * 2 * SCORES);
+    for (int32_t i = 0; i < b.n_kernels; i++)
+        n += b.kernels[i].bytes[LW_PRODUCTS_FORWARD] == 2 * 2 * SCORES &&
+             b.kernels[i].bytes[LW_PRODUCTS_INPUT] == 4 * 2 * SCORES &&
+             b.kernels[i].n_backward == 2;
+    assert_int_equal(n, 1);
+    assert_int_equal(b.modules[BLOCK].kept_bytes[0], a.modules[BLOCK].kept_bytes[0]);
+}
+
 /* bf16 scores and their f32 copy, beside the f32 probabilities. */
 MODEL_TEST(an_unfused_loss_holds_scores_three_times)
 {
