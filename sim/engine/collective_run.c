@@ -45,6 +45,13 @@ static uint64_t slot_of(const struct lw_cost_query *q)
     return (x * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SIM_ASKED;
 }
 
+static bool is_same(const struct lw_cost_query *a, const struct lw_cost_query *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->bytes == b->bytes &&
+           a->n_ranks == b->n_ranks && a->n_nodes == b->n_nodes && a->algorithm == b->algorithm &&
+           a->fewest == b->fewest && a->alone == b->alone && a->once.copies == b->once.copies;
+}
+
 enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
                        const struct sim_asked **known)
 {
@@ -52,10 +59,7 @@ enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
     struct lw_cost_answer a = {0};
 
     *known = x;
-    if (x->query.op == q->op && x->query.dtype == q->dtype && x->query.bytes == q->bytes &&
-        x->query.n_ranks == q->n_ranks && x->query.n_nodes == q->n_nodes &&
-        x->query.algorithm == q->algorithm && x->query.fewest == q->fewest &&
-        x->query.alone == q->alone && x->query.once.copies == q->once.copies)
+    if (is_same(&x->query, q))
         return LW_OK;
     if (!e->options.cost) {
         char text[200];
@@ -272,17 +276,29 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
         e->ranks[r].n_collectives++;
     }
     sim_timer_set(&g->timer, e->now, time);
-    if (!e->terms.dynamic)
+    if (!e->terms.dynamic || e->terms.channels_alone)
         return sim_timer_rate(e, &g->timer, SIM_FULL_RATE, SIM_GROUP_END, group);
     sim_group_changed(e, group);
     return LW_OK;
 }
 
+/* Thread blocks of its kernel; 0: not known. */
+static int32_t blocks_of(struct sim_engine *e, const struct lw_cost_query *q)
+{
+    struct sim_asked_blocks *x = &e->asked_blocks[slot_of(q)];
+    struct lw_cost_answer a;
+
+    if (!is_same(&x->query, q)) {
+        bool known = lw_sim_cost_explain(e->cluster, q, &a, NULL) == LW_OK;
+        *x = (struct sim_asked_blocks){*q, known && a.n_blocks > 0 ? a.n_blocks : 0};
+    }
+    return x->n;
+}
+
 /* The share of SMs that the collective's channels hold, beyond what every collective holds. */
-static int64_t sms_of_channels(const struct sim_engine *e, struct sim_group *g, int64_t bytes)
+static int64_t sms_of_channels(struct sim_engine *e, struct sim_group *g, int64_t bytes)
 {
     struct lw_cost_query q = g->query;
-    struct lw_cost_answer a;
 
     q.bytes = bytes;
     if (e->terms.channel_sms <= 0 || g->n < 2 || g->chunked)
@@ -292,9 +308,8 @@ static int64_t sms_of_channels(const struct sim_engine *e, struct sim_group *g, 
     g->sms_known = q;
     if (q.algorithm == LW_REDUCER_AUTO && lw_figure_is_set(e->cluster->nccl.compute_capability))
         q.algorithm = LW_REDUCER_NCCL; /* a measured table tells no channels */
-    if (lw_sim_cost_explain(e->cluster, &q, &a, NULL) != LW_OK || a.n_blocks < 1)
-        return 0;
-    return sim_rate_of(a.n_blocks * e->terms.channel_sms) - e->terms.sm_share;
+    int32_t n_blocks = blocks_of(e, &q);
+    return n_blocks > 0 ? sim_rate_of(n_blocks * e->terms.channel_sms) - e->terms.sm_share : 0;
 }
 
 /* Of the first member: what the collective is. */
@@ -315,15 +330,19 @@ static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t 
     return LW_OK;
 }
 
-enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t number, lw_ps *time)
+enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t number, lw_ps *time,
+                                    int64_t *sms)
 {
     const struct lw_op *op = LW_OP_HELD(e->plan, number);
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
     struct sim_group *g = &e->groups[e->ring[place].group];
     lw_ps own = lw_plan_work_ps(e->plan, op);
 
-    LW_TRY(gather(e, g, rank, number, lw_plan_operand(e->plan, op, rank).bytes));
+    int64_t bytes = lw_plan_operand(e->plan, op, rank).bytes;
+
+    LW_TRY(gather(e, g, rank, number, bytes));
     g->own_work = own > 0 ? own : 0;
+    g->more_sms = *sms = sms_of_channels(e, g, bytes);
     return duration(e, g, time);
 }
 
@@ -354,7 +373,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
     if (g->chunked)
         LW_TRY(g->scheduled ? sim_messages_enter(e, place) : sim_ring_enter(e, place, bytes));
     else {
-        e->ranks[rank].more_sms += g->more_sms;
+        sim_rank_holds(e, rank, g->more_sms);
         sim_rank_waiting(e, rank, 1);
     }
     if (++g->n_arrived < g->n_places)
@@ -377,7 +396,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t place = g->first + i, r = e->ring[place].rank;
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
-        e->ranks[r].more_sms -= g->more_sms;
+        sim_rank_holds(e, r, -g->more_sms);
         sim_rank_moving(e, r, sim_unit_op(e, r, unit).kind, -1);
         e->ranks[r].n_collectives--;
         LW_TRY(sim_all_in(e, r, unit, g->all_in));

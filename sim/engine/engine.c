@@ -57,8 +57,8 @@ enum lw_status sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_p
     return sim_op_all_in(e, rank, p->parts[p->first_part[unit]], all_in);
 }
 
-static enum lw_status record_op(struct sim_engine *e, int32_t rank, int32_t op, lw_ps start,
-                                lw_ps all_in, lw_ps end)
+enum lw_status sim_record_op(struct sim_engine *e, int32_t rank, int32_t op, lw_ps start,
+                             lw_ps all_in, lw_ps end)
 {
     const struct lw_times at = {.start = start, .all_in = all_in, .end = end};
 
@@ -70,7 +70,7 @@ static enum lw_status record_start(struct sim_engine *e, int32_t rank, int32_t u
     const struct sim_program *p = e->ranks[rank].program;
 
     for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
-        LW_TRY(record_op(e, rank, p->parts[i], e->now, -1, e->now));
+        LW_TRY(sim_record_op(e, rank, p->parts[i], e->now, -1, e->now));
     return LW_OK;
 }
 
@@ -171,7 +171,8 @@ enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t uni
 }
 
 /* At full rate. */
-static enum lw_status work_of(const struct sim_engine *e, int32_t rank, int32_t number, lw_ps *work)
+enum lw_status sim_work_at_full_rate(const struct sim_engine *e, int32_t rank, int32_t number,
+                                     lw_ps *work)
 {
     const struct lw_op *op = LW_OP_HELD(e->plan, number);
     struct sim_work found;
@@ -185,7 +186,7 @@ static enum lw_status work_of(const struct sim_engine *e, int32_t rank, int32_t 
     return LW_OK;
 }
 
-static bool is_on_device(const struct lw_op *op)
+bool sim_is_on_device(const struct lw_op *op)
 {
     enum lw_op_class class_ = lw_op_class(op->kind);
 
@@ -196,11 +197,11 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
 {
     const struct lw_op *op = LW_OP_HELD(e->plan, number);
     int32_t slot = sim_slot(e, rank, op->stream);
-    bool on_device = is_on_device(op);
+    bool on_device = sim_is_on_device(op);
     int64_t memory = 0;
     lw_ps work;
 
-    LW_TRY(work_of(e, rank, number, &work));
+    LW_TRY(sim_work_at_full_rate(e, rank, number, &work));
     if (on_device && e->terms.memory)
         memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
                                   work);
@@ -211,69 +212,6 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
         return sim_unit_complete(e, rank, unit);
     e->slots[slot].unit = unit;
     return sim_slot_start(e, rank, slot, work, on_device, memory);
-}
-
-/* --- merged units --- */
-
-/* From when it may start on. */
-static enum lw_status time_of_part(struct sim_engine *e, int32_t rank, int32_t number,
-                                   const struct lw_op *op, lw_ps *time)
-{
-    lw_ps work;
-
-    *time = 0;
-    if (lw_op_class(op->kind) == LW_CLASS_MEMORY)
-        return LW_OK;
-    if (lw_op_class(op->kind) == LW_CLASS_COLLECTIVE)
-        return sim_collective_alone(e, rank, number, time);
-    LW_TRY(work_of(e, rank, number, &work));
-    *time = is_on_device(op) ? sim_time_at(work, e->ranks[rank].speed) : work;
-    return LW_OK;
-}
-
-/* How long the parts take, each from the end of what it waits for; their rows are written where
- * there are rows. */
-static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps *time)
-{
-    const struct sim_program *p = e->ranks[rank].program;
-    int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
-    const int32_t *first_inner = p->first_inner + p->merged[p->merged_of[unit]].first_inner;
-    lw_ps *start = e->part_start; /* of each part, from now on */
-
-    memset(start, 0, (size_t)n * sizeof *start);
-    for (int32_t i = 0; i < n; i++) {
-        const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[first + i]);
-        LW_TRY(time_of_part(e, rank, p->parts[first + i], op, time));
-        if (e->rows) {
-            lw_ps at = lw_add_sat(e->now, start[i]);
-            lw_ps all_in = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? at : -1;
-            LW_TRY(record_op(e, rank, p->parts[first + i], at, all_in, lw_add_sat(at, *time)));
-        }
-        *time = lw_add_sat(start[i], *time);
-        for (int32_t k = first_inner[i]; k < first_inner[i + 1]; k++)
-            if (*time > start[p->inner[k]])
-                start[p->inner[k]] = *time;
-    }
-    return LW_OK; /* the last part ends last */
-}
-
-static enum lw_status start_merged(struct sim_engine *e, int32_t rank, int32_t unit)
-{
-    const struct sim_program *p = e->ranks[rank].program;
-    struct sim_merged *x = &p->merged[p->merged_of[unit]];
-    int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit).stream);
-    int64_t speed = e->ranks[rank].speed;
-
-    if (e->rows || !x->known || (x->by_rank ? x->rank != rank : x->speed != speed)) {
-        LW_TRY(run_parts(e, rank, unit, &x->time));
-        x->known = true;
-        x->rank = rank;
-        x->speed = speed;
-    }
-    if (x->time == 0)
-        return sim_unit_complete(e, rank, unit);
-    e->slots[slot].unit = unit;
-    return sim_slot_start(e, rank, slot, x->time, false, 0);
 }
 
 /* --- any unit --- */
@@ -288,7 +226,7 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     if (e->now < e->run_start)
         e->run_start = e->now;
     if (is_merged(p, unit))
-        return start_merged(e, rank, unit);
+        return sim_merged_start(e, rank, unit);
     if (e->rows)
         LW_TRY(record_start(e, rank, unit));
     switch (lw_op_class(op->kind)) {
@@ -326,10 +264,12 @@ static enum lw_status slot_end(struct sim_engine *e, int32_t slot)
     int32_t rank = slot / e->plan->n_streams;
 
     t->running = false;
+    e->slots[slot].n_beside = 0;
     if (t->on_device) {
         t->on_device = false;
         e->ranks[rank].n_device--;
-        sim_rank_changed(e, rank);
+        if (!e->terms.channels_alone)
+            sim_rank_changed(e, rank);
     }
     return sim_unit_complete(e, rank, e->slots[slot].unit);
 }

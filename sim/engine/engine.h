@@ -100,10 +100,28 @@ struct sim_rank {
     int32_t moving[LW_N_ACTIVITIES]; /* communications moving data, by kind */
 };
 
+/* What others' channels hold on a rank from a time on. */
+struct sim_beside {
+    lw_ps from;
+    int64_t sms;
+};
+
 struct sim_slot_state {
     struct sim_timer timer;
     int32_t unit, parts; /* parts of a group call not done yet */
     int64_t memory;      /* share of memory bandwidth that the op takes */
+    /* of a merged unit since its start; n_beside 0: another unit runs, or none */
+    struct sim_beside *beside;
+    int64_t n_beside, beside_capacity;
+};
+
+/* A part of a merged unit in a run of the unit alone. */
+struct sim_part {
+    __int128 left; /* of its work, as a timer has it */
+    lw_ps start;
+    int64_t sms;  /* that it holds */
+    int32_t wait; /* parts that it waits for */
+    bool on_device;
 };
 
 struct sim_pass {
@@ -154,6 +172,12 @@ struct sim_asked {
     const char *by, *source, *basis; /* of the answer; NULL: a cost function of the caller */
 };
 
+/* The same of how many thread blocks its kernel has. */
+struct sim_asked_blocks {
+    struct lw_cost_query query; /* n_ranks 0: none yet */
+    int32_t n;
+};
+
 struct sim_engine {
     const struct lw_plan *plan;   /* the one that runs: the quotient, where ranks are folded */
     const struct lw_plan *given;
@@ -162,6 +186,7 @@ struct sim_engine {
     struct lw_sim_options options;
     struct lw_cost cost;
     struct sim_asked asked[SIM_ASKED];
+    struct sim_asked_blocks asked_blocks[SIM_ASKED];
     struct sim_terms terms;
     bool wants_rows;
     struct lw_packed_rows *rows; /* NULL: none; the caller's to free */
@@ -179,7 +204,9 @@ struct sim_engine {
     bool *pooled;                 /* [n_comms]; NULL when n_workers is 1 */
 
     bool merges; /* ops between which nothing joins or leaves are one unit */
-    lw_ps *part_start;            /* scratch, of the largest merged unit */
+    lw_ps *part_start;            /* scratch, of the largest merged unit, like the next two */
+    struct sim_part *part;
+    int32_t *running;
     struct sim_program *programs; /* [n_variants * n_roles] */
     /* [n_ops] of ops that the cluster times, at full rate; -1 = depends on the rank. NULL: none is
      * timed by it but for its rank (sim_known_work). */
@@ -226,6 +253,11 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
                         uint32_t generation, int32_t index);
+enum lw_status sim_record_op(struct sim_engine *e, int32_t rank, int32_t op, lw_ps start,
+                             lw_ps all_in, lw_ps end);
+enum lw_status sim_work_at_full_rate(const struct sim_engine *e, int32_t rank, int32_t op,
+                                     lw_ps *work);
+bool sim_is_on_device(const struct lw_op *op); /* compute, and copies */
 /* Note in the timeline when the last member came: for a unit's first op, for one op. */
 enum lw_status sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in);
 enum lw_status sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in);
@@ -247,6 +279,7 @@ enum lw_status sim_workers_end(struct sim_engine *e, int32_t lane, int32_t place
 
 /* timer.c */
 lw_ps sim_time_at(lw_ps work, int64_t rate); /* of work at a rate that does not change */
+lw_ps sim_time_for(__int128 left, int64_t rate); /* the same of what a timer has left */
 void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work);
 enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t rate,
                               enum sim_event_kind kind, int32_t index);
@@ -261,12 +294,25 @@ int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share,
 /* One communication more (+1) or less (-1) moves data or waits at a rank. */
 void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int32_t by);
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
+/* Channels hold this share of the rank's SMs more (or less), beyond terms.sm_share each. */
+void sim_rank_holds(struct sim_engine *e, int32_t rank, int64_t sms);
+/* Rate of compute while they hold so much, with terms.channels_alone. */
+int64_t sim_rate_beside_channels(const struct sim_engine *e, int32_t rank, int64_t sms);
+
+/* merged_run.c */
+enum lw_status sim_merged_start(struct sim_engine *e, int32_t rank, int32_t unit);
+/* What the channels of others hold on a rank has changed: the merged unit that runs on the slot, if
+ * one does, gets a new end. */
+enum lw_status sim_merged_beside(struct sim_engine *e, int32_t rank, int32_t slot);
+void sim_slots_free(struct sim_engine *e);
 
 /* collective_run.c */
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_group_end(struct sim_engine *e, int32_t group);
 /* How long a collective takes of whose group one member is simulated, from that one's entry on. */
-enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t op, lw_ps *time);
+/* sms: the share of SMs that its channels hold meanwhile. */
+enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t op, lw_ps *time,
+                                    int64_t *sms);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
 /* CPU time over time, where the table that fits tells it; -1 where none does. */
 int64_t sim_share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time);

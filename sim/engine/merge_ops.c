@@ -8,6 +8,11 @@
  * for nothing else, and may end wherever all edges out of the block leave the last unit. It grows
  * only so far in search of such an end, so the search is linear in the edges.
  *
+ * Where collectives hold SMs of their rank, compute beside them is slower. A block that holds some
+ * must order the rank's compute: all of it is on one stream, of which the block has an op. What is
+ * on that stream before and after the block then runs before its first op and after its last, since
+ * no edge leads into or out of it in between.
+ *
  * Not merged: ops of several ranks or passes, and those that others wait for in between. */
 #include "sim/engine/merge_ops.h"
 
@@ -18,6 +23,7 @@ enum { LOOK_AHEAD = 24 }; /* units beyond the last end that was found */
 struct merging {
     const struct sim_program *p;
     const bool *alone;
+    const uint8_t *contention;
     int32_t *from_block; /* [n_units]: edges from the block at hand into a unit */
     int32_t *block;      /* [n_units]: its units, each after those that it waits for */
     int32_t *can_follow, n_can_follow; /* [n_units]: units that wait for those alone */
@@ -100,6 +106,16 @@ static int32_t grow(struct merging *m, int32_t u)
     return longest;
 }
 
+/* No compute outside of the n units of the block at hand may run beside one that holds SMs. */
+static bool may_hold(const struct merging *m, int32_t n)
+{
+    int all = 0;
+
+    for (int32_t i = 0; m->contention && i < n; i++)
+        all |= m->contention[m->block[i]];
+    return !(all & SIM_HOLDS) || (all & SIM_ORDERS);
+}
+
 static void find_blocks(struct merging *m)
 {
     int32_t at = 0;
@@ -109,6 +125,7 @@ static void find_blocks(struct merging *m)
         if (m->of[u] >= 0)
             continue;
         int32_t n = grow(m, u);
+        n = may_hold(m, n) ? n : 1;
         m->first[m->n] = at;
         for (int32_t i = 0; i < n; i++) {
             m->of[m->block[i]] = m->n;
@@ -252,10 +269,10 @@ static enum lw_status merge(struct merging *m, struct lw_arena *temporary, struc
 }
 
 enum lw_status sim_program_merge(const struct sim_program *p, const bool *alone,
-                                 struct lw_arena *arena, struct sim_program *out,
-                                 struct lw_err *err)
+                                 const uint8_t *contention, struct lw_arena *arena,
+                                 struct sim_program *out, struct lw_err *err)
 {
-    struct merging m = {.p = p, .alone = alone};
+    struct merging m = {.p = p, .alone = alone, .contention = contention};
     struct sim_program made = {.first_op = p->first_op, .n_ops = p->n_ops};
     struct lw_arena temporary = {0};
 

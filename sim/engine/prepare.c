@@ -185,16 +185,56 @@ static bool is_alone(const struct sim_engine *e, const struct sim_program *p, co
     }
 }
 
+enum { NO_DEVICE_STREAM = -1, SEVERAL_STREAMS = -2 };
+
+/* The stream of all compute and copies. */
+static int32_t device_stream(const struct sim_engine *e, const struct sim_program *p)
+{
+    int32_t stream = NO_DEVICE_STREAM;
+
+    for (int32_t u = 0; u < p->n_units; u++) {
+        const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[p->first_part[u]]);
+        if (!sim_is_on_device(op) || op->stream == stream)
+            continue;
+        if (stream != NO_DEVICE_STREAM)
+            return SEVERAL_STREAMS;
+        stream = op->stream;
+    }
+    return stream;
+}
+
+/* NULL where no channel holds SMs, and where there is nothing that they are taken from. */
+static enum lw_status find_contention(const struct sim_engine *e, const struct sim_program *p,
+                                      struct lw_arena *room, uint8_t **out)
+{
+    int32_t stream = device_stream(e, p);
+    uint8_t *is;
+
+    *out = NULL;
+    if (!e->terms.channels_alone || stream == NO_DEVICE_STREAM)
+        return LW_OK;
+    LW_TAKE(room, is, p->n_units + 1, e->err);
+    for (int32_t u = 0; u < p->n_units; u++) {
+        const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[p->first_part[u]]);
+        is[u] = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? SIM_HOLDS : 0;
+        is[u] |= op->stream == stream ? SIM_ORDERS : 0;
+    }
+    *out = is;
+    return LW_OK;
+}
+
 static enum lw_status merge_program(struct sim_engine *e, const struct sim_program *p,
                                     const bool *single, struct lw_arena *room,
                                     struct sim_program *out)
 {
+    uint8_t *contention;
     bool *alone;
 
+    LW_TRY(find_contention(e, p, room, &contention));
     LW_TAKE(room, alone, p->n_units + 1, e->err);
     for (int32_t u = 0; u < p->n_units; u++)
         alone[u] = is_alone(e, p, single, u);
-    LW_TRY(sim_program_merge(p, alone, &e->arena, out, e->err));
+    LW_TRY(sim_program_merge(p, alone, contention, &e->arena, out, e->err));
     for (int32_t u = 0; out->merged_of && u < out->n_units; u++) {
         struct sim_merged *x = out->merged_of[u] < 0 ? NULL : &out->merged[out->merged_of[u]];
         for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++) {
@@ -224,10 +264,15 @@ static enum lw_status make_merged(struct sim_engine *e, struct lw_arena *room)
         most = e->programs[i].most_merged > most ? e->programs[i].most_merged : most;
     }
     COLUMN(part_start, most);
+    if (e->terms.channels_alone) {
+        COLUMN(part, most);
+        COLUMN(running, most);
+    }
     return LW_OK;
 }
 
-/* Merged where what an op takes does not depend on what runs beside it and nothing is drawn. */
+/* Merged where what an op takes does not depend on what runs beside it, but for the SMs that
+ * channels hold, and nothing is drawn. */
 static enum lw_status prepare_programs(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
@@ -236,7 +281,8 @@ static enum lw_status prepare_programs(struct sim_engine *e)
 
     COLUMN(programs, n);
     e->merges = !e->options.no_merge && e->options.detail == LW_SIM_COLLECTIVE &&
-                !e->terms.dynamic && !e->pooled && e->compute_sigma <= 0 && e->comm_sigma <= 0;
+                (!e->terms.dynamic || e->terms.channels_alone) && !e->pooled &&
+                e->compute_sigma <= 0 && e->comm_sigma <= 0;
     if (e->merges) {
         enum lw_status status = make_merged(e, &room);
         lw_arena_free(&room);

@@ -182,7 +182,7 @@ static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *
     time = with_noise(e, x, time);
     e->stats->n_messages += sim_n_alike(e, e->messages[m].rank[SENDER]);
     sim_timer_set(&e->messages[m].timer, e->now, time);
-    if (!e->terms.dynamic)
+    if (!e->terms.dynamic || e->terms.channels_alone)
         return sim_timer_rate(e, &e->messages[m].timer, SIM_FULL_RATE, SIM_MESSAGE_END, m);
     link_active(e, m);
     return LW_OK;
@@ -283,7 +283,7 @@ enum lw_status sim_message_end(struct sim_engine *e, int32_t m)
 
     e->messages[m].timer.running = false;
     sim_net_remove(e, ~m);
-    if (e->terms.dynamic)
+    if (e->terms.dynamic && !e->terms.channels_alone)
         unlink_active(e, m);
     if (e->options.buffered && x.unit[RECEIVER] < 0) {
         e->messages[m].arrived = true;

@@ -20,7 +20,7 @@ void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work)
     t->running = true;
 }
 
-static lw_ps time_for(__int128 left, int64_t rate)
+lw_ps sim_time_for(__int128 left, int64_t rate)
 {
     __int128 t = rate == SIM_FULL_RATE && left <= INT64_MAX
                      ? ((int64_t)left + SIM_FULL_RATE - 1) / SIM_FULL_RATE
@@ -30,7 +30,7 @@ static lw_ps time_for(__int128 left, int64_t rate)
 
 lw_ps sim_time_at(lw_ps work, int64_t rate)
 {
-    return time_for((__int128)work * SIM_FULL_RATE, rate);
+    return sim_time_for((__int128)work * SIM_FULL_RATE, rate);
 }
 
 enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t rate,
@@ -44,7 +44,7 @@ enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t
     t->since = e->now;
     t->rate = rate;
     t->generation = (t->generation + 1) & 0x0fffffff;
-    return sim_post(e, lw_add_sat(e->now, time_for(t->left, rate)), kind, t->generation, index);
+    return sim_post(e, lw_add_sat(e->now, sim_time_for(t->left, rate)), kind, t->generation, index);
 }
 
 void sim_rank_changed(struct sim_engine *e, int32_t rank)
@@ -70,13 +70,29 @@ void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int
     e->ranks[rank].n_moving += by;
     if (kind < LW_N_ACTIVITIES)
         e->ranks[rank].moving[kind] += by;
-    sim_rank_changed(e, rank);
+    if (!e->terms.channels_alone)
+        sim_rank_changed(e, rank);
 }
 
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by)
 {
     e->ranks[rank].n_waiting += by;
-    sim_rank_changed(e, rank);
+    if (!e->terms.channels_alone)
+        sim_rank_changed(e, rank);
+}
+
+void sim_rank_holds(struct sim_engine *e, int32_t rank, int64_t sms)
+{
+    e->ranks[rank].more_sms += sms;
+    if (sms != 0)
+        sim_rank_changed(e, rank);
+}
+
+int64_t sim_rate_beside_channels(const struct sim_engine *e, int32_t rank, int64_t sms)
+{
+    const struct sim_rank *r = &e->ranks[rank];
+
+    return sim_rate_product(sim_compute_rate(&e->terms, r->core, 0, 0, sms), r->speed);
 }
 
 enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, lw_ps work,
@@ -92,6 +108,9 @@ enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, 
     e->ranks[rank].n_device++;
     if (!e->terms.dynamic)
         return sim_timer_rate(e, t, e->ranks[rank].speed, SIM_SLOT_END, slot);
+    if (e->terms.channels_alone)
+        return sim_timer_rate(e, t, sim_rate_beside_channels(e, rank, e->ranks[rank].more_sms),
+                              SIM_SLOT_END, slot);
     sim_rank_changed(e, rank);
     return LW_OK;
 }
@@ -277,10 +296,31 @@ static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
     return LW_OK;
 }
 
+/* Where nothing but compute depends on what runs, and that on what channels hold alone. */
+static enum lw_status settle_beside_channels(struct sim_engine *e)
+{
+    for (int32_t i = 0; i < e->n_dirty_ranks; i++) {
+        int32_t rank = e->dirty_ranks[i];
+        int64_t rate = sim_rate_beside_channels(e, rank, e->ranks[rank].more_sms);
+        for (int32_t s = 0; s < e->plan->n_streams; s++) {
+            int32_t slot = sim_slot(e, rank, s);
+            if (e->slots[slot].timer.on_device)
+                LW_TRY(sim_timer_rate(e, &e->slots[slot].timer, rate, SIM_SLOT_END, slot));
+            else
+                LW_TRY(sim_merged_beside(e, rank, slot));
+        }
+        e->ranks[rank].dirty = false;
+    }
+    e->n_dirty_ranks = 0;
+    return LW_OK;
+}
+
 enum lw_status sim_rates_settle(struct sim_engine *e)
 {
     int32_t n_marked = 0, n_settled = 0;
 
+    if (e->terms.channels_alone)
+        return settle_beside_channels(e);
     LW_TRY(sim_net_settle(e));
     while (n_marked < e->n_dirty_ranks || n_settled < e->n_dirty_groups) {
         if (n_marked < e->n_dirty_ranks)

@@ -297,6 +297,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
     lw_free(e.messages);
     lw_free(e.memory_wants);
     lw_free(e.wants);
+    sim_slots_free(&e);
     sim_net_free(&e);
     lw_free(e.channels);
     lw_arena_free(&e.arena);

@@ -82,9 +82,10 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
     t.shared_link = lw_figure_is_set(c->interference.shared_link) &&
                     c->interference.shared_link.value > 0;
     t.cpu_times |= t.core_share > 0 && t.shared_link;
-    t.dynamic = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute ||
-                t.core_share || t.sm_share || t.channel_sms > 0 || t.in_flight || t.pairs ||
-                t.shared_link;
+    bool others = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute ||
+                  t.core_share || t.sm_share || t.in_flight || t.pairs || t.shared_link;
+    t.channels_alone = t.channel_sms > 0 && !others;
+    t.dynamic = t.channel_sms > 0 || others;
     return t;
 }
 

@@ -28,6 +28,8 @@ struct sim_terms {
     bool pairs;                 /* any of them */
     bool fair_links;            /* communications share links and adapters */
     bool shared_link;           /* a device's collectives share its one link equally */
+    bool channels_alone;        /* channel_sms and no other: only the rate of compute depends on
+                                 * what runs, and that on the channels of collectives alone */
     bool dynamic;               /* any of them: rates depend on what runs */
 };
 

@@ -32,6 +32,18 @@ void make_cluster(struct lw_cluster *c, int32_t n, double bytes_per_s, lw_ps lat
                                    .latency_ps = given((double)latency)};
 }
 
+void give_channels(struct lw_cluster *c, double n_sms, double each)
+{
+    c->library = "nccl";
+    c->nccl.compute_capability = given(90);
+    c->nccl.multicast = given(1);
+    c->links[0].name = "NVLink";
+    c->links[0].bytes_per_s = given(20.6e9);
+    c->links[0].n_links = given(18);
+    c->device.n_sms = given(n_sms);
+    c->interference.sms_per_channel = given(each);
+}
+
 void add_exception(struct lw_cluster *c, struct lw_exception x)
 {
     c->exceptions[c->n_exceptions++] = x;

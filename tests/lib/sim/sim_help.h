@@ -15,6 +15,9 @@ void add_exception(struct lw_cluster *c, struct lw_exception x);
 void add_table(struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks, int32_t n_in_flight,
                int32_t n_rows, const int64_t *bytes, const lw_ps *time_ps);
 struct lw_figure given(double value);
+/* Devices with so many SMs, of which NCCL's kernels hold `each` for a block, on an H100's NVLinks
+ * (18 of 20.6 GB/s) and the NVSwitch: on 8 of them ring/LL has 24 blocks for 1 MiB. */
+void give_channels(struct lw_cluster *c, double n_sms, double each);
 
 /* A plan in the making with one role for all ranks, a compute stream (0), a communication stream
  * (1) and one communicator class (0) over all ranks on it; one variant, whose program is open. */

@@ -101,14 +101,19 @@ static void add_groups(struct lw_builder *b, int32_t n)
         lw_builder_group(b, 2, all + r, 1);
 }
 
-static void add_random_op(struct lw_builder *b, struct prng *r, int32_t n_ranks, int32_t i)
+/* one_stream: all compute and copies are on the first stream. */
+static void add_random_op(struct lw_builder *b, struct prng *r, int32_t n_ranks, int32_t i,
+                          bool one_stream)
 {
     static const enum lw_op_kind kinds[] = {
         LW_OP_KERNEL,     LW_OP_FORWARD, LW_OP_COPY_IN,    LW_OP_ALLOC,      LW_OP_HOST,
         LW_OP_ALL_REDUCE, LW_OP_KERNEL,  LW_OP_ALL_GATHER, LW_OP_ALL_REDUCE, LW_OP_BACKWARD};
     enum lw_op_kind kind = kinds[prng_below(r, 10)];
     bool collective = lw_op_class(kind) == LW_CLASS_COLLECTIVE;
-    struct lw_op op = lw_builder_blank(kind, prng_below(r, 3) ? 0 : prng_below(r, STREAMS));
+    bool first = one_stream && (lw_op_class(kind) == LW_CLASS_COMPUTE ||
+                                lw_op_class(kind) == LW_CLASS_COPY);
+    struct lw_op op =
+        lw_builder_blank(kind, first || prng_below(r, 3) ? 0 : prng_below(r, STREAMS));
     struct lw_operand row[MOST_RANKS];
     int32_t deps[3], n_deps = 0;
 
@@ -144,8 +149,9 @@ static void make_random(struct prng *r, struct world *w)
     add_groups(b, n);
     lw_builder_variant(b, "steady", "", true);
     lw_builder_program(b, 0, 0);
+    bool one_stream = prng_below(r, 2);
     for (int32_t i = 0; i < n_ops; i++)
-        add_random_op(b, r, n, i);
+        add_random_op(b, r, n, i, one_stream);
     make_world(w, b);
     w->c.device.copy_bytes_per_s = given(3e9);
     w->c.links[0].latency_ps = given(1234);
@@ -176,6 +182,99 @@ TEST(random_plans_are_the_same_merged_and_not)
     }
     printf("%lld events in place of %lld\n", (long long)merged, (long long)each);
     assert_true(merged < each * 3 / 4);
+}
+
+/* --- beside collectives that hold SMs --- */
+
+/* 24 of 96 SMs are held by each sum of 1 MiB on 8 ranks. The data ranks' sum, from 4 to 16, leaves
+ * the first gradient three quarters: 4 + 9 of 20 are done at 16, and it ends at 23. Its own sum,
+ * 23..31, does the same to the gradient of the weights: 6 of 8. The first four ops are one event,
+ * whose end moves twice; a host op and a sum without compute are none. */
+TEST(a_merged_backward_is_slower_beside_collectives_in_and_out_of_it)
+{
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_BACKWARD_INPUT, 0, .us = 20, .start = 0, .end = 23},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1 << 20, .us = 8, .after = 1, .start = 23, .end = 31},
+        {EVERY, LW_OP_BACKWARD_WEIGHT, 0, .us = 6, .after = 1, .start = 23, .end = 31},
+        {EVERY, LW_OP_OPTIMIZER, 0, .us = 6, .after = 2, .start = 31, .end = 37},
+        {EVERY, LW_OP_HOST, 2, .us = 4, .start = 0, .end = 4},
+        {EVERY, LW_OP_ALL_REDUCE, 2, .comm = 1, .bytes = 1 << 20, .us = 12, .after = 5, .start = 4,
+         .end = 16},
+    };
+    struct world w;
+
+    make_hand(&w, 8, ops);
+    give_channels(&w.c, 96, 1);
+    run_hand(&w, ops);
+    assert_int_equal(w.s.n_simulated, 1);
+    assert_int_equal(n_events(&w, false), 3);
+    assert_int_equal(n_events(&w, true), 6);
+    free_world(&w);
+}
+
+/* A copy on a stream of its own runs beside the sum, which therefore is in no block: the copy does
+ * 3 of 4 us beside it, from 10 to 14, and ends at 15; the optimizer starts at 14. */
+TEST(a_sum_beside_which_other_compute_may_run_is_not_merged)
+{
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_BACKWARD_INPUT, 0, .us = 10, .start = 0, .end = 10},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1 << 20, .us = 4, .after = 1, .start = 10, .end = 14},
+        {EVERY, LW_OP_OPTIMIZER, 0, .us = 6, .after = 2, .start = 14, .end = 20},
+        {EVERY, LW_OP_HOST, 2, .us = 10, .start = 0, .end = 10},
+        {EVERY, LW_OP_COPY_IN, 2, .us = 4, .after = 4, .start = 10, .end = 15},
+    };
+    struct world w;
+
+    make_hand(&w, 8, ops);
+    give_channels(&w.c, 96, 1);
+    run_hand(&w, ops);
+    assert_int_equal(n_events(&w, false), 4); /* host and copy are one */
+    free_world(&w);
+}
+
+static void expect_same_rows(const struct lw_timeline *a, const struct lw_timeline *b)
+{
+    size_t size = (size_t)a->n * sizeof(lw_ps);
+
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->start, b->start, size);
+    assert_memory_equal(a->all_in, b->all_in, size);
+    assert_memory_equal(a->end, b->end, size);
+}
+
+/* A rate of 1 of a kind beside another changes nothing, but every rate is then settled by the
+ * general rules, and nothing is merged. */
+TEST(random_plans_beside_channels_are_the_same_merged_and_by_the_general_rules)
+{
+    struct prng r = prng_start("channels");
+    int64_t merged = 0, each = 0;
+
+    for (int i = 0; i < 400; i++) {
+        struct lw_pair_rate none = {lw_activity_of(LW_OP_BROADCAST), lw_activity_of(LW_OP_REDUCE),
+                                    1, "test"};
+        struct world w;
+        struct lw_timeline general;
+        struct lw_sim_stats s;
+        struct lw_sim_options o = {.n_steps = 1};
+        make_random(&r, &w);
+        give_channels(&w.c, 96, (double)prng_in(&r, 1, 9));
+        run_world(&w, o);
+        merged += n_events(&w, false);
+        each += n_events(&w, true);
+        if (i % 4 == 0) { /* several passes, ranks that draw their speed */
+            o = (struct lw_sim_options){.n_steps = 3, .seed = (uint64_t)i + 1,
+                                        .rank_sigma = i % 8 ? 0 : 0.2};
+            run_world(&w, o);
+        }
+        w.c.pairs = &none;
+        w.c.n_pairs = 1;
+        run_both(&w.plan, &w.c, o, &general, &s);
+        expect_same_rows(&w.t, &general);
+        lw_timeline_free(&general);
+        free_world(&w);
+    }
+    printf("%lld events in place of %lld\n", (long long)merged, (long long)each);
+    assert_true(merged < each * 9 / 10);
 }
 
 /* --- edges that are never made --- */
@@ -287,6 +386,8 @@ TEST(no_memory_is_an_error_at_every_allocation)
     struct world w;
 
     make_random(&r, &w);
+    assert_true(run_without_memory(&w.plan, &w.c, lw_sim_options_default()) > 10);
+    give_channels(&w.c, 96, 2);
     assert_true(run_without_memory(&w.plan, &w.c, lw_sim_options_default()) > 10);
     free_world(&w);
 }

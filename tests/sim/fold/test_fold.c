@@ -256,6 +256,10 @@ static void random_cluster(struct prng *r, const struct lw_plan *plan, struct lw
                              .speed = 1.0 / (double)prng_in(r, 1, 3),
                              .late_ps = link ? 0 : prng_in(r, 0, 1) * 333333});
     }
+    if (prng_in(r, 0, 1)) /* and no other terms: ops are merged beside them */
+        give_channels(c, 132, (double)prng_in(r, 1, 9));
+    if (c->device.n_sms.value > 0 && prng_in(r, 0, 1))
+        return;
     if (prng_in(r, 0, 2) == 0)
         c->interference.compute_rate_under_comm = given(0.7);
     if (prng_in(r, 0, 2) == 0)
