@@ -105,6 +105,7 @@ static enum lw_status try_change(struct lw_plan *plan, const struct lw_cluster *
     change_works(plan, c, kept);
     if (c == ALONE)
         copy.interference = (struct lw_interference){0};
+    copy.own_terms_only |= c == ALONE;
     enum lw_status st = simulate(plan, &copy, c, out, stats, err);
     put_back(plan, kept);
     return st;
@@ -127,6 +128,7 @@ static bool interferes(const struct lw_cluster *c)
 
     return lw_figure_is_set(i->compute_rate_under_comm) ||
            lw_figure_is_set(i->comm_rate_under_compute) || lw_figure_is_set(i->comm_sms) ||
+           lw_figure_is_set(lw_cluster_sms_per_channel(c)) ||
            lw_figure_is_set(i->comm_on_compute_core);
 }
 

@@ -67,7 +67,7 @@ static enum lw_status check_name(const char *what, const char *name, struct lw_e
 }
 
 /* Options are those of the command line: of the strategy, of a model, --framework,
- * --global-batch, --tokens, --price. */
+ * --interference, --global-batch, --tokens, --price. */
 static enum lw_status set_option(struct lw_plan_source *src, struct lw_budget_request *budget,
                                  const char *name, const char *value, struct lw_err *err)
 {
@@ -84,6 +84,10 @@ static enum lw_status set_option(struct lw_plan_source *src, struct lw_budget_re
     if (strcmp(name, "framework") == 0) {
         src->framework_name = value;
         return LW_OK;
+    }
+    if (strcmp(name, "interference") == 0) {
+        src->interference = value;
+        return lw_err_context(err, lw_plan_source_interference(value, err), "--%s", name);
     }
     if (lw_model_find(name) >= 0)
         return lw_model_set(&src->model, name, value, err);

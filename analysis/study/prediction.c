@@ -61,8 +61,6 @@ static enum lw_status load(struct lw_prediction *s, struct lw_err *err)
         return load_replay(s, err);
     LW_TRY(lw_stored_plan(s->db, s->run, !s->no_db, file, &s->source, err));
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
-    if (s->published)
-        LW_TRY(lw_cluster_use_published(&s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
     LW_TRY(lw_plan_source_load(&s->source, file, &cost, &s->cluster, &s->plan, err));
     return name_cluster(s, err);

@@ -23,8 +23,8 @@ static const char *misplaced(const struct lw_prediction *s)
         {s->run, false, "--run has a plan: leave out --replay"},
         {s->n_operands == 0, false, "--replay needs traces"},
         {s->must_fit, false, "--must-fit is for a plan: a replay does not know its memory"},
-        {s->published, false,
-         "--published-interference is for a plan: a replay has recorded times"},
+        {s->source.interference, false,
+         "--interference is for a plan: a replay has recorded times"},
         {s->n_samples > 0, false, "--samples is for a plan: a replay has the steps of its traces"},
         {s->steps > 1, false, "--steps: a replay has the steps of its traces"},
         {o->sigma > 0 || o->rank_sigma > 0 || o->jitter_ps > 0 || o->start_skew_ps > 0 ||
@@ -109,7 +109,7 @@ int lw_prediction_begin(struct lw_prediction *s, const struct lw_usage *usage, i
          "with --replay: what-ifs on the profiled step, where the sidecar has the step without the "
          "profiler"},
         {"published-interference", 0, LW_OPT_FLAG, &s->published, NULL,
-         "turn on the cluster's interference terms from publications"},
+         "the same as --interference published"},
         {"must-fit", 0, LW_OPT_FLAG, &s->must_fit, NULL,
          "exit status 3 where the memory of a rank is more than its device has; of lists of "
          "values, where that is so of any row"},
@@ -142,6 +142,10 @@ int lw_prediction_begin(struct lw_prediction *s, const struct lw_usage *usage, i
     s->n_operands = n;
     s->replay.whatif.device = s->replay.on ? s->source.device : NULL;
     s->replay.whatif.from_device = s->replay.on ? s->source.from_device : NULL;
+    if (s->published && s->source.interference)
+        return lw_cli_usage(usage->command, "--published-interference is --interference "
+                                            "published: give only one of them");
+    s->source.interference = s->published ? "published" : s->source.interference;
     const char *refused = misplaced(s);
     if (refused)
         return lw_cli_usage(usage->command, "%s", refused);

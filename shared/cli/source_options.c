@@ -91,6 +91,9 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
         {"node-gbps", 0, LW_OPT_DOUBLE, &s->node_gbps, "G",
          "line rate of all network ports of a node together, in Gb/s (the cluster's)", 0,
          1000000000, .check = lw_cli_above_0},
+        {"interference", 0, LW_OPT_STRING, &s->interference, "channels|published|off",
+         "what communication takes from compute beside it, where the cluster file does not say: "
+         "the SMs of NCCL's channels; the cluster's published figures; nothing (channels)"},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it"},
         {"global-batch", 0, LW_OPT_INT, &s->global_batch, "N",

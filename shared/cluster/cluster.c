@@ -136,6 +136,33 @@ enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err
     return LW_OK;
 }
 
+/* How much compute loses beside communication. */
+static bool states_loss_of_compute(const struct lw_cluster *c)
+{
+    const struct lw_interference *x = &c->interference;
+    bool stated = lw_figure_is_set(x->compute_rate_under_comm) || lw_figure_is_set(x->comm_sms) ||
+                  lw_figure_is_set(x->comm_on_compute_core);
+
+    for (int32_t i = 0; i < c->n_pairs; i++)
+        stated |= c->pairs[i].op == LW_ACTIVITY_COMPUTE;
+    return stated;
+}
+
+struct lw_figure lw_cluster_sms_per_channel(const struct lw_cluster *c)
+{
+    static const struct lw_figure unset, block = {
+        1, "NVIDIA/nccl v2.30.7, src/enqueue.cc: a kernel has one thread block for each channel; a "
+           "block takes an SM (NVIDIA/nccl issue 689)"};
+
+    if (lw_figure_is_set(c->interference.sms_per_channel))
+        return c->interference.sms_per_channel;
+    return c->own_terms_only || c->calibrated || states_loss_of_compute(c) ||
+                   !lw_figure_is_set(c->nccl.compute_capability) ||
+                   !lw_figure_is_set(c->device.n_sms)
+               ? unset
+               : block;
+}
+
 const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level)
 {
     for (int32_t i = 0; i < c->n_links; i++)

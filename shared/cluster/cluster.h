@@ -165,6 +165,7 @@ struct lw_cluster {
     struct lw_nccl_facts nccl;
     bool spread_evenly;                    /* jobs take as many devices of each node: racks */
     bool calibrated;                       /* measured on the machine itself */
+    bool own_terms_only; /* no interference but what `interference` and `pairs` state; in no file */
     /* in any currency; no prediction depends on it, so it is not in the hash */
     struct lw_figure price_per_device_hour;
     const char *about;                     /* one line, with the source */
@@ -173,6 +174,10 @@ struct lw_cluster {
 void lw_cluster_free(struct lw_cluster *c);
 /* Turn on the published terms that the cluster does not give itself. LW_ENOTSUP: it has none. */
 enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err);
+/* SMs that each channel of a collective takes from compute: interference.sms_per_channel; else, of
+ * NCCL's own, one thread block. Unset where the cluster states something else of compute beside
+ * communication, is calibrated, has own_terms_only, or where NCCL's model does not apply. */
+struct lw_figure lw_cluster_sms_per_channel(const struct lw_cluster *c);
 /* LW_EFORMAT names the figure: numbers finite and in range, tables ascending. */
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err);
 

@@ -140,7 +140,7 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     figure(s, "comm_workers", i->comm_workers,
            chunk ? "collectives of a communicator go one by one at chunk detail" : "");
     figure(s, "comm_sms", i->comm_sms, e->terms.sm_share ? "" : "the device's n_sms is not given");
-    figure(s, "sms_per_channel", i->sms_per_channel, why_no_channels(e));
+    figure(s, "sms_per_channel", lw_cluster_sms_per_channel(e->cluster), why_no_channels(e));
     list_memory(e, s, messages);
     if (e->terms.fair_links)
         figure(s, "fair_links", i->fair_links, messages);

@@ -175,6 +175,29 @@ void lw_sim_print_comm(const struct lw_sim_stats *s, FILE *f)
     }
 }
 
+/* The loss that no term is on for. */
+static void text_not_modelled(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_sim_stats *s = r->stats;
+    const char *more = lw_figure_is_set(r->cluster->published.fair_links)
+                           ? "; --interference published has published ones"
+                           : "";
+    bool links = false, all = s->n_terms == 0;
+
+    for (int32_t i = 0; i < s->n_terms; i++)
+        links |= strcmp(s->terms[i].name, "sms_per_channel") != 0;
+    if (all)
+        lw_printf_paragraph(f,
+                            "not modelled: what slows down beside compute, or beside others on the "
+                            "same links (cluster '%s' gives no such term%s)", r->cluster->name,
+                            more);
+    else if (!links)
+        lw_printf_paragraph(f,
+                            "not modelled: what communications lose to others on the same links, "
+                            "or to compute (cluster '%s' gives no such term%s)", r->cluster->name,
+                            more);
+}
+
 static void text_terms(const struct lw_sim_report *r, FILE *f)
 {
     const struct lw_sim_stats *s = r->stats;
@@ -188,14 +211,7 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
         lw_printf_paragraph(f, "timed by the cluster: %s %s by %s (%s)", lw_op_name(x->kind),
                             lw_dtype_name(x->dtype), x->by, x->source);
     }
-    if (s->n_terms == 0)
-        lw_printf_paragraph(f,
-                            "not modelled: what slows down beside compute, or beside others on the "
-                            "same links (cluster '%s' gives no such term%s)",
-                            r->cluster->name,
-                            lw_figure_is_set(r->cluster->published.fair_links)
-                                ? "; --published-interference takes published ones"
-                                : "");
+    text_not_modelled(r, f);
     for (int32_t i = 0; i < s->n_terms; i++) {
         const struct lw_sim_term *x = &s->terms[i];
         lw_printf_paragraph(f, "interference: %s = %g (%s)%s%s", x->name, x->value, x->source,

@@ -61,7 +61,7 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
         .compute_under_comm = rate_if_set(c->interference.compute_rate_under_comm),
         .comm_under_compute = rate_if_set(c->interference.comm_rate_under_compute),
         .core_share = rate_if_set(c->interference.comm_on_compute_core),
-        .channel_sms = part_of_sms(c, c->interference.sms_per_channel),
+        .channel_sms = part_of_sms(c, lw_cluster_sms_per_channel(c)),
     };
     double sms = part_of_sms(c, c->interference.comm_sms);
 

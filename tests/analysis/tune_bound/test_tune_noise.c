@@ -104,7 +104,7 @@ TEST(a_bound_falls_by_the_least_draw)
 
 #define SMALL                                                                                     \
     "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 32 --batch 1,2 --tp 1,2 --recompute none "      \
-    "--schedule 1f1b,zb-h1 --best 4 -q "
+    "--schedule 1f1b,zb-h1 --best 4 --interference off -q "
 
 /* The printed commands of rows, as they are typed. */
 TEST_WITH(the_command_of_a_row_draws_its_samples, fixture_open, fixture_close)

@@ -425,6 +425,48 @@ TEST(published_terms_are_off_until_asked_for)
     lw_cluster_free(&none);
 }
 
+static bool has_channels(const struct lw_cluster *c)
+{
+    return lw_figure_is_set(lw_cluster_sms_per_channel(c));
+}
+
+/* An SM for each block, where NCCL's model applies and nothing else is known of the device. */
+TEST(channels_take_sms_unless_the_cluster_states_what_compute_loses)
+{
+    const struct lw_figure own = {0.5, "own"};
+    struct lw_pair_rate pair = {LW_ACTIVITY_COMPUTE, lw_activity_of(LW_OP_ALL_REDUCE), 0.5, "own"};
+    struct lw_cluster c = {0}, amd = {0};
+    struct lw_err err = {0};
+    char with[33], without[33];
+
+    assert_ok(lw_cluster_find("dgx-h100", &c, &err), err);
+    assert_true(lw_cluster_sms_per_channel(&c).value == 1);
+    assert_ok(lw_cluster_hash(&c, with, &err), err);
+    struct lw_cluster x = c;
+    x.own_terms_only = true;
+    assert_ok(lw_cluster_hash(&x, without, &err), err);
+    assert_false(has_channels(&x));
+    assert_string_not_equal(with, without);
+    x = c;
+    x.calibrated = true;
+    assert_false(has_channels(&x));
+    x = c;
+    x.interference.compute_rate_under_comm = own;
+    assert_false(has_channels(&x));
+    x.interference.sms_per_channel = own; /* its own wins */
+    assert_true(lw_cluster_sms_per_channel(&x).value == 0.5);
+    x = c;
+    x.pairs = &pair;
+    x.n_pairs = 1;
+    assert_false(has_channels(&x));
+    pair.op = lw_activity_of(LW_OP_SEND);
+    assert_true(has_channels(&x));
+    assert_ok(lw_cluster_find("mi300x", &amd, &err), err);
+    assert_false(has_channels(&amd));
+    lw_cluster_free(&amd);
+    lw_cluster_free(&c);
+}
+
 /* What buyers compare, one line a system, 100 columns at most: 18 NVLinks of 20.6 GB/s, 8 ports
  * of 50. */
 TEST(list_of_systems_fits_a_page)

@@ -358,8 +358,31 @@ TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_c
 TEST_WITH(communicators_that_do_not_share_nvlinks_are_said_not_to, fixture_open, fixture_close)
 {
     expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
-    EXPECT("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db", {"", 0, "no such term; --published"},
-           {"--published-interference", 0, "interference: fair_links = 1"});
+    EXPECT("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db",
+           {"", 0, "not modelled: what communications lose to others on the same links",
+            {"no such term; --interference published"}},
+           {"--interference published", 0, "interference: fair_links = 1",
+            .lacks = "not modelled"});
+}
+
+/* What NCCL takes of compute is on by itself, published figures and nothing on request. */
+TEST_WITH(interference_is_of_channels_unless_another_is_asked_for, fixture_open, fixture_close)
+{
+    expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
+    expect("model gpt2 --device mi300x -o m.json", 0, "");
+    EXPECT("sim -w w.json -c dgx-h100 --dp 8 --no-db",
+           {"", 0, "interference: sms_per_channel = 1 (NVIDIA/nccl v2.30.7",
+            {"a block takes an SM"}},
+           {"--interference channels", 0, "interference: sms_per_channel = 1 (NVIDIA/nccl"},
+           {"--interference off", 0, "not modelled: what slows down beside compute",
+            .lacks = "sms_per_channel"},
+           {"--interference published", 0, "interference: compute_rate_under_comm = 0.841"},
+           {"--published-interference", 0, "interference: compute_rate_under_comm = 0.841"},
+           {"--published-interference --interference off", 2, "give only one of them"},
+           {"--interference none", 2, "expected one of channels, published, off"});
+    EXPECT("sim -w m.json -c mi300x --dp 8 --no-db",
+           {"", 0, "not modelled: what slows down beside compute", .lacks = "interference:"},
+           {"--interference published", 1, "--interference: cluster 'mi300x' has no published"});
 }
 
 /* A cluster whose library is nccl and that does not say which device it has. */

@@ -171,7 +171,7 @@ TEST_WITH(the_database_has_the_bounds_of_ops, fixture_open, fixture_close)
         " AND class = 'compute' AND step = (SELECT max(step) FROM span)";
     char sql[300];
     const char *out = lapwing("sim -w gpt-125m --batch 1 -c dgx-h100 --dp 2 --framework nanotron "
-                              "--db b.db --spans --format json", NULL);
+                              "--interference off --db b.db --spans --format json", NULL);
     double host = number_at(out, "\"host_ns\": "), memory = number_at(out, "\"memory_ns\": ");
     const char *file = fixture_path("b.db");
 
