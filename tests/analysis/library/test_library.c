@@ -82,6 +82,31 @@ TEST_WITH(rates_are_those_of_the_command, fixture_open, fixture_close)
     lapwing_plan_free(p);
 }
 
+/* Without the option it is that of channels. */
+TEST(interference_is_an_option_of_a_plan)
+{
+    static const char *const off[] = {"dp", "8", "interference", "off", NULL};
+    static const char *const channels[] = {"dp", "8", "interference", "channels", NULL};
+    static const char *const other[] = {"dp", "8", "interference", "some", NULL};
+    static const char *const usual[] = {"dp", "8", NULL};
+    const char *const *const each[] = {off, channels, usual};
+    double step[3];
+    char error[400] = "";
+
+    for (int i = 0; i < 3; i++) {
+        lapwing_plan *p = lapwing_plan_make("gpt2", "dgx-a100", each[i], error, sizeof error);
+        lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
+        if (!r)
+            fail_msg("%s", error);
+        assert_int_equal(lapwing_figure(r, "step_ps", &step[i]), 0);
+        lapwing_result_free(r);
+        lapwing_plan_free(p);
+    }
+    assert_true(step[0] < step[1] && step[1] == step[2]);
+    assert_null(lapwing_plan_make("gpt2", "dgx-a100", other, error, sizeof error));
+    assert_non_null(strstr(error, "expected one of channels, published, off"));
+}
+
 TEST(an_unknown_price_is_refused)
 {
     static const char *const price[] = {"price", "free", NULL}, *const tokens[] = {"tokens", "1X",

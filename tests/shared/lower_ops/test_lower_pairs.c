@@ -121,7 +121,7 @@ static double step_ms(const char *options)
 {
     const char *text =
         lapwingf("sim -w blocks.json -c dgx-h100 --collective-algorithm nccl --dp 16 --ep 16 "
-                 "--no-db %s",
+                 "--interference off --no-db %s",
                  options);
     const char *at = strstr(text, "\nstep ");
     double ms = 0;
