@@ -116,6 +116,30 @@ TEST(a_collective_holds_the_sms_of_its_channels)
     }
 }
 
+/* An exchange of tokens whose copies travel once is DeepEP's: 20 of 80 SMs. From 30 to 70 the
+ * kernel does 30 of 40 us and ends at 110. NCCL's own exchange has as many blocks as a ring has
+ * channels, 12 of 80: 34 us, and 106. */
+TEST(an_exchange_of_deep_ep_holds_its_own_sms)
+{
+    for (int once = 0; once < 2; once++) {
+        const struct hand_op ops[] = {
+            {EVERY, LW_OP_KERNEL, 0, .us = 100, .start = 0, .end = once ? 110 : 106},
+            {EVERY, LW_OP_HOST, 1, .us = 30, .start = 0, .end = 30},
+            {EVERY, LW_OP_ALL_TO_ALL, 1, .bytes = 1 << 20, .us = 40, .after = 2, .start = 30,
+             .end = 70},
+        };
+        struct lw_strategy s = lw_strategy_default();
+        struct world w;
+        make_hand(&w, 8, ops);
+        give_channels(&w.c, 80, 1);
+        s.dispatch_once = once;
+        w.plan.strategy = &s;
+        w.plan.comms[0].purpose = LW_COMM_EXPERT;
+        run_hand(&w, ops);
+        free_world(&w);
+    }
+}
+
 /* A message of 4000 B takes 4 us and moves 3 B for each: 3000 B/us, all of the memory and more;
  * a kernel of 10 us and 10,000 B wants all of it too. Half each at both ends: 8 us for the
  * message, and the kernel has done 4 of 10 at 8: 14. */
