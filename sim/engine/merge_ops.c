@@ -18,7 +18,10 @@
 
 #include <string.h>
 
-enum { LOOK_AHEAD = 24 }; /* units beyond the last end that was found */
+enum {
+    LOOK_AHEAD = 24,  /* units beyond the last end that was found */
+    MOST_BESIDE = 256 /* units of a block that runs again where what holds SMs changes */
+};
 
 struct merging {
     const struct sim_program *p;
@@ -84,7 +87,7 @@ static int32_t grow(struct merging *m, int32_t u)
 
     m->block[0] = u;
     m->n_can_follow = 0;
-    while (n - longest < LOOK_AHEAD) {
+    while (n - longest < LOOK_AHEAD && !(m->contention && n == MOST_BESIDE)) {
         int32_t v = only_next(m, u);
         if (v >= 0) {
             if (!m->alone[u] || !m->alone[v] || m->of[v] >= 0)

@@ -212,6 +212,33 @@ TEST(a_merged_backward_is_slower_beside_collectives_in_and_out_of_it)
     free_world(&w);
 }
 
+/* 600 kernels of 1 us in blocks of 256, 256 and 88, beside 3 sums of 4 us from 100 on, which slow
+ * them to three quarters until 112 and make them 3 us longer; nine of them take 1 1/3 us, which are
+ * rounded up to whole picoseconds. */
+TEST(blocks_beside_channels_have_256_ops_at_most)
+{
+    enum { KERNELS = 600 };
+    struct lw_builder *b = begin_plan("long", 8);
+    struct lw_sim_options o = lw_sim_options_default();
+    int32_t last = -1, sum = add_work(b, LW_OP_HOST, 1, 100 * us, -1);
+    struct world w;
+
+    for (int i = 0; i < KERNELS; i++)
+        last = add_work(b, LW_OP_KERNEL, 0, us, last);
+    for (int i = 0; i < 3; i++)
+        sum = add_timed(b, 0, 1, 1 << 20, 4 * us, sum);
+    make_world(&w, b);
+    run_world(&w, o);
+    assert_int_equal(w.s.end, KERNELS * us);
+    assert_int_equal(n_events(&w, false), 2); /* the sums too are one block */
+    give_channels(&w.c, 96, 1);
+    run_world(&w, o);
+    assert_in_range(w.s.end, (KERNELS + 3) * us, (KERNELS + 3) * us + 9);
+    assert_int_equal(n_events(&w, false), 3 + 4);
+    assert_int_equal(n_events(&w, true), KERNELS + 4);
+    free_world(&w);
+}
+
 /* A copy on a stream of its own runs beside the sum, which therefore is in no block: the copy does
  * 3 of 4 us beside it, from 10 to 14, and ends at 15; the optimizer starts at 14. */
 TEST(a_sum_beside_which_other_compute_may_run_is_not_merged)
