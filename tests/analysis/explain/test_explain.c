@@ -218,6 +218,8 @@ TEST(charges_add_up_on_random_clusters)
         c.device.copy_bytes_per_s = given(1e8 * (double)prng_in(&r, 1, 100));
         if (prng_in(&r, 0, 1))
             c.interference.compute_rate_under_comm = given(0.5);
+        else if (prng_in(&r, 0, 1))
+            give_channels(&c, 96, 2);
         if (prng_in(&r, 0, 1))
             add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.7,
                                                     .late_ps = prng_in(&r, 0, 2000000)});
@@ -229,6 +231,21 @@ TEST(charges_add_up_on_random_clusters)
         lw_cluster_free(&c);
         lw_plan_free(&p);
     }
+}
+
+/* What NCCL takes of compute by itself is a what-if, whose step is that without it. */
+TEST_WITH(a_step_without_interference_is_that_of_the_option, fixture_open, fixture_close)
+{
+    char line[100];
+    double off = number_after(lapwing("sim -w gpt2 -c dgx-h100 --dp 8 --interference off --no-db "
+                                      "--format json", NULL), "\"step_ns\": ");
+
+    lapwing("sim -w gpt2 -c dgx-h100 --dp 8 --db x.db", NULL);
+    snprintf(line, sizeof line, "compute and communication do not slow each other  %.3f",
+             off / 1e6);
+    expect("explain last --db x.db", 0, line);
+    lapwing("sim -w gpt2 -c dgx-h100 --dp 8 --interference off --db y.db", NULL);
+    expect("explain last --db y.db", 0, "the figures of cluster 'dgx-h100' differ from those of");
 }
 
 /* Sends and receives between many ranks, and starts moved at random: a measured run's times obey no
