@@ -28,6 +28,21 @@ static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_wor
                 (int)lw_group_size(w->timed_for.cp), (long long)s->tp, (long long)s->cp);
 }
 
+/* Compute that was recorded beside communication lost its SMs then. */
+static void warn_of_interference(const struct lw_plan_source *src, const struct lw_workload *w,
+                                 const struct lw_cluster *c)
+{
+    char name[200];
+
+    if (!src->silent && !src->interference && w->recorded.world_size > 1 &&
+        lw_figure_is_set(lw_cluster_sms_per_channel(c)))
+        lw_printf_paragraph(stderr,
+                "lapwing: workload '%s' was recorded on %d ranks: its times hold what "
+                "communication took from compute then, and the cluster takes it again; "
+                "--interference off does not",
+                lw_shown_text(name, sizeof name, w->name), w->recorded.world_size);
+}
+
 /* More than there are is a number of another model, or of its layers' parts. */
 static void warn_of_layers(const struct lw_plan_source *src, const struct lw_workload *w,
                            const struct lw_strategy *s)
@@ -90,6 +105,7 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
     warn_of_shapes(s, &s->workload, strategy);
     warn_of_layers(s, &s->workload, strategy);
+    warn_of_interference(s, &s->workload, c);
     return lw_plan_source_stages(s, &s->workload, strategy, err);
 }
 

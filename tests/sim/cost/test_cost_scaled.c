@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "shared/cluster/measured.h"
 #include "shared/files/files.h"
@@ -383,6 +384,21 @@ TEST_WITH(interference_is_of_channels_unless_another_is_asked_for, fixture_open,
     EXPECT("sim -w m.json -c mi300x --dp 8 --no-db",
            {"", 0, "not modelled: what slows down beside compute", .lacks = "interference:"},
            {"--interference published", 1, "--interference: cluster 'mi300x' has no published"});
+}
+
+/* Times of a recording of several ranks hold what communication took. */
+TEST_WITH(times_recorded_beside_communication_are_said_to_hold_it, fixture_open, fixture_close)
+{
+    static const char said[] = "lapwing: workload 'gpt2' was recorded on 8 ranks: its times hold";
+
+    expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
+    expect("sim -w w.json -c dgx-h100 --dp 8 --no-db", 0, "");
+    assert_null(strstr(shell_err(), "was recorded on"));
+    shell("sed -i 's/\"kind\": \"workload\",/& \"recorded\": {\"world_size\": 8},/' w.json", NULL);
+    expect("sim -w w.json -c dgx-h100 --dp 8 --no-db", 0, "");
+    has(shell_err(), said);
+    expect("sim -w w.json -c dgx-h100 --dp 8 --no-db --interference off", 0, "");
+    assert_null(strstr(shell_err(), "was recorded on"));
 }
 
 /* A cluster whose library is nccl and that does not say which device it has. */
