@@ -53,6 +53,12 @@ static bool sums_in_f32(const struct run *r)
     return r->s->grad_dtype == LW_GRAD_F32;
 }
 
+/* Beside f32 sums: a second copy of all weights. */
+static bool has_flat_weights(const struct run *r)
+{
+    return lw_fact(r->f->flat_weights) && sums_in_f32(r);
+}
+
 /* One flat tensor of gradients of their own type, and buckets of them. */
 static bool is_flat(const struct run *r)
 {
@@ -306,7 +312,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
         bytes[LW_MEM_WORKSPACES] =
             dims->workspace + dummy_gradients(&r, plan->roles[i].stage);
-        bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
+        bytes[LW_MEM_PARAMS] *= has_flat_weights(&r) ? 2 : 1;
         bytes[LW_MEM_PARAMS] -= narrow ? product_elements(&r, plan->roles[i].stage) : 0;
         plan->roles[i].narrow_above = narrow ? NARROW * dims->hidden : 0;
         plan->roles[i].block_gradients = block_gradients(&r);
@@ -392,7 +398,8 @@ static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_meas
     x.coming = role->grads_come ? (double)x.bytes[LW_MEM_GRADS] : 0;
     x.fixed = (double)lw_memory_fixed(r->plan, m->rank);
     x.active = (double)m->peak_memory_bytes - x.fixed;
-    double own = (double)x.bytes[LW_MEM_PARAMS] - x.active / (double)in_flight(r);
+    double weights = (double)x.bytes[LW_MEM_PARAMS] / (has_flat_weights(r) ? 2 : 1);
+    double own = weights - x.active / (double)in_flight(r);
     if (lw_fact(r->f->own_gradients) && sums_in_f32(r) && own > 0)
         x.gradients = own;
     return x;

@@ -320,6 +320,26 @@ TEST(buckets_and_flat_weights_of_each_framework)
     }
 }
 
+/* A micro-batch's gradients in 16 bits beside f32 sums are as large as the weights once, also where
+ * a flat copy holds these twice: 1 GB, of which the 0.4 GB of activations that the backward frees
+ * are not counted again. */
+TEST(gradients_beside_sums_are_one_copy_of_the_weights)
+{
+    static const struct {
+        const char *framework;
+        double fixed;
+    } cases[] = {{"megatron-deepspeed", 2 * 1e9 + 2e9}, {"nanotron", 1e9 + 2e9}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fixture x;
+        set_up(&x, 1000000000, 2000000000, 0, 0);
+        x.strategy.grad_dtype = LW_GRAD_F32;
+        hold(cases[k].framework, &dims, &x.plan);
+        x.rank.peak_memory_bytes = (int64_t)cases[k].fixed + 400000000;
+        same(bytes_of(&x, cases[k].framework).allocated, cases[k].fixed + 4e8 + (1e9 - 4e8));
+    }
+}
+
 /* DeepSpeed's buffers: of reduce_bucket_size elements of the parameters' type whatever the model,
  * two of them where reductions overlap the backward, one under ZeRO-3. */
 TEST(reduce_buffers_of_deepspeed_have_their_own_size)
