@@ -69,11 +69,8 @@ static void draw_jitter(const void *ctx, int64_t step, int32_t first, int32_t n,
                         lw_ps *restrict longer)
 {
     const struct jitter_of j = *(const struct jitter_of *)ctx;
-    const int32_t *ranks = j.ranks + first;
-    uint64_t s = j.n_before + (uint64_t)step - 1;
 
-    for (int32_t i = 0; i < n; i++)
-        longer[i] = sim_jitter(j.seed, j.range, ranks[i], s);
+    sim_jitter_each(j.seed, j.range, j.ranks + first, n, j.n_before + (uint64_t)step - 1, longer);
 }
 
 enum lw_status sim_ring_all_in(struct sim_engine *e, int32_t group)

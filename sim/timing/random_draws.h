@@ -48,6 +48,9 @@ static inline lw_ps sim_jitter(uint64_t seed, struct sim_range r, int32_t rank, 
 {
     return sim_range_take(r, sim_mix(seed ^ ((uint64_t)(uint32_t)rank << 32 | s)));
 }
+/* longer[i] = sim_jitter of rank ranks[i], for i < n. */
+void sim_jitter_each(uint64_t seed, struct sim_range r, const int32_t *ranks, int32_t n, uint64_t s,
+                     lw_ps *restrict longer);
 static inline lw_ps sim_skew(uint64_t seed, struct sim_range r, int32_t rank)
 {
     return sim_range_take(r, sim_mix(~seed ^ (uint64_t)(uint32_t)rank));

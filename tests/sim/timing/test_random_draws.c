@@ -172,6 +172,29 @@ TEST(a_range_takes_what_a_division_leaves)
 
 /* Noise: twelve draws of [0, 1) less 6, times sigma; 1000003 ps of work, to the nearest ps. A draw
  * mixes the seed with the four numbers that name it. */
+/* Whatever the registers of this machine: each is the definition's, and none beside them. */
+TEST(draws_of_many_ranks_are_those_of_each)
+{
+    enum { MOST = 75 };
+    struct prng r = prng_start("draws of many ranks");
+
+    for (int k = unit_cases(2000, 100000); k > 0; k--) {
+        uint64_t seed = prng_next(&r), s = prng_next(&r) >> prng_below(&r, 64);
+        uint64_t most = prng_next(&r) >> (1 + prng_below(&r, 63));
+        struct sim_range range = sim_range_of((lw_ps)most);
+        int32_t ranks[MOST], n = prng_below(&r, MOST);
+        lw_ps longer[MOST + 1];
+        for (int32_t i = 0; i < n; i++)
+            ranks[i] = prng_below(&r, 4) == 0 ? INT32_MAX - i : (int32_t)prng_in(&r, 0, 1 << 20);
+        longer[n] = -7;
+        sim_jitter_each(seed, range, ranks, n, s, longer);
+        for (int32_t i = 0; i < n; i++)
+            if ((uint64_t)longer[i] != mix(seed ^ ((uint64_t)ranks[i] << 32 | s)) % (most + 1))
+                fail_msg("rank %d: %lld", ranks[i], (long long)longer[i]);
+        assert_int_equal(longer[n], -7);
+    }
+}
+
 TEST(noise_rounds_to_the_nearest_picosecond)
 {
     for (uint64_t op = 0; op < 200; op++) {
