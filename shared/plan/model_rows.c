@@ -20,6 +20,7 @@ struct sharing {
     int32_t *row;   /* [n_items] */
     int32_t n, most;
     int64_t n_found;
+    uint64_t last[MOST_WORDS];
 };
 
 static void take_module(const void *item, void *row)
@@ -53,12 +54,17 @@ static uint64_t hash_of(const uint64_t *row, size_t size)
     return h ^ h >> 32;
 }
 
-/* false: more rows than the table is to have. */
+/* false: more rows than the table is to have. The row of the item before is looked at first. */
 static bool find_row(struct sharing *s, int32_t item)
 {
     uint64_t x[MOST_WORDS], y[MOST_WORDS];
 
     take(s, item, x);
+    if (item > 0 && memcmp(x, s->last, s->size) == 0) {
+        s->row[item] = s->row[item - 1];
+        return true;
+    }
+    memcpy(s->last, x, s->size);
     uint64_t last = (uint64_t)s->n_found - 1, at = hash_of(x, s->size) & last;
     for (; s->found[at] != 0; at = (at + 1) & last) {
         take(s, s->first[s->found[at] - 1], y);
