@@ -107,29 +107,99 @@ static void feed_other(const struct canon *c, const struct lw_plan_field *f, con
     }
 }
 
+/* How the rows of a table are fed, worked out once: there are millions of rows. All numbers of a
+ * row are read, those of one size after those of another, then fed up to each field that is none. */
+struct feeding {
+    struct at {
+        uint16_t from; /* of the row */
+        uint8_t to;    /* of its numbers */
+        uint8_t shift; /* of a bit */
+    } of_size[4][MAX_NUMBERS], bits[MAX_NUMBERS], reducers[MAX_NUMBERS];
+    int n_of_size[4], n_bits, n_reducers, n_numbers, n_others;
+    struct other {
+        const struct lw_plan_field *field;
+        int before; /* numbers before it */
+    } others[MAX_NUMBERS];
+};
+
+static int size_of(const struct lw_plan_field *f)
+{
+    return f->size == 8 ? 3 : f->size == 4 ? 2 : f->size == 2 ? 1 : 0;
+}
+
+static void prepare_feeding(struct feeding *x, const struct lw_plan_field *fields)
+{
+    int bit = 0;
+
+    memset(x, 0, sizeof *x);
+    for (const struct lw_plan_field *f = fields; f->name; f++) {
+        struct at at = {(uint16_t)f->at, (uint8_t)x->n_numbers, (uint8_t)bit};
+        if (f->kind == LW_PF_NUMBER) {
+            x->of_size[size_of(f)][x->n_of_size[size_of(f)]++] = at;
+            x->n_numbers++;
+        } else if (f->kind == LW_PF_REDUCER) {
+            x->reducers[x->n_reducers++] = at;
+            x->n_numbers++;
+        } else if (f->kind == LW_PF_BIT) {
+            x->bits[x->n_bits++] = at;
+            bit = f[1].kind == LW_PF_BIT ? bit + 1 : 0;
+            x->n_numbers += bit == 0;
+        } else if (f->kind != LW_PF_APART) {
+            x->others[x->n_others++] = (struct other){f, x->n_numbers};
+        }
+    }
+}
+
+static void read_numbers(const struct feeding *x, const char *row, int64_t numbers[MAX_NUMBERS])
+{
+#define READ(k, type)                                                                     \
+    for (int i = 0; i < x->n_of_size[k]; i++)                                             \
+        numbers[x->of_size[k][i].to] =                                                    \
+            *(const type *)(const void *)(row + x->of_size[k][i].from)
+    READ(0, int8_t);
+    READ(1, int16_t);
+    READ(2, int32_t);
+    READ(3, int64_t);
+#undef READ
+    for (int i = 0; i < x->n_reducers; i++) {
+        const void *at = row + x->reducers[i].from;
+        numbers[x->reducers[i].to] =
+            lw_reducer_number((enum lw_reducer_kind)*(const int32_t *)at);
+    }
+    for (int i = 0; i < x->n_bits; i++) {
+        const struct at *at = &x->bits[i];
+        int64_t on = *(const int8_t *)(row + at->from);
+        numbers[at->to] = (at->shift ? numbers[at->to] : 0) | on << at->shift;
+    }
+}
+
 /* Row number `number` of its table. */
-static void feed_row(const struct canon *c, const struct lw_plan_field *fields, const char *row,
+static void feed_row(const struct canon *c, const struct feeding *x, const char *row,
                      int64_t number)
 {
     int64_t numbers[MAX_NUMBERS];
-    int n = 0, bit = 0;
+    int from = 0;
 
-    for (const struct lw_plan_field *f = fields; f->name; f++) {
-        if (f->kind == LW_PF_NUMBER) {
-            numbers[n++] = lw_field_number(f, row);
-        } else if (f->kind == LW_PF_REDUCER) {
-            numbers[n++] = lw_reducer_number((enum lw_reducer_kind)lw_field_number(f, row));
-        } else if (f->kind == LW_PF_BIT) {
-            numbers[n] = (bit ? numbers[n] : 0) | lw_field_number(f, row) << bit;
-            bit = f[1].kind == LW_PF_BIT ? bit + 1 : 0;
-            n += bit == 0;
-        } else if (f->kind != LW_PF_APART) {
-            lw_hash_ints(c->h, numbers, n);
-            n = 0;
-            feed_other(c, f, row, number);
-        }
+    read_numbers(x, row, numbers);
+    for (int i = 0; i < x->n_others; i++) {
+        int to = x->others[i].before;
+        if (to > from)
+            lw_hash_ints(c->h, numbers + from, to - from);
+        from = to;
+        feed_other(c, x->others[i].field, row, number);
     }
-    lw_hash_ints(c->h, numbers, n);
+    if (x->n_numbers > from)
+        lw_hash_ints(c->h, numbers + from, x->n_numbers - from);
+}
+
+static void feed_rows(const struct canon *c, const struct lw_plan_table *t, int64_t n)
+{
+    struct feeding x;
+    struct lw_op op;
+
+    prepare_feeding(&x, t->fields);
+    for (int64_t i = 0; i < n; i++)
+        feed_row(c, &x, lw_table_row(t, c->p, i, &op), i);
 }
 
 static bool has_numbers_alone(const struct lw_plan_field *f)
@@ -196,21 +266,33 @@ static void feed_shards(struct lw_hash *h, const struct lw_plan *p)
     }
 }
 
+struct op_feeding {
+    struct canon c;
+    struct feeding x;
+};
+
 /* Of ops that share rows, fed to h. */
 static void feed_whole_op(void *ctx, struct lw_hash *h, int64_t i)
 {
-    struct canon c = *(const struct canon *)ctx;
+    struct op_feeding *f = ctx;
 
-    c.h = h;
-    feed_row(&c, lw_plan_tables[LW_TABLE_ops].fields, (const char *)LW_OP(c.p, i), i);
+    f->c.h = h;
+    feed_row(&f->c, &f->x, (const char *)LW_OP(f->c.p, i), i);
 }
 
-static enum lw_status feed_table(struct canon *c, enum lw_plan_table_id id, struct lw_err *err)
+static enum lw_status feed_shared_ops(const struct canon *c, struct lw_err *err)
+{
+    struct op_feeding f = {.c = *c};
+
+    prepare_feeding(&f.x, lw_plan_tables[LW_TABLE_ops].fields);
+    return lw_hash_shared_ops(c->h, c->p, &c->works, feed_whole_op, &f, err);
+}
+
+static enum lw_status feed_table(const struct canon *c, enum lw_plan_table_id id, struct lw_err *err)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
     int64_t n = lw_table_rows(t, c->p);
     const char *rows = lw_table_at(t, c->p);
-    struct lw_op op;
 
     if (t->apart || (t->if_at && lw_plan_count_at(c->p, t->if_at) == 0))
         return LW_OK;
@@ -227,12 +309,11 @@ static enum lw_status feed_table(struct canon *c, enum lw_plan_table_id id, stru
     else if (id == LW_TABLE_shards && !c->p->shards)
         feed_shards(c->h, c->p);
     else if (id == LW_TABLE_ops && !c->p->ops)
-        return lw_hash_shared_ops(c->h, c->p, &c->works, feed_whole_op, c, err);
+        return feed_shared_ops(c, err);
     else if (has_numbers_alone(t->fields))
         feed_numbers(c->h, t, rows, n);
     else
-        for (int64_t i = 0; i < n; i++)
-            feed_row(c, t->fields, lw_table_row(t, c->p, i, &op), i);
+        feed_rows(c, t, n);
     return LW_OK;
 }
 

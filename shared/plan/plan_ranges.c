@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "shared/plan/grid_rule.h"
 #include "shared/plan/plan_tables.h"
@@ -141,16 +142,34 @@ static enum lw_status check_items(const struct ranges *k, enum lw_plan_table_id 
     return LW_OK;
 }
 
+/* Where a row's list begins and how long it is. Of an op that shares a row these two alone are read.
+ */
+static void read_bounds(const struct lw_plan *p, enum lw_plan_table_id id,
+                        const struct lw_plan_field *f, int64_t row, int32_t bounds[2])
+{
+    struct lw_op op;
+
+    if (id == LW_TABLE_ops && f->at == offsetof(struct lw_op, first_dep)) {
+        bounds[0] = lw_op_first_dep(p, row);
+        bounds[1] = LW_OP_HELD(p, row)->n_deps;
+    } else if (id == LW_TABLE_ops && f->at == offsetof(struct lw_op, first_ready)) {
+        bounds[0] = lw_op_at(p, row).first_ready;
+        bounds[1] = LW_OP_HELD(p, row)->n_ready;
+    } else {
+        memcpy(bounds, lw_table_row(&lw_plan_tables[id], p, row, &op) + f->at,
+               2 * sizeof *bounds);
+    }
+}
+
 /* *used sums what rows take of the list. */
 static enum lw_status check_list(const struct ranges *k, enum lw_plan_table_id id,
                                  const struct lw_plan_field *f, int64_t row, int64_t *used)
 {
-    const struct lw_plan_table *t = &lw_plan_tables[id];
-    struct lw_op op;
-    const char *at = lw_table_row(t, k->p, row, &op);
-    const int32_t *bounds = (const int32_t *)(const void *)(at + f->at);
-    int32_t first = bounds[0], n = bounds[1], size = lw_plan_count_at(k->p, f->n_list);
+    int32_t bounds[2], size = lw_plan_count_at(k->p, f->n_list);
     char text[PLACE];
+
+    read_bounds(k->p, id, f, row, bounds);
+    int32_t first = bounds[0], n = bounds[1];
 
     if (first < 0 || n < 0 || first > size || n > size - first)
         return lw_fail(k->err, k->status, "at %s: %d items from %d on lie outside a list of %d",
@@ -161,8 +180,8 @@ static enum lw_status check_list(const struct ranges *k, enum lw_plan_table_id i
                        f->shared ? "at %s: the lists up to it have 2^31 items and more"
                                  : "at %s: its items belong to another one too",
                        place(k, id, f, row, text));
-    const int32_t *items = lw_field_list(f, k->p, at, &n);
-    return check_items(k, id, f, row, items, n);
+    const int32_t *list = *(int32_t *const *)(const void *)((const char *)k->p + f->list);
+    return check_items(k, id, f, row, list + first, n);
 }
 
 union block {
