@@ -40,7 +40,8 @@ struct lw_hazards {
     int64_t n_unordered, capacity;
     bool talks;        /* the plan's ops may be messages */
     int64_t n_buffers; /* of the program */
-    int32_t op;        /* current */
+    int32_t op;           /* current */
+    const int32_t *clock_of_op, *stream; /* of the clock: the op's row; of each op of the program */
 };
 
 /* Buffers of a program of so many ops: each may be a message, and the last is the optimizer's
@@ -114,7 +115,8 @@ static enum lw_status not_awaited(const struct lw_hazards *k, const struct lw_us
 
 static inline bool follows(const struct lw_hazards *k, int32_t before)
 {
-    return before < 0 || before == k->op || lw_op_after(&k->clock, k->op, before);
+    return before < 0 || before == k->op ||
+           k->clock_of_op[k->stream[before - k->uses->program.first_op]] >= before;
 }
 
 static enum lw_status keep_unordered(struct lw_hazards *k, int64_t buffer, int32_t op, int access,
@@ -140,9 +142,12 @@ static enum lw_status meet(void *ctx, const struct lw_use *x, struct lw_err *err
         return LW_OK;
     int64_t buffer = number_of(k, x);
     struct last *last = &k->last[buffer];
-    for (int a = READS; a < N_ACCESSES; a++)
-        if ((a != access || a == WRITES) && !follows(k, last->by[a]))
-            return not_awaited(k, x, last->by[a], a, err);
+    if (access != READS && !follows(k, last->by[READS]))
+        return not_awaited(k, x, last->by[READS], READS, err);
+    if (access != ADDS && !follows(k, last->by[ADDS]))
+        return not_awaited(k, x, last->by[ADDS], ADDS, err);
+    if (!follows(k, last->by[WRITES]))
+        return not_awaited(k, x, last->by[WRITES], WRITES, err);
     for (int32_t i = k->chains ? k->chains[buffer] : -1; i >= 0; i = k->unordered[i].next)
         if (k->unordered[i].access != access && !follows(k, k->unordered[i].op))
             return not_awaited(k, x, k->unordered[i].op, k->unordered[i].access, err);
@@ -238,7 +243,10 @@ enum lw_status lw_check_hazards(struct lw_hazards *k, struct lw_err *err)
     k->chains = NULL;
     k->n_unordered = 0;
     LW_TRY(check_ends(k, err));
-    for (k->op = g.first_op; k->op < g.first_op + g.n_ops; k->op++)
+    k->stream = k->clock.stream;
+    for (k->op = g.first_op; k->op < g.first_op + g.n_ops; k->op++) {
+        k->clock_of_op = lw_op_clock_row(&k->clock, k->op);
         LW_TRY(lw_op_uses(k->uses, k->op, -1, meet, k, err));
+    }
     return LW_OK;
 }
