@@ -275,8 +275,8 @@ enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err);
 lw_ps lw_part_op_start(const struct lw_part *d, int32_t module, int32_t k);
 lw_ps lw_part_piece_end(const struct lw_part *d, int32_t module, lw_ps at, lw_ps stop);
 /* Elements that holders own: owned, [spans + 1] of zeros, takes the differences between
- * neighbouring spans of each run; the sum turns [0, spans) into elements of each holder, and returns
- * the most. */
+ * neighbouring spans of each run; the sum turns [0, spans) into elements of each holder, and
+ * returns the most. */
 void lw_part_run_count(const struct lw_part *d, const struct lw_shard_run *x, int64_t *owned);
 int64_t lw_part_runs_sum(const struct lw_part *d, int64_t *owned);
 /* Elements that a holder updates, *end: the first one after it that updates others. */

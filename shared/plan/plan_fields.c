@@ -108,7 +108,8 @@ static void feed_other(const struct canon *c, const struct lw_plan_field *f, con
 }
 
 /* How the rows of a table are fed, worked out once: there are millions of rows. All numbers of a
- * row are read, those of one size after those of another, then fed up to each field that is none. */
+ * row are read, those of one size after those of another, then fed up to each field that is none.
+ */
 struct feeding {
     struct at {
         uint16_t from; /* of the row */

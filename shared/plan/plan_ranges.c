@@ -142,8 +142,7 @@ static enum lw_status check_items(const struct ranges *k, enum lw_plan_table_id 
     return LW_OK;
 }
 
-/* Where a row's list begins and how long it is. Of an op that shares a row these two alone are read.
- */
+/* Where a row's list begins and how long it is. Of an op these two alone are read. */
 static void read_bounds(const struct lw_plan *p, enum lw_plan_table_id id,
                         const struct lw_plan_field *f, int64_t row, int32_t bounds[2])
 {

@@ -1,5 +1,6 @@
 /* A workload that is planned and freed: the same plan as of one that is kept, also where its
- * modules and parameters share rows. Random models of few kinds of both. LAPWING_TEST_SEED repeats a run. */
+ * modules and parameters share rows. Random models of few kinds of both. LAPWING_TEST_SEED repeats
+ * a run. */
 #include "tests/lib/unit.h"
 
 #include <string.h>

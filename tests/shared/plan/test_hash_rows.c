@@ -17,8 +17,9 @@ static void feed_each(struct lw_hash *h, const int64_t *first, int32_t width,
     for (int64_t row = 0; row < n; row++)
         for (int32_t c = 0; c < width; c++) {
             int64_t v = first[c], number = row;
+            int32_t column = c < LW_ROW_STEPS ? c : LW_ROW_STEPS - 1;
             for (int32_t i = x->n; i-- > 0; number /= x->at[i].count)
-                v += number % x->at[i].count * x->at[i].step[c < LW_ROW_STEPS ? c : LW_ROW_STEPS - 1];
+                v += number % x->at[i].count * x->at[i].step[column];
             lw_hash_int(h, v);
         }
 }
