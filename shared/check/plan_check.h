@@ -61,6 +61,9 @@ enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_clas
 enum lw_status lw_check_sparse(const struct lw_plan *p, int32_t variant, int32_t role, int32_t op,
                                bool gathered, struct lw_err *err);
 
+/* Some ops are collectives. */
+bool lw_check_has_collectives(const struct lw_plan *p);
+
 /* Where each send or receive of a variant meets its partner. Role r has the sends and receives
  * list[first[r]] .. list[first[r+1]-1].
  * ends_only, set by the caller: what is sent and received need not agree, only how many.

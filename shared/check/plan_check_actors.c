@@ -143,7 +143,9 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
         bool grouped = lw_op_class(o->kind) == LW_CLASS_P2P && call >= 0 && before >= run;
         if (k->issue_lead)
             k->issue_lead[i] = grouped ? k->issue_lead[before] : i;
-        k->next_on_stream[i] = k->before_on_comm[i] = k->ordinal[i] = -1;
+        k->next_on_stream[i] = k->before_on_comm[i] = -1;
+        if (k->ordinal)
+            k->ordinal[i] = -1;
         if (before < 0)
             head[o->stream] = i;
         else
@@ -167,7 +169,8 @@ static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
     int32_t *last_on_comm, *n_on_comm, *last_on_stream;
     LW_TAKE(&k->room, k->next_on_stream, p->n_ops, err);
     LW_TAKE(&k->room, k->before_on_comm, p->n_ops, err);
-    LW_TAKE(&k->room, k->ordinal, p->n_ops, err);
+    if (lw_check_has_collectives(p))
+        LW_TAKE(&k->room, k->ordinal, p->n_ops, err);
     bool has = has_calls(k);
     if (has) {
         LW_TAKE(&k->room, k->issue_lead, p->n_ops, err);
@@ -225,7 +228,7 @@ static enum lw_status make_meetings(struct lw_check_run *k, struct lw_err *err)
         return lw_fail_nomem(err);
     for (int32_t a = 0; a < k->n_actors; a++) {
         struct lw_program g = program_of(k, a);
-        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        for (int32_t i = g.first_op; k->ordinal && i < g.first_op + g.n_ops; i++) {
             if (k->ordinal[i] < 0)
                 continue;
             int64_t key = meeting_key(k, a, lw_op_at(p, i).comm);

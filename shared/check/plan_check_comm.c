@@ -16,7 +16,8 @@ struct comm_check {
     const struct lw_plan *p;
     int32_t variant;
     int32_t *first;      /* [n_roles * n_comms + 1]: where a role's collectives of a class begin */
-    int32_t *list;       /* ops */
+    int32_t *list;       /* ops; none where the plan has no collectives */
+    bool any;            /* the plan has some */
     int32_t *compared;   /* [n_roles]: 1 + the role it was last found equal to */
     bool *by_member;     /* [n_roles * n_comms]: of its collectives there, some have operands */
     bool *by_group;      /* [n_roles * n_comms]: some have operands or a root */
@@ -26,6 +27,17 @@ struct comm_check {
 static bool is_collective(const struct lw_op *o)
 {
     return lw_op_class(o->kind) == LW_CLASS_COLLECTIVE;
+}
+
+bool lw_check_has_collectives(const struct lw_plan *p)
+{
+    int32_t n;
+    const struct lw_op *ops = lw_plan_held_ops(p, &n);
+
+    for (int32_t i = 0; i < n; i++)
+        if (is_collective(&ops[i]))
+            return true;
+    return false;
 }
 
 static struct lw_program program_of(const struct lw_plan *p, int32_t variant, int32_t role)
@@ -48,15 +60,16 @@ static void list_collectives(struct comm_check *k)
     memset(k->first, 0, (size_t)(cells + 1) * sizeof *k->first);
     memset(k->by_member, 0, (size_t)cells * sizeof *k->by_member);
     memset(k->by_group, 0, (size_t)cells * sizeof *k->by_group);
-    for (int pass = 0; pass < 2; pass++) {
+    for (int pass = 0; k->any && pass < 2; pass++) {
         for (int32_t r = 0; r < p->n_roles; r++) {
             struct lw_program g = program_of(p, k->variant, r);
             for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-                if (!is_collective(LW_OP(p, i)))
+                const struct lw_op *o = LW_OP_HELD(p, i);
+                if (!is_collective(o))
                     continue;
-                int64_t cell = (int64_t)r * p->n_comms + lw_op_at(p, i).comm;
-                k->by_member[cell] |= lw_op_at(p, i).operand >= 0;
-                k->by_group[cell] |= lw_op_at(p, i).operand >= 0 || is_rooted(LW_OP(p, i));
+                int64_t cell = (int64_t)r * p->n_comms + o->comm;
+                k->by_member[cell] |= o->operand >= 0;
+                k->by_group[cell] |= o->operand >= 0 || is_rooted(o);
                 if (pass == 0)
                     k->first[cell + 1]++;
                 else
@@ -258,12 +271,12 @@ static enum lw_status check_variant(struct comm_check *k, struct lw_err *err)
 
 enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err)
 {
-    struct comm_check k = {.p = p};
+    struct comm_check k = {.p = p, .any = lw_check_has_collectives(p)};
     struct lw_arena room = {0};
     enum lw_status s = LW_OK;
 
     k.first = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms + 1, sizeof *k.first);
-    k.list = lw_arena_alloc(&room, p->n_ops, sizeof *k.list);
+    k.list = lw_arena_alloc(&room, k.any ? p->n_ops : 0, sizeof *k.list);
     k.compared = lw_arena_alloc(&room, p->n_roles, sizeof *k.compared);
     k.by_member = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms, sizeof *k.by_member);
     k.by_group = lw_arena_alloc(&room, (int64_t)p->n_roles * p->n_comms, sizeof *k.by_group);

@@ -65,7 +65,7 @@ static void end_collective(struct lw_check_run *k, int32_t actor, int32_t comm, 
         struct lw_program q = program_of(k, other);
         for (int32_t s = 0; s < k->p->n_streams; s++) { /* it stands at the front of a stream */
             int32_t op = k->cursor[(int64_t)other * k->p->n_streams + s];
-            if (op >= q.first_op && lw_op_at(k->p, op).comm == comm && k->ordinal[op] == ordinal)
+            if (op >= q.first_op && lw_op_at(k->p, op).comm == comm && ordinal_of(k, op) == ordinal)
                 k->state[state_of(k, other, op)] = ENDED;
         }
         wake(k, other);
@@ -99,10 +99,10 @@ static void enter(struct lw_check_run *k, int32_t actor, int32_t op)
     uint8_t *state = &k->state[state_of(k, actor, op)];
 
     *state = ENTERED;
-    if (k->ordinal[op] >= 0) {
+    if (ordinal_of(k, op) >= 0) {
         int64_t key = meeting_key(k, actor, o->comm);
-        if (++k->arrived[k->meeting_at[key] + k->ordinal[op]] == k->expected[key])
-            end_collective(k, actor, o->comm, k->ordinal[op]);
+        if (++k->arrived[k->meeting_at[key] + ordinal_of(k, op)] == k->expected[key])
+            end_collective(k, actor, o->comm, ordinal_of(k, op));
     } else if (lw_op_class(o->kind) == LW_CLASS_P2P) {
         int32_t mate, other = partner(k, actor, op, &mate);
         if (k->state[state_of(k, other, mate)] != WAITING) {

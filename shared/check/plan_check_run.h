@@ -25,7 +25,8 @@ struct lw_check_run {
 
     /* by op of the plan */
     int32_t *next_on_stream, *before_on_comm; /* -1 = none */
-    int32_t *ordinal;            /* of a collective within its class and program */
+    int32_t *ordinal;            /* of a collective within its class and program, else -1; NULL: the
+                                  * plan has no collectives */
     /* These, and call_left, are NULL where no messages form a group call: each op is alone. */
     int32_t *call_lead;          /* first op of its group call in the program; itself when alone */
     int32_t *call_size;          /* at the lead: ops of the call */
@@ -76,6 +77,11 @@ static inline int64_t meeting_key(const struct lw_check_run *k, int32_t actor, i
                             : lw_plan_group_of(k->p, comm, actor);
 
     return key < 0 ? -1 : (int64_t)comm * k->n_keys + key;
+}
+
+static inline int32_t ordinal_of(const struct lw_check_run *k, int32_t op)
+{
+    return k->ordinal ? k->ordinal[op] : -1;
 }
 
 /* Two ops are of one group call. */

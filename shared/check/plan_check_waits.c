@@ -23,7 +23,7 @@ static struct place absent_member(const struct lw_check_run *k, struct place x)
         if (meeting_key(k, a, comm) != key)
             continue;
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-            if (lw_op_at(k->p, i).comm == comm && k->ordinal[i] == k->ordinal[x.op] &&
+            if (lw_op_at(k->p, i).comm == comm && ordinal_of(k, i) == ordinal_of(k, x.op) &&
                 waiting(k, (struct place){a, i}))
                 return (struct place){a, i};
     }
@@ -57,7 +57,7 @@ static struct place waits_for(const struct lw_check_run *k, struct place x)
     if (x.op < 0)
         return x;
     if (!waiting(k, x))
-        return k->ordinal[x.op] >= 0 ? absent_member(k, x) : absent_partner(k, x);
+        return ordinal_of(k, x.op) >= 0 ? absent_member(k, x) : absent_partner(k, x);
     int32_t front = k->cursor[(int64_t)x.actor * k->p->n_streams + o->stream];
     if (front != x.op)
         return (struct place){x.actor, front};
