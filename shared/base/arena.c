@@ -287,13 +287,16 @@ void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size)
 
 char *lw_arena_vprintf(struct lw_arena *a, const char *fmt, va_list ap)
 {
+    char most[256]; /* longer texts are printed twice */
     va_list again;
 
     va_copy(again, ap);
-    int len = vsnprintf(NULL, 0, fmt, again);
+    int len = vsnprintf(most, sizeof most, fmt, again);
     va_end(again);
     char *text = len < 0 ? NULL : lw_arena_alloc(a, (int64_t)len + 1, 1);
-    if (text)
+    if (text && len < (int)sizeof most)
+        memcpy(text, most, (size_t)len + 1);
+    else if (text)
         vsnprintf(text, (size_t)len + 1, fmt, ap);
     return text;
 }

@@ -190,3 +190,15 @@ TEST(an_arena_of_few_bytes_takes_one_page_at_most)
     }
     assert_true(taken < (size_t)N * 4400);
 }
+
+TEST(a_text_of_any_length_is_printed)
+{
+    struct lw_arena a = {0};
+
+    for (int n = 0; n < 700; n++) {
+        char expected[800];
+        snprintf(expected, sizeof expected, "%d:%*d", n, n, 7);
+        assert_string_equal(lw_arena_printf(&a, "%d:%*d", n, n, 7), expected);
+    }
+    lw_arena_free(&a);
+}
