@@ -23,6 +23,13 @@ enum lw_status lw_op_clock_init(struct lw_op_clock *c, const struct lw_plan *p,
     return c->clock && c->ticked && c->on_stream && c->on_comm ? LW_OK : lw_fail_nomem(err);
 }
 
+/* The same where nobody asks for news. */
+static inline void learn(int32_t *into, const int32_t *from, int32_t n_streams)
+{
+    for (int32_t s = 0; s < n_streams; s++)
+        into[s] = from[s] > into[s] ? from[s] : into[s];
+}
+
 bool lw_clock_learn(int32_t *into, const int32_t *from, int32_t n_streams)
 {
     bool news = false;
@@ -50,6 +57,7 @@ void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
     int32_t first = program.first_op;
 
     c->program = program;
+    c->grouped = false;
     memset(c->on_stream, -1, (size_t)c->n_streams * sizeof *c->on_stream);
     memset(c->on_comm, -1, (size_t)c->p->n_comms * sizeof *c->on_comm);
     memset(c->ticked, 0, (size_t)program.n_ops * sizeof *c->ticked);
@@ -58,6 +66,7 @@ void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
         int32_t *on_stream = &c->on_stream[o->stream], at = *on_stream;
         bool joins = at >= 0 && same_call(p, at, first + i);
         c->stream[i] = o->stream;
+        c->grouped |= joins;
         c->lead[i] = joins ? c->lead[at - first] : first + i;
         c->before[i] = at;
         c->next[i] = -1;
@@ -81,10 +90,11 @@ static void join(const struct lw_op_clock *c, int32_t *into, int32_t op)
 
     if (op < 0 || !c->ticked[op - first])
         return;
-    lw_clock_learn(into, lw_op_clock_row(c, op), c->n_streams);
-    for (int32_t i = c->lead[op - first]; i >= 0; i = lw_op_clock_next(c, i)) {
+    learn(into, lw_op_clock_row(c, op), c->n_streams);
+    for (int32_t i = c->lead[op - first]; (c->grouped || c->brought) && i >= 0;
+         i = lw_op_clock_next(c, i)) {
         if (c->brought)
-            lw_clock_learn(into, c->brought + (int64_t)(i - first) * c->n_streams, c->n_streams);
+            learn(into, c->brought + (int64_t)(i - first) * c->n_streams, c->n_streams);
         last = i;
     }
     int32_t *own = &into[c->stream[op - first]];
@@ -107,7 +117,8 @@ void lw_op_clock_tick(struct lw_op_clock *c, int32_t lead)
         for (int32_t d = 0; d < o->n_deps; d++)
             join(c, row, deps[d]);
     }
-    for (int32_t i = lead; i >= 0; i = lw_op_clock_next(c, i)) {
+    c->ticked[lead - first] = true;
+    for (int32_t i = lead; c->grouped && i >= 0; i = lw_op_clock_next(c, i)) {
         if (i != lead)
             memcpy(lw_op_clock_row(c, i), row, (size_t)c->n_streams * sizeof *row);
         c->ticked[i - first] = true;

@@ -23,6 +23,7 @@ struct lw_op_clock {
     int32_t *next;          /* the next op on its stream; -1 = none */
     int32_t *before;        /* of a lead: the op before it on its stream; -1 = none */
     int32_t *before_on_comm; /* the op of its communicator before its call; -1 = none */
+    bool grouped;           /* some ops begin with another one */
     bool *ticked;           /* its clock is computed */
     int32_t *on_stream, *on_comm; /* scratch */
     int32_t *brought;       /* [ops * n_streams] what the message of a receive implies; NULL = no op
