@@ -179,7 +179,7 @@ int32_t lw_builder_again(struct lw_builder *b, int32_t op, int32_t micro_batch, 
     if (b->failed)
         return -1;
     lw_builder_close_list(b);
-    assert(op_of(b, op).n_deps == n_deps && op_of(b, op).n_ready == 0);
+    assert(deps_end(b, op) - first_dep_of(b, op) == n_deps);
     const int32_t first_dep = p->n_deps;
     for (int32_t i = 0; i < n_deps; i++)
         lw_builder_push_dep(b, deps[i]);

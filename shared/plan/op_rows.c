@@ -120,7 +120,8 @@ static bool set_call(struct lw_plan *p, struct lw_op_sharing *s, int32_t i, int3
 
     if (begins && call < 0)
         return true;
-    if (lw_reserve(&p->op_calls, &s->calls_capacity, i + 1L, sizeof *p->op_calls) != 0)
+    if (i >= s->calls_capacity &&
+        lw_reserve(&p->op_calls, &s->calls_capacity, i + 1L, sizeof *p->op_calls) != 0)
         return false;
     if (begins)
         memset(p->op_calls, -1, (size_t)i * sizeof *p->op_calls);
@@ -132,8 +133,10 @@ static enum lw_status put(struct lw_plan *p, struct lw_op_sharing *s, int32_t i,
                           struct lw_op_place place, int32_t call, const struct lw_op_own *own,
                           struct lw_err *err)
 {
-    if (lw_reserve(&p->op_places, &s->places_capacity, i + 1L, sizeof place) != 0 ||
-        (s->own && lw_reserve(&p->op_own, &s->own_capacity, i + 1L, sizeof *own) != 0) ||
+    if ((i >= s->places_capacity &&
+         lw_reserve(&p->op_places, &s->places_capacity, i + 1L, sizeof place) != 0) ||
+        (s->own && i >= s->own_capacity &&
+         lw_reserve(&p->op_own, &s->own_capacity, i + 1L, sizeof *own) != 0) ||
         !set_call(p, s, i, call))
         return lw_fail_nomem(err);
     p->op_places[i] = place;

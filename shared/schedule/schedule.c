@@ -162,7 +162,7 @@ int32_t lw_grid_rank_of(const struct lw_grid *g, int32_t stage, int32_t micro_ba
 {
     switch (g->layout) {
     case LW_LAYOUT_LOOP:
-        return stage % g->n_ranks;
+        return stage < g->n_ranks ? stage : stage % g->n_ranks; /* without a division for most */
     case LW_LAYOUT_V:
         return stage < g->n_ranks ? stage : 2 * g->n_ranks - 1 - stage;
     case LW_LAYOUT_BIDIR:
