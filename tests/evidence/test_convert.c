@@ -242,6 +242,28 @@ TEST(a_submission_has_the_layouts_of_its_program)
     }
 }
 
+/* MLPerf v5.1's scripts of Llama 3.1 gather parameters beside the next forward. */
+TEST(a_submission_gathers_ahead_where_its_scripts_do)
+{
+    static const char TITLES[] = "gpu,gpus,model,layers,hidden,ffn,heads,kv_heads,vocab,seq,gbs,"
+                                 "mbs,num_microbatches,tp,pp,dp,cp,precision,framework,step_s,"
+                                 "mem_gb,dist_optimizer,mlperf,submitter,benchmark\n";
+    static const char SIZES[] = "NVIDIA B200,8,llama3.1-8b,32,4096,14336,32,8,128256,8192,8,1,1,1,"
+                                "1,8,1,FP8,NeMo / Megatron-Core (MLPerf submission),3.1,";
+    static const struct { const char *by, *cell; } cases[] = {
+        {"True,v5.1,NVIDIA,llama31_8b", "on"},
+        {"True,v5.0,NVIDIA,llama31_405b", ""},
+        {",v5.1,NVIDIA,llama31_8b", ""},
+    };
+    char table[600];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table, "%s%s,%s\n", TITLES, SIZES, cases[i].by);
+        expect_cell(rows_of("mlperf_training_steps", table), "overlap-param-gather",
+                    cases[i].cell);
+    }
+}
+
 /* With attention in 8 bits too; another type of 4 bits is refused. */
 TEST(products_of_4_bits_are_nvfp4)
 {
