@@ -256,7 +256,8 @@ static enum lw_status follow(struct walk *w, int64_t row, bool cross, lw_ps *at,
     for (int64_t steps = 0; *at > w->start; steps++) {
         if (steps > 4 * w->n)
             return lw_fail(err, LW_EFORMAT, "step %d: the ops wait for each other in a circle near "
-                           "op %d of rank %d", t->step[row], t->op[row], t->rank[row]);
+                           "op %d of rank %d: its spans are damaged, or not of its plan; run it "
+                           "again", t->step[row], t->op[row], t->rank[row]);
         row = put_own(w, row, cross, queued_from, at);
         int64_t held = held_by(w, row, &lane);
         if (held < 0)
@@ -311,7 +312,8 @@ static enum lw_status walk_back(struct walk *w, int32_t rank, bool cross, lw_ps 
     put(w, row, LW_CAUSE_SKEW, w->t->end[row], &at);
     LW_TRY(follow(w, row, cross, &at, err));
     if (at > w->start) /* more pieces than there can be */
-        return lw_fail(err, LW_EFORMAT, "step %d: its path has more than %lld pieces",
+        return lw_fail(err, LW_EFORMAT, "step %d: its path has more than %lld pieces: its spans "
+                       "are damaged, or not of its plan; run it again",
                        w->t->step[row], (long long)w->room);
     reverse(w);
     return LW_OK;

@@ -126,8 +126,9 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 static int damaged(struct cursor *c)
 {
     sqlite3_free(c->base.pVtab->zErrMsg);
-    c->base.pVtab->zErrMsg = sqlite3_mprintf("the ops of plan %lld are damaged",
-                                             (long long)c->plan);
+    c->base.pVtab->zErrMsg =
+        sqlite3_mprintf("the ops of plan %lld are damaged: delete its runs (lapwing runs N "
+                        "--delete) and run them again", (long long)c->plan);
     return SQLITE_CORRUPT;
 }
 

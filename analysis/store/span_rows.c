@@ -110,8 +110,10 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 static int damaged(struct cursor *c)
 {
     sqlite3_free(c->base.pVtab->zErrMsg);
-    c->base.pVtab->zErrMsg = sqlite3_mprintf("spans of run %lld from row %lld on are damaged",
-                                             (long long)c->run, (long long)c->first);
+    c->base.pVtab->zErrMsg =
+        sqlite3_mprintf("spans of run %lld from row %lld on are damaged: delete the run (lapwing "
+                        "runs %lld --delete) and run it again",
+                        (long long)c->run, (long long)c->first, (long long)c->run);
     return SQLITE_CORRUPT;
 }
 

@@ -46,7 +46,8 @@ enum lw_status lw_sql_fail(struct lw_store *s, int rc, struct lw_err *err)
         return lw_fail_nomem(err);
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-        return lw_fail_at(err, LW_EFORMAT, s->file, 0, "not a usable SQLite database (%s)", words);
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                          "not a usable SQLite database (%s); use another --db", words);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_PROTOCOL:

@@ -83,7 +83,8 @@ static enum lw_status check_owner(struct lw_store *s, bool *empty, struct lw_err
     if (*empty || id == APPLICATION_ID)
         return LW_OK;
     return lw_fail_at(err, LW_EFORMAT, s->file, 0,
-                      "a database of another program (application_id %lld), not of lapwing",
+                      "a database of another program (application_id %lld), not of lapwing; use "
+                      "another --db",
                       (long long)id);
 }
 
@@ -107,7 +108,9 @@ static enum lw_status check_version(struct lw_store *s, bool empty, struct lw_er
     if (s->write || have >= OLDEST_READ)
         return LW_OK;
     if (empty)
-        return lw_fail_at(err, LW_EFORMAT, s->file, 0, "an empty database");
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                          "an empty database: sim, exec and import --store fill one; --db FILE "
+                          "names another");
     return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                       "schema version %lld, of an older lapwing (this one reads %d on, and knows 1 "
                       "to %lld): a command that stores a run in it brings it up to date, as "

@@ -31,7 +31,9 @@ typedef enum lw_status row_fn(struct loader *l, struct lw_sql *q);
 static enum lw_status bad(struct loader *l, const char *table)
 {
     return lw_fail_at(l->err, LW_EFORMAT, lw_store_file(l->store), 0,
-                      "plan %lld: table %s holds a number out of range", (long long)l->plan, table);
+                      "plan %lld: table %s holds a number out of range: the file is damaged; "
+                      "delete its runs (lapwing runs N --delete) and run them again",
+                      (long long)l->plan, table);
 }
 
 static bool within(int64_t value, int64_t low, int64_t end)
@@ -479,8 +481,10 @@ static enum lw_status from_file(struct lw_store *s, const struct lw_run *run, st
     if (st == LW_OK && (strcmp(p.hash, run->plan_hash) != 0 || strcmp(times, run->plan_times) != 0))
         st = lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
                         "plan_file of run %lld hashes to %s and its times to %s, not to %.40s and "
-                        "%.40s: it was edited",
-                        (long long)run->id, p.hash, times, run->plan_hash, run->plan_times);
+                        "%.40s: it was edited; delete the run (lapwing runs %lld --delete) and run "
+                        "it again",
+                        (long long)run->id, p.hash, times, run->plan_hash, run->plan_times,
+                        (long long)run->id);
     LW_GIVE(st, plan, p, lw_plan_free(&p));
 }
 

@@ -252,7 +252,9 @@ static enum lw_status map_kind(struct lw_store *s, struct lw_store *other, struc
     enum lw_status st = LW_OK;
     if (!lw_sql_next(q) || m->n == most)
         st = lw_fail_at(err, LW_EFORMAT, lw_store_file(other), 0,
-                        "spans of kind %lld, which table op_kind does not have", (long long)*kind);
+                        "spans of kind %lld, which table op_kind does not have: the file is "
+                        "damaged; delete the run in it (lapwing runs N --delete --db %s)",
+                        (long long)*kind, lw_store_file(other));
     else
         st = lw_sql_number(s, &m->to[m->n], err, "SELECT id FROM main.op_kind WHERE name = ?", "t",
                            lw_sql_text(q, 0));

@@ -24,8 +24,10 @@ static enum lw_status check_span(struct lw_store *s, const struct lw_run *run, s
         if (v < numbers[i].least || v >= n)
             return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
                               "span %lld of run %lld has %s %lld, expected %d to %d: the file is "
-                              "damaged", (long long)lw_sql_int(q, 12), (long long)run->id,
-                              numbers[i].name, (long long)v, numbers[i].least, n - 1);
+                              "damaged; delete the run (lapwing runs %lld --delete) and run it "
+                              "again", (long long)lw_sql_int(q, 12), (long long)run->id,
+                              numbers[i].name, (long long)v, numbers[i].least, n - 1,
+                              (long long)run->id);
     }
     return LW_OK;
 }
