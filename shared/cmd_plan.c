@@ -201,7 +201,8 @@ int cmd_plan(int argc, char **argv)
         0, 3};
     const char *out = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
-    struct lw_plan_source src = {.make_model = traces_model_workload, .takes_timeless = true};
+    struct lw_plan_source src = {.make_model = traces_model_workload, .takes_timeless = true,
+                                 .frees_workload = true};
     struct lw_grid_request grid = {0};
     struct lw_err err = {0};
     struct lw_opt own[4 + LW_GRID_OPTIONS] = {

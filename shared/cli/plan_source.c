@@ -129,8 +129,12 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
         placed = *cost;
         placed.ranks_per_node = c->devices_per_node;
     }
-    return (s->unproven ? lw_plan_draft : lw_plan_build)(&s->workload, &strategy,
-                                                         cost ? &placed : NULL, plan, err);
+    cost = cost ? &placed : NULL;
+    if (s->frees_workload) {
+        s->has_workload = false;
+        return lw_plan_build_freeing(&s->workload, &strategy, cost, plan, err);
+    }
+    return (s->unproven ? lw_plan_draft : lw_plan_build)(&s->workload, &strategy, cost, plan, err);
 }
 
 enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_file, bool unchecked,

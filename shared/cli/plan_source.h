@@ -51,6 +51,7 @@ struct lw_plan_source {
     bool takes_timeless;
     bool silent;                  /* nothing is said on standard error */
     bool unproven;                /* load leaves the check of a plan that it makes to the caller */
+    bool frees_workload;          /* load keeps no workload of a plan that it makes */
     int64_t ranks;                /* --ranks; 0 = not given */
     int64_t max_ops;              /* --max-ops; 0 = the default */
     struct lw_strategy given;     /* values of the options alone */

@@ -232,26 +232,26 @@ static enum lw_status check_ring(const struct lw_lowering *l, const struct lw_wo
                            "--cp-comm-type p2p: module %d '%s' reads keys and values, but workload "
                            "'%s' does not give the times of its attention (attention_ns, "
                            "attention_backward_ns): choose --cp-comm-type all-gather",
-                           i, given->name, l->given->name);
+                           i, lw_module_name(l->given, i), l->given->name);
         if (r.start < least_ps || r.backward_start < least_ps || rest < least_ps ||
             r.length < r.n_steps || r.backward_length < r.n_steps)
             return lw_fail(err, LW_EINVAL,
                            "--cp-comm-type p2p: attention of module %d '%s' is expected after "
                            "other work of the module in both directions, before other work in the "
                            "backward, and to take %d ps or more: choose --cp-comm-type all-gather",
-                           i, given->name, r.n_steps);
+                           i, lw_module_name(l->given, i), r.n_steps);
         if (l->s->tp_overlap != LW_TP_OVERLAP_OFF && !lw_has_kernels(x, m))
             return lw_fail(err, LW_ENOTSUP,
                            "--cp-comm-type p2p cannot be combined with --tp-overlap: without "
                            "kernels the pieces of module %d '%s' are not planned around its "
                            "attention; choose --tp-overlap off or --cp-comm-type all-gather",
-                           i, given->name);
+                           i, lw_module_name(l->given, i));
         if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && repeats_attention(x, m))
             return lw_fail(err, LW_ENOTSUP,
                            "--cp-comm-type p2p: --recompute selective would run attention of "
                            "module %d '%s' again without its messages: choose --recompute full or "
                            "--cp-comm-type all-gather",
-                           i, given->name);
+                           i, lw_module_name(l->given, i));
     }
     return LW_OK;
 }
@@ -356,9 +356,11 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     x->arena = (struct lw_arena){0};
     LW_TAKE(&l->arena, x->modules, w->n_modules, err);
     LW_TAKE(&l->arena, x->params, w->n_params, err);
-    for (int32_t m = 0; m < w->n_modules; m++)
+    for (int32_t m = 0; m < w->n_modules; m++) {
         x->modules[m] = shrink(lw_module_at(w, m), l->tp, l->s->sequence_parallel,
                                lw_strategy_folds_experts(l->s));
+        x->modules[m].name = lw_module_name(w, m);
+    }
     for (int32_t m = 0; l->cp > 1 && m < w->n_modules; m++)
         divide_tokens(&x->modules[m], l->cp);
     LW_TRY(shrink_params(w, l->tp, lw_strategy_folds_experts(l->s), x->params, err));

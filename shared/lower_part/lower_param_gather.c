@@ -49,13 +49,13 @@ static int32_t list_uses(const struct lw_part *d, struct use *uses)
 
 /* When the forward of the module begins with a parameter whose gradient is ready `rest` before the
  * end of a backward of such a length. A gradient of another module's has no kernel here. */
-static lw_ps start_of(const struct lw_part *d, int32_t param, const struct lw_module *m,
-                      lw_ps rest, lw_ps length)
+static lw_ps start_of(const struct lw_part *d, int32_t param, int32_t module, lw_ps rest,
+                      lw_ps length)
 {
     const struct lw_workload *w = d->w;
+    const struct lw_module *m = lw_module_at(w, module);
 
-    if (lw_has_kernels(w, m) && w->grad_kernel &&
-        lw_module_at(w, lw_param_at(w, param).module) == m)
+    if (lw_has_kernels(w, m) && w->grad_kernel && lw_param_at(w, param).module == module)
         return lw_kernel_start(w, m, w->grad_kernel[param]);
     return (lw_ps)((__int128)m->forward_ps * rest / length);
 }
@@ -68,8 +68,8 @@ static void find_starts(const struct lw_part *d, lw_ps *at)
 
     for (int32_t i = 0, end; i < back->n_stretches; i = end) {
         const struct lw_stretch *s = &back->stretches[i];
-        const struct lw_module *m = lw_module_at(d->w, s->module);
-        for (end = i; end < back->n_stretches && back->stretches[end].module == s->module;)
+        const int32_t m = s->module;
+        for (end = i; end < back->n_stretches && back->stretches[end].module == m;)
             end++;
         lw_ps last = back->stretches[end - 1].end, length = last - s->start;
         for (; s < &back->stretches[end]; s++)

@@ -441,7 +441,8 @@ static enum lw_status check_grad_kernel(const struct lw_workload *w, int32_t i, 
         return LW_OK;
     return lw_fail(err, LW_EFORMAT, "at grad_kernel[%" PRId32 "]: found %" PRId32 ", allowed: 0 to "
                    "%" PRId32 ", a kernel of module '%s', whose parameter it is",
-                   i, w->grad_kernel[i], most, m->name);
+                   i, w->grad_kernel[i], most,
+                   lw_module_name(w, lw_param_at(w, i).module));
 }
 
 static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,

@@ -26,7 +26,8 @@ static struct lw_workload model(int32_t n_modules, int32_t kinds, int32_t n_para
         w.modules[m] = (struct lw_module){
             .forward_ps = 1000 * k, .backward_input_ps = 900 * k, .backward_weight_ps = 800 * k,
             .forward_flops = 7000 * k, .forward_bytes = 500 * k, .output_bytes = 640,
-            .kept_bytes = {100 * k, 50 * k, 640}, .selective_ps = 10 * k};
+            .kept_bytes = {100 * k, 50 * k, 640}, .selective_ps = 10 * k,
+            .tp_split = LW_TP_COLUMN, .tp_forward_bytes = 640, .tp_backward_bytes = 640};
         w.modules[m].name = lw_arena_printf(&w.arena, "module %d", m);
         assert_non_null(w.modules[m].name);
     }
@@ -34,7 +35,8 @@ static struct lw_workload model(int32_t n_modules, int32_t kinds, int32_t n_para
         w.params[i] = (struct lw_param){
             .numel = 64 + 8 * (i % 5), .dtype = i % 7 == 0 ? LW_F32 : LW_BF16, .tied = -1,
             .module = (int32_t)((int64_t)i * n_modules / n_params), .used = true,
-            .trainable = i % 11 != 0, .ready_ps = -1};
+            .trainable = i % 11 != 0, .ready_ps = -1,
+            .tp_split = i % 3 == 0 ? LW_TP_COLUMN : LW_TP_REPLICATED};
         w.params[i].name = lw_arena_printf(&w.arena, "weight %d", i);
         assert_non_null(w.params[i].name);
     }
@@ -47,6 +49,7 @@ static struct lw_strategy draw(struct prng *r)
 
     s.dp = prng_in(r, 1, 4);
     s.pp = prng_in(r, 1, 3);
+    s.tp = prng_in(r, 1, 2);
     s.micro_batches = s.pp * prng_in(r, 1, 3);
     s.zero = s.dp > 1 ? prng_in(r, 0, 3) : 0;
     s.recompute = (enum lw_recompute)prng_in(r, 0, LW_N_RECOMPUTE - 1);
