@@ -166,3 +166,33 @@ TEST(rows_that_differ_are_not_shared)
     assert_ptr_equal(w.params, params);
     lw_workload_free(&w);
 }
+
+/* Of 4,096 ranks, whose shards are runs: whichever allocation fails, nothing of the workload and of
+ * the plan is left. */
+TEST(a_failing_allocation_leaves_nothing)
+{
+    struct lw_strategy s = lw_strategy_default();
+    enum lw_status st = LW_ENOMEM;
+    int64_t n = 0;
+
+    s.dp = 4096;
+    s.zero = 1;
+    s.shard_policy = LW_SHARD_FLAT;
+    while (st != LW_OK) {
+        struct lw_workload w = model(16, 2, 4096);
+        struct lw_plan p;
+        struct lw_err err = {0};
+        lw_alloc_fail_at(++n);
+        st = lw_plan_build_freeing(&w, &s, NULL, &p, &err);
+        lw_alloc_fail_at(0);
+        /* LW_EPLAN: without memory lw_grid_rule_holds is false */
+        if (st != LW_OK && st != LW_ENOMEM && st != LW_EPLAN)
+            fail_msg("allocation %d: %s", (int)n, err.msg);
+        if (st == LW_OK)
+            assert_true(p.n_shard_runs > 0);
+        if (st == LW_OK)
+            lw_plan_free(&p);
+        assert_int_equal(lw_alloc_live(), 0);
+    }
+    assert_true(n > 50);
+}
