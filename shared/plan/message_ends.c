@@ -20,9 +20,9 @@ struct table {
     struct entry *entries; /* [size], a power of two, 1 << bits; at most half in use */
     int64_t size;
     int bits;
-    int32_t n_modules;
-    int32_t *number; /* [n_modules + 1]: of a module, from 0, if a message carries the activation
-                      * before it or after it; else -1 */
+    int32_t end;     /* modules from it on have no number */
+    int32_t *number; /* [n_modules + 1]: of a module of the plan, from 0, if a message carries the
+                      * activation before it or after it; else -1 */
     int32_t n_numbers;
 };
 
@@ -78,7 +78,7 @@ static int32_t source_of(const struct table *t, bool backward, const struct lw_o
 {
     int32_t step = backward ? 1 : -1;
 
-    for (int32_t m = op->module + step; m >= 0 && m < t->n_modules; m += step) {
+    for (int32_t m = op->module + step; m >= 0 && m < t->end; m += step) {
         if (t->number[m] < 0)
             continue;
         const struct entry *e = place(t, backward, m, micro, false);
@@ -179,15 +179,15 @@ static enum lw_status number_modules(const struct lw_plan *p, const struct lw_pr
 {
     int32_t end = g->first_op + g->n_ops;
 
+    LW_NEW(t->number, (int64_t)p->n_modules + 1, err);
     for (int32_t i = g->first_op; i < end; i++) {
-        int32_t module = lw_op_at(p, i).module;
-        t->n_modules = module >= t->n_modules ? module + 1 : t->n_modules;
+        const struct lw_op *op = LW_OP_HELD(p, i);
+        if (!is_message(p, op, lw_op_micro_batch(p, i)))
+            continue;
+        t->number[op->module] = t->number[op->module + 1] = 1;
+        t->end = op->module + 2 > t->end ? op->module + 2 : t->end;
     }
-    LW_NEW(t->number, (int64_t)t->n_modules + 1, err);
-    for (int32_t i = g->first_op; i < end; i++)
-        if (is_message(p, LW_OP_HELD(p, i), lw_op_micro_batch(p, i)))
-            t->number[lw_op_at(p, i).module] = t->number[lw_op_at(p, i).module + 1] = 1;
-    for (int32_t m = 0; m <= t->n_modules; m++)
+    for (int32_t m = 0; m <= p->n_modules; m++)
         t->number[m] = t->number[m] ? t->n_numbers++ : -1;
     return LW_OK;
 }
@@ -229,12 +229,28 @@ static enum lw_status fill(const struct lw_plan *p, const struct lw_program *g,
     return status;
 }
 
+/* Some messages are of the pipeline, and of rings. */
+static void look_for_messages(const struct lw_plan *p, const struct lw_program *g, bool *any,
+                              bool *rings)
+{
+    bool may_be = false;
+
+    for (int32_t c = 0; c < p->n_comms; c++)
+        may_be = may_be || p->comms[c].purpose == LW_COMM_CONTEXT;
+    *any = *rings = false;
+    for (int32_t i = 0; i < g->n_ops && (!*any || (may_be && !*rings)); i++) {
+        const struct lw_op *op = LW_OP_HELD(p, g->first_op + i);
+        *any = *any || is_message(p, op, lw_op_micro_batch(p, g->first_op + i));
+        *rings = *rings || goes_round(p, op);
+    }
+}
+
 enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_program *g,
                                     struct lw_arena *arena, struct lw_message_ends *f,
                                     struct lw_err *err)
 {
     int32_t **lists[] = {&f->end_of, &f->first, &f->next, &f->source, &f->passed, &f->hop};
-    bool any = false, rings = false;
+    bool any, rings;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         LW_TAKE(arena, *lists[i], g->n_ops, err);
@@ -242,11 +258,7 @@ enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_pro
             memset(*lists[i], -1, (size_t)g->n_ops * sizeof **lists[i]);
     }
     LW_TAKE(arena, f->returns, g->n_ops, err);
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        const struct lw_op *op = LW_OP_HELD(p, g->first_op + i);
-        any = any || is_message(p, op, lw_op_micro_batch(p, g->first_op + i));
-        rings = rings || goes_round(p, op);
-    }
+    look_for_messages(p, g, &any, &rings);
     if (any)
         LW_TRY(fill(p, g, f, err));
     if (rings)

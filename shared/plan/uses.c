@@ -467,9 +467,10 @@ enum lw_status lw_op_uses(const struct lw_uses *u, int32_t op, int32_t rank, lw_
 {
     const struct walk w = {u, LW_OP_HELD(u->p, op), op, rank, visit, ctx, err};
     enum lw_op_class class_ = lw_op_class(w.op->kind);
+    bool moves = w.op->work >= 0 || class_ == LW_CLASS_MEMORY; /* else it takes and frees nothing */
     struct lw_use memory;
 
-    if (lw_op_memory(u->p, op, rank, &memory))
+    if (moves && lw_op_memory(u->p, op, rank, &memory))
         LW_TRY(visit(ctx, &memory, err));
     LW_TRY(use_ready(&w));
     LW_TRY(use_tied(&w));
