@@ -225,7 +225,8 @@ int cmd_plan(int argc, char **argv)
     } else if (n == 0 && !src.workload_file && lw_grid_requested(&grid, &src)) {
         s = lw_plan_grid(&src, &grid, out, format, &err);
     } else if (grid.file || grid.lower || grid.durations) {
-        return lw_cli_usage("plan", "--schedule-file, --lower and --durations are for a grid alone");
+        return lw_cli_usage("plan",
+                            "--schedule-file, --lower and --durations are for a grid alone");
     } else if (n == 0 && !src.workload_file) {
         return lw_cli_usage("plan", "needs -w FILE or a plan file");
     } else {

@@ -79,7 +79,7 @@ struct lw_strategy {
     int64_t etp;                   /* ranks that split each expert: tp, or 1; 0 = tp */
     enum lw_expert_overlap expert_overlap;
     int64_t micro_batches, chunks;
-    int64_t micro_batch_group;     /* that pass a chunk before the next has its turn; 0 = about pp */
+    int64_t micro_batch_group;     /* that pass a chunk before the next's turn; 0 = about pp */
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */
     int64_t first_bucket_bytes;    /* -1 = the policy's default */

@@ -94,9 +94,9 @@ static const struct row rows[] = {
     {"dp 2 pp 4 tp 8 micro-batches 16 schedule interleaved-1f1b chunks 2 zero 1 recompute full "
      "sequence-parallel on", 2, 4, 12, 8, FULL, 4, 4 * (1 + 3 / 8.0), false, 0, 0, 0},
     /* of 2 chunks a group of 6, 2 (4 - 1) more of the warm-up and the steady one */
-    {"dp 2 pp 4 tp 8 micro-batches 16 schedule interleaved-1f1b chunks 2 micro-batch-group 6 zero 1 "
-     "recompute full sequence-parallel on", 2, 4, 12, 8, FULL, 4, (6 + 6 + 1) / 2.0, false, 0, 0,
-     0},
+    {"dp 2 pp 4 tp 8 micro-batches 16 schedule interleaved-1f1b chunks 2 micro-batch-group 6 "
+     "zero 1 recompute full sequence-parallel on", 2, 4, 12, 8, FULL, 4, (6 + 6 + 1) / 2.0, false,
+     0, 0, 0},
     {"dp 64 zero 3 shard-policy rows root-unit on recompute selective", 64, 0, 16, 1, SELECTIVE, 1,
      1, true, 3, 0, 1},
     {"dp 32 zero 3 zero-group 8 reshard off recompute full", 8, 0, 16, 1, FULL, 1, 1, true, 1, 1,
