@@ -187,6 +187,9 @@ TEST(products_in_tf32_need_f32_and_a_rate)
            {"gpt2 --dtype bf16", 1, "--tf32: products of model gpt2 are of bf16; give --dtype f32"},
            {"mlp", 1, "--tf32 does not apply to model mlp"},
            {"gpt2 --dtype f32 -c v100-ib", 1, "has no tf32_peak_flops"});
+    EXPECT("model gpt2 --dtype f32 --device dgx-a100",
+           {"--tf32", 0, "products at 0.8 of 1.56e+14 flop/s"},
+           {"", 0, "products at 0.8 of 1.95e+13 flop/s"});
     lapwing("plan -w gpt2 --dtype f32 --dp 2 -o f32.json", NULL);
     lapwing("plan -w gpt2 --dtype f32 --dp 2 --tf32 -o tf32-plan.json", NULL);
     EXPECT("plan diff",

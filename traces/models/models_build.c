@@ -305,6 +305,12 @@ static const struct lw_work_table *table_of(const struct traces_builder *b, enum
     return lw_work_find(b->device, kind, b->dtype, b->dtype);
 }
 
+/* Of the model's products. */
+static struct lw_figure peak_of(const struct traces_builder *b)
+{
+    return b->shape.tf32 ? b->device->tf32_peak_flops : b->device->peak_flops[b->dtype];
+}
+
 static bool by_shape(const struct traces_builder *b)
 {
     return lw_device_by_shape(b->device, b->dtype) && !table_of(b, LW_WORK_GEMM);
@@ -317,9 +323,9 @@ static void note_rates(struct traces_builder *b)
     traces_builder_note(b,
                         "times by roofline on %s: max of flops / (%.4g flop/s * %.4g) and bytes / "
                         "(%.4g B/s); %s, nothing measured",
-                        d->kind, d->peak_flops[b->dtype].value, d->gemm_efficiency.value,
+                        d->kind, peak_of(b).value, d->gemm_efficiency.value,
                         d->memory_bytes_per_s.value, lw_dtype_name(b->dtype));
-    traces_builder_note(b, "peak: %s", d->peak_flops[b->dtype].source);
+    traces_builder_note(b, "peak: %s", peak_of(b).source);
     traces_builder_note(b, "efficiency: %s", d->gemm_efficiency.source);
     traces_builder_note(b, "memory bandwidth: %s", d->memory_bytes_per_s.source);
 }
@@ -334,12 +340,11 @@ static void note_tables(struct traces_builder *b, const struct lw_work_table *ge
                         "times by roofline on %s: the longer of a product of as many flops and a "
                         "copy of half the traffic, as measured over sizes; %s",
                         d->kind, lw_dtype_name(b->dtype));
-    if (gemm)
+    if (gemm && !b->shape.tf32)
         traces_builder_note(b, "products: %s", gemm->source);
     else
         traces_builder_note(b, "products: flops / (%.4g flop/s * %.4g): %s",
-                            d->peak_flops[b->dtype].value, d->gemm_efficiency.value,
-                            d->peak_flops[b->dtype].source);
+                            peak_of(b).value, d->gemm_efficiency.value, peak_of(b).source);
     if (copy)
         traces_builder_note(b, "copies: %s", copy->source);
     else
@@ -350,13 +355,14 @@ static void note_tables(struct traces_builder *b, const struct lw_work_table *ge
 static void note_shapes(struct traces_builder *b)
 {
     const struct lw_device *d = b->device;
+    const struct lw_figure peak = peak_of(b);
 
     traces_builder_note(
         b,
         "times by shape on %s: products at %.3g of %.4g flop/s sustained, a tile fills "
         "for %.4g steps of k; traffic at %.4g B/s; %s",
-        d->kind, d->gemm_sustained.value, d->peak_flops[b->dtype].value, d->gemm_fill.value,
-        d->memory_bytes_per_s.value, lw_dtype_name(b->dtype));
+        d->kind, d->gemm_sustained.value, peak.value, d->gemm_fill.value,
+        d->memory_bytes_per_s.value, b->shape.tf32 ? "tf32" : lw_dtype_name(b->dtype));
     traces_builder_note(b, "products: %s", d->gemm_sustained.source);
     if (b->shape.tensor > 1)
         traces_builder_note(b, "times are for tensor groups of %lld: each rank's shapes",
