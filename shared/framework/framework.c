@@ -228,6 +228,15 @@ static bool takes_policy(const char *policy, const struct lw_strategy *s)
            (!is_given(s, "shard-policy") || s->shard_policy == LW_SHARD_FLAT);
 }
 
+/* Gathers before the next forward are of shares of buckets, which owners of whole parameters and
+ * other units do not have (shared/lower/lower.c, refuse_gathers_ahead). */
+static bool gathers_ahead(const struct lw_strategy *s)
+{
+    return s->dp * s->cp > 1 && (s->zero == 1 || s->zero == 2) && s->compat == LW_COMPAT_NONE &&
+           (!is_given(s, "shard-policy") || s->shard_policy == LW_SHARD_FLAT) &&
+           !is_given(s, "bucket-policy") && !is_given(s, "broadcast-dtype");
+}
+
 /* A ring's attention is not planned among pieces of products of modules without kernels
  * (docs/design/lower_sequence.md). */
 static bool has_ring(const struct lw_strategy *s)
@@ -240,7 +249,7 @@ static bool applies(const struct lw_usual_option *u, struct lw_usual_for times,
 {
     const char *option = u->option;
     static const char *const tensor[] = {"tp-overlap", "sequence-parallel", NULL};
-    static const char *const data[] = {"zero", "overlap-param-gather", NULL};
+    static const char *const data[] = {"zero", NULL};
     static const char *const third[] = {"reshard", "prefetch", "units", "unit-copies", "persist",
                                         NULL};
     static const char *const elements[] = {"prefetch-bucket-size", "max-live-parameters", NULL};
@@ -249,6 +258,8 @@ static bool applies(const struct lw_usual_option *u, struct lw_usual_for times,
         return s->zero == 3 && s->prefetch < 0;
     if (strcmp(option, "bucket-policy") == 0)
         return takes_policy(u->value, s);
+    if (strcmp(option, "overlap-param-gather") == 0)
+        return gathers_ahead(s);
     if (strcmp(option, "tp-overlap") == 0 &&
         (!runs_whole_backwards(s) || (times.measured && has_ring(s))))
         return false;

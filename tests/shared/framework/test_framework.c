@@ -244,6 +244,30 @@ TEST(usual_options_hold_unless_the_user_chose)
     assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_OFF);
 }
 
+/* Of shares of buckets alone: not without ZeRO-1, nor with owners of whole parameters, nor beside
+ * buckets that the user chose. */
+TEST(parameters_are_gathered_ahead_where_buckets_are_shared)
+{
+    static const struct {
+        const char *options[3][2];
+        int n;
+        bool ahead;
+    } cases[] = {{{{"dp", "4"}}, 1, true},
+                 {{{"dp", "4"}, {"zero", "2"}}, 2, true},
+                 {{{"dp", "4"}, {"zero", "0"}}, 2, false},
+                 {{{"dp", "4"}, {"zero", "3"}}, 2, false},
+                 {{{"tp", "4"}}, 1, false},
+                 {{{"dp", "4"}, {"shard-policy", "lpt"}}, 2, false},
+                 {{{"dp", "4"}, {"bucket-policy", "c10d"}}, 2, false},
+                 {{{"dp", "4"}, {"overlap-param-gather", "off"}}, 2, false}};
+    static const char *const names[] = {"nemo", "megatron-bridge"};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (size_t f = 0; f < 2; f++)
+            assert_int_equal(under(names[f], cases[k].options, cases[k].n).overlap_param_gather,
+                             cases[k].ahead);
+}
+
 /* NeMo fuses the loss: 16-bit scores and two f32 tensors, with tensor groups too. */
 TEST(programs_of_nemo_hold_a_compiled_loss)
 {
