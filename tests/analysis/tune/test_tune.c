@@ -26,7 +26,7 @@ static int steps_of(const char *csv, int64_t *out, int most)
 {
     int n = 0;
 
-    for (int line = 1; line < csv_n_lines(csv) && n < most; line++)
+    for (int line = 1, end = csv_n_lines(csv); line < end && n < most; line++)
         if (strcmp(csv_cell(csv, line, csv_column(csv, "fits")), "yes") == 0)
             out[n++] = csv_figure(csv, line, "step_ns");
     qsort(out, (size_t)n, sizeof *out, ascending);
@@ -44,7 +44,7 @@ static void check_space(const char *args, int least)
 
     assert_true(csv_n_lines(every) > least);
     assert_true(n >= 5 && m >= 5 && csv_n_lines(found) <= csv_n_lines(every));
-    for (int line = 1; line < csv_n_lines(every); line++) {
+    for (int line = 1, end = csv_n_lines(every); line < end; line++) {
         if (csv_figure(every, line, "bound_ns") > csv_figure(every, line, "step_ns") ||
             csv_figure(every, line, "needed_bound_bytes") > csv_figure(every, line, "needed_bytes"))
             fail_msg("%s: bound %lld of step %lld, bytes %lld of %lld: %s", args,
@@ -257,7 +257,7 @@ TEST_WITH(rows_beyond_the_best_are_told_apart, fixture_open, fixture_close)
     double first = number_after(json, "\"step_ns\": ");
     int n[2] = {0};
 
-    for (int line = 1; line < csv_n_lines(csv); line++) {
+    for (int line = 1, end = csv_n_lines(csv); line < end; line++) {
         bool slower = (double)csv_figure(csv, line, "step_ns") > within * first;
         assert_string_equal(csv_cell(csv, line, csv_column(csv, "told_apart")),
                             slower ? "yes" : "no");

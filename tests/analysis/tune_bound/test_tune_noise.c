@@ -70,7 +70,7 @@ TEST_WITH(no_bound_is_above_p90, fixture_open, fixture_close)
         draw_space(&r, space, sizeof space);
         char *csv = strdup(lapwingf("tune %s --noise %s --samples 1 --seed %d --no-bounds --no-db "
                                     "--format csv -q", space, noises[i % 3], i));
-        for (int line = 1; line < csv_n_lines(csv); line++, n_rows++)
+        for (int line = 1, end = csv_n_lines(csv); line < end; line++, n_rows++)
             if (csv_figure(csv, line, "bound_ns") > csv_figure(csv, line, "step_p90_ns") ||
                 csv_figure(csv, line, "bound_ns") <= 0)
                 fail_msg("%s, noise %s, seed %d: %s: bound %lld of p90 %lld", space, noises[i % 3],
