@@ -1,6 +1,7 @@
 /* A text that is packed while it is written unpacks to itself. */
 #include "tests/lib/unit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
