@@ -316,9 +316,12 @@ SANITIZER := $(if $(filter 1,$(SAN)),asan)$(if $(filter 1,$(TSAN)),tsan)
 ASAN_LIB = $(if $(SANITIZER),$(shell $(CC) -print-file-name=lib$(SANITIZER).so))
 # A test that loads a plugin names its folder; with T only such a test builds them.
 loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
+# One that runs the library names its file.
+loads_library = $(shell grep -l liblapwing $(1) /dev/null)
 
 LOADED := $(PLUGINS) $(RECORDERS) $(FAKE_GPU)
 NEEDED_BY_T = $(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
+              $(if $(call loads_library,$(CHECKED_SRC)),$(BUILD)/liblapwing.so) \
               $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(LOADED))
 check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) \
        $(if $(T),$(NEEDED_BY_T),$(BUILD)/lapwing $(LOADED) check-layers check-headers)
