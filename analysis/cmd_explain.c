@@ -5,8 +5,10 @@
 
 #include "analysis/explain/explain_whatif.h"
 #include "analysis/explain/memory_explain.h"
+#include "analysis/store/run_name.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "shared/cluster/cluster_terms.h"
 #include "shared/files/files.h"
 
 /* What one call was asked to do, and what it read. */
@@ -45,12 +47,29 @@ static enum lw_status load(struct session *s, struct lw_err *err)
     return st;
 }
 
+/* What is simulated has the interference of the run: a cluster of the same figures that which its
+ * hash says, another one that of the run's command. *same: it is the cluster of the run. */
+static enum lw_status take_terms(struct session *s, bool *same, struct lw_err *err)
+{
+    const char *terms = lw_cluster_terms_of_hash(&s->cluster, s->run.cluster_hash);
+    const char *p = lw_command_words(s->run.command);
+    struct lw_command_word w;
+
+    *same = terms != NULL;
+    while (!*same && lw_command_next(&p, &w))
+        if (strcmp(w.name, "published-interference") == 0)
+            terms = "published";
+        else if (strcmp(w.name, "interference") == 0)
+            terms = lw_arena_strdup(&s->arena, w.value);
+    return lw_cluster_take_terms(&s->cluster, terms, err);
+}
+
 /* The cluster to simulate on: the one that was named, else the run's own if it is a known one and
  * still has the same figures. False: none, and why. */
 static bool find_cluster(struct session *s)
 {
     struct lw_err why = {0};
-    char hash[33];
+    bool same;
     const char *name = s->cluster_file ? s->cluster_file : s->run.cluster_name;
 
     if (!s->cluster_file && lw_cluster_is_recorded(name)) {
@@ -60,12 +79,12 @@ static bool find_cluster(struct session *s)
         return false;
     }
     if (lw_cluster_find(name, &s->cluster, &why) != LW_OK ||
-        lw_cluster_hash(&s->cluster, hash, &why) != LW_OK) {
+        take_terms(s, &same, &why) != LW_OK) {
         snprintf(s->why, sizeof s->why, "%s%s", why.msg,
                  s->cluster_file ? "" : "; name the run's cluster file with -c");
         return false;
     }
-    if (strcmp(hash, s->run.cluster_hash) == 0)
+    if (same)
         return true;
     if (s->cluster_file)
         snprintf(s->why, sizeof s->why, "'%s' is not the cluster of the run: its figures differ",

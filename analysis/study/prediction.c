@@ -46,8 +46,9 @@ static enum lw_status name_cluster(const struct lw_prediction *s, struct lw_err 
     if (p->of_run <= 0 || p->silent)
         return LW_OK;
     LW_TRY(lw_cluster_hash(&s->cluster, hash, err));
-    lw_printf_paragraph(stderr, "lapwing: cluster '%s', that of run %lld%s; -c names another",
-                        p->cluster_file, (long long)p->of_run,
+    lw_printf_paragraph(stderr, "lapwing: cluster '%s'%s%s, that of run %lld%s; -c names another",
+                        p->cluster_file, p->interference ? " with --interference " : "",
+                        p->interference ? p->interference : "", (long long)p->of_run,
                         strcmp(hash, p->cluster_hash) == 0 ? ""
                                                            : ", with other figures than it had");
     return LW_OK;

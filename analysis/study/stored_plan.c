@@ -2,11 +2,28 @@
 #include "analysis/study/stored_plan.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "analysis/store/store.h"
 #include "shared/cli/plan_source.h"
+#include "shared/cluster/cluster_terms.h"
 #include "shared/files/files.h"
+
+/* The interference that the run had, where its cluster still has the same figures. */
+static enum lw_status take_terms(const struct lw_run *run, struct lw_plan_source *source,
+                                 struct lw_cluster *found, struct lw_err *err)
+{
+    const char *terms = lw_cluster_terms_of_hash(found, run->cluster_hash);
+
+    snprintf(source->cluster_hash, sizeof source->cluster_hash, "%s", run->cluster_hash);
+    if (!terms)
+        return LW_OK;
+    if (!source->interference && strcmp(terms, "channels") != 0)
+        source->interference = terms;
+    LW_TRY(lw_cluster_take_terms(found, terms, err));
+    return lw_cluster_hash(found, source->cluster_hash, err);
+}
 
 /* Without -c: the cluster of the run, which has to be known by its name. */
 static enum lw_status take_cluster(const struct lw_run *run, struct lw_plan_source *source,
@@ -24,11 +41,11 @@ static enum lw_status take_cluster(const struct lw_run *run, struct lw_plan_sour
         return lw_fail(err, LW_EINVAL,
                        "run %lld is of cluster '%s', which is no known system: give its file, or "
                        "another cluster, with -c", (long long)run->id, name);
+    enum lw_status st = take_terms(run, source, &found, err);
     lw_cluster_free(&found);
     source->cluster_file = name;
     source->of_run = run->id;
-    snprintf(source->cluster_hash, sizeof source->cluster_hash, "%s", run->cluster_hash);
-    return LW_OK;
+    return st;
 }
 
 static enum lw_status take(struct lw_store *store, const struct lw_run *run,

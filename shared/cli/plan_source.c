@@ -8,6 +8,7 @@
 #include "shared/base/shown_text.h"
 #include "shared/cli/cluster_warning.h"
 #include "shared/cli/source_parts.h"
+#include "shared/cluster/cluster_terms.h"
 #include "shared/device/kernel_share.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
@@ -242,21 +243,6 @@ static int64_t ranks_of(const struct lw_plan_source *s)
     return !s->workload_file ? 0 : s->ranks > 0 ? s->ranks : lw_strategy_ranks(&s->given);
 }
 
-static bool interference_is(const struct lw_plan_source *s, const char *word)
-{
-    return s->interference && strcmp(s->interference, word) == 0;
-}
-
-enum lw_status lw_plan_source_interference(const char *word, struct lw_err *err)
-{
-    static const char *const words[] = {"channels", "published", "off", NULL};
-
-    for (int i = 0; words[i]; i++)
-        if (strcmp(word, words[i]) == 0)
-            return LW_OK;
-    return lw_fail_word(err, NULL, word, words);
-}
-
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err)
 {
@@ -266,9 +252,9 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
     if (s->node_gbps != 0)
         st = lw_err_context(err, lw_cluster_state_network(cluster, s->node_gbps, err),
                             "--node-gbps");
-    if (st == LW_OK && interference_is(s, "published"))
-        st = lw_err_context(err, lw_cluster_use_published(cluster, err), "--interference");
-    cluster->own_terms_only = interference_is(s, "off");
+    if (st == LW_OK)
+        st = lw_err_context(err, lw_cluster_take_terms(cluster, s->interference, err),
+                            "--interference");
     if (st != LW_OK)
         lw_cluster_free(cluster);
     else if (!s->silent)

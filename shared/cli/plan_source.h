@@ -62,7 +62,8 @@ struct lw_plan_source {
     struct lw_input stored;       /* a plan file in memory, of --run; text NULL: none; owned */
     /* of the run, in place of the file's: equal plans are stored once; NULL = the file's */
     const char *stored_framework, *stored_framework_hash;
-    /* of a stored run whose cluster is used: cluster_file is its name, the hash as it was then */
+    /* of a stored run whose cluster is used: cluster_file is its name, the hash as it was then, of
+     * figures that it has still as it is now */
     int64_t of_run;
     char cluster_hash[33];
     struct lw_arena strings;      /* of the strategy file */
@@ -157,9 +158,6 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
  * file's. With --as-recorded the cluster gets the workload's device (lw_cluster_put_device). */
 enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,
                                   struct lw_cluster *cluster, struct lw_err *err);
-
-/* A value of --interference that no command line has checked. */
-enum lw_status lw_plan_source_interference(const char *word, struct lw_err *err);
 
 /* The cluster of -c, or `host`, with the terms of --interference. */
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,

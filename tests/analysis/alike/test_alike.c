@@ -468,6 +468,27 @@ TEST(a_stored_run_knows_its_cluster)
     expect("sim --run last --db c.db", 1, "cluster 'mine', which is no known system");
 }
 
+/* So is its interference, unless another is asked for. */
+TEST(a_stored_run_knows_its_interference)
+{
+    static const char *const words[] = {"off", "published"};
+    char line[120];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "sim -w gpt2 -c dgx-h100 --dp 8 --interference %s --db t.db "
+                 "--format json", words[i]);
+        double step = number_in(lapwing(line, NULL), "step_ns");
+        double again = number_in(lapwing("sim --run last --db t.db --format json", NULL),
+                                 "step_ns");
+        assert_true(step == again);
+        snprintf(line, sizeof line, "cluster 'dgx-h100' with --interference %s, that of run %d; -c "
+                 "names another", words[i], 2 * i + 2);
+        expect("sim --run last --no-db --db t.db", 0, line);
+    }
+    expect("sim --run 1 --db t.db --no-db --interference channels", 0,
+           "with --interference channels, that of run 1, with other figures than it had");
+}
+
 /* The interval of the recommended step is that which `sim` gives. */
 TEST(recommend_shows_and_stores_intervals)
 {

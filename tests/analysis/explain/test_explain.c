@@ -1,5 +1,6 @@
 /* Critical paths and charges: a step by hand, and on random plans the sums that must hold. */
 #include "tests/lib/unit.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -244,8 +245,38 @@ TEST_WITH(a_step_without_interference_is_that_of_the_option, fixture_open, fixtu
     snprintf(line, sizeof line, "compute and communication do not slow each other  %.3f",
              off / 1e6);
     expect("explain last --db x.db", 0, line);
-    lapwing("sim -w gpt2 -c dgx-h100 --dp 8 --interference off --db y.db", NULL);
-    expect("explain last --db y.db", 0, "the figures of cluster 'dgx-h100' differ from those of");
+}
+
+/* The what-ifs of a stored run begin with its own step, under every --interference, also where its
+ * cluster is named. Another cluster gets what the command says. */
+TEST_WITH(what_ifs_have_the_interference_of_the_run, fixture_open, fixture_close)
+{
+    static const char *const words[] = {"", "--interference channels", "--interference off",
+                                        "--interference published", "--published-interference"};
+    const char sim[] = "sim -w gpt2 -c %s --dp 8 %s %s --format json";
+    char line[160];
+    double steps[5];
+
+    lapwing("cluster dgx-h100 -o other.json", NULL);
+    shell("sed -i 's/\"name\": \"dgx-h100\"/\"name\": \"other\"/' other.json", NULL);
+    for (int i = 0; i < 5; i++) {
+        snprintf(line, sizeof line, sim, "dgx-h100", words[i], "--db w.db");
+        steps[i] = number_after(lapwing(line, NULL), "\"step_ns\": ");
+        for (int named = 0; named < 2; named++) {
+            const char *out = lapwing(named ? "explain last --db w.db -c dgx-h100"
+                                            : "explain last --db w.db", NULL);
+            has(out, "simulated");
+            has_not(out, "not simulated");
+            has_not(out, "figures differ");
+            assert_true(number_after(out, "\nas it is ") == round(steps[i] / 1e3) / 1e3);
+        }
+        snprintf(line, sizeof line, sim, "other.json", words[i], "--no-db");
+        double other = number_after(lapwing(line, NULL), "\"step_ns\": ");
+        const char *out = lapwing("explain last --db w.db -c other.json", NULL);
+        has(out, "figures differ");
+        assert_true(number_after(out, "\nas it is ") == round(other / 1e3) / 1e3);
+    }
+    assert_true(steps[0] == steps[1] && steps[2] < steps[0] && steps[3] == steps[4]);
 }
 
 /* Sends and receives between many ranks, and starts moved at random: a measured run's times obey no
