@@ -316,6 +316,8 @@ static int64_t sms_of_channels(struct sim_engine *e, struct sim_group *g, int64_
     if (q.algorithm == LW_REDUCER_AUTO && lw_figure_is_set(e->cluster->nccl.compute_capability))
         q.algorithm = LW_REDUCER_NCCL; /* a measured table tells no channels */
     int32_t n_blocks = blocks_of(e, &q);
+    e->has_collectives = true;
+    e->has_channels |= n_blocks > 0;
     return n_blocks > 0 ? sim_rate_of(n_blocks * e->terms.channel_sms) - e->terms.sm_share : 0;
 }
 

@@ -193,6 +193,7 @@ struct sim_engine {
     int64_t n_rows;              /* of all passes, kept or not */
     struct lw_sim_stats *stats;
     struct lw_err *err;
+    bool has_collectives, has_channels; /* that hold SMs for channels, if known: any; known */
     bool too_many; /* ops: refused before anything ran */
     struct lw_arena arena;        /* fixed columns */
     struct sim_queue queue;

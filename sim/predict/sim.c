@@ -107,9 +107,11 @@ static const char *why_no_channels(const struct sim_engine *e)
         return "channels are not known at chunk detail";
     if (e->terms.channel_sms <= 0)
         return "the device's n_sms is not given";
-    return lw_figure_is_set(e->cluster->nccl.compute_capability)
-               ? ""
-               : "only NCCL's cost model gives channels";
+    if (!lw_figure_is_set(e->cluster->nccl.compute_capability))
+        return "only NCCL's cost model gives channels";
+    return e->has_channels      ? ""
+           : e->has_collectives ? "no collective has an algorithm of which channels are known"
+                                : "the plan has no collective";
 }
 
 static void list_pairs(const struct lw_cluster *c, struct lw_sim_stats *s, const char *why)
@@ -247,6 +249,7 @@ static enum lw_status simulate(struct sim_engine *e, const lw_ps *lengths)
     LW_TRY(sim_engine_begin(e));
     LW_TRY(sim_engine_loop(e));
     list_interference(e, e->stats);
+    e->stats->n_interference = e->stats->n_terms;
     list_noise(e, e->stats);
     list_exceptions(e, e->stats);
     LW_TRY(list_by_ring(e, e->stats));

@@ -182,20 +182,21 @@ static void text_not_modelled(const struct lw_sim_report *r, FILE *f)
     const char *more = lw_figure_is_set(r->cluster->published.fair_links)
                            ? "; --interference published has published ones"
                            : "";
-    bool links = false, all = s->n_terms == 0;
+    bool others = false, listed = false, channels = false;
 
-    for (int32_t i = 0; i < s->n_terms; i++)
-        links |= strcmp(s->terms[i].name, "sms_per_channel") != 0;
-    if (all)
-        lw_printf_paragraph(f,
-                            "not modelled: what slows down beside compute, or beside others on the "
-                            "same links (cluster '%s' gives no such term%s)", r->cluster->name,
-                            more);
-    else if (!links)
-        lw_printf_paragraph(f,
-                            "not modelled: what communications lose to others on the same links, "
-                            "or to compute (cluster '%s' gives no such term%s)", r->cluster->name,
-                            more);
+    for (int32_t i = 0; i < s->n_interference; i++) {
+        bool of_channels = strcmp(s->terms[i].name, "sms_per_channel") == 0;
+        listed |= of_channels;
+        channels |= of_channels && s->terms[i].on;
+        others |= !of_channels;
+    }
+    if (!others)
+        lw_printf_paragraph(f, "not modelled: %s (cluster '%s' gives no %s term%s)",
+                            channels ? "what communications lose to others on the same links, or "
+                                       "to compute"
+                                     : "what slows down beside compute, or beside others on the "
+                                       "same links",
+                            r->cluster->name, listed && !channels ? "other" : "such", more);
 }
 
 static void text_terms(const struct lw_sim_report *r, FILE *f)

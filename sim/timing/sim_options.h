@@ -77,6 +77,7 @@ struct lw_sim_stats {
     bool ring_by_events;
     int32_t n_simulated; /* ranks, after those that are alike were folded into one */
     int32_t n_timed, n_terms;
+    int32_t n_interference; /* terms that come first: of interference, used or not */
     struct lw_sim_timed timed[LW_SIM_MAX_TIMED];
     struct lw_sim_term terms[LW_SIM_MAX_TERMS]; /* borrow the cluster's strings */
     int32_t n_remarks; /* on options that were not applied */

@@ -386,6 +386,40 @@ TEST_WITH(interference_is_of_channels_unless_another_is_asked_for, fixture_open,
            {"--interference published", 1, "--interference: cluster 'mi300x' has no published"});
 }
 
+/* A term without effect is not said to be one: the step is that without it, and the loss of compute
+ * is among what is left out. Noise is no such loss. */
+TEST_WITH(channels_that_no_collective_has_are_said_to_be_unused, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *options, *why;
+    } cases[] = {
+        {"-w gpt2 --dp 8 --collective-algorithm ring", "no collective has an algorithm of which channels"},
+        {"-w gpt2 --dp 8 --detail chunk", "channels are not known at chunk detail"},
+        {"-w gpt2 --dp 1", "the plan has no collective"},
+        {"-w llama-3-8b --pp 2 --micro-batches 4", "the plan has no collective"},
+    };
+    char line[160], why[160];
+
+    for (int i = 0; i < 4; i++) {
+        double steps[2];
+        for (int off = 0; off < 2; off++) {
+            snprintf(line, sizeof line, "sim -c dgx-h100 --no-db --format json %s %s",
+                     cases[i].options, off ? "--interference off" : "");
+            steps[off] = number_after(lapwing(line, NULL), "\"step_ns\": ");
+        }
+        assert_true(steps[0] == steps[1]);
+        snprintf(line, sizeof line, "sim -c dgx-h100 --no-db --noise 0.01 %s",
+                 cases[i].options);
+        snprintf(why, sizeof why, ", not used: %s", cases[i].why);
+        const char *out = lapwing(line, NULL);
+        has(out, why);
+        has(out, "not modelled: what slows down beside compute, or beside others");
+        has(out, "gives no other term; --interference published");
+    }
+    expect("sim -w gpt2 -c dgx-h100 --dp 8 --noise 0.01 --no-db", 0,
+           "not modelled: what communications lose to others");
+}
+
 /* Times of a recording of several ranks hold what communication took. */
 TEST_WITH(times_recorded_beside_communication_are_said_to_hold_it, fixture_open, fixture_close)
 {
