@@ -9,9 +9,10 @@ static const struct lw_usage usage = {
     .synopsis = "PLAN.json | --run RUN | -w WORKLOAD.json|MODEL [-c CLUSTER] [strategy options] | "
                 "--replay TRACE...",
     .about =
-        "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
-        "Interference terms are off unless the cluster file sets them; each is listed with its "
-        "source. Steps before the steady state (first buckets) are simulated and not measured. "
+        "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. Terms "
+        "of interference are what the cluster file sets and what --interference adds; each is "
+        "listed with its source. Steps before the steady state (first buckets) are simulated and "
+        "not measured. "
         "With --replay, recorded traces (one per rank) are simulated again: only durations, the "
         "host's own time and dependencies are taken from them, and every step is compared with the "
         "recorded one. A list in an option of the model, the strategy, the framework or the "

@@ -111,6 +111,11 @@ TEST(interference_speaks_of_links_of_any_kind)
            {"", 0, "others on the same links", .lacks = "NVLink"});
 }
 
+TEST(help_says_where_interference_comes_from)
+{
+    expect("sim --help", 0, "what the cluster file sets and what --interference adds");
+}
+
 TEST(times_of_the_cluster_are_printed_with_their_source)
 {
     EXPECT("sim copies.json -c copier.json --no-db",
