@@ -61,6 +61,17 @@ static bool same_plan_but(const struct lw_run *a, const struct lw_run *b, const 
     return !*p && !*q;
 }
 
+/* Clusters of several values of the option have hashes of their own. */
+static bool is_of_cluster(const char *option)
+{
+    static const char *const names[] = {"cluster", "node-gbps", "interference"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(option, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool of_one_line(const struct lw_run *a, const struct lw_run *b, const char *rest_a,
                         const char *rest_b, const char *option)
 {
@@ -68,8 +79,7 @@ static bool of_one_line(const struct lw_run *a, const struct lw_run *b, const ch
 
     if ((a->kind == LW_RUN_SIM) != (b->kind == LW_RUN_SIM))
         return false;
-    if (strcmp(rest_a, rest_b) == 0 &&
-        (cluster || strcmp(option, "cluster") == 0 || strcmp(option, "node-gbps") == 0) &&
+    if (strcmp(rest_a, rest_b) == 0 && (cluster || is_of_cluster(option)) &&
         (a->n_ranks == b->n_ranks || strcmp(option, cap) != 0))
         return true;
     /* a model has no hash, and its sizes are in the command alone */

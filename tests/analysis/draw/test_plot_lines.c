@@ -43,6 +43,34 @@ TEST(each_option_of_many_runs_is_counted_once)
     assert_int_equal(lw_alloc_live(), before);
 }
 
+/* Options of the cluster change its hash: runs over one are a line, of other options apart. */
+TEST(options_of_the_cluster_are_an_axis)
+{
+    static const char *const options[] = {"cluster", "node-gbps", "interference"};
+    static const char *const commands[] = {"-c dgx-a100", "-c dgx-h100",
+                                           "-c dgx-h100 --node-gbps 100",
+                                           "-c dgx-h100 --node-gbps 200",
+                                           "-c dgx-h100 --interference off",
+                                           "-c dgx-h100 --interference published"};
+    static char whole[6][80], hashes[6][8];
+    static struct lw_run runs[6];
+
+    for (int32_t i = 0; i < 6; i++) {
+        snprintf(whole[i], sizeof whole[i], "sim -w gpt2 --dp 8 %s", commands[i]);
+        snprintf(hashes[i], sizeof hashes[i], "%d", i);
+        runs[i] = run_of(i + 1, whole[i]);
+        runs[i].cluster_hash = hashes[i];
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        struct plot_lines l;
+        struct lw_err err = {0};
+        assert_ok(plot_lines_find(runs, 6, options[i], "x.db", &l, &err), err);
+        assert_int_equal(l.n_lines, 1);
+        plot_lines_free(&l);
+        assert_int_equal(plot_lines_find(runs, 6, "dp", "x.db", &l, &err), LW_EINVAL);
+    }
+}
+
 /* Two models, and two batches, of equal plans on one cluster: each is a line of its own. A workload
  * file has a hash, and its runs are one line however they were given. */
 TEST(models_of_equal_plans_are_lines_of_their_own)
