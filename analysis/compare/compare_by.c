@@ -40,7 +40,7 @@ struct row {
 
 static bool is_compared(const void *ctx, const char *name)
 {
-    static const char *const cluster[] = {"c", "cluster", "node-gbps", "interference", NULL};
+    static const char *const cluster[] = {"c", "cluster", "node-gbps", NULL};
     enum lw_by by = *(const enum lw_by *)ctx;
 
     if (by == LW_BY_FRAMEWORK)

@@ -489,6 +489,18 @@ TEST_WITH(a_step_under_load_judges_nothing, runs_open, fixture_close)
     free(page);
 }
 
+/* Clusters are compared under one interference. */
+TEST_WITH(groups_of_clusters_have_one_interference, runs_open, fixture_close)
+{
+    shell("for i in off published channels; do for c in dgx-a100 dgx-h100; do $L sim -w gpt2 "
+          "--dp 8 -c $c --interference $i --db i.db -q >log; done; done", NULL);
+    EXPECT("compare --by cluster --db i.db",
+           {"", 0, "interference off        dgx-a100    1 ",
+            {"interference off        dgx-h100    2 ", "interference published  dgx-a100    3 ",
+             "interference channels   dgx-h100    6 "}},
+           {"2 3", 1, "no two of 2 runs differ only in their cluster"});
+}
+
 /* Groups of runs that differ in one thing; the last of equal runs counts. */
 TEST_WITH(runs_are_grouped_by_what_differs, runs_open, fixture_close)
 {
