@@ -25,6 +25,8 @@ static const char *misplaced(const struct lw_prediction *s)
         {s->must_fit, false, "--must-fit is for a plan: a replay does not know its memory"},
         {s->source.interference, false,
          "--interference is for a plan: a replay has recorded times"},
+        {s->published, false,
+         "--published-interference is for a plan: a replay has recorded times"},
         {s->n_samples > 0, false, "--samples is for a plan: a replay has the steps of its traces"},
         {s->steps > 1, false, "--steps: a replay has the steps of its traces"},
         {o->sigma > 0 || o->rank_sigma > 0 || o->jitter_ps > 0 || o->start_skew_ps > 0 ||
@@ -145,10 +147,10 @@ int lw_prediction_begin(struct lw_prediction *s, const struct lw_usage *usage, i
     if (s->published && s->source.interference)
         return lw_cli_usage(usage->command, "--published-interference is --interference "
                                             "published: give only one of them");
-    s->source.interference = s->published ? "published" : s->source.interference;
     const char *refused = misplaced(s);
     if (refused)
         return lw_cli_usage(usage->command, "%s", refused);
+    s->source.interference = s->published ? "published" : s->source.interference;
     if (!s->replay.on && n > 1)
         return lw_cli_usage(usage->command, "one plan at a time, got %d operands", n);
     return tokens && lw_parse_tokens(tokens, &s->budget.tokens, &err) != LW_OK

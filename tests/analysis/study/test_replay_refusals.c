@@ -73,7 +73,7 @@ TEST_WITH(options_of_a_plan_alone_are_refused, fixture_open, fixture_close)
     EXPECT("sim --no-db --replay $R/gpt6__local.rank0.json.gz",
            {"--node-gbps 10", 2, "--node-gbps is for a plan", {"lapwing cluster NAME -o FILE"}},
            {"--interference off", 2, "--interference is for a plan: a replay has recorded times"},
-           {"--published-interference", 2, "--interference is for a plan"},
+           {"--published-interference", 2, "--published-interference is for a plan"},
            {"--max-ops 1", 2, "--max-ops limits a plan that is made"},
            {"--price 2", 2, "--price is for a plan: a replay does not know the tokens"});
 }
