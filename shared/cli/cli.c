@@ -175,7 +175,7 @@ static enum lw_status check_word(const struct lw_opt *o, const char *text, struc
     char all[160];
     int n = 0;
 
-    if (!is_words(o->arg))
+    if (!is_words(o->arg) || !*text) /* the caller says that it is empty */
         return LW_OK;
     snprintf(all, sizeof all, "%s", o->arg);
     for (char *p = all, *rest; (p = strtok_r(p, "|", &rest)) && n < MOST_WORDS - 1; p = NULL) {
