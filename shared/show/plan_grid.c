@@ -90,10 +90,10 @@ static enum lw_status only_grid_options(const struct lw_plan_source *src, struct
                            src->names[i]);
     }
     LW_TRY(lw_plan_source_no_model(src, "a grid alone", err));
-    if (src->cluster_file || src->strategy_file || src->ranks)
+    if (src->cluster_file || src->strategy_file || src->ranks || src->interference)
         return lw_fail(err, LW_EUSAGE,
-                       "-c, -s and --ranks need -w FILE: a grid alone has no cluster "
-                       "and no strategy");
+                       "-c, -s, --ranks and --interference need -w FILE: a grid alone has no "
+                       "cluster and no strategy");
     return LW_OK;
 }
 

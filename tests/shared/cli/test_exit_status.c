@@ -172,7 +172,8 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
            {"--lower shards", 2, "--lower needs --format csv"},
            {"--durations 1us,1us,1us,1us", 2, "--durations needs -o"},
            {"--durations 1us -o g.json", 2, "--durations: expected four times"},
-           {"--ranks 2", 2, "-c, -s and --ranks need -w FILE"},
+           {"--ranks 2", 2, "-c, -s, --ranks and --interference need -w FILE"},
+           {"--interference off", 2, "-c, -s, --ranks and --interference need -w FILE"},
            {"--dp 2", 2, "--dp needs -w FILE"},
            {"--group 2", 2, "--micro-batch-group is of --schedule interleaved-1f1b"});
     EXPECT("exec -w gpt2 --dp 2 --no-db", {"--momentum 0.5 --optimizer sgd", 2, "--momentum 0.5"},
