@@ -146,8 +146,8 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
     lw_hash_int(h, c->devices_per_node);
     if (c->spread_evenly) /* only where it is set, so that other clusters keep their hashes */
         feed_text(h, "spread_evenly");
-    if (c->own_terms_only)
-        feed_text(h, "own_terms_only");
+    if (!lw_figure_is_set(c->interference.sms_per_channel)) /* NCCL's own, which no file has */
+        feed_stated(h, "channels", lw_cluster_sms_per_channel(c));
     feed_machine(h, c);
     for (int32_t i = 0; i < c->device.n_work; i++)
         feed_work(h, &c->device.work[i]);

@@ -29,13 +29,11 @@ static bool has_hash(const struct lw_cluster *c, const char *hash)
     return lw_cluster_hash(c, own, &unused) == LW_OK && strcmp(own, hash) == 0;
 }
 
-/* Before there were channels a cluster had no own_terms_only, and no peak of TF32, which only
- * products of TF32 ask for. */
+/* Before there were channels a cluster had no peak of TF32, which only products of TF32 ask for. */
 static struct lw_cluster before_channels(const struct lw_cluster *c)
 {
     struct lw_cluster old = *c;
 
-    old.own_terms_only = false;
     old.device.tf32_peak_flops = (struct lw_figure){.source = NULL};
     return old;
 }
