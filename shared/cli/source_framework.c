@@ -197,6 +197,41 @@ enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workloa
     return strategy->partition_list ? LW_OK : lw_fail_nomem(err);
 }
 
+static bool is_shipped(const char *name)
+{
+    char known[64];
+
+    for (int k = 0; lw_framework_known(k, known); k++)
+        if (strcmp(known, name) == 0)
+            return true;
+    return false;
+}
+
+/* Whether what was found for a plan file is the shipped framework of the name that the file has,
+ * whose facts have changed since: its rules of today are better than none. */
+static bool is_of_today(const struct lw_plan_source *s, const char *name)
+{
+    return is_shipped(name) && (!s->framework_name || strcmp(s->framework_name, name) == 0);
+}
+
+/* Why the framework of a plan file is not the one that the file was planned with. */
+static enum lw_status take_other(struct lw_plan_source *s, const struct lw_plan *p,
+                                 struct lw_err *err)
+{
+    const char *hash = lw_source_text(p->framework_hash);
+
+    if (is_of_today(s, p->framework)) {
+        snprintf(s->choice.why, sizeof s->choice.why,
+                 "in place of (%.8s) that the file was planned with: its facts have changed", hash);
+        return LW_OK;
+    }
+    LW_TRY(take_ideal(s, LW_FRAMEWORK_PLAN, "", err));
+    snprintf(s->choice.why, sizeof s->choice.why,
+             "'%.40s' (%.8s) of the plan file is not known here, and its memory rules are left "
+             "out; --framework FILE gives them", p->framework, hash);
+    return LW_OK;
+}
+
 enum lw_status lw_source_framework_of_plan(struct lw_plan_source *s, const char *file,
                                            const struct lw_plan *p, struct lw_err *err)
 {
@@ -212,20 +247,16 @@ enum lw_status lw_source_framework_of_plan(struct lw_plan_source *s, const char 
 
     if (st == LW_ENOMEM || (st != LW_OK && s->framework_name))
         return st;
-    if (!same && s->framework_name)
+    if (!same && s->framework_name && (ideal || !is_of_today(s, name)))
         return lw_fail(err, LW_EINVAL,
                        "--framework %s: plan file '%s' was made with framework '%s'%s%.8s%s: leave "
                        "the option out, or make the plan again with it (lapwing plan -w ...)",
                        s->framework_name, file, name, ideal ? "" : " (",
                        ideal ? "" : lw_source_text(p->framework_hash),
                        ideal ? "" : ")");
-    if (!same) {
-        LW_TRY(take_ideal(s, LW_FRAMEWORK_PLAN, "", err));
-        snprintf(s->choice.why, sizeof s->choice.why,
-                 "'%.40s' (%.8s) of the plan file is not known here, and its memory rules are left "
-                 "out; --framework FILE gives them", name, lw_source_text(p->framework_hash));
-    } else if (!named) {
+    if (!same)
+        return take_other(s, p, err);
+    if (!named)
         snprintf(s->choice.why, sizeof s->choice.why, "the plan file names none");
-    }
     return LW_OK;
 }

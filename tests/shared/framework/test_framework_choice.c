@@ -189,6 +189,32 @@ TEST_WITH(a_plan_file_names_its_framework, fixture_open, fixture_close)
     expect("exec ddp.json -c dgx-a100 --framework nemo --no-db", 1, "was made with framework");
 }
 
+/* Facts of a shipped framework change from version to version: the rules of today hold then. */
+TEST_WITH(an_older_plan_file_has_the_facts_of_today, fixture_open, fixture_close)
+{
+    char *memory;
+
+    lapwing("plan " GPU " --dp 2 --zero 1 -o p.json", NULL);
+    shell("sed 's/\\(\"framework_hash\": \"\\)[0-9a-f]*/\\140f14e37/' p.json >older.json && "
+          "! cmp -s p.json older.json", NULL);
+    EXPECT("sim --no-db -c dgx-a100",
+           {"older.json", 0, "): in place of (40f14e37) that the file was planned with: its facts"},
+           {"older.json --framework deepspeed", 0, "): in place of (40f14e37)"},
+           {"older.json --framework nemo", 1, "was made with framework 'deepspeed' (40f14e37)"},
+           {"older.json --framework ideal", 1, "was made with framework 'deepspeed' (40f14e37)"});
+    memory = strdup(shell("$L sim p.json --no-db -c dgx-a100 --format csv 2>log", NULL));
+    assert_string_equal(memory,
+                        shell("$L sim older.json --no-db -c dgx-a100 --format csv 2>log", NULL));
+    free(memory);
+    /* a file of the user that has the name, and a name that is the user's own, stay as they are */
+    lapwing("framework deepspeed -o own.json", NULL);
+    shell("sed 's/\"framework\": \"deepspeed\"/\"framework\": \"mine\"/' older.json >mine.json",
+          NULL);
+    EXPECT("sim --no-db -c dgx-a100",
+           {"older.json --framework own.json", 1, "was made with framework 'deepspeed' (40f14e37)"},
+           {"mine.json", 0, "'mine' (40f14e37) of the plan file is not known here"});
+}
+
 /* The same decisions with and without the name: it is not hashed. A file of before has none. */
 TEST_WITH(the_name_is_outside_the_hash, fixture_open, fixture_close)
 {
