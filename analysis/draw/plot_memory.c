@@ -104,6 +104,7 @@ static enum lw_status find_rank(struct lw_store *s, const struct lw_run *run, st
 
     int64_t most = 0;
 
+    LW_TRY(lw_store_check_memory(s, run->id, err));
     LW_TRY(lw_store_query_memory(s, run->id, &q, err));
     while (lw_sql_next(q)) {
         int64_t bytes = lw_sql_int(q, 4);

@@ -163,6 +163,8 @@ static int each(struct cursor *c, const char *sql, take_fn *fn, void *ctx)
 static int take_row(struct cursor *c, sqlite3_stmt *q, void *ctx)
 {
     (void)ctx;
+    if (sqlite3_column_type(q, 3) == SQLITE_NULL)
+        return damaged(c);
     return add(c, (struct row){sqlite3_column_int64(q, 0), sqlite3_column_int64(q, 1),
                                sqlite3_column_int64(q, 2)});
 }
@@ -171,11 +173,12 @@ struct order {
     int64_t *v, n, room;
 };
 
+/* Every set that an op is of must have its row in op_alike. */
 static int take_order(struct cursor *c, sqlite3_stmt *q, void *ctx)
 {
     struct order *o = ctx;
 
-    if (sqlite3_column_int64(q, 0) != o->n)
+    if (sqlite3_column_int64(q, 0) != o->n || sqlite3_column_type(q, 2) == SQLITE_NULL)
         return damaged(c);
     if (lw_reserve(&o->v, &o->room, o->n + 1, sizeof *o->v) != 0)
         return SQLITE_NOMEM;
@@ -199,6 +202,13 @@ static int take_piece(struct cursor *c, sqlite3_stmt *q, void *ctx)
     return rc;
 }
 
+/* A plan has as many ops as its row says. */
+static int take_number(struct cursor *c, sqlite3_stmt *q, void *ctx)
+{
+    (void)ctx;
+    return sqlite3_column_int64(q, 0) == c->n ? SQLITE_OK : damaged(c);
+}
+
 static int read_plan(struct cursor *c, int64_t plan)
 {
     sqlite3 *db = ((struct table *)c->base.pVtab)->db;
@@ -210,17 +220,21 @@ static int read_plan(struct cursor *c, int64_t plan)
     int rc = sqlite3_table_column_metadata(db, "main", "op_piece", NULL, NULL, NULL, NULL, NULL,
                                            NULL);
     if (rc != SQLITE_OK) { /* of an older version */
-        rc = each(c, "SELECT op, micro_batch, alike FROM main.op_row WHERE plan = ? ORDER BY op",
-                  take_row, NULL);
+        rc = each(c, "SELECT r.op, r.micro_batch, r.alike, a.alike FROM main.op_row AS r"
+                     " LEFT JOIN main.op_alike AS a ON a.plan = r.plan AND a.alike = r.alike"
+                     " WHERE r.plan = ? ORDER BY r.op", take_row, NULL);
     } else {
-        rc = each(c, "SELECT place, alike FROM main.op_order WHERE plan = ? ORDER BY place",
-                  take_order, &o);
+        rc = each(c, "SELECT o.place, o.alike, a.alike FROM main.op_order AS o"
+                     " LEFT JOIN main.op_alike AS a ON a.plan = o.plan AND a.alike = o.alike"
+                     " WHERE o.plan = ? ORDER BY o.place", take_order, &o);
         if (rc == SQLITE_OK)
             rc = each(c, "SELECT p.op, p.n, p.micro_batch, p.place, plan.n_ops"
                          " FROM main.op_piece AS p JOIN main.plan AS plan ON plan.id = p.plan"
                          " WHERE p.plan = ? ORDER BY p.op", take_piece, &o);
         lw_free(o.v);
     }
+    if (rc == SQLITE_OK)
+        rc = each(c, "SELECT n_ops FROM main.plan WHERE id = ?", take_number, NULL);
     c->held = rc == SQLITE_OK;
     return rc;
 }

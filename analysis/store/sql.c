@@ -34,9 +34,16 @@ static int why_not_open(const struct lw_store *s, int system)
     return access(slash ? folder : ".", W_OK | X_OK) == 0 ? system : errno;
 }
 
+/* Another call may have come after the one that failed. */
+static const char *words_of(const struct lw_store *s, int rc)
+{
+    return s->db && (sqlite3_errcode(s->db) & 0xff) == (rc & 0xff) ? sqlite3_errmsg(s->db)
+                                                                  : sqlite3_errstr(rc);
+}
+
 enum lw_status lw_sql_fail(struct lw_store *s, int rc, struct lw_err *err)
 {
-    const char *words = s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc);
+    const char *words = words_of(s, rc);
     int system = s->db ? sqlite3_system_errno(s->db) : 0;
 
     s->was_busy = (rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED ||
@@ -57,6 +64,8 @@ enum lw_status lw_sql_fail(struct lw_store *s, int rc, struct lw_err *err)
     case SQLITE_FULL:
         return lw_fail_at(err, LW_EIO, s->file, 0, "cannot write (%s); is the disk full?", words);
     case SQLITE_READONLY:
+        if (access(s->file, W_OK) != 0)
+            words = strerror(errno);
         return lw_fail_at(err, LW_EIO, s->file, 0, "cannot be written (%s); use another --db",
                           words);
     case SQLITE_CANTOPEN:

@@ -21,6 +21,8 @@ enum { WAIT, CATEGORY, MORE_BYTES, N_NUMBERS };
 struct writer {
     struct lw_sql *add_order, *add_piece;
     int64_t run;
+    const char *of_file;          /* where rows come from, and their run there */
+    int64_t of_run;
     lw_ps at;                     /* of the last change */
     int64_t held[MOST_CATEGORIES];
     char words[MOST_CATEGORIES][MOST_WORD];
@@ -62,7 +64,7 @@ static enum lw_status writer_new(struct lw_store *s, int64_t run, struct writer 
     struct writer *w;
 
     LW_NEW(w, 1, err);
-    *w = (struct writer){.run = run};
+    *w = (struct writer){.run = run, .of_file = s->file, .of_run = run};
     w->coder = (struct piece_coder){.n_numbers = N_NUMBERS, .sink = {w, put_order, put_piece}};
     enum lw_status st = lw_sql_prepare(s,
                                        "INSERT INTO main.memory_order (run, place, wait_ps,"
@@ -85,16 +87,22 @@ static int64_t minus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a - (uint64_t)b);
 }
 
+static enum lw_status damaged(const char *file, int64_t run, const char *table,
+                              struct lw_err *err)
+{
+    return lw_fail_at(err, LW_EFORMAT, file, 0,
+                      "table %s: the memory of run %lld is damaged: delete the run (lapwing runs "
+                      "%lld --delete --db %s) and run it again", table, (long long)run,
+                      (long long)run, file);
+}
+
 static enum lw_status category_of(struct writer *w, const char *word, int *k, struct lw_err *err)
 {
     for (*k = 0; *k < w->n_words; ++*k)
         if (strcmp(w->words[*k], word) == 0)
             return LW_OK;
     if (*k == MOST_CATEGORIES || strlen(word) >= MOST_WORD)
-        return lw_fail(err, LW_EFORMAT,
-                       "memory of run %lld: category '%.40s' is not one of lapwing's: the database "
-                       "is damaged; delete the run with the lapwing that stored it, or use another "
-                       "--db", (long long)w->run, word);
+        return damaged(w->of_file, w->of_run, "memory_order", err);
     strcpy(w->words[w->n_words++], word);
     return LW_OK;
 }
@@ -193,13 +201,34 @@ enum lw_status lw_store_query_memory(struct lw_store *s, int64_t run, struct lw_
     return lw_sql_query(s, out, err, s->version < IN_PIECES ? rows : pieces, "l", run);
 }
 
-/* Rows of q, with the columns of lw_store_query_memory, into the run. */
-static enum lw_status write_rows(struct lw_store *s, int64_t run, struct lw_sql *q,
-                                 struct lw_err *err)
+enum lw_status lw_store_check_memory(struct lw_store *s, int64_t run, struct lw_err *err)
+{
+    int64_t whole = 1;
+
+    /* pieces have the changes from 0 on, one after the other; the list ends where the last piece
+     * ends in it, and lacks no place */
+    if (s->version >= IN_PIECES)
+        LW_TRY(lw_sql_number(
+            s, &whole, err,
+            "SELECT p.ends = l.n AND l.last + 1 = l.n AND NOT p.wrong FROM"
+            " (SELECT ifnull(max(place + n), 0) AS ends,"
+            "  ifnull(max(change <> begins OR n < 1 OR place < 0), 0) AS wrong"
+            "  FROM (SELECT change, n, place, sum(n) OVER (ORDER BY change) - n AS begins"
+            "   FROM main.memory_piece WHERE run = ?1)) AS p,"
+            " (SELECT count(*) AS n, ifnull(max(place), -1) AS last FROM main.memory_order"
+            "  WHERE run = ?1 AND place >= 0) AS l", "l", run));
+    return whole ? LW_OK : damaged(s->file, run, "memory_piece", err);
+}
+
+/* Rows of q, with the columns of lw_store_query_memory, into the run; they are of a run of `of`. */
+static enum lw_status write_rows(struct lw_store *s, int64_t run, const struct lw_store *of,
+                                 int64_t of_run, struct lw_sql *q, struct lw_err *err)
 {
     struct writer *w = NULL;
 
     LW_TRY(writer_new(s, run, &w, err));
+    w->of_file = of->file;
+    w->of_run = of_run;
     enum lw_status st = LW_OK;
     while (st == LW_OK && lw_sql_next(q))
         st = put(w, lw_sql_int(q, 0), lw_sql_int(q, 1), lw_sql_int(q, 2), lw_sql_text(q, 3),
@@ -212,8 +241,9 @@ enum lw_status lw_store_copy_memory(struct lw_store *s, int64_t to, struct lw_st
 {
     struct lw_sql *q;
 
+    LW_TRY(lw_store_check_memory(other, from, err));
     LW_TRY(lw_store_query_memory(other, from, &q, err));
-    return lw_sql_end(q, write_rows(s, to, q, err), err);
+    return lw_sql_end(q, write_rows(s, to, other, from, q, err), err);
 }
 
 static enum lw_status pack_run(struct lw_store *s, int64_t run, struct lw_err *err)
@@ -224,7 +254,7 @@ static enum lw_status pack_run(struct lw_store *s, int64_t run, struct lw_err *e
                         "SELECT change, rank, at_ps, category, bytes FROM memory_before"
                         " WHERE run = ? ORDER BY change",
                         "l", run));
-    return lw_sql_end(q, write_rows(s, run, q, err), err);
+    return lw_sql_end(q, write_rows(s, run, s, run, q, err), err);
 }
 
 enum lw_status lw_store_pack_memory(struct lw_store *s, struct lw_err *err)
