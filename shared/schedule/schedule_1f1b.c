@@ -3,6 +3,8 @@
  * breadth-first order of Lamy-Poirier (2022); group size and warm-up as in pytorch
  * torch/distributed/pipelining/schedules.py @ 00722e64; the order for all of them is written out in
  * docs/design/schedule.md. */
+#include <stdio.h>
+
 #include "shared/schedule/schedule_emit.h"
 
 static int32_t least(int32_t a, int32_t b)
@@ -128,22 +130,48 @@ static void zb_h1(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t 
 
 /* --- what the interleaved ones demand --------------------------------------------------------- */
 
+/* The micro-batches of the shortest of the groups. */
+static int32_t shortest_group(const struct lw_schedule_shape *s, int32_t group)
+{
+    int32_t left = s->n_micro_batches % group;
+
+    return group >= s->n_micro_batches ? s->n_micro_batches : left > 0 ? left : group;
+}
+
 /* A group shorter than the pipeline leaves chunk 1 of rank 0 waiting for what the last rank has not
  * been given, unless all micro-batches are one group. */
+static bool serves_ranks(const struct lw_schedule_shape *s, int32_t group)
+{
+    return s->n_chunks == 1 || group >= s->n_micro_batches ||
+           (group >= s->n_ranks && shortest_group(s, group) >= s->n_ranks);
+}
+
+/* Names the nearest groups that serve the ranks; that of all micro-batches does. */
+static enum lw_status refuse_group(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    int32_t less = s->group - 1, more = s->group + 1;
+    char why[200], or_less[24] = "";
+
+    while (less > 0 && !serves_ranks(s, less))
+        less--;
+    while (!serves_ranks(s, more))
+        more++;
+    if (less > 0)
+        snprintf(or_less, sizeof or_less, "%d or ", less);
+    snprintf(why, sizeof why,
+             "--micro-batch-group %d makes a group of %d, and every group, the last too, needs at "
+             "least pp micro-batches: give %s%d", s->group, shortest_group(s, s->group), or_less,
+             more);
+    return lw_schedule_refuse(s, err, why);
+}
+
 static enum lw_status group_serves_ranks(const struct lw_schedule_shape *s, struct lw_err *err)
 {
-    int32_t left = s->group > 0 ? s->n_micro_batches % s->group : 0;
-
     if (!lw_schedule_takes_group(s->schedule))
         return lw_schedule_refuse(s, err, "it makes equal rounds and takes no --micro-batch-group");
     if (s->group < 0)
         return lw_schedule_refuse(s, err, "--micro-batch-group must be at least 1");
-    if (s->n_chunks > 1 && s->n_micro_batches > s->group &&
-        (s->group < s->n_ranks || (left > 0 && left < s->n_ranks)))
-        return lw_schedule_refuse(s, err,
-                                  "every --micro-batch-group, the last too, needs at least pp "
-                                  "micro-batches");
-    return LW_OK;
+    return serves_ranks(s, s->group) ? LW_OK : refuse_group(s, err);
 }
 
 static enum lw_status whole_rounds(const struct lw_schedule_shape *s, struct lw_err *err)

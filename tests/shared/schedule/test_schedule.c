@@ -1,5 +1,6 @@
 /* Pipeline schedules: orders against the recorded tables and against what every order must obey. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <dirent.h>
 #include "tests/lib/unit.h"
@@ -182,8 +183,54 @@ TEST(a_group_may_be_short)
     assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "--schedule interleaved-1f1b with --pp 2, --micro-batches 5, --chunks "
-                        "2: every --micro-batch-group, the last too, needs at least pp "
-                        "micro-batches");
+                        "2: --micro-batch-group 4 makes a group of 1, and every group, the last "
+                        "too, needs at least pp micro-batches: give 3 or 5");
+}
+
+/* What the message names is taken, and nothing between it and the group that was given. */
+TEST(a_refused_group_names_the_nearest_that_are_taken)
+{
+    static const struct {
+        int32_t group;
+        const char *says;
+    } cases[] = {
+        {1, "--micro-batch-group 1 makes a group of 1,"},
+        {3, "--micro-batch-group 3 makes a group of 2,"},
+        {5, "--micro-batch-group 5 makes a group of 3,"},
+        {6, "--micro-batch-group 6 makes a group of 2,"},
+    };
+    struct lw_schedule_shape s = {LW_SCHEDULE_INTERLEAVED_1F1B, 4, 8, 2, 0, NULL};
+    struct lw_grid g;
+    struct lw_err err = {0}, other = {0};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s.group = cases[i].group;
+        assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_EINVAL);
+        assert_non_null(strstr(err.msg, cases[i].says));
+        assert_non_null(strstr(err.msg, i < 2 ? "give 4" : "give 4 or 8"));
+    }
+    for (s.n_ranks = 2; s.n_ranks < 6; s.n_ranks++)
+        for (s.n_micro_batches = 1; s.n_micro_batches < 24; s.n_micro_batches++)
+            for (int32_t group = 1; group < s.n_micro_batches; group++) {
+                s.group = group;
+                if (lw_schedule_grid(&s, &g, &err) == LW_OK) {
+                    lw_grid_free(&g);
+                    continue;
+                }
+                const char *give = strstr(err.msg, ": give ");
+                assert_non_null(give);
+                const char *more = strstr(give, " or ");
+                int32_t first = atoi(give + 7), last = more ? atoi(more + 4) : first;
+                assert_true(more ? first < group : first > group);
+                assert_true(last > group && last <= s.n_micro_batches);
+                for (s.group = more ? first : 1; s.group <= last; s.group++) {
+                    bool named = s.group == last || (more && s.group == first);
+                    bool taken = lw_schedule_grid(&s, &g, &other) == LW_OK;
+                    assert_int_equal(taken, named);
+                    if (taken)
+                        lw_grid_free(&g);
+                }
+            }
 }
 
 /* F 2, I 3, W 1, transfer 1: worked through by hand. */
