@@ -56,6 +56,7 @@ struct lw_plan_source {
     int64_t max_ops;              /* --max-ops; 0 = the default */
     struct lw_strategy given;     /* values of the options alone */
     const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
+    bool by_older_name[LW_PLAN_SOURCE_OPTIONS];
     int n_given;                  /* strategy options on the command line */
     struct lw_opt_call call, model_words;
 

@@ -35,9 +35,15 @@ static enum lw_status set_option(void *ctx, const char *name, const char *value,
     int i = 0;
 
     LW_TRY(lw_strategy_set(&s->given, name, value, err));
-    name = lw_strategy_option(lw_strategy_find(name))->name; /* not its name before */
+    const struct lw_strategy_option *o = lw_strategy_option(lw_strategy_find(name));
+    bool older = o->was && strcmp(name, o->was) == 0;
+    name = o->name;
     while (i < s->n_given && strcmp(s->names[i], name) != 0)
         i++;
+    if (i < s->n_given && s->by_older_name[i] != older)
+        return lw_fail(err, LW_EUSAGE, "--%s is the older name of --%s: give only one of them",
+                       o->was, o->name);
+    s->by_older_name[i] = older;
     s->names[i] = name;
     s->values[i] = value;
     if (i == s->n_given)

@@ -175,6 +175,9 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
            {"--ranks 2", 2, "-c, -s, --ranks and --interference need -w FILE"},
            {"--interference off", 2, "-c, -s, --ranks and --interference need -w FILE"},
            {"--dp 2", 2, "--dp needs -w FILE"},
+           {"--group 2 --micro-batch-group 2", 2, "--group is the older name of "
+                                                  "--micro-batch-group: give only one of them"},
+           {"--micro-batch-group 4 --group 2", 2, "give only one of them"},
            {"--group 2", 2, "--micro-batch-group is of --schedule interleaved-1f1b"});
     EXPECT("exec -w gpt2 --dp 2 --no-db", {"--momentum 0.5 --optimizer sgd", 2, "--momentum 0.5"},
            {"--consolidate 0 --optimizer sgd", 2, "--consolidate 0: sgd keeps no state"},
