@@ -151,6 +151,22 @@ static enum lw_status make_from(const struct lw_plan_source *s, const struct lw_
     return s->make_model(&r, &target, again, err);
 }
 
+/* The error begins with an option that the file's model has: no option turns it off. */
+static void say_of_file(const struct lw_model_request *r, struct lw_err *err)
+{
+    const struct {
+        const char *name;
+        bool has;
+    } of[] = {{"--tf32:", r->tf32}, {"--fp8:", r->fp8}, {"--fp4:", r->fp4}};
+    struct lw_err why = *err;
+
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+        if (of[k].has && strncmp(why.msg, of[k].name, strlen(of[k].name)) == 0)
+            lw_fail(err, LW_EINVAL, "%s; the workload file has %.*s: to leave it out, make the "
+                                    "file anew without it (lapwing model ... -o FILE)", why.msg,
+                    (int)strlen(of[k].name) - 1, of[k].name);
+}
+
 static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_strategy *strategy,
                               const struct lw_cluster *c, bool here, struct lw_workload *w,
                               struct lw_err *err)
@@ -159,6 +175,8 @@ static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_st
     struct lw_workload again;
 
     enum lw_status st = make_from(s, strategy, c, w, &again, err);
+    if (st == LW_EINVAL)
+        say_of_file(&w->from.model, err);
     if (st != LW_OK)
         return lw_err_context(err, st == LW_ENO ? LW_EINVAL : st,
                               "workload '%s', computed again%s", w->name,

@@ -182,7 +182,13 @@ TEST(products_in_tf32_need_f32_and_a_rate)
     lapwing("model gpt2 --dtype f32 --tf32 -o tf32.json", NULL);
     hash_line("plan -w tf32.json --dp 2", with);
     assert_string_equal(with, without);
-    EXPECT("plan --dp 2 -w", {"tf32.json -c v100-ib", 1, "has no tf32_peak_flops"});
+    EXPECT("plan --dp 2 -w",
+           {"tf32.json -c v100-ib", 1, "has no tf32_peak_flops",
+            {"the workload file has --tf32: to leave it out, make the file anew without it"}},
+           {"tf32.json --dtype bf16 -c dgx-a100", 1, "products of model gpt2 are of bf16",
+            {"the workload file has --tf32: to leave it out, make the file anew without it"}},
+           {.args = "gpt2 --tf32 --dtype bf16 -c dgx-a100", .rc = 1, .says = "leave --tf32 out",
+            .lacks = "the workload file"});
     EXPECT("plan --dp 2 --tf32 -w",
            {"gpt2 --dtype bf16", 1, "--tf32: products of model gpt2 are of bf16; give --dtype f32"},
            {"mlp", 1, "--tf32 does not apply to model mlp"},
