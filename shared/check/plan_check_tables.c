@@ -533,7 +533,7 @@ enum lw_status lw_check_tables(const struct lw_plan *p, bool *grid, struct lw_er
 {
     struct lw_arena room = {0};
 
-    *grid = lw_grid_rule_holds(p);
+    LW_TRY(lw_grid_rule_holds(p, grid, err));
     enum lw_status s = check_all(p, *grid, &room, err);
 
     lw_arena_free(&room);

@@ -434,13 +434,10 @@ static bool parts_are(const struct lw_digit axis[LW_N_AXES], const struct lw_gro
     return true;
 }
 
-static bool comm_holds(const struct lw_plan *p, int32_t comm)
+/* The groups of the communicator are those of its rule, their members one after the other. */
+static bool groups_hold(const struct lw_plan *p, const struct lw_comm_rule *x)
 {
-    const struct lw_comm_rule *x = &p->grid->comms[comm];
     int64_t n = (int64_t)x->n_groups * x->n_members;
-    struct lw_arena room = {0};
-    struct lw_group_parts parts;
-    bool holds;
 
     if (x->first_group < 0 || x->n_groups > p->n_groups - x->first_group)
         return false;
@@ -452,13 +449,29 @@ static bool comm_holds(const struct lw_plan *p, int32_t comm)
         if (y->first_member != first + (int64_t)g * x->n_members || y->n_members != x->n_members)
             return false;
     }
-    holds = lw_group_parts_find(p->grid->axis, x, &room, &parts, &holds) && holds &&
-            (!p->members || digits_hold(&x->ranks, p->members + first, n)) &&
-            parts_are(p->grid->axis, &parts, &x->parts) &&
-            (!p->comm_group ||
-             group_parts_hold(p->grid->axis, x, p->comm_group + (int64_t)comm * p->n_ranks));
+    return true;
+}
+
+static enum lw_status comm_holds(const struct lw_plan *p, int32_t comm, bool *holds,
+                                 struct lw_err *err)
+{
+    const struct lw_comm_rule *x = &p->grid->comms[comm];
+    int64_t n = (int64_t)x->n_groups * x->n_members;
+    struct lw_arena room = {0};
+    struct lw_group_parts parts;
+
+    *holds = groups_hold(p, x);
+    if (!*holds)
+        return LW_OK;
+    int64_t first = p->groups[x->first_group].first_member;
+    bool found = lw_group_parts_find(p->grid->axis, x, &room, &parts, holds);
+    *holds = found && *holds &&
+             (!p->members || digits_hold(&x->ranks, p->members + first, n)) &&
+             parts_are(p->grid->axis, &parts, &x->parts) &&
+             (!p->comm_group ||
+              group_parts_hold(p->grid->axis, x, p->comm_group + (int64_t)comm * p->n_ranks));
     lw_arena_free(&room);
-    return holds;
+    return found ? LW_OK : lw_fail_nomem(err);
 }
 
 static bool coordinates_hold(const struct lw_plan *p)
@@ -474,14 +487,14 @@ static bool coordinates_hold(const struct lw_plan *p)
            (!p->index_in_role || digits_hold(&indexes, p->index_in_role, p->n_ranks));
 }
 
-bool lw_grid_rule_holds(const struct lw_plan *p)
+enum lw_status lw_grid_rule_holds(const struct lw_plan *p, bool *holds, struct lw_err *err)
 {
-    bool holds = p->grid && p->grid->n_comms == p->n_comms &&
-                 lw_grid_is_whole(p->grid->axis, p->n_ranks) && coordinates_hold(p);
-
-    for (int32_t c = 0; holds && c < p->n_comms; c++)
-        holds = p->grid->comms[c].n_groups == 0 || comm_holds(p, c);
-    return holds;
+    *holds = p->grid && p->grid->n_comms == p->n_comms &&
+             lw_grid_is_whole(p->grid->axis, p->n_ranks) && coordinates_hold(p);
+    for (int32_t c = 0; *holds && c < p->n_comms; c++)
+        if (p->grid->comms[c].n_groups != 0)
+            LW_TRY(comm_holds(p, c, holds, err));
+    return LW_OK;
 }
 
 bool lw_grid_rules_all(const struct lw_plan *p)

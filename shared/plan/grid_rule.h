@@ -108,8 +108,8 @@ static inline int32_t lw_grid_member(const struct lw_comm_rule *x, int32_t numbe
     return lw_digits_value(&x->ranks, number * x->n_members + i);
 }
 
-/* The tables of the plan, of which nothing need be verified, say what its rules say. false also
- * without memory. */
-bool lw_grid_rule_holds(const struct lw_plan *p);
+/* Whether the tables of the plan, of which nothing need be verified, say what its rules say.
+ * LW_ENOMEM. */
+enum lw_status lw_grid_rule_holds(const struct lw_plan *p, bool *holds, struct lw_err *err);
 /* Every communicator has a rule, and every group is of one. */
 bool lw_grid_rules_all(const struct lw_plan *p);

@@ -15,6 +15,15 @@
 #include "tests/lib/plans/random_strategy.h"
 #include "tests/lib/sim/sim_help.h"
 
+static bool rule_holds(const struct lw_plan *p)
+{
+    bool holds;
+    struct lw_err err = {0};
+
+    assert_ok(lw_grid_rule_holds(p, &holds, &err), err);
+    return holds;
+}
+
 static int count_rules(const struct lw_plan *p)
 {
     int n = 0;
@@ -145,7 +154,7 @@ static void compare(const struct lw_plan *p, struct prng *r, const char *words)
     q.grid = NULL;
     assert_ok(lw_plan_check(p, &err), err);
     assert_ok(lw_plan_check(&q, &err), err);
-    if (!lw_grid_rule_holds(p))
+    if (!rule_holds(p))
         fail_msg("rules and tables differ:%s", words);
     expect_members(p, words);
     expect_the_same(p, words);
@@ -253,7 +262,7 @@ TEST(a_large_plan_has_rules_alone)
     assert_true(!p.role_of && !p.index_in_role && !p.coord && !p.members && !p.comm_group);
     assert_ok(lw_plan_check(&p, &err), err);
     assert_ok(lw_plan_with_tables(&p, &room, &q, &err), err);
-    assert_true(lw_grid_rule_holds(&q));
+    assert_true(rule_holds(&q));
     q.grid = NULL;
     assert_ok(lw_plan_hash(&q, &err), err);
     assert_string_equal(q.hash, p.hash);
@@ -262,7 +271,7 @@ TEST(a_large_plan_has_rules_alone)
     assert_string_equal(d.decision, "");
     lw_arena_free(&room);
     assert_ok(lw_plan_write_tables(&p, &err), err);
-    assert_true(lw_grid_rule_holds(&p));
+    assert_true(rule_holds(&p));
     lw_plan_free(&p);
     lw_plan_free(&few);
 }
@@ -327,7 +336,7 @@ TEST(one_group_without_a_rule_brings_the_table_back)
     lw_builder_pass(b, 0);
     assert_ok(lw_builder_finish(b, &p, &err), err);
     assert_true(p.comm_group && p.members && p.role_of && p.coord);
-    assert_true(lw_grid_rule_holds(&p));
+    assert_true(rule_holds(&p));
     assert_false(lw_grid_rules_all(&p));
     for (int32_t r = 0; r < p.n_ranks; r++) {
         assert_int_equal(lw_plan_group_of(&p, 0, r), r / 2);
@@ -351,24 +360,24 @@ TEST(a_table_that_differs_from_its_rule_is_found)
                   {p.comm_group, (int64_t)p.n_comms * p.n_ranks}};
 
     assert_int_equal(count_rules(&p), p.n_comms);
-    assert_true(lw_grid_rule_holds(&p));
+    assert_true(rule_holds(&p));
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (int64_t i = 0; i < tables[t].n; i++) {
             struct lw_err err = {0};
             tables[t].table[i]++;
-            assert_false(lw_grid_rule_holds(&p));
+            assert_false(rule_holds(&p));
             assert_int_equal(lw_plan_check(&p, &err), LW_EPLAN);
             tables[t].table[i]--;
         }
     for (int32_t g = 0; g < p.n_groups; g++) {
         p.groups[g].first_member++;
-        assert_false(lw_grid_rule_holds(&p));
+        assert_false(rule_holds(&p));
         p.groups[g].first_member--;
         p.groups[g].n_members--;
-        assert_false(lw_grid_rule_holds(&p));
+        assert_false(rule_holds(&p));
         p.groups[g].n_members++;
     }
-    assert_true(lw_grid_rule_holds(&p));
+    assert_true(rule_holds(&p));
     lw_plan_free(&p);
 }
 
