@@ -44,6 +44,8 @@ struct lw_device {
     struct lw_figure fp4_speedup, fp4_peak_flops;           /* the same of 4-bit operands (NVFP4) */
     struct lw_figure attention_forward, attention_backward; /* share of the peak: long sequences,
                                                              * heads of 128 */
+    struct lw_figure sm_flops_per_clock;         /* of 16-bit products, at the peak, of one SM */
+    struct lw_figure sm_exponentials_per_clock;  /* of one SM: narrower heads wait for them */
     struct lw_figure memory_bytes;
     struct lw_figure framework_bytes; /* of it, what the framework and the driver take */
     struct lw_figure memory_bytes_per_s;         /* device memory bandwidth */

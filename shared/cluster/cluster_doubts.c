@@ -23,6 +23,8 @@ static const struct usual usuals[] = {
     {".gemm_boost", "", 0.01, 1},
     {".attention_forward", "", 0.01, 1},
     {".attention_backward", "", 0.01, 1},
+    {".sm_flops_per_clock", "", 16, 1e6},
+    {".sm_exponentials_per_clock", "", 1, 4096},
     {".compute_rate_under_comm", "", 0.01, 1},
     {".gemm_tile", "", 16, 4096},
     {".fp8_speedup", "", 0.5, 16},

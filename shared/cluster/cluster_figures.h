@@ -21,6 +21,8 @@
     row(tf32_peak_flops, "flop/s", POSITIVE) \
     row(attention_forward, "", SHARE) \
     row(attention_backward, "", SHARE) \
+    row(sm_flops_per_clock, "", POSITIVE) \
+    row(sm_exponentials_per_clock, "", POSITIVE) \
     row(memory_bytes, "B", COUNT) \
     row(framework_bytes, "B", COUNT) \
     row(memory_bytes_per_s, "B/s", POSITIVE) \

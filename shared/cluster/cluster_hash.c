@@ -101,6 +101,8 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
     feed_shapes(h, d);
     feed_stated(h, "fp4_speedup", d->fp4_speedup);
     feed_stated(h, "tf32_peak_flops", d->tf32_peak_flops);
+    feed_stated(h, "sm_flops_per_clock", d->sm_flops_per_clock);
+    feed_stated(h, "sm_exponentials_per_clock", d->sm_exponentials_per_clock);
     feed_stated(h, "shared_link", x->shared_link);
     feed_stated(h, "framework", d->framework_bytes);
     feed_stated(h, "memory_sustained", d->memory_sustained);

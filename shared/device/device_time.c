@@ -20,12 +20,14 @@
  * pipeline. Of a window W under a causal mask these are W - W^2 / (2 s) of s keys and, as the
  * window has an edge where it begins too, 64 more but for the first W queries; blocks outside of
  * both edges are skipped (Dao-AILab/flash-attention@0f25c7b7, hopper/block.h). The longest tile has
- * W + 128 keys. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half
- * of the longest tile is added, in the backward, which begins with the longest, TAIL_BACKWARD of it
- * (of the 44 backward kernels of both tables below). The backward has five products, three as wide
- * as queries and two as wide as values (Dao, arXiv 2307.08691, section 4.1). Queries of more than
- * 128 leave its tiles half of the keys (Dao-AILab/flash-attention,
- * csrc/flash_attn/src/flash_bwd_launch_template.h: 64 x 64 from 192 on, 64 x 128 at 128):
+ * W + 128 keys. The rate of heads of width w goes as w / (w + 22), below 128 as the softmax of
+ * their scores allows (narrow_speed) where the device's file says what an SM does in a clock. The
+ * last tiles run beside idle SMs: half of the longest tile is added, in the backward, which begins
+ * with the longest, TAIL_BACKWARD of it (of the 44 backward kernels of both tables below). The
+ * backward has five products, three as wide as queries and two as wide as values (Dao, arXiv
+ * 2307.08691, section 4.1). Queries of more than 128 leave its tiles half of the keys
+ * (Dao-AILab/flash-attention, csrc/flash_attn/src/flash_bwd_launch_template.h: 64 x 64 from 192 on,
+ * 64 x 128 at 128):
  * WIDE_BACKWARD of the speed, of the 14 such kernels of attention_efficiency_a100_pcie_simumax and
  * _b200_simumax.
  *
@@ -36,6 +38,7 @@
  * experts' loads. */
 #include "shared/device/device_time.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "shared/numbers/checked.h"
@@ -44,6 +47,7 @@ static const double EXPOSED = 0.5, SUMS_EXPOSED = 0.4;
 static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_S = 4e-6;
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
 static const double WIDE_BACKWARD = 0.8, TAIL = 0.5, TAIL_BACKWARD = 0.3;
+static const double OTHERS = 6, OTHERS_BACKWARD = 31, OTHERS_PER_CLOCK = 128;
 
 enum {
     VECTOR_BYTES = 16,
@@ -251,6 +255,29 @@ struct lw_bounded lw_product_bounded(const struct lw_device *d, const struct lw_
 
 /* --- attention -------------------------------------------------------------------------------- */
 
+static bool knows_softmax(const struct lw_device *d, const struct lw_attention *a)
+{
+    return lw_figure_is_set(d->sm_flops_per_clock) &&
+           lw_figure_is_set(d->sm_exponentials_per_clock) && lw_dtype_size(a->dtype) == 2;
+}
+
+/* Of heads narrower than 128 against these, which reach `share` of the peak. A score takes an SM
+ * the clocks of one exponential (Zadouri et al., FlashAttention-4, arXiv 2603.05451) and of OTHERS
+ * instructions at 128 a clock, in the backward OTHERS_BACKWARD, whatever the width of the head.
+ * Products run beside them, but not wholly: the two add up as squares. At 128 both together take
+ * what `share` says. The constants are fitted on heads of 64 of A100, H100 and H200
+ * (traces/clusters/fit_heads.py). */
+static double narrow_speed(const struct lw_device *d, const struct lw_attention *a, double width,
+                           double share)
+{
+    double others = a->backward ? OTHERS_BACKWARD : OTHERS, products = a->backward ? 5 : 2;
+    double clocks = 1 / d->sm_exponentials_per_clock.value + others / OTHERS_PER_CLOCK;
+    double softmax = d->sm_flops_per_clock.value * clocks * share / (products * 2 * WIDE_HEAD);
+    double part = softmax < 1 ? softmax * softmax : 1, narrow = width / WIDE_HEAD;
+
+    return narrow / sqrt(narrow * narrow * (1 - part) + part);
+}
+
 static double attention_share(const struct lw_device *d, const struct lw_attention *a)
 {
     struct lw_figure f = a->backward ? d->attention_backward : d->attention_forward;
@@ -258,8 +285,10 @@ static double attention_share(const struct lw_device *d, const struct lw_attenti
     double share = lw_figure_is_set(f) ? f.value : 0.5 * d->gemm_sustained.value;
 
     share *= a->backward && a->qk_width > WIDE_HEAD ? WIDE_BACKWARD : 1;
-    return share * (a->speed > 0 ? a->speed : 1) * width / (width + HEAD_FILL) *
-           (WIDE_HEAD + HEAD_FILL) / WIDE_HEAD;
+    share *= a->speed > 0 ? a->speed : 1;
+    if (width < WIDE_HEAD && knows_softmax(d, a))
+        return share * narrow_speed(d, a, width, share);
+    return share * width / (width + HEAD_FILL) * (WIDE_HEAD + HEAD_FILL) / WIDE_HEAD;
 }
 
 static double attention_bytes(const struct lw_attention *a)

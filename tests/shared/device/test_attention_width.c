@@ -1,0 +1,138 @@
+/* Attention of heads narrower than 128, where the device's file says what an SM does in a clock:
+ * the softmax of a score takes as long as in heads of 128, and products hide a part of it. */
+#include "tests/lib/unit.h"
+
+#include <math.h>
+
+#include "shared/device/device_time.h"
+#include "tests/lib/prng.h"
+
+static const double ROUNDING = 1e-6; /* times are whole picoseconds */
+
+/* 4 SMs, 10^12 flop/s, a quarter of it in attention. In a clock an SM does 8192 flops of products
+ * and 32 exponentials. */
+static struct lw_device small(void)
+{
+    struct lw_device d = {.kind = "small"};
+
+    d.peak_flops[LW_BF16] = (struct lw_figure){1e12, "test"};
+    d.peak_flops[LW_F32] = (struct lw_figure){1e12, "test"};
+    d.n_sms = (struct lw_figure){4, "test"};
+    d.gemm_sustained = (struct lw_figure){0.5, "test"};
+    d.gemm_fill = (struct lw_figure){1e-9, "test"};
+    d.memory_bytes_per_s = (struct lw_figure){1e18, "test"};
+    d.launch_ps = (struct lw_figure){1e-3, "test"};
+    d.sm_flops_per_clock = (struct lw_figure){8192, "test"};
+    d.sm_exponentials_per_clock = (struct lw_figure){32, "test"};
+    return d;
+}
+
+static struct lw_attention heads_of(int64_t width)
+{
+    return (struct lw_attention){.batch = 1, .heads = 8, .kv_heads = 8, .seq_q = 4096,
+                                 .seq_k = 4096, .qk_width = width, .v_width = width,
+                                 .dtype = LW_BF16, .causal = true};
+}
+
+static double time_of(const struct lw_device *d, int64_t width)
+{
+    struct lw_attention a = heads_of(width);
+
+    return (double)lw_attention_time(d, &a);
+}
+
+static double backward_of(const struct lw_device *d, int64_t width)
+{
+    struct lw_attention a = heads_of(width);
+
+    a.backward = true;
+    return (double)lw_attention_time(d, &a);
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a / b - 1) < ROUNDING;
+}
+
+/* A score takes 1/32 of a clock for its exponential and 6 others at 128 a clock: 5/64 of a clock,
+ * in which products do 640 flops at the peak. Two products of 128 are 512 flops, at a quarter of
+ * the peak 2048: the softmax is 5/16 of the time of a score, its square 25/256. Heads of 32 have a
+ * quarter of the products, a sixteenth of the square: 231/4096 + 400/4096 = 631/4096, whose root is
+ * 0.3925 of the time of heads of 128. */
+TEST(the_softmax_of_a_score_does_not_shrink_with_the_head)
+{
+    struct lw_device d = small();
+
+    assert_true(near(time_of(&d, 32), sqrt(631) / 64 * time_of(&d, 128)));
+    d.sm_exponentials_per_clock.value = 16; /* 7/64 of a clock, 896 flops: 7/16 of the score */
+    double part = 49.0 / 256;
+    assert_true(near(time_of(&d, 32), sqrt((1 - part) / 16 + part) * time_of(&d, 128)));
+}
+
+/* Five products of 128 are 1280 flops; an exponential and 31 others take 35/128 of a clock, 2240
+ * flops: 0.25 * 2240 / 1280 = 0.4375 of the score. */
+TEST(the_backward_has_more_instructions_and_five_products)
+{
+    struct lw_device d = small();
+    double part = 0.4375 * 0.4375;
+
+    assert_true(near(backward_of(&d, 32), sqrt((1 - part) / 16 + part) * backward_of(&d, 128)));
+}
+
+/* Where the softmax takes all of the time of heads of 128, no narrower head is faster. */
+TEST(heads_are_not_faster_than_their_softmax)
+{
+    struct lw_device d = small();
+
+    d.sm_exponentials_per_clock.value = 1;
+    for (int64_t w = 16; w < 128; w += 16) {
+        assert_true(near(time_of(&d, w), time_of(&d, 128)));
+        assert_true(near(backward_of(&d, w), backward_of(&d, 128)));
+    }
+}
+
+/* w / (w + 22): without the figures, for heads of 128 and more, and for types of 4 bytes. */
+TEST(other_heads_keep_the_constant)
+{
+    struct lw_device d = small(), plain = small();
+
+    plain.sm_exponentials_per_clock.source = NULL;
+    for (int64_t w = 16; w <= 256; w += 16) {
+        struct lw_attention a = heads_of(w);
+        double fill = (double)w / ((double)w + 22) * 150 / 128;
+        assert_true(near(time_of(&plain, w), time_of(&plain, 128) * (double)w / 128 / fill));
+        assert_true(w < 128 || time_of(&d, w) == time_of(&plain, w));
+        assert_true(w < 128 || backward_of(&d, w) == backward_of(&plain, w));
+        a.dtype = LW_F32;
+        assert_int_equal(lw_attention_time(&d, &a), lw_attention_time(&plain, &a));
+    }
+}
+
+/* A head takes at least what its products take of heads of 128, and no longer than these and than
+ * wider ones. More exponentials in a clock never take longer. A framework's faster kernels gain at
+ * most their speed. */
+TEST(narrow_heads_lie_between_products_and_heads_of_128)
+{
+    struct prng r = prng_start("widths of heads");
+
+    for (int i = 0; i < 2000; i++) {
+        struct lw_device d = small();
+        int64_t width = 8 * prng_in(&r, 1, 15);
+        struct lw_attention a = heads_of(width), wide = heads_of(128), fast, next;
+        d.attention_forward.value = d.attention_backward.value = (double)prng_in(&r, 5, 95) / 100;
+        d.attention_forward.source = d.attention_backward.source = "test";
+        d.sm_exponentials_per_clock.value = (double)prng_in(&r, 1, 64);
+        a.backward = wide.backward = prng_below(&r, 2);
+        fast = next = a;
+        double t = (double)lw_attention_time(&d, &a), most = (double)lw_attention_time(&d, &wide);
+        assert_true(t <= most * (1 + ROUNDING));
+        assert_true(t >= most * (double)width / 128 * (1 - ROUNDING));
+        next.qk_width = next.v_width = width + 8;
+        assert_true((double)lw_attention_time(&d, &next) >= t * (1 - ROUNDING));
+        fast.speed = 1 + (double)prng_in(&r, 0, 100) / 100;
+        double quick = (double)lw_attention_time(&d, &fast);
+        assert_true(quick <= t * (1 + ROUNDING) && quick >= t / fast.speed * (1 - ROUNDING));
+        d.sm_exponentials_per_clock.value *= 2;
+        assert_true((double)lw_attention_time(&d, &a) <= t * (1 + ROUNDING));
+    }
+}
