@@ -25,8 +25,12 @@ HEAD_FILL, KEY_FILL, DIAGONAL, TAIL, TAIL_BACKWARD, LAUNCH_S = 22, 165, 64, 0.5,
 LONG = 1e11  # flops: shorter kernels say little of the rate
 # NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/results: cuDNN 9.19, bf16, causal. Heads of 64: gpt_oss, two
 # sequences, 64 heads, a window of 1,024. Heads of 128: llama3.1, one sequence, 64 heads. Milliseconds of forward and
-# backward (gb200_919_only_cudnn, gb300_919_only_cudnn @ afa9f7c0 and df73764a).
+# backward (gb200_919_only_cudnn, gb300_919_only_cudnn, h200_919_only_cudnn @ afa9f7c0 and df73764a).
 CUDNN = {
+    ("h200", 64): {32768: (3.021, 9.045), 16384: (1.499, 4.392), 8192: (0.738, 2.149), 4096: (0.358, 1.042),
+                   2048: (0.166, 0.488)},
+    ("h200", 128): {32768: (25.566, 75.688), 16384: (6.531, 19.002), 8192: (1.708, 5.083), 4096: (0.465, 1.450),
+                    2048: (0.142, 0.464)},
     ("gb200", 64): {32768: (1.711, 4.099), 16384: (0.853, 2.024), 8192: (0.423, 0.998), 4096: (0.209, 0.487),
                     2048: (0.104, 0.230)},
     ("gb200", 128): {32768: (10.226, 29.863), 16384: (2.606, 7.845), 8192: (0.688, 2.097), 4096: (0.206, 0.607),
