@@ -249,8 +249,9 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
     enum lw_status st = LW_OK;
 
     if (!s->cluster_file && s->interference && strcmp(s->interference, "published") == 0)
-        return lw_fail(err, LW_EUSAGE, "--interference published needs a cluster that has published "
-                                       "figures: -c NAME");
+        return lw_fail(err, LW_EUSAGE,
+                       "--interference published needs a cluster that has published figures: "
+                       "-c NAME");
     LW_TRY(lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err));
     if (s->node_gbps != 0)
         st = lw_err_context(err, lw_cluster_state_network(cluster, s->node_gbps, err),

@@ -395,7 +395,8 @@ TEST_WITH(channels_that_no_collective_has_are_said_to_be_unused, fixture_open, f
     static const struct {
         const char *options, *why;
     } cases[] = {
-        {"-w gpt2 --dp 8 --collective-algorithm ring", "no collective has an algorithm of which channels"},
+        {"-w gpt2 --dp 8 --collective-algorithm ring",
+         "no collective has an algorithm of which channels"},
         {"-w gpt2 --dp 8 --detail chunk", "channels are not known at chunk detail"},
         {"-w gpt2 --dp 1", "the plan has no collective"},
         {"-w llama-3-8b --pp 2 --micro-batches 4", "the plan has no collective"},
