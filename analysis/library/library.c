@@ -12,7 +12,6 @@
 #include "analysis/alike/alike_step.h"
 #include "shared/base/arena.h"
 #include "shared/cli/plan_source.h"
-#include "shared/cluster/cluster_terms.h"
 #include "shared/framework/framework_memory.h"
 #include "shared/numbers/units.h"
 #include "sim/cost/cost_model.h"
@@ -88,7 +87,7 @@ static enum lw_status set_option(struct lw_plan_source *src, struct lw_budget_re
     }
     if (strcmp(name, "interference") == 0) {
         src->interference = value;
-        return lw_err_context(err, lw_cluster_terms_check(value, err), "--%s", name);
+        return lw_err_context(err, lw_plan_source_interference(value, err), "--%s", name);
     }
     if (lw_model_find(name) >= 0)
         return lw_model_set(&src->model, name, value, err);

@@ -243,6 +243,11 @@ static int64_t ranks_of(const struct lw_plan_source *s)
     return !s->workload_file ? 0 : s->ranks > 0 ? s->ranks : lw_strategy_ranks(&s->given);
 }
 
+enum lw_status lw_plan_source_interference(const char *word, struct lw_err *err)
+{
+    return lw_cluster_terms_check(word, err);
+}
+
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err)
 {

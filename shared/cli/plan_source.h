@@ -160,6 +160,9 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
 enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,
                                   struct lw_cluster *cluster, struct lw_err *err);
 
+/* A value of --interference that no command line has checked. */
+enum lw_status lw_plan_source_interference(const char *word, struct lw_err *err);
+
 /* The cluster of -c, or `host`, with the terms of --interference. */
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err);

@@ -289,7 +289,8 @@ static enum lw_status feed_shared_ops(const struct canon *c, struct lw_err *err)
     return lw_hash_shared_ops(c->h, c->p, &c->works, feed_whole_op, &f, err);
 }
 
-static enum lw_status feed_table(const struct canon *c, enum lw_plan_table_id id, struct lw_err *err)
+static enum lw_status feed_table(const struct canon *c, enum lw_plan_table_id id,
+                                 struct lw_err *err)
 {
     const struct lw_plan_table *t = &lw_plan_tables[id];
     int64_t n = lw_table_rows(t, c->p);
