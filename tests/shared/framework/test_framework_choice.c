@@ -11,6 +11,7 @@
 #include "shared/plan/strategy.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/sql_file.h"
 
 static struct lw_framework_choice usual(const char *const options[][2], const char *device,
                                         bool transformer)
@@ -213,6 +214,13 @@ TEST_WITH(an_older_plan_file_has_the_facts_of_today, fixture_open, fixture_close
     EXPECT("sim --no-db -c dgx-a100",
            {"older.json --framework own.json", 1, "was made with framework 'deepspeed' (40f14e37)"},
            {"mine.json", 0, "'mine' (40f14e37) of the plan file is not known here"});
+}
+
+TEST_WITH(a_stored_run_of_older_facts_has_those_of_today, fixture_open, fixture_close)
+{
+    expect("sim " GPU " --dp 2 --zero 1 --db r.db", 0, "stored as run 1");
+    sql_do(fixture_path("r.db"), "UPDATE run SET framework_hash = '40f14e37'");
+    expect("sim --run 1 --db r.db --no-db -c dgx-a100", 0, "): in place of (40f14e37) that");
 }
 
 /* The same decisions with and without the name: it is not hashed. A file of before has none. */
