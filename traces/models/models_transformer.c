@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "shared/numbers/checked.h"
+#include "traces/models/models_inside.h"
 
 /* Columns of all matrices of a block that has `experts` experts of ffn columns, and the head's. */
 static double columns(const struct traces_model_shape *s, int64_t experts)
@@ -120,7 +121,8 @@ struct lw_module *transformer_module(struct transformer *t, const char *fmt, ...
     return m;
 }
 
-static void keep(struct transformer *t, enum lw_recompute mode, int64_t bytes, bool whole)
+void transformer_keep_in(struct transformer *t, enum lw_recompute mode, int64_t bytes,
+                         bool whole)
 {
     struct lw_module *m = traces_builder_last(&t->b);
 
@@ -133,17 +135,6 @@ static void keep(struct transformer *t, enum lw_recompute mode, int64_t bytes, b
 int64_t transformer_of_samples(const struct transformer *t, int64_t bytes)
 {
     return t->b.shape.context > 1 ? t->b.shape.context * bytes : bytes;
-}
-
-/* Ranks that a plan divides by what is whole on each. */
-static int64_t ranks_of_group(const struct transformer *t)
-{
-    return t->b.shape.sequence_parallel && t->b.shape.tensor > 1 ? t->b.shape.tensor : 1;
-}
-
-static bool has_kept(const struct transformer *t, enum traces_kept what)
-{
-    return (t->b.shape.kept & what) != 0;
 }
 
 /* --- parts that selective recomputation names ------------------------------------------------- */
@@ -187,51 +178,19 @@ bool transformer_begin_pair(struct transformer *t, bool fused)
     return fused ? transformer_begin_part(t, LW_AGAIN_MLP) : transformer_begin_norm(t, false);
 }
 
-/* The rule of the framework, where nothing is named. */
-static bool is_usual(const struct transformer *t)
-{
-    return t->b.shape.again_parts == 0;
-}
-
 /* Of a part that is computed again, its input. */
 static void keep_input(struct transformer *t, int64_t bytes, bool whole)
 {
-    keep(t, LW_RECOMPUTE_NONE, bytes, whole);
+    transformer_keep_in(t, LW_RECOMPUTE_NONE, bytes, whole);
     if (!t->b.again || !is_usual(t))
-        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
-}
-
-/* Stored scores and what is made of them: computed again unless other parts are named. */
-static bool core_again(const struct transformer *t)
-{
-    return is_usual(t) || transformer_has_part(t, LW_AGAIN_CORE_ATTN);
-}
-
-static void keep_core(struct transformer *t, int64_t bytes)
-{
-    keep(t, LW_RECOMPUTE_NONE, bytes, false);
-    if (!core_again(t))
-        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, false);
+        transformer_keep_in(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
 void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
 {
-    keep(t, LW_RECOMPUTE_NONE, bytes, whole);
+    transformer_keep_in(t, LW_RECOMPUTE_NONE, bytes, whole);
     if (!t->b.again)
-        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
-}
-
-/* From here on parts are computed again, and what they keep is not kept, by frameworks that keep
- * projections alone: to the end of the activation between the second pair of products. */
-static void begin_again(struct transformer *t)
-{
-    if (is_usual(t))
-        t->b.again = has_kept(t, TRACES_KEPT_PROJECTIONS);
-}
-
-static bool keeps_8bit(const struct transformer *t)
-{
-    return t->b.shape.fp8 && !has_kept(t, TRACES_KEPT_16BIT);
+        transformer_keep_in(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
 void transformer_cast_norm(struct transformer *t)
@@ -250,9 +209,9 @@ void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
 
     if (t->b.shape.lora > 0 || t->wide_operand) /* each product keeps its cast */
         return;
-    keep(t, LW_RECOMPUTE_NONE, bytes, whole);
+    transformer_keep_in(t, LW_RECOMPUTE_NONE, bytes, whole);
     if (is_usual(t) ? !has_kept(t, TRACES_KEPT_PROJECTIONS) : !t->part_again)
-        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
+        transformer_keep_in(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
 /* An adapter's product has an operand of all tokens, whatever a group does with them elsewhere: the
@@ -267,11 +226,6 @@ void transformer_keep_adapter(struct transformer *t, int64_t width, bool first)
     int64_t n = t->tokens * width * (gathered && s->tensor > 1 ? s->tensor : 1);
 
     transformer_keep(t, (first || drops ? t->b.item * n : 0) + (drops ? n : 0), first);
-}
-
-static bool is_unfused(const struct transformer *t, unsigned what)
-{
-    return (t->b.shape.unfused & what) != 0;
 }
 
 /* Forward reads and writes; backward reads gradient, input and the residual's gradient and writes
@@ -318,28 +272,6 @@ int32_t transformer_norm(struct transformer *t)
 int32_t transformer_norm_again(struct transformer *t)
 {
     return norm_kernel(t, t->hidden, true);
-}
-
-/* Elements of all heads of all tokens. */
-static int64_t queries_of(const struct transformer *t)
-{
-    return t->tokens * t->heads * t->qk_width;
-}
-
-static int64_t keys_of(const struct transformer *t)
-{
-    return t->tokens * t->kv_heads * t->qk_width;
-}
-
-static int64_t values_of(const struct transformer *t)
-{
-    return t->tokens * t->kv_heads * t->v_width;
-}
-
-/* What attention gives: a value's width for each head. */
-static int64_t results(const struct transformer *t)
-{
-    return t->tokens * t->heads * t->v_width;
 }
 
 enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
@@ -404,7 +336,7 @@ static void cast_operands(struct transformer *t, int64_t rows, int64_t in, int64
     TRACES_TRAFFIC(&t->b, cast_bytes(t) * in * out, 0, 0, .split = LW_SPLIT_GROUP, .fixed = true);
     for (int mode = LW_RECOMPUTE_NONE; mode < LW_N_RECOMPUTE; mode++)
         if (!head || mode != LW_RECOMPUTE_FULL)
-            keep(t, mode, copy, false);
+            transformer_keep_in(t, mode, copy, false);
     if (!t->wide_operand)
         return;
     if (is_eager(t))
@@ -442,128 +374,6 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
                                          .halves = halves, .experts = s->experts,
                                          .capacity = s->expert_capacity == 1
                                                          ? 0 : s->expert_capacity});
-}
-
-/* The product of scores, or of values, with every score, for every head of every sequence. Its
- * backward: the gradients of both operands. Keys and values have as many heads as they have. */
-static void one_product(struct transformer *t, int64_t keys, int64_t score_bytes, bool scores)
-{
-    int64_t width = scores ? t->qk_width : t->v_width;
-    int64_t rows = t->tokens * t->heads + t->batch * keys * t->kv_heads;
-
-    TRACES_KERNEL(&t->b, .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_HEADS,
-                  .batch = t->batch * t->heads, .m = t->seq, .n = scores ? keys : width,
-                  .k = scores ? width : keys, .bytes = {score_bytes + t->b.item * rows * width},
-                  .tf32 = t->b.shape.tf32, .both = true, .transposed = scores,
-                  .again = core_again(t));
-}
-
-/* TransformerEngine fills the softmax's result again where a sample is padded, and keeps the mask
- * of the pairs, which all heads share (NVIDIA/TransformerEngine@006b3360, pytorch/attention/
- * dot_product_attention/backends.py, UnfusedDotProductAttention: masked_fill). */
-static void keep_padding(struct transformer *t, int64_t keys)
-{
-    int64_t mask = t->batch * t->seq * keys * ranks_of_group(t);
-
-    if (!t->padding || !t->b.shape.fills_padding)
-        return;
-    keep(t, LW_RECOMPUTE_NONE, mask, true);
-    if (!core_again(t))
-        keep(t, LW_RECOMPUTE_SELECTIVE, mask, true);
-}
-
-/* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. A window is a
- * mask: all scores are computed. */
-static void full_attention(struct transformer *t, int64_t keys)
-{
-    int64_t n_scores = t->batch * t->heads * t->seq * keys, scores = t->b.item * n_scores;
-
-    one_product(t, keys, scores, true);
-    if (is_unfused(t, TRACES_UNFUSED_MASK)) /* in place; its gradient is a copy that is masked */
-        TRACES_TRAFFIC(&t->b, 2 * scores, 4 * scores, 0, .split = LW_SPLIT_GROUP,
-                       .n_backward = 2, .again = core_again(t));
-    TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP,
-                   .again = core_again(t));
-    if (t->dropout)
-        TRACES_TRAFFIC(&t->b, 2 * scores + n_scores, 2 * scores + n_scores, 0,
-                       .split = LW_SPLIT_GROUP, .again = core_again(t));
-    one_product(t, keys, scores, false);
-    if (t->b.shape.f32_softmax) /* its cast is the operand of the next product, or of dropout */
-        keep_core(t, (4 + t->b.item) * n_scores + (t->dropout ? n_scores : 0));
-    else
-        keep_core(t, scores + (t->dropout ? scores + n_scores : 0));
-    keep_padding(t, keys);
-}
-
-static void flash_attention(struct transformer *t)
-{
-    bool again = t->b.again, alternate = is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE);
-
-    t->b.again = alternate ? has_kept(t, TRACES_KEPT_NO_ATTENTION) : again;
-    TRACES_KERNEL(&t->b, .kind = LW_KERNEL_ATTENTION, .split = LW_SPLIT_HEADS, .batch = t->batch,
-                  .m = t->seq, .n = t->window, .heads = t->heads, .kv_heads = t->kv_heads,
-                  .qk_width = t->qk_width, .v_width = t->v_width, .causal = t->causal);
-    t->b.again = again;
-    transformer_keep(t, 4 * t->tokens * t->heads, false);
-    if (has_kept(t, TRACES_KEPT_LAYOUTS))
-        transformer_keep(t, t->b.item * results(t), false);
-}
-
-void transformer_attention(struct transformer *t)
-{
-    int64_t q = t->b.item * queries_of(t), out = t->b.item * results(t);
-    int64_t kv = t->b.item * (keys_of(t) + values_of(t));
-    int64_t counted = t->flash ? t->window : 0; /* a mask spares no product of stored scores */
-    int64_t flops = 2 * t->batch * t->heads * (t->qk_width + t->v_width);
-    int64_t narrower = has_kept(t, TRACES_KEPT_ATTENTION_8BIT) && t->b.shape.fp8 ? t->b.item : 1;
-
-    t->wide_operand = false;
-    bool up = t->b.shape.kv_lora > 0 ? transformer_begin_part(t, LW_AGAIN_MLA_UP_PROJ)
-                                     : t->part_again;
-    int64_t pairs = has_kept(t, TRACES_KEPT_REPEATED) ? q + out : kv;
-    transformer_keep(t, (q + pairs) / narrower, false);
-    transformer_end_part(t, up);
-    begin_again(t);
-    if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
-        TRACES_TRAFFIC(&t->b, 2 * (q + out + kv), 2 * (q + out + kv), 0, .split = LW_SPLIT_GROUP,
-                       .n_forward = 2, .n_backward = 2);
-    t->attention_flops += flops * lw_counted_scores(t->seq, t->window, t->causal);
-    t->score_flops += flops * lw_counted_scores(t->seq, counted, t->causal);
-    t->b.attention = true;
-    bool core = transformer_begin_part(t, LW_AGAIN_CORE_ATTN);
-    if (t->flash)
-        flash_attention(t);
-    else
-        full_attention(t, t->seq);
-    transformer_end_part(t, core);
-    t->b.attention = false;
-    transformer_keep(t, out / narrower, false);
-    if (keeps_8bit(t))
-        transformer_keep_operand(t, t->heads * t->v_width, false);
-}
-
-/* Fused, no kernel is of other keys: two products that move no scores. */
-void transformer_cross_attention(struct transformer *t, int64_t keys)
-{
-    int64_t kv = t->batch * keys * t->kv_heads * (t->qk_width + t->v_width);
-    int64_t flops = 2 * t->batch * t->heads * (t->qk_width + t->v_width) * t->seq * keys;
-
-    t->wide_operand = false;
-    transformer_keep(t, t->b.item * (queries_of(t) + kv), false);
-    t->attention_flops += flops;
-    t->score_flops += flops;
-    t->b.attention = true;
-    bool core = transformer_begin_part(t, LW_AGAIN_CORE_ATTN);
-    if (t->flash) {
-        one_product(t, keys, 0, true);
-        one_product(t, keys, 0, false);
-        transformer_keep(t, 4 * t->tokens * t->heads, false);
-    } else {
-        full_attention(t, keys);
-    }
-    transformer_end_part(t, core);
-    t->b.attention = false;
-    transformer_keep(t, t->b.item * results(t), false);
 }
 
 /* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
@@ -700,104 +510,6 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows)
     return kernel;
 }
 
-/* Bytes of a score at the loss's most. In place: the scores and one f32 copy, which each step
- * changes; in the backward its cast to their gradient in place of them
- * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/tensor_parallel/cross_entropy.py). Compiled, a step
- * cannot change its operand: its f32 result is there beside it
- * (megatron/core/fusions/fused_cross_entropy.py). */
-static int64_t loss_bytes(const struct transformer *t)
-{
-    int64_t copy = t->b.item < 4 ? t->b.item : 0;
-
-    if (t->b.shape.loss_scores > 0)
-        return t->b.shape.loss_scores;
-    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS))
-        return t->b.item;
-    if (has_kept(t, TRACES_KEPT_LOSS_IN_PLACE))
-        return copy + (t->b.shape.fused_loss ? 8 : 4);
-    return is_unfused(t, TRACES_UNFUSED_LOSS) ? t->b.item + 8 : 4;
-}
-
-/* Of each micro-batch whose gradient of the head's weights waits: the gradient of its scores, and
- * the head's input; and the gradient of the weights, which stays where no hook of autograd takes it
- * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/tensor_parallel/layers.py and core/utils.py,
- * drain_embedding_wgrad_compute). */
-static void keep_waiting(struct transformer *t, int64_t scores, int64_t vocab)
-{
-    int64_t n = t->b.shape.head_waits, item = t->b.item;
-
-    if (n == 0)
-        return;
-    transformer_keep(t, n * item * scores, false);
-    transformer_keep(t, n * item * t->tokens * t->hidden, true);
-    transformer_keep(t, transformer_of_samples(t, item * vocab * t->hidden), false);
-}
-
-/* A loss in 8 pieces of tokens: the head's backward of each gives a gradient of the whole weight,
- * which is added to the sum of those before it. Sum and result are there when the scores of the
- * first piece have gone (pytorch/torchtune@10ff7cd2, torchtune/modules/loss/
- * ce_chunked_output_loss.py, and torchtune/modules/transformer.py, chunked_output). */
-static void keep_piece(struct transformer *t, int64_t scores, int64_t vocab)
-{
-    enum { PIECES = 8 };
-    int64_t result = transformer_of_samples(t, t->b.item * vocab * t->hidden);
-    int64_t gone = t->b.item * scores / PIECES;
-
-    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS) && t->b.shape.lora == 0 && result > gone)
-        transformer_keep(t, result - gone, false);
-}
-
-/* Tokens of a piece: as many scores as the head's input has elements, a power of two. */
-static int64_t tokens_of_piece(const struct transformer *t, int64_t vocab)
-{
-    int64_t pieces = (vocab + t->hidden - 1) / t->hidden, piece = 1;
-
-    while (piece * pieces < t->tokens)
-        piece *= 2;
-    return piece < t->tokens ? piece : t->tokens;
-}
-
-/* Head and loss in pieces of tokens: their backward is a part of the forward, which leaves the
- * gradients of the head's input and weight; the scores of one piece become their gradients in
- * place. What a piece adds to the weight's gradient is a product's result and its f32 copy
- * (linkedin/Liger-Kernel@ead96b61, src/liger_kernel/ops/fused_linear_cross_entropy.py). */
-static void fused_head(struct transformer *t, int64_t vocab)
-{
-    int64_t piece = t->b.item * tokens_of_piece(t, vocab) * vocab;
-
-    t->b.shape.score_bytes = piece;
-    transformer_keep(t, piece, false);
-    transformer_keep(t, t->b.item * t->tokens * t->hidden, true);
-    transformer_keep(t, transformer_of_samples(t, (2 * t->b.item + 4) * vocab * t->hidden), false);
-    TRACES_TRAFFIC(&t->b, 2 * t->b.item * t->tokens * vocab, 0, 0, .split = LW_SPLIT_GROUP);
-}
-
-/* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
- * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
- * are the backward's product and its cast. The scores themselves and their f32 copy are there when
- * the probabilities are made, and again as gradients (huggingface/nanotron@00708b8,
- * src/nanotron/parallel/tensor_parallel/functional.py). */
-void transformer_loss(struct transformer *t, int64_t vocab)
-{
-    int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
-
-    if (has_kept(t, TRACES_KEPT_FUSED_HEAD)) {
-        fused_head(t, vocab);
-        return;
-    }
-    t->b.shape.score_bytes = loss_bytes(t) * scores;
-    transformer_keep(t, t->b.shape.score_bytes, false);
-    keep_waiting(t, scores, vocab);
-    keep_piece(t, scores, vocab);
-    if (t->b.shape.mask_in_batch)
-        transformer_keep(t, t->batch * t->seq * t->seq * ranks_of_group(t), true);
-    if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
-        forward += 4 + 8 + 8 + 4 + 8;
-        backward += 8;
-    }
-    TRACES_TRAFFIC(&t->b, forward * scores, backward * scores, 0, .split = LW_SPLIT_GROUP);
-}
-
 /* Results that are kept of products 1, 3, 5: queries, values and gate of seven, queries, values and
  * up of six without a gate, queries with keys and values and gate with up of four. */
 static int64_t alternate_results(const struct transformer *t)
@@ -822,8 +534,8 @@ static void keep_alternate(struct transformer *t)
     int64_t ends = last ? 2 : 1; /* the block's input, and the result of the seventh product */
 
     m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE] = 0;
-    keep(t, LW_RECOMPUTE_SELECTIVE, ends * t->b.item * t->tokens * t->hidden, true);
-    keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + sums, false);
+    transformer_keep_in(t, LW_RECOMPUTE_SELECTIVE, ends * t->b.item * t->tokens * t->hidden, true);
+    transformer_keep_in(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + sums, false);
 }
 
 static void add_pair(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
@@ -897,7 +609,7 @@ void transformer_end_block(struct transformer *t)
     t->b.again = t->part_again = false;
     if (is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE))
         keep_alternate(t);
-    keep(t, LW_RECOMPUTE_FULL, x, true);
+    transformer_keep_in(t, LW_RECOMPUTE_FULL, x, true);
     m->output_bytes = x;
     m->tp_split = LW_TP_BLOCK;
     m->kv_bytes = t->b.item * (keys_of(t) + values_of(t));

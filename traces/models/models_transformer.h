@@ -37,11 +37,11 @@ void transformer_keep(struct transformer *t, int64_t bytes, bool whole);
 /* Bytes of samples, which no rank of a context group divides, as a module's sizes count them. */
 int64_t transformer_of_samples(const struct transformer *t, int64_t bytes);
 
-/* The operand of a block's product that the gradient of its weights needs: of 8 bits beside 8-bit
- * products; none where the weights are frozen. */
 /* In 4 bits no norm writes operands: a kernel after it casts what it wrote, where the framework
  * casts inputs (lw_kernel_rates). */
 void transformer_cast_norm(struct transformer *t);
+/* The operand of a block's product that the gradient of its weights needs: of 8 bits beside 8-bit
+ * products; none where the weights are frozen. */
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole);
 
 /* The input, of `width` elements of a token, of the adapter before attention (`first`), or of the

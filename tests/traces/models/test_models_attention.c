@@ -1,4 +1,4 @@
-/* Where attention lies in a block: traces/models/models_transformer.c, docs/formats/workload.md. */
+/* Where attention lies in a block: traces/models/models_attention.c, docs/formats/workload.md. */
 #include "tests/lib/unit.h"
 
 #include <string.h>

@@ -1,0 +1,100 @@
+/* Kernels of the loss over a vocabulary, and what the head and the loss keep for backward. */
+#include "traces/models/models_inside.h"
+
+/* Bytes of a score at the loss's most. In place: the scores and one f32 copy, which each step
+ * changes; in the backward its cast to their gradient in place of them
+ * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/tensor_parallel/cross_entropy.py). Compiled, a step
+ * cannot change its operand: its f32 result is there beside it
+ * (megatron/core/fusions/fused_cross_entropy.py). */
+static int64_t loss_bytes(const struct transformer *t)
+{
+    int64_t copy = t->b.item < 4 ? t->b.item : 0;
+
+    if (t->b.shape.loss_scores > 0)
+        return t->b.shape.loss_scores;
+    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS))
+        return t->b.item;
+    if (has_kept(t, TRACES_KEPT_LOSS_IN_PLACE))
+        return copy + (t->b.shape.fused_loss ? 8 : 4);
+    return is_unfused(t, TRACES_UNFUSED_LOSS) ? t->b.item + 8 : 4;
+}
+
+/* Of each micro-batch whose gradient of the head's weights waits: the gradient of its scores, and
+ * the head's input; and the gradient of the weights, which stays where no hook of autograd takes it
+ * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/tensor_parallel/layers.py and core/utils.py,
+ * drain_embedding_wgrad_compute). */
+static void keep_waiting(struct transformer *t, int64_t scores, int64_t vocab)
+{
+    int64_t n = t->b.shape.head_waits, item = t->b.item;
+
+    if (n == 0)
+        return;
+    transformer_keep(t, n * item * scores, false);
+    transformer_keep(t, n * item * t->tokens * t->hidden, true);
+    transformer_keep(t, transformer_of_samples(t, item * vocab * t->hidden), false);
+}
+
+/* A loss in 8 pieces of tokens: the head's backward of each gives a gradient of the whole weight,
+ * which is added to the sum of those before it. Sum and result are there when the scores of the
+ * first piece have gone (pytorch/torchtune@10ff7cd2, torchtune/modules/loss/
+ * ce_chunked_output_loss.py, and torchtune/modules/transformer.py, chunked_output). */
+static void keep_piece(struct transformer *t, int64_t scores, int64_t vocab)
+{
+    enum { PIECES = 8 };
+    int64_t result = transformer_of_samples(t, t->b.item * vocab * t->hidden);
+    int64_t gone = t->b.item * scores / PIECES;
+
+    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS) && t->b.shape.lora == 0 && result > gone)
+        transformer_keep(t, result - gone, false);
+}
+
+/* Tokens of a piece: as many scores as the head's input has elements, a power of two. */
+static int64_t tokens_of_piece(const struct transformer *t, int64_t vocab)
+{
+    int64_t pieces = (vocab + t->hidden - 1) / t->hidden, piece = 1;
+
+    while (piece * pieces < t->tokens)
+        piece *= 2;
+    return piece < t->tokens ? piece : t->tokens;
+}
+
+/* Head and loss in pieces of tokens: their backward is a part of the forward, which leaves the
+ * gradients of the head's input and weight; the scores of one piece become their gradients in
+ * place. What a piece adds to the weight's gradient is a product's result and its f32 copy
+ * (linkedin/Liger-Kernel@ead96b61, src/liger_kernel/ops/fused_linear_cross_entropy.py). */
+static void fused_head(struct transformer *t, int64_t vocab)
+{
+    int64_t piece = t->b.item * tokens_of_piece(t, vocab) * vocab;
+
+    t->b.shape.score_bytes = piece;
+    transformer_keep(t, piece, false);
+    transformer_keep(t, t->b.item * t->tokens * t->hidden, true);
+    transformer_keep(t, transformer_of_samples(t, (2 * t->b.item + 4) * vocab * t->hidden), false);
+    TRACES_TRAFFIC(&t->b, 2 * t->b.item * t->tokens * vocab, 0, 0, .split = LW_SPLIT_GROUP);
+}
+
+/* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
+ * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
+ * are the backward's product and its cast. The scores themselves and their f32 copy are there when
+ * the probabilities are made, and again as gradients (huggingface/nanotron@00708b8,
+ * src/nanotron/parallel/tensor_parallel/functional.py). */
+void transformer_loss(struct transformer *t, int64_t vocab)
+{
+    int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
+
+    if (has_kept(t, TRACES_KEPT_FUSED_HEAD)) {
+        fused_head(t, vocab);
+        return;
+    }
+    t->b.shape.score_bytes = loss_bytes(t) * scores;
+    transformer_keep(t, t->b.shape.score_bytes, false);
+    keep_waiting(t, scores, vocab);
+    keep_piece(t, scores, vocab);
+    if (t->b.shape.mask_in_batch)
+        transformer_keep(t, t->batch * t->seq * t->seq * ranks_of_group(t), true);
+    if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
+        forward += 4 + 8 + 8 + 4 + 8;
+        backward += 8;
+    }
+    TRACES_TRAFFIC(&t->b, forward * scores, backward * scores, 0, .split = LW_SPLIT_GROUP);
+}
