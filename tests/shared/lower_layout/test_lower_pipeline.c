@@ -88,6 +88,25 @@ TEST(two_stages_of_1f1b_are_lowered_op_by_op)
     lw_plan_free(&p);
 }
 
+/* Adam's states of a framework's size, of 302 and 300 elements of bf16; 0: f32 ones and a master. */
+TEST(each_stage_has_states_of_the_size_that_the_model_has)
+{
+    static const int64_t sizes[] = {0, 4, 8, 18};
+
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        int64_t each = sizes[k] > 0 ? sizes[k] : LW_MASTER_AND_ADAM_BYTES;
+        struct tiny t;
+        struct lw_strategy s = two_stages();
+        tiny_init_bf16(&t, sizes[k]);
+        for (int m = 0; m < 3; m++)
+            t.modules[m].output_bytes = 1000;
+        struct lw_plan p = build(&t, &s);
+        assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], 302 * each);
+        assert_int_equal(p.roles[1].static_bytes[LW_MEM_OPTIMIZER], 300 * each);
+        lw_plan_free(&p);
+    }
+}
+
 /* Two replicas: stage 0 fills bucket 0 of 1208 bytes (b.bias, b.weight, a.weight), stage 1 its own
  * of 1200, each during the backward of the last micro-batch. */
 TEST(gradients_are_reduced_in_the_last_micro_batch)
