@@ -397,6 +397,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
 enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
 {
     struct sim_group *g = &e->groups[group];
+    int64_t held = g->more_sms; /* before the first member's worker takes the next one */
 
     g->timer.running = false;
     sim_net_remove(e, group);
@@ -405,7 +406,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t place = g->first + i, r = e->ring[place].rank;
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
-        sim_rank_holds(e, r, -g->more_sms);
+        sim_rank_holds(e, r, -held);
         sim_rank_moving(e, r, sim_unit_op(e, r, unit).kind, -1);
         e->ranks[r].n_collectives--;
         LW_TRY(sim_all_in(e, r, unit, g->all_in));
