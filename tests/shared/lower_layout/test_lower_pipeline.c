@@ -88,7 +88,7 @@ TEST(two_stages_of_1f1b_are_lowered_op_by_op)
     lw_plan_free(&p);
 }
 
-/* Adam's states of a framework's size, of 302 and 300 elements of bf16; 0: f32 ones and a master. */
+/* Adam's states of a framework's size, of 302 and 300 bf16 elements; 0: f32 ones and a master. */
 TEST(each_stage_has_states_of_the_size_that_the_model_has)
 {
     static const int64_t sizes[] = {0, 4, 8, 18};
