@@ -28,44 +28,52 @@ static int make_runs(void **state)
     return rc;
 }
 
-/* The rows of a query of a file, as text to be freed. */
-static char *rows_of(const char *file, const char *sql)
+/* The rows of a query, which is ended, as text to be freed. */
+static char *text_of(struct lw_sql *q)
 {
-    struct lw_store *s;
-    struct lw_sql *q;
     struct lw_err err = {0};
     char *text = NULL;
     size_t len;
     FILE *f = open_memstream(&text, &len);
 
-    assert_ok(lw_store_open(fixture_path(file), LW_STORE_READ, &s, &err), err);
-    assert_ok(lw_sql_prepare(s, sql, &q, &err), err);
     while (lw_sql_next(q))
         fprintf(f, "%s %s %s %s %s\n", lw_sql_text(q, 0), lw_sql_text(q, 1), lw_sql_text(q, 2),
                 lw_sql_text(q, 3), lw_sql_text(q, 4));
     assert_ok(lw_sql_finish(q, &err), err);
-    lw_store_close(s);
     fclose(f);
+    return text;
+}
+
+static struct lw_store *opened(const char *file)
+{
+    struct lw_store *s;
+    struct lw_err err = {0};
+
+    assert_ok(lw_store_open(fixture_path(file), LW_STORE_READ, &s, &err), err);
+    return s;
+}
+
+static char *rows_of(const char *file, const char *sql)
+{
+    struct lw_store *s = opened(file);
+    struct lw_sql *q;
+    struct lw_err err = {0};
+
+    assert_ok(lw_sql_prepare(s, sql, &q, &err), err);
+    char *text = text_of(q);
+    lw_store_close(s);
     return text;
 }
 
 static char *memory_of(const char *file, int64_t run)
 {
-    struct lw_store *s;
+    struct lw_store *s = opened(file);
     struct lw_sql *q;
     struct lw_err err = {0};
-    char *text = NULL;
-    size_t len;
-    FILE *f = open_memstream(&text, &len);
 
-    assert_ok(lw_store_open(fixture_path(file), LW_STORE_READ, &s, &err), err);
     assert_ok(lw_store_query_memory(s, run, &q, &err), err);
-    while (lw_sql_next(q))
-        fprintf(f, "%s %s %s %s %s\n", lw_sql_text(q, 0), lw_sql_text(q, 1), lw_sql_text(q, 2),
-                lw_sql_text(q, 3), lw_sql_text(q, 4));
-    assert_ok(lw_sql_finish(q, &err), err);
+    char *text = text_of(q);
     lw_store_close(s);
-    fclose(f);
     return text;
 }
 

@@ -39,6 +39,16 @@ static void set_up(struct fixture *x, int64_t params, int64_t grads, int64_t opt
                                .roles = &x->role, .role_of = x->role_of};
 }
 
+/* A parameter of a million elements, which the plan keeps. */
+static void train(struct fixture *x, struct lw_plan_param *param, enum lw_dtype dtype,
+                  const char *optimizer)
+{
+    *param = (struct lw_plan_param){.numel = 1000000, .trainable = true, .dtype = (uint8_t)dtype};
+    x->plan.n_params = 1;
+    x->plan.params = param;
+    x->plan.optimizer = optimizer;
+}
+
 static void hold(const char *framework, const struct lw_model_dims *d, struct lw_plan *plan)
 {
     struct lw_framework f;
@@ -238,13 +248,10 @@ TEST(states_of_another_size_are_counted_once)
                  {"megatron-lm", "adam", LW_BF16, 0, 12, 12}};
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct lw_plan_param param = {.numel = 1000000, .trainable = true,
-                                      .dtype = (uint8_t)cases[k].param};
+        struct lw_plan_param param;
         struct fixture x;
         set_up(&x, 0, 0, 1000000 * cases[k].item, 1000000000);
-        x.plan.n_params = 1;
-        x.plan.params = &param;
-        x.plan.optimizer = cases[k].optimizer;
+        train(&x, &param, cases[k].param, cases[k].optimizer);
         x.plan.own_states = cases[k].own;
         hold(cases[k].framework, &dims, &x.plan);
         assert_int_equal(x.role.static_bytes[LW_MEM_OPTIMIZER], 1000000 * cases[k].held);
@@ -263,13 +270,10 @@ TEST(copies_follow_the_elements_and_not_their_states)
                  {"adam", LW_F32, 8, 6},   {"momentum", LW_F32, 4, 6},  {"sgd", LW_F32, 0, 0}};
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct lw_plan_param param = {.numel = 1000000, .trainable = true,
-                                      .dtype = (uint8_t)cases[k].param};
+        struct lw_plan_param param;
         struct fixture x;
         set_up(&x, 0, 0, 1000000 * cases[k].item, 1000000000);
-        x.plan.n_params = 1;
-        x.plan.params = &param;
-        x.plan.optimizer = cases[k].optimizer;
+        train(&x, &param, cases[k].param, cases[k].optimizer);
         double step = 1e6 * (double)cases[k].copies;
         same(bytes_of(&x, "megatron-deepspeed").reserved, RESERVE * (1e9 + step));
     }
