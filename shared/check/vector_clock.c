@@ -23,7 +23,7 @@ enum lw_status lw_op_clock_init(struct lw_op_clock *c, const struct lw_plan *p,
     return c->clock && c->ticked && c->on_stream && c->on_comm ? LW_OK : lw_fail_nomem(err);
 }
 
-/* The same where nobody asks for news. */
+/* As lw_clock_learn, without finding out whether anything was new. */
 static inline void learn(int32_t *into, const int32_t *from, int32_t n_streams)
 {
     for (int32_t s = 0; s < n_streams; s++)

@@ -8,7 +8,7 @@
 enum { MOST_WORDS = sizeof(struct lw_module) / sizeof(uint64_t) };
 _Static_assert(sizeof(struct lw_module) % sizeof(uint64_t) == 0 &&
                    sizeof(struct lw_param) % sizeof(uint64_t) == 0,
-               "modules and parameters are compared in words");
+               "modules and parameters are compared 8 bytes at a time");
 
 struct sharing {
     const char *items;
