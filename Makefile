@@ -429,7 +429,9 @@ EVIDENCE := docs/results/evidence
 # Every published training run in ../shared, predicted: half an hour on two idle cores.
 evidence: $(BUILD)/lapwing
 	@nice $(PUBLISHED)/evidence.py predict $(BUILD)/lapwing ../shared out/evidence $(TABLES) && \
+	 rm -rf out/evidence.before && cp -r $(EVIDENCE) out/evidence.before && \
 	 $(PUBLISHED)/evidence.py collect out/evidence ../shared $(EVIDENCE) && \
+	 $(PUBLISHED)/moved.py out/evidence.before $(EVIDENCE) && \
 	 $(PUBLISHED)/evidence.py nccl $(BUILD)/lapwing ../shared . && \
 	 $(PUBLISHED)/pages.py write . || [ $$? = 4 ] # no tables: said aloud
 

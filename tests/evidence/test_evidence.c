@@ -59,3 +59,22 @@ TEST(quantiles_are_those_of_sim)
           "assert interval(nine[:7]) == \"-\" and inside(nine[:8]) is None\n"
           "assert 70 < inside(more) < 90, inside(more)'", NULL);
 }
+
+/* Of six rows these move: 9 % of a step, 3 % of memory, and one that is no longer predicted. 7 % of
+ * a step, 1 % of memory and a measured cell do not. */
+TEST(rows_that_moved_are_printed)
+{
+    int rc;
+
+    shell("mkdir before after; head=id,predicted_s,measured_s,predicted_gib,measured_gib\n"
+          "printf '%s\n' $head 0,1,1,10,9 1,1,1,10,9 2,1,1,10,9 3,1,1,, 4,1,1,10,9 >before/a.csv\n"
+          "printf '%s\n' $head 0,1.09,1,10,9 1,1,1,10.3,9 2,1.07,1,10.1,9 3,,1,, 4,1,2,10,9 "
+          ">after/a.csv",
+          NULL);
+    assert_string_equal(shell(PYTHON "moved.py before after", &rc),
+                        "a 0: predicted_s: 1 -> 1.09 (+9.0 %), measured 1\n"
+                        "a 1: predicted_gib: 10 -> 10.3 (+3.0 %), measured 9\n"
+                        "a 3: predicted_s: 1 -> none\n"
+                        "3 predictions of published runs moved\n");
+    assert_int_equal(rc, 0);
+}
