@@ -110,13 +110,26 @@ bool lw_device_same_kind(const char *a, const char *b)
            is_family_of(x, y) || is_family_of(y, x);
 }
 
-bool lw_device_is_hopper(const char *name)
+static bool begins_with_one(const char *name, const char *const *starts)
 {
-    static const char *const hoppers[] = {"H100", "H200", "H800", "H20", "GH200"};
     const char *kind = name ? lw_device_kind(name) : "";
 
-    for (size_t i = 0; i < sizeof hoppers / sizeof *hoppers; i++)
-        if (strncasecmp(kind, hoppers[i], strlen(hoppers[i])) == 0)
+    for (; *starts; starts++)
+        if (strncasecmp(kind, *starts, strlen(*starts)) == 0)
             return true;
     return false;
+}
+
+bool lw_device_is_hopper(const char *name)
+{
+    static const char *const hoppers[] = {"H100", "H200", "H800", "H20", "GH200", NULL};
+
+    return begins_with_one(name, hoppers);
+}
+
+bool lw_device_is_blackwell(const char *name)
+{
+    static const char *const blackwells[] = {"B200", "B300", "GB200", "GB300", NULL};
+
+    return begins_with_one(name, blackwells);
 }

@@ -87,6 +87,16 @@ static struct lw_bounded roofline(const struct timer *t, int64_t flops, int64_t 
                           : (struct lw_bounded){move, LW_BOUND_MEMORY};
 }
 
+/* The framework's kernel for experts' products. */
+static struct lw_bounded at_grouped_speed(const struct timer *t, struct lw_bounded p)
+{
+    double speed = t->rates->grouped_speed;
+
+    if (speed > 0 && speed != 1 && t->k && t->k->experts > 0)
+        p.time = lw_ps_from_seconds((double)p.time * 1e-12 / speed);
+    return p;
+}
+
 static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_work *work,
                                 int64_t ranks)
 {
@@ -96,7 +106,7 @@ static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_wo
     if (work->product.batch > 0) {
         struct lw_bounded p = lw_product_bounded(t->device, &work->product);
         p.time = lw_add_sat(p.time, lw_product_time(t->device, &work->second));
-        return p;
+        return at_grouped_speed(t, p);
     }
     a.speed = t->rates->attention_speed;
     if (a.batch > 0)

@@ -18,6 +18,7 @@ struct lw_kernel_rates {
                                               * do not count */
     double traffic;         /* bytes that kernels without a product move, of those counted; 0 = 1 */
     lw_ps memory_op_ps;     /* that they take beside their bytes and a launch */
+    double grouped_speed;   /* of experts' products, against the device's figures; 0 = 1 */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
 };
 

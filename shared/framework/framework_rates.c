@@ -19,6 +19,8 @@ struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const st
         .router_backward = (int32_t)lw_fact_value(f->router_backward, 0),
         .traffic = lw_fact_value(f->traffic, 0),
         .memory_op_ps = (lw_ps)lw_fact_value(f->memory_op_ps, 0),
+        .grouped_speed = lw_device_is_blackwell(d->kind)
+                             ? lw_fact_value(f->grouped_speed_blackwell, 1) : 1,
         .attention_speed = hopper ? lw_fact_value(f->attention_speed_hopper, speed) : speed,
     };
 }

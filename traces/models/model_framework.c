@@ -79,9 +79,7 @@ static bool is_hopper(const struct lw_device *d)
 
 static bool is_blackwell(const struct lw_device *d)
 {
-    static const char *const kinds[] = {"B200", "B300", "GB200", "GB300", NULL};
-
-    return is_one_of(d, kinds);
+    return lw_device_is_blackwell(d->kind);
 }
 
 static bool is_older(const struct lw_device *d)
@@ -149,6 +147,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->fills_padding = lw_fact(f->te_workspace);
     shape->loss_scores =
         (int64_t)lw_fact_value(s->tp > 1 ? f->loss_scores_split : f->loss_scores, 0);
+    shape->narrow_params = lw_fact(f->fp8_params);
     shape->fp8_transposes = holds_transposes(f, d);
     shape->fused_experts =
         lw_fact(f->fused_experts) && is_blackwell(d) && shape->fp8 && !shape->fp4;

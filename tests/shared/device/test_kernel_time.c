@@ -591,3 +591,34 @@ TEST(muons_matrices_are_those_of_two_dimensions)
     lw_workload_free(&w);
     lw_workload_free(&x);
 }
+
+/* Products of experts in one module and a dense one in another: at half the speed experts' take
+ * twice as long, and the dense one as long as before. */
+TEST(a_frameworks_grouped_kernel_has_its_own_speed)
+{
+    const struct lw_kernel_groups one = {0};
+    struct lw_err err = {0};
+    struct lw_cluster b200;
+    lw_ps of[2][3];
+
+    assert_ok(lw_cluster_find("dgx-b200", &b200, &err), err);
+    for (int experts = 0; experts < 2; experts++)
+        for (int i = 0; i < 3; i++) { /* no fact; the device's speed; half of it */
+            const struct lw_kernel_rates rates = {.grouped_speed = i == 2 ? 0.5 : i};
+            struct small s;
+
+            small_init(&s);
+            s.device = b200.device;
+            s.module.n_kernels = 1;
+            s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_GEMM, .split = LW_SPLIT_COLUMN,
+                                              .batch = 1, .m = 4096, .n = 4096, .k = 4096,
+                                              .dtype = LW_BF16, .experts = experts ? 4 : 0};
+            evaluate(&s, &rates, &one);
+            of[experts][i] = s.module.forward_ps;
+        }
+    for (int experts = 0; experts < 2; experts++) {
+        assert_int_equal(of[experts][1], of[experts][0]);
+        assert_int_equal(of[experts][2], (1 + experts) * of[experts][0]);
+    }
+    lw_cluster_free(&b200);
+}
