@@ -213,7 +213,7 @@ static const struct lw_field model_fields[] = {
     LW_F_STRING("config", AT(config)),
     SIZE(batch), SIZE(seq),
     LW_F_STRING("dtype", AT(dtype)),
-    FLAG(fp8), FLAG(fp4), FLAG(tf32),
+    FLAG(fp8), FLAG(fp4), LW_F_STRING("narrow_of", AT(narrow_of)), FLAG(tf32),
     SIZE(layers), SIZE(hidden), SIZE(heads), SIZE(kv_heads), SIZE(ffn), SIZE(vocab), SIZE(width),
     SIZE(image), SIZE(patch), SIZE(decoder_seq),
     LW_F("expert_capacity", REAL, AT(expert_capacity)),

@@ -96,6 +96,14 @@ def complete_model(row):
         row.assumed.append("vocab 51200: that of GPT-2's tokenizer, padded")
 
 
+def narrow_products(row):
+    """Which products are narrow, where a row names them ("mxfp8 linears + grouped GEMMs" has both):
+    torchao's converters of linear layers and of grouped products."""
+    linears = has_any_case(row.precision, "linears")
+    grouped = has_any_case(row.precision, "grouped")
+    return "" if linears == grouped else "linears" if linears else "experts"
+
+
 def element_type(row):
     """The type of parameters, and the option of narrower products ("" = none)."""
     if not row.precision:
@@ -373,6 +381,7 @@ def model_options(row, put):
     put("dtype", dtype)
     put("fp8", "yes" if narrow == "fp8" else "")
     put("fp4", "yes" if narrow == "fp4" else "")
+    put("narrow-products", narrow_products(row) if narrow else "")
     put("tf32", "yes" if dtype == "f32" and is_yes(row.tf32) else "")
     stored = has(row.attention, "full") or row.attention == "no"
     put("attention", "full" if stored else "flash")

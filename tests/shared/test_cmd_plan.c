@@ -171,6 +171,29 @@ TEST(a_difference_names_the_operands_that_one_plan_has)
            {"wide.json fp8.json", 3, "fp8 is 0 in the first plan, 1 in the second"});
 }
 
+/* Converters choose which products are narrow; a file keeps the choice. */
+TEST(narrow_products_need_experts_and_narrow_operands)
+{
+    char all[64], linears[64];
+
+    hash_line("plan -w mixtral-8x7b --layers 2 --fp8 --dp 2", all);
+    hash_line("plan -w mixtral-8x7b --layers 2 --fp8 --narrow-products all --dp 2", linears);
+    assert_string_equal(linears, all);
+    hash_line("plan -w mixtral-8x7b --layers 2 --fp8 --narrow-products linears --dp 2", linears);
+    assert_string_not_equal(linears, all);
+    lapwing("model mixtral-8x7b --layers 2 --fp8 --narrow-products linears -o linears.json", NULL);
+    hash_line("plan -w linears.json --dp 2", all);
+    assert_string_equal(linears, all);
+    EXPECT("plan --dp 2 --narrow-products linears -w",
+           {"mixtral-8x7b", 1, "products are of bf16; give --fp8 or --fp4 too"},
+           {"llama-2-7b --fp8", 1, "model llama-2-7b has no experts"},
+           {"mixtral-8x7b --layers 2 --fp8 --framework megatron-mlperf -c dgx-h100", 1,
+            "the framework holds weights of 8 bits in all blocks"});
+    EXPECT("plan -w mixtral-8x7b --fp8 --dp 2 --narrow-products",
+           {"experts --layers 2 --framework torchtitan -c dgx-b200", 0, "plan"},
+           {"heads", 2, "expected one of all, linears, experts"});
+}
+
 /* Products in TF32 are f32's on a device that has a rate for them; a file keeps the option. */
 TEST(products_in_tf32_need_f32_and_a_rate)
 {

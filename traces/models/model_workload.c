@@ -27,7 +27,8 @@ static const struct {
     SAME(batch), SAME(layers), SAME(width), SAME(image), SAME(patch), SAME(hidden), SAME(heads),
     SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(decoder_seq), SAME(dtype),
     SAME(attention),
-    SAME(optimizer), SAME(fp8), SAME(fp4), SAME(tf32), SAME(expert_capacity), SAME(head_width),
+    SAME(optimizer), SAME(fp8), SAME(fp4), SAME(narrow_of), SAME(tf32), SAME(expert_capacity),
+    SAME(head_width),
     SAME(window), SAME(window_every),
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width),
     SAME(layer_pattern), SAME(ssm_heads), SAME(ssm_head_width), SAME(ssm_groups), SAME(ssm_state),
@@ -59,6 +60,7 @@ static struct traces_model_shape shape_of(const struct lw_model_request *r)
     s.dtype = text_or_null(s.dtype);
     s.attention = text_or_null(s.attention);
     s.optimizer = text_or_null(s.optimizer);
+    s.narrow_of = text_or_null(s.narrow_of);
     s.stored_as = text_or_null(s.stored_as);
     s.text_beside = text_or_null(s.text_beside);
     return s;
@@ -182,6 +184,7 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     LW_TRY(keep(w, &m->dtype, err));
     LW_TRY(keep(w, &m->attention, err));
     LW_TRY(keep(w, &m->optimizer, err));
+    LW_TRY(keep(w, &m->narrow_of, err));
     LW_TRY(keep(w, &m->stored_as, err));
     LW_TRY(keep(w, &m->text_beside, err));
     *to = lw_made_for(target->strategy);

@@ -411,6 +411,29 @@ static enum lw_status need_narrow(const struct lw_device *d, const struct traces
                    narrow_option(s), d->kind, lacks, narrow_option(s));
 }
 
+/* Frameworks that hold weights in 8 bits, or an expert's gate in its products, do so for all. */
+static enum lw_status check_narrow_products(const struct traces_model *m,
+                                            const struct traces_model_shape *s,
+                                            struct lw_err *err)
+{
+    if (!s->narrow_of || strcmp(s->narrow_of, "all") == 0)
+        return LW_OK;
+    if (!s->fp8)
+        return lw_fail(err, LW_EINVAL,
+                       "--narrow-products %s: products are of %s; give --fp8 or --fp4 too",
+                       s->narrow_of, s->dtype);
+    if (s->experts == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--narrow-products %s: model %s has no experts; leave it out", s->narrow_of,
+                       m->name);
+    if (s->narrow_params || s->fused_experts)
+        return lw_fail(err, LW_EINVAL,
+                       "--narrow-products %s: the framework %s of 8 bits in all blocks; choose "
+                       "another one (--framework torchtitan)", s->narrow_of,
+                       s->narrow_params ? "holds weights" : "joins an expert's gate and products");
+    return LW_OK;
+}
+
 /* Where torch's allow_tf32 counts: products of f32. */
 static enum lw_status check_tf32(const struct traces_model *m, const struct traces_model_shape *s,
                                  const struct lw_device *d, struct lw_err *err)
@@ -488,6 +511,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                        s.hidden == 0 ? "%s does not apply to model %s"
                                      : "%s: model %s has f32 parameters; give --dtype bf16",
                        narrow_option(&s), m->name);
+    LW_TRY(check_narrow_products(m, &s, err));
     LW_TRY(check_tf32(m, &s, device, err));
     if (s.again_parts != 0 && s.hidden == 0)
         return lw_fail(err, LW_EINVAL, "--recompute-modules does not apply to model %s", m->name);

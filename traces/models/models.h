@@ -110,6 +110,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
                           * 12 or more: f32 states and a master */
     bool fp8;         /* products of blocks take 8-bit operands, and keep these */
     bool fp4;         /* 4-bit ones, which implies fp8 */
+    const char *narrow_of; /* which products these are: NULL or "all", "linears", "experts" */
     bool tf32;        /* products of f32 are of TF32 */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
@@ -138,6 +139,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool workspace_unknown; /* they hold some, but how much on this device is not known */
     int64_t stream_workspace; /* the same, for grouped products of experts */
     bool no_dropout;        /* GPT's: of the framework's configuration */
+    bool narrow_params;     /* the framework holds weights of blocks in 8 bits */
     bool fp8_transposes;    /* weights of 8 bits are held in both layouts */
     bool fused_experts;     /* an expert's gate is part of its 8-bit products */
     bool fused_latent;      /* latent attention's rotation makes keys and values, in one kernel */

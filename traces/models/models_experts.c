@@ -85,12 +85,10 @@ static void move(struct transformer *t, int64_t bytes)
 static int32_t route(struct transformer *t)
 {
     int64_t experts = t->b.shape.experts, scores = 4 * t->tokens * experts;
-    bool fp8 = t->b.shape.fp8, fp4 = t->b.shape.fp4;
 
-    t->b.shape.fp8 = t->b.shape.fp4 = false;
+    transformer_take_narrow(t, (struct transformer_narrow){0});
     int32_t kernel = transformer_linear(t, t->tokens, t->hidden, experts, LW_TP_REPLICATED);
-    t->b.shape.fp8 = fp8;
-    t->b.shape.fp4 = fp4;
+    transformer_take_narrow(t, t->linears);
     for (int i = 0; i < 3; i++)
         move(t, 2 * scores);
     transformer_keep(t, 2 * scores, true);
@@ -256,6 +254,7 @@ static void add_routed(struct transformer *t, const char *i)
         transformer_gathers(t);
     int32_t router = route(t);
     int32_t to = to_latent(t);
+    transformer_take_narrow(t, t->grouped);
     permute(t);
     sort(t, LW_TOKENS_SENT_BEFORE);
     traces_builder_gathers(&t->b, gathers ? t->b.item * copies * h : 0);
@@ -269,6 +268,7 @@ static void add_routed(struct transformer *t, const char *i)
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
     keep_scattered(t, copies);
+    transformer_take_narrow(t, t->linears);
     int32_t from = from_latent(t);
     add_weights(t, router, s->experts, t->hidden, LW_TP_REPLICATED, false, i, "gate.weight");
     add_weights(t, up, s->experts, wide * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");

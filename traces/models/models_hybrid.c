@@ -138,7 +138,10 @@ static void add_layer(const struct layer *l, char letter)
 
     if (letter != 'E' || t->b.shape.shared_ffn > 0)
         transformer_cast_norm(t);
-    transformer_keep_operand(t, t->hidden, true);
+    if (letter == 'E')
+        transformer_keep_routed(t, t->b.shape.shared_ffn > 0);
+    else
+        transformer_keep_operand(t, t->hidden, true);
     transformer_end_part(t, before);
     add_norm(l, norm, "norm");
     add_mixer(l, letter);

@@ -241,15 +241,19 @@ bool llama_has_experts(const struct traces_model_shape *s, int64_t block)
            (s->expert_every <= 1 || (block + 1) % s->expert_every == 0);
 }
 
-/* What a half of a block takes: the result of its norm, or the block's own tensor, which a product
- * reads, or a router alone. -1: no norm. */
-static int32_t begin_half(struct transformer *t, bool product)
+/* What a half of a block takes: the result of its norm, or the block's own tensor, which products
+ * read, a router and shared experts, or a router alone. -1: no norm. */
+static int32_t begin_half(struct transformer *t, bool router)
 {
     int32_t norm = t->b.shape.no_norms_before ? -1 : transformer_norm(t);
+    bool product = !router || t->b.shape.shared_ffn > 0;
 
     if (product)
         transformer_cast_norm(t);
-    transformer_keep_operand(t, t->hidden, true);
+    if (router)
+        transformer_keep_routed(t, product);
+    else
+        transformer_keep_operand(t, t->hidden, true);
     return norm;
 }
 
@@ -298,12 +302,12 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_module(t, "model.layers.%d", i);
     bool fused = t->b.shape.fused_norms, experts = llama_has_experts(&t->b.shape, i);
     bool before = transformer_begin_norm(t, fused && t->b.shape.kv_lora == 0);
-    norms[0] = begin_half(t, true);
+    norms[0] = begin_half(t, false);
     transformer_end_part(t, before);
     add_attention(t, i);
     norms[1] = end_half(t);
     before = experts ? transformer_begin_norm(t, false) : transformer_begin_pair(t, fused);
-    norms[2] = begin_half(t, !experts || t->b.shape.shared_ffn > 0);
+    norms[2] = begin_half(t, experts);
     transformer_end_part(t, before);
     before = transformer_begin_part(t, experts ? LW_AGAIN_MOE : LW_AGAIN_MLP);
     if (experts)

@@ -103,7 +103,18 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
         .flash = strcmp(s.attention, "flash") == 0,
     };
     traces_builder_init(&t->b, m->name, &s, device);
+    const struct transformer_narrow narrow = {s.fp8, s.fp4};
+    const char *of = s.narrow_of ? s.narrow_of : "all";
+    t->linears = strcmp(of, "experts") != 0 ? narrow : (struct transformer_narrow){0};
+    t->grouped = strcmp(of, "linears") != 0 ? narrow : (struct transformer_narrow){0};
+    transformer_take_narrow(t, t->linears);
     return LW_OK;
+}
+
+void transformer_take_narrow(struct transformer *t, struct transformer_narrow narrow)
+{
+    t->b.shape.fp8 = narrow.fp8;
+    t->b.shape.fp4 = narrow.fp4;
 }
 
 struct lw_module *transformer_module(struct transformer *t, const char *fmt, ...)
@@ -212,6 +223,15 @@ void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
     transformer_keep_in(t, LW_RECOMPUTE_NONE, bytes, whole);
     if (is_usual(t) ? !has_kept(t, TRACES_KEPT_PROJECTIONS) : !t->part_again)
         transformer_keep_in(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
+}
+
+void transformer_keep_routed(struct transformer *t, bool shared)
+{
+    transformer_take_narrow(t, (struct transformer_narrow){0});
+    transformer_keep_operand(t, t->hidden, true);
+    transformer_take_narrow(t, t->linears);
+    if (shared && keeps_8bit(t))
+        transformer_keep_operand(t, t->hidden, true);
 }
 
 /* An adapter's product has an operand of all tokens, whatever a group does with them elsewhere: the

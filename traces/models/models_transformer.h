@@ -15,6 +15,9 @@ struct transformer {
     bool padding; /* a token attends to those of its sample that are no padding */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
+    struct transformer_narrow {
+        bool fp8, fp4;
+    } linears, grouped; /* operands of the products of linear layers, and of routed experts */
     bool wide_operand; /* autocast: the next product reads the f32 result of a norm */
     bool part_again;         /* inside a part that selective recomputation computes again */
     int64_t parts;           /* LW_AGAIN_BIT of those that blocks have */
@@ -37,12 +40,19 @@ void transformer_keep(struct transformer *t, int64_t bytes, bool whole);
 /* Bytes of samples, which no rank of a context group divides, as a module's sizes count them. */
 int64_t transformer_of_samples(const struct transformer *t, int64_t bytes);
 
+/* From here on products take such operands. */
+void transformer_take_narrow(struct transformer *t, struct transformer_narrow narrow);
+
 /* In 4 bits no norm writes operands: a kernel after it casts what it wrote, where the framework
  * casts inputs (lw_kernel_rates). */
 void transformer_cast_norm(struct transformer *t);
 /* The operand of a block's product that the gradient of its weights needs: of 8 bits beside 8-bit
  * products; none where the weights are frozen. */
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole);
+
+/* What a router reads, in 16 bits, and `shared` experts, whose products keep their cast of it
+ * (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/moe/moe_utils.py, RouterGatingLinear). */
+void transformer_keep_routed(struct transformer *t, bool shared);
 
 /* The input, of `width` elements of a token, of the adapter before attention (`first`), or of the
  * one after it, where without dropout it is attention's result, which is kept already. */

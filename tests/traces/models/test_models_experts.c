@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "shared/files/files.h"
 #include "tests/lib/traces/model_help.h"
 
 /* Total and active elements in units of 10^9, as the model cards print them: mistral.ai/news
@@ -343,4 +344,44 @@ TEST(failing_allocations_leave_nothing)
 {
     model_without_memory("decoder", small);
     model_without_memory("decoder", with_all_options());
+}
+
+/* Elements that are narrower than bf16 in the products of one block: attention's queries and out
+ * (64 x 64), keys and values (64 x 32 each), the experts' pair (64 x 96) and down (48 x 64), and
+ * what is kept of them. */
+MODEL_TEST(narrow_products_are_of_linears_or_of_experts)
+{
+    static const struct {
+        const char *of;
+        int linears, grouped;
+    } cases[] = {{NULL, 4, 2}, {"all", 4, 2}, {"linears", 4, 0}, {"experts", 0, 2}};
+    struct traces_model_shape s = small;
+    struct lw_cluster b200;
+    struct lw_err err = {0};
+
+    assert_ok(lw_cluster_find("dgx-b200", &b200, &err), err);
+    struct lw_workload wide = model_kept("decoder", &b200.device, s);
+    const struct lw_module *bf16 = &wide.modules[1];
+    /* bytes less: the first norm's result, attention's (a copy beside that of 16 bits, which it
+     * keeps), and the gate's; what the router reads stays as it is */
+    const int64_t of_linears = 32 * 64 - 32 * 64, of_grouped = 32 * 2 * 48;
+
+    s.fp8 = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s.narrow_of = cases[i].of;
+        struct lw_workload w = model_kept("decoder", &b200.device, s);
+        const struct lw_module *m = &w.modules[1];
+        int linears = 0, grouped = 0;
+        for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++) {
+            bool product = w.kernels[k].kind == LW_KERNEL_GEMM && w.kernels[k].fp8;
+            linears += product && w.kernels[k].experts == 0;
+            grouped += product && w.kernels[k].experts > 0;
+        }
+        assert_int_equal(linears, cases[i].linears);
+        assert_int_equal(grouped, cases[i].grouped);
+        assert_int_equal(bf16->kept_bytes[LW_RECOMPUTE_NONE] - m->kept_bytes[LW_RECOMPUTE_NONE],
+                         (linears > 0) * of_linears + (grouped > 0) * of_grouped);
+        assert_int_equal(m->forward_flops, bf16->forward_flops);
+    }
+    lw_cluster_free(&b200);
 }

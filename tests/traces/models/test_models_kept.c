@@ -124,6 +124,21 @@ TEST(products_of_8_bits_keep_operands_of_8_bits)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (6 * HIDDEN + 2 * KV_WIDTH + 4 * FFN) + SUMS);
 }
 
+/* A router keeps 16 bits of what it reads; shared experts in 8 bits keep their cast beside it. */
+TEST(a_router_keeps_what_it_reads_in_16_bits)
+{
+    struct traces_model_shape s = {.experts = 4, .topk = 2, .expert_ffn = 64};
+    /* 8-bit: the first norm's result, attention's beside its copy, and the experts' second operand */
+    const int64_t less = HIDDEN - HIDDEN + 2 * 64;
+
+    int64_t wide = kept(s, LW_RECOMPUTE_NONE);
+    s.fp8 = true;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), wide - less);
+    s.shared_ffn = 128; /* of it the pair's two halves in 16 bits, its product in 8, and the cast */
+    wide = kept(s, LW_RECOMPUTE_NONE) - (wide - less);
+    assert_int_equal(wide, 2 * 2 * 128 + 2 * 128 + 128 + HIDDEN);
+}
+
 /* Nine bytes for sixteen elements. */
 TEST(products_of_4_bits_keep_operands_of_4_bits)
 {
