@@ -48,7 +48,7 @@
     row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \
     row(attention_speed, "", POSITIVE, "attention, against the device's best known kernel") \
     row(attention_speed_hopper, "", POSITIVE, "the same on H100 and H200") \
-    row(grouped_speed_blackwell, "", POSITIVE, "Blackwell: experts' products, against its figures") \
+    row(grouped_speed_blackwell, "", POSITIVE, "Blackwell: experts' products, against figures") \
     row(pad_vocab, "rows", COUNT, "the vocabulary is padded to this many for each tensor rank") \
     time(memory_op, "kernels without products take so much beside bytes and launch")
 

@@ -128,7 +128,7 @@ TEST(products_of_8_bits_keep_operands_of_8_bits)
 TEST(a_router_keeps_what_it_reads_in_16_bits)
 {
     struct traces_model_shape s = {.experts = 4, .topk = 2, .expert_ffn = 64};
-    /* 8-bit: the first norm's result, attention's beside its copy, and the experts' second operand */
+    /* the first norm's result, attention's beside its copy, and experts' second operand */
     const int64_t less = HIDDEN - HIDDEN + 2 * 64;
 
     int64_t wide = kept(s, LW_RECOMPUTE_NONE);
