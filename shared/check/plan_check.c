@@ -14,13 +14,16 @@ static enum lw_status check_program(struct lw_uses *uses, int64_t program, struc
     return lw_check_hazards(hazards, err);
 }
 
-enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_err *err)
+static enum lw_status check_programs(const struct lw_plan *p, bool terms, bool skip_alike,
+                                     struct lw_err *err)
 {
     struct lw_uses uses;
     struct lw_terms *t = NULL;
     struct lw_hazards *h = NULL;
     enum lw_status s = lw_uses_init(&uses, p, err);
 
+    if (s == LW_OK && skip_alike)
+        s = lw_uses_skip_alike(&uses, err);
     if (s == LW_OK && terms)
         s = lw_check_terms_init(&t, &uses, err);
     if (s == LW_OK)
@@ -31,6 +34,15 @@ enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_
     lw_check_terms_free(t);
     lw_uses_free(&uses);
     return s;
+}
+
+/* A fault is found again without leaving anything out: its message names the first gradient that
+ * it is about. */
+enum lw_status lw_check_programs(const struct lw_plan *p, bool terms, struct lw_err *err)
+{
+    enum lw_status s = check_programs(p, terms, true, err);
+
+    return s == LW_EPLAN ? check_programs(p, terms, false, err) : s;
 }
 
 /* Of which what bounds it is known. */

@@ -184,15 +184,30 @@ static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
     bool *there = o->kind == LW_OP_COPY_IN ? k->copied : k->made;
 
     for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++) {
+        int32_t param = k->p->ready[r];
+        if (lw_uses_skips(k->uses, param))
+            continue;
         if (o->kind != LW_OP_COPY_IN)
-            reopen(k, k->p->ready[r]);
+            reopen(k, param);
         if (o->kind == LW_OP_COPY_IN)
-            k->copied_of[k->p->ready[r]] = micro;
-        else if (k->copied[k->p->ready[r]] && k->copied_of[k->p->ready[r]] < micro)
-            return wrong_gradient(k, "makes", k->p->ready[r], " before its copy is reduced", -1,
-                                  err);
-        LW_TRY(check_open(k, k->p->ready[r], false, err));
-        there[k->p->ready[r]] = true;
+            k->copied_of[param] = micro;
+        else if (k->copied[param] && k->copied_of[param] < micro)
+            return wrong_gradient(k, "makes", param, " before its copy is reduced", -1, err);
+        LW_TRY(check_open(k, param, false, err));
+        there[param] = true;
+    }
+    return LW_OK;
+}
+
+/* Nothing came before that was the end of a gradient of the bucket. */
+static enum lw_status check_all_open(const struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    const struct lw_bucket *bucket = &k->p->buckets[b];
+
+    for (int32_t i = 0; i < bucket->n_slots; i++) {
+        int32_t param = k->p->slots[bucket->first_slot + i];
+        if (!lw_uses_skips(k->uses, param))
+            LW_TRY(check_open(k, param, true, err));
     }
     return LW_OK;
 }
@@ -205,6 +220,8 @@ static enum lw_status follow_reduction(struct lw_terms *k, int32_t b, struct lw_
 
     for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
         int32_t a = p->slots[p->buckets[b].first_slot + i];
+        if (lw_uses_skips(k->uses, a))
+            continue;
         bool made = k->made[a] || !p->params[a].used;
         if (!made || (k->uses->copies && !k->copied[a]))
             return lw_plan_op_fail(p, k->op, err, ": the gradient of parameter %d '%s' is never %s",
@@ -245,8 +262,7 @@ static enum lw_status follow_replicas(struct lw_terms *k, int32_t b, struct lw_e
                      -1, err);
     if (k->spread_by[b] >= 0)
         return wrong(k, "sums over replicas again after ", k->spread_by[b], err);
-    for (int32_t i = 0; i < p->buckets[b].n_slots; i++)
-        LW_TRY(check_open(k, p->slots[p->buckets[b].first_slot + i], true, err));
+    LW_TRY(check_all_open(k, b, err));
     k->spread_by[b] = k->op;
     return LW_OK;
 }
@@ -303,9 +319,7 @@ static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_
         return LW_OK;
     if (k->reduced_by[b] < 0)
         return wrong(k, "comes before the reduction of its bucket", -1, err);
-    for (int32_t i = 0; i < p->buckets[b].n_slots; i++)
-        LW_TRY(check_open(k, p->slots[p->buckets[b].first_slot + i], true, err));
-    return LW_OK;
+    return check_all_open(k, b, err);
 }
 
 /* --- copies at other stages ------------------------------------------------------------------- */

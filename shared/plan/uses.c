@@ -130,6 +130,61 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
     return index_modules(u, has_tied, err);
 }
 
+/* --- gradients that are used alike ------------------------------------------------------------ */
+
+/* Of a list: alike[i] is false where it has i without i - 1 beside it, or i - 1 without i. */
+static void part_unlike(bool *alike, const int32_t *v, int32_t n)
+{
+    for (int32_t k = 0; k < n; k++) {
+        int32_t i = v[k], before = k > 0 ? v[k - 1] : -2, after = k + 1 < n ? v[k + 1] : -2;
+        alike[i] &= before == i - 1 || after == i - 1;
+        alike[i + 1] &= before == i + 1 || after == i + 1;
+    }
+}
+
+/* Where lists of ready gradients begin and end, between[n_ready + 1]: parts of lists that overlap
+ * count as lists. */
+static void part_ready(const struct lw_plan *p, bool *between, bool *alike)
+{
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        int32_t n = LW_OP_HELD(p, i)->n_ready, first = lw_op_at(p, i).first_ready;
+        if (n > 0)
+            between[first] = between[first + n] = true;
+    }
+    for (int32_t first = 0, end; first < p->n_ready; first = end) {
+        for (end = first + 1; end < p->n_ready && !between[end];)
+            end++;
+        part_unlike(alike, p->ready + first, end - first);
+    }
+}
+
+static bool is_like(const struct lw_plan_param *a, const struct lw_plan_param *b)
+{
+    return a->stage == b->stage && a->trainable == b->trainable && a->used == b->used &&
+           a->ignored == b->ignored;
+}
+
+enum lw_status lw_uses_skip_alike(struct lw_uses *u, struct lw_err *err)
+{
+    const struct lw_plan *p = u->p;
+    bool *alike, *between;
+
+    LW_TAKE(&u->room, alike, p->n_params + 1L, err);
+    LW_TAKE(&u->room, between, p->n_ready + 1L, err);
+    for (int32_t i = 1; i < p->n_params; i++)
+        alike[i] = is_like(&p->params[i - 1], &p->params[i]);
+    for (int32_t i = 0; i < p->n_params; i++) {
+        int32_t tied = p->params[i].tied;
+        if (tied >= 0)
+            alike[i] = alike[i + 1] = alike[tied] = alike[tied + 1] = false;
+    }
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        part_unlike(alike, p->slots + p->buckets[b].first_slot, p->buckets[b].n_slots);
+    part_ready(p, between, alike);
+    u->alike = alike;
+    return LW_OK;
+}
+
 void lw_uses_free(struct lw_uses *u)
 {
     lw_arena_free(&u->program_room);
@@ -316,7 +371,7 @@ static enum lw_status use_results(const struct walk *w, int access)
     int32_t before = -1;
 
     for (int32_t i = 0; i < w->u->p->n_params; i++) {
-        if (!w->u->here[i])
+        if (lw_uses_skips(w->u, i) || !w->u->here[i])
             continue;
         int32_t b = w->u->bucket_of[i];
         bool seen = b >= 0 && b == before && !w->u->copied_out[b];
@@ -333,7 +388,7 @@ static enum lw_status use_ready(const struct walk *w)
 
     for (int32_t r = w->op->first_ready; r < w->op->first_ready + w->op->n_ready; r++) {
         int32_t param = w->u->p->ready[r], b = w->u->bucket_of[param];
-        if (!w->u->here[param])
+        if (lw_uses_skips(w->u, param) || !w->u->here[param])
             continue;
         if (w->op->kind != LW_OP_COPY_IN) {
             LW_TRY(use_made(w, param));
@@ -373,8 +428,11 @@ static enum lw_status use_slots(const struct walk *w,
 {
     const struct lw_bucket *b = &w->u->p->buckets[w->op->bucket];
 
-    for (int32_t i = 0; i < b->n_slots; i++)
-        LW_TRY(of(w, w->u->p->slots[b->first_slot + i], LW_READ | LW_WRITE));
+    for (int32_t i = 0; i < b->n_slots; i++) {
+        int32_t param = w->u->p->slots[b->first_slot + i];
+        if (!lw_uses_skips(w->u, param))
+            LW_TRY(of(w, param, LW_READ | LW_WRITE));
+    }
     return LW_OK;
 }
 

@@ -58,6 +58,7 @@ struct lw_uses {
     bool talks;          /* it sends or receives; else `messages` is not filled */
     struct lw_message_ends messages;
     bool has_copies; /* a parameter has a copy at another stage */
+    bool *alike;     /* [n_params] see lw_uses_skip_alike; NULL: nothing is skipped */
     struct lw_arena room, program_room;
 };
 
@@ -73,6 +74,18 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
 enum lw_status lw_uses_program(struct lw_uses *u, int32_t variant, int32_t role,
                                struct lw_err *err);
 void lw_uses_free(struct lw_uses *u);
+
+/* Later queries leave out the gradient of each parameter that all ops use as they use that of the
+ * parameter before it: every list of gradients and every bucket has both, side by side, or neither,
+ * and both are of one stage and tied to none. Whether uses are in order is the same without them.
+ * O(parameters + ops + slots + ready). */
+enum lw_status lw_uses_skip_alike(struct lw_uses *u, struct lw_err *err);
+
+/* Uses of the parameter's gradient are left out. */
+static inline bool lw_uses_skips(const struct lw_uses *u, int32_t param)
+{
+    return u->alike && u->alike[param];
+}
 
 /* Call `visit` for each use of an op by a rank of the role; what it returns other than LW_OK ends
  * the walk and is returned. rank -1: any rank of the role; ranges are then whole buffers. */
