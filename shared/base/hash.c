@@ -133,8 +133,14 @@ void lw_hash_string(struct lw_hash *h, const char *s)
 {
     size_t n = s ? strlen(s) : 0;
 
+    if (n <= LW_HASH_ROOM - sizeof(int64_t)) {
+        unsigned char *to = lw_hash_room(h, sizeof(int64_t) + n);
+        lw_put_int(to, (int64_t)n);
+        memcpy(to + sizeof(int64_t), s ? s : "", n);
+        return;
+    }
     lw_hash_int(h, (int64_t)n);
-    lw_hash_bytes(h, s ? s : "", n);
+    lw_hash_bytes(h, s, n);
 }
 
 static void to_hex(XXH128_hash_t v, char hex[33])

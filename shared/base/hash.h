@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* 128-bit XXH3 in a stream, written as 32 hex digits. Numbers are fed little-endian on any
  * machine. */
@@ -29,14 +30,9 @@ static inline void lw_put_int(unsigned char *le, int64_t v)
 {
     uint64_t u = (uint64_t)v;
 
-    le[0] = (unsigned char)u; /* written out: one store on a little-endian machine */
-    le[1] = (unsigned char)(u >> 8);
-    le[2] = (unsigned char)(u >> 16);
-    le[3] = (unsigned char)(u >> 24);
-    le[4] = (unsigned char)(u >> 32);
-    le[5] = (unsigned char)(u >> 40);
-    le[6] = (unsigned char)(u >> 48);
-    le[7] = (unsigned char)(u >> 56);
+    if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+        u = __builtin_bswap64(u);
+    memcpy(le, &u, sizeof u);
 }
 
 void lw_hash_of(const void *bytes, size_t n, char hex[33]);
