@@ -252,12 +252,13 @@ static bool lies_in(int32_t first, int32_t n, int32_t size)
 static bool lists_hold(const struct ranges *k)
 {
     const struct lw_plan *p = k->p;
-    int64_t used_deps = 0, used_ready = 0;
+    int64_t used_deps = 0, used_ready = 0, last = p->n_params - INT64_C(1);
 
+    if (p->op_own && !all_within(p->ready, p->n_ready, 0, last)) /* all lists, each once */
+        return false;
     for (int32_t r = 0; !p->op_own && r < p->n_op_rows; r++)
         if (!lies_in(p->op_rows[r].first_ready, p->op_rows[r].n_ready, p->n_ready) ||
-            !all_within(p->ready + p->op_rows[r].first_ready, p->op_rows[r].n_ready, 0,
-                        p->n_params - INT64_C(1)))
+            !all_within(p->ready + p->op_rows[r].first_ready, p->op_rows[r].n_ready, 0, last))
             return false;
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *row = &p->op_rows[p->op_places[i].row];
@@ -268,9 +269,6 @@ static bool lists_hold(const struct ranges *k)
         for (int32_t d = first; d < first + row->n_deps; d++)
             if (p->deps[d] < 0 || p->deps[d] >= i)
                 return false;
-        if (p->op_own && !all_within(p->ready + p->op_own[i].first_ready, row->n_ready, 0,
-                                     p->n_params - INT64_C(1)))
-            return false;
         used_deps += row->n_deps;
         used_ready += row->n_ready;
     }
