@@ -32,7 +32,7 @@ struct assign {
     const int64_t *limits;
     int32_t n, n_limits;
     struct key *keys;     /* sorted, unique */
-    int32_t n_keys;
+    int32_t n_keys, last_key; /* of the gradient visited last: mostly that of the next */
     struct chain *open;   /* [n_keys] */
     int32_t *at_limit;    /* [n_keys] */
     struct chain *closed; /* [n_closed], of the heap: mostly few */
@@ -153,19 +153,27 @@ static enum lw_status close_chain(struct assign *a, const struct chain *c, struc
     return LW_OK;
 }
 
+/* Which key it is. */
+static int32_t find_key(struct assign *a, struct key key)
+{
+    if (compare_keys(&a->keys[a->last_key], &key) != 0) {
+        const struct key *found =
+            bsearch(&key, a->keys, (size_t)a->n_keys, sizeof *a->keys, compare_keys);
+        a->last_key = (int32_t)(found - a->keys);
+    }
+    return a->last_key;
+}
+
 static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct lw_err *err)
 {
     const struct lw_grad *g = &a->grads[grad];
-    struct key key = key_of(g);
 
     if (g->sparse) {
         struct chain alone = {.limit = 0};
         append(a, &alone, grad, when);
         return close_chain(a, &alone, err);
     }
-    const struct key *found =
-        bsearch(&key, a->keys, (size_t)a->n_keys, sizeof *a->keys, compare_keys);
-    int32_t k = (int32_t)(found - a->keys);
+    int32_t k = find_key(a, key_of(g));
     struct chain *open = &a->open[k];
     int64_t bytes;
 
