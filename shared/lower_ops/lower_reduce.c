@@ -18,7 +18,7 @@ static enum lw_dtype dtype_of(const struct lw_part *d, int32_t param)
 
 static int64_t bytes_of(const struct lw_part *d, int32_t param)
 {
-    const struct lw_sparse *x = lw_part_sparse(d, param);
+    const struct lw_sparse *x = d->w->n_sparse > 0 ? lw_part_sparse(d, param) : NULL;
 
     return x ? lw_part_rows(d, x, 1) * lw_sparse_row_bytes(x, dtype_of(d, param))
              : lw_param_at(d->w, param).numel * lw_dtype_size(dtype_of(d, param));

@@ -308,18 +308,6 @@ enum lw_status lw_plan_op_fail(const struct lw_plan *p, int32_t op, struct lw_er
     return lw_fail(err, LW_EPLAN, "%s%s", lw_plan_op_text(p, op, text), rest);
 }
 
-bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w)
-{
-    int64_t end = w->n > 0 ? w->slot.offset + p->params[w->slot.param].numel : 0;
-
-    if (w->n >= b->n_slots)
-        return false;
-    w->slot.param = p->slots[b->first_slot + w->n];
-    w->slot.offset = b->first_offset < 0 ? end : p->offsets[b->first_offset + w->n];
-    w->n++;
-    return true;
-}
-
 void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t first, int32_t n,
                            struct lw_launch_point *out)
 {

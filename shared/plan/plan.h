@@ -494,7 +494,19 @@ struct lw_slot_walk {
     int32_t n;                 /* slots walked, this one included */
 };
 
-bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w);
+static inline bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b,
+                                     struct lw_slot_walk *w)
+{
+    int64_t end = w->n > 0 ? w->slot.offset + p->params[w->slot.param].numel : 0;
+
+    if (w->n >= b->n_slots)
+        return false;
+    w->slot.param = p->slots[b->first_slot + w->n];
+    w->slot.offset = b->first_offset < 0 ? end : p->offsets[b->first_offset + w->n];
+    w->n++;
+    return true;
+}
+
 static inline struct lw_operand lw_rule_operand(const struct lw_operand_rule *x, int32_t index)
 {
     int32_t line = index < x->width ? 0 : index / x->width;

@@ -212,11 +212,6 @@ struct lw_routing lw_workload_routing(const struct lw_workload *w, int64_t copie
                                .topk_groups = (int32_t)w->dims.topk_groups};
 }
 
-bool lw_param_has_gradient(const struct lw_param *p)
-{
-    return p->trainable && p->used && p->tied < 0;
-}
-
 /* Biases of experts have a row for each. */
 static bool is_bias(const struct lw_param *p)
 {
@@ -241,26 +236,34 @@ static enum lw_status bad(struct lw_err *err, const char *list, int64_t i, const
     return lw_fail(err, LW_EFORMAT, "at %s: found %" PRId64 ", allowed: %s", field, found, allowed);
 }
 
-static enum lw_status at_least(struct lw_err *err, const char *list, int64_t i, const char *field,
-                               int64_t found, int64_t least)
+static enum lw_status below(struct lw_err *err, const char *list, int64_t i, const char *field,
+                            int64_t found, int64_t least)
 {
     char allowed[40];
 
-    if (found >= least)
-        return LW_OK;
     snprintf(allowed, sizeof allowed, "%" PRId64 " or more", least);
     return bad(err, list, i, field, found, allowed);
 }
 
-static enum lw_status in_range(struct lw_err *err, const char *list, int64_t i, const char *field,
-                               int64_t found, int64_t least, int64_t n)
+static enum lw_status outside(struct lw_err *err, const char *list, int64_t i, const char *field,
+                              int64_t found, int64_t least, int64_t n)
 {
     char allowed[64];
 
-    if (found >= least && found < n)
-        return LW_OK;
     snprintf(allowed, sizeof allowed, "%" PRId64 " to %" PRId64, least, n - 1);
     return bad(err, list, i, field, found, n > least ? allowed : "none");
+}
+
+static inline enum lw_status at_least(struct lw_err *err, const char *list, int64_t i, const char *field,
+                               int64_t found, int64_t least)
+{
+    return found >= least ? LW_OK : below(err, list, i, field, found, least);
+}
+
+static inline enum lw_status in_range(struct lw_err *err, const char *list, int64_t i, const char *field,
+                               int64_t found, int64_t least, int64_t n)
+{
+    return found >= least && found < n ? LW_OK : outside(err, list, i, field, found, least, n);
 }
 
 static enum lw_status add_time(struct lw_err *err, lw_ps *sum, lw_ps t)

@@ -265,11 +265,15 @@ static inline const char *lw_module_name(const struct lw_workload *w, int32_t mo
 enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, const char *text,
                            struct lw_err *err);
 
-/* It is reduced on its own: trainable, used, and not tied to an earlier one. */
 bool lw_workload_has_experts(const struct lw_workload *w);
 /* How a token's experts are chosen; copies: --dispatch-once. */
 struct lw_routing lw_workload_routing(const struct lw_workload *w, int64_t copies);
-bool lw_param_has_gradient(const struct lw_param *p);
+/* It is reduced on its own: trainable, used, and not tied to an earlier one. */
+static inline bool lw_param_has_gradient(const struct lw_param *p)
+{
+    return p->trainable && p->used && p->tied < 0;
+}
+
 /* Muon updates it: of two dimensions, and neither an embedding of tokens nor the head's
  * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/optimizer/layer_wise_optimizer.py,
  * is_managed_by_layer_wise_optimizer). A table of positions is one. Of unknown shape: none. */
