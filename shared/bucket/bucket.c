@@ -133,13 +133,14 @@ static void append(struct assign *a, struct chain *c, int32_t grad, int32_t visi
     c->n++;
 }
 
-/* Other caps that make the same buckets: the bucket was open with all but its last gradient. */
-static void note_caps(struct assign *a, const struct chain *open, bool at_cap, bool closes,
-                      int64_t last)
+/* Other caps that make the same buckets: one of key k that takes no more was open with all but
+ * `last` bytes, those of the gradient that closed it, and with fewer before. */
+static void note_caps(struct assign *a, int32_t k, bool closes, int64_t last)
 {
+    const struct chain *open = &a->open[k];
     int64_t held = lw_add_sat(open->bytes - last, 1), next = lw_add_sat(open->bytes, 1);
 
-    if (!at_cap)
+    if (a->at_limit[k] < a->n_limits - 1)
         return;
     a->least_cap = held > a->least_cap ? held : a->least_cap;
     if (closes && next < a->next_cap)
@@ -182,9 +183,8 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
         __builtin_add_overflow(open->bytes, bytes, &open->bytes))
         return lw_fail(err, LW_EINVAL, "gradient %d: the bucket grows beyond 2^63 bytes", grad);
     open->limit = a->limits[a->at_limit[k]];
-    bool closes = open->bytes >= open->limit;
-    note_caps(a, open, a->at_limit[k] == a->n_limits - 1, closes, closes ? bytes : 0);
-    if (closes) {
+    if (open->bytes >= open->limit) {
+        note_caps(a, k, true, bytes);
         LW_TRY(close_chain(a, open, err));
         *open = (struct chain){0};
         if (a->at_limit[k] + 1 < a->n_limits)
@@ -198,9 +198,12 @@ static enum lw_status close_rest(struct assign *a, int32_t *n, struct lw_err *er
 {
     int32_t before = a->n_closed;
 
-    for (int32_t k = 0; k < a->n_keys; k++)
-        if (a->open[k].n > 0)
-            LW_TRY(close_chain(a, &a->open[k], err));
+    for (int32_t k = 0; k < a->n_keys; k++) {
+        if (a->open[k].n == 0)
+            continue;
+        note_caps(a, k, false, 0);
+        LW_TRY(close_chain(a, &a->open[k], err));
+    }
     *n = a->n_closed - before;
     if (*n > 0)
         lw_sort(a->closed + before, *n, compare_first_visit);

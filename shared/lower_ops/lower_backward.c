@@ -7,8 +7,7 @@
 static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x,
                                 const int32_t *params, int32_t n, bool reduce, struct lw_err *err)
 {
-    for (int32_t r = 0; r < n; r++)
-        lw_builder_ready(k->l->b, lw_part_param(x->d, params[r]));
+    lw_write_complete(k, x->d, params, n);
     if (reduce && !k->pass->after_backward)
         return lw_write_ready(k, x, params, n, err);
     return LW_OK;
@@ -54,8 +53,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         k->after = step < 0 ? k->after : received;
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;
-        for (int32_t r = 0; r < s->n_ready; r++)
-            lw_builder_ready(k->l->b, lw_part_param(d, back->ready[s->first_ready + r]));
+        lw_write_complete(k, d, back->ready + s->first_ready, s->n_ready);
         exchange(k, d, s->module, i, true, -1);
         if (i + 1 == back->n_stretches && k->after >= 0)
             *output = d->s->tp_overlap == LW_TP_OVERLAP_OFF

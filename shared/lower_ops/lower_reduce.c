@@ -31,8 +31,8 @@ static int32_t scale_bucket(struct lw_writer *k, struct lw_writer_part *x, int32
     int32_t op = lw_write_copy(k, LW_OP_COPY_IN, set->elements[b] * lw_dtype_size(set->dtype[b]),
                                set->dtype[b], -1, -1);
 
-    for (int32_t i = set->buckets.first[b]; i < set->buckets.first[b + 1]; i++)
-        lw_builder_ready(k->l->b, lw_part_param(x->d, set->buckets.items[i]));
+    lw_write_complete(k, x->d, set->buckets.items + set->buckets.first[b],
+                      set->buckets.first[b + 1] - set->buckets.first[b]);
     return op;
 }
 
@@ -200,12 +200,13 @@ static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t
 {
     const struct lw_part *d = x->d;
     int64_t bytes = 0;
-    int32_t n_unused = x->unused_copied ? 0 : d->n_unused, last = -1;
+    int32_t n_unused = x->unused_copied ? 0 : d->n_unused, last = -1, n_reduced = 0;
 
     for (int32_t i = 0; i < n; i++) {
         if (!d->reduced[params[i]])
             continue;
         last = params[i];
+        n_reduced++;
         bytes += bytes_of(d, last);
     }
     if (last < 0)
@@ -213,11 +214,12 @@ static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t
     for (int32_t i = 0; i < n_unused; i++)
         bytes += bytes_of(d, d->unused[i]);
     lw_write_copy(k, LW_OP_COPY_IN, bytes, dtype_of(d, last), -1, -1);
-    for (int32_t i = 0; i < n_unused; i++)
-        lw_builder_ready(k->l->b, lw_part_param(d, d->unused[i]));
-    for (int32_t i = 0; i < n; i++)
+    lw_write_complete(k, d, d->unused, n_unused);
+    if (n_reduced == n)
+        lw_write_complete(k, d, params, n);
+    for (int32_t i = 0; n_reduced < n && i < n; i++)
         if (d->reduced[params[i]])
-            lw_builder_ready(k->l->b, lw_part_param(d, params[i]));
+            lw_write_complete(k, d, &params[i], 1);
     x->unused_copied = true;
     return true;
 }

@@ -35,6 +35,15 @@ int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *d
     return k->last_compute;
 }
 
+void lw_write_complete(struct lw_writer *k, const struct lw_part *d, const int32_t *params,
+                       int32_t n)
+{
+    int32_t *to = n > 0 ? lw_builder_ready_room(k->l->b, n) : NULL;
+
+    for (int32_t i = 0; to && i < n; i++)
+        to[i] = lw_part_param(d, params[i]);
+}
+
 void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
                    int32_t module, int32_t work, int32_t input)
 {

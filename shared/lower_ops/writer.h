@@ -131,6 +131,9 @@ struct lw_op lw_write_op(const struct lw_writer *k, enum lw_op_kind kind, int32_
 struct lw_op lw_write_moved(const struct lw_writer *k, enum lw_op_kind kind, struct lw_line line,
                             int64_t bytes, enum lw_dtype dtype, const char *name);
 int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n);
+/* The op added last completes, or copies, the gradients of these parameters of the part too. */
+void lw_write_complete(struct lw_writer *k, const struct lw_part *d, const int32_t *params,
+                       int32_t n);
 /* A work of a module: of its forward or backward, or recomputed (LW_OP_KERNEL); input -1 = none. */
 void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
                    int32_t module, int32_t work, int32_t input);

@@ -445,10 +445,21 @@ int32_t lw_builder_n_ops(const struct lw_builder *b)
     return b->plan.n_ops;
 }
 
+int32_t *lw_builder_ready_room(struct lw_builder *b, int32_t n)
+{
+    int32_t *to = lw_builder_extend(b, LW_TABLE_ready, n);
+
+    if (!to)
+        return NULL;
+    b->list_open = true;
+    last_op(b)->n_ready += n;
+    return to;
+}
+
 void lw_builder_ready(struct lw_builder *b, int32_t param)
 {
-    lw_builder_push_number(b, LW_TABLE_ready, &b->plan.ready, &b->plan.n_ready, param);
-    b->list_open = true;
-    if (!b->failed)
-        last_op(b)->n_ready++;
+    int32_t *to = lw_builder_ready_room(b, 1);
+
+    if (to)
+        *to = param;
 }

@@ -102,6 +102,8 @@ const int32_t *lw_builder_deps_of(const struct lw_builder *b, int32_t op);
 void lw_builder_reorder(struct lw_builder *b, int32_t first, const int32_t *order, int32_t n);
 /* The op added last completes (or, for COPY_IN, copies) this gradient too. */
 void lw_builder_ready(struct lw_builder *b, int32_t param);
+/* The same of n gradients, to be filled in before anything else is added; NULL = it failed. */
+int32_t *lw_builder_ready_room(struct lw_builder *b, int32_t n);
 /* A row of operands for a role: entries[i] for the rank with index i in the role. */
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n);
 /* A new row, *row, of n entries to be filled before anything else is added; NULL = it failed. */
