@@ -8,7 +8,7 @@
  * which depends on Q alone, loses no digits.
  *
  * Rejected: Blom's approximation, the normal quantile of (n - 3/8) / (n + 1/4) (Statistical
- * Estimates and Transformed Beta-Variables, 1958). It is 4.5 % too large of 2, 0.7 % of 8, and 0.4 %
+ * Estimates and Transformed Beta-Variables, 1958). It is 4.5 % too large of 2, 0.7 % of 8, 0.4 %
  * too small of 1,024. */
 #include "shared/numbers/normal_max.h"
 

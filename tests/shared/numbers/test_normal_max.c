@@ -1,4 +1,4 @@
-/* The expected largest of normal numbers: against known values, an inequality of all n, and draws. */
+/* The expected largest of normal numbers: against known values, a bound of all n, and draws. */
 #include "tests/lib/unit.h"
 
 #include <math.h>
