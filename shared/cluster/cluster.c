@@ -199,6 +199,21 @@ enum lw_status lw_cluster_state_network(struct lw_cluster *c, double gbps, struc
     return LW_OK;
 }
 
+enum lw_status lw_cluster_state_spread(struct lw_cluster *c, const char *word, struct lw_err *err)
+{
+    char *end;
+    double share = strtod(word, &end);
+
+    if (strcmp(word, "off") == 0) {
+        c->noise.device_spread = (struct lw_figure){.source = NULL};
+        return LW_OK;
+    }
+    if (end == word || *end || !(share >= 0 && share <= 1))
+        return lw_fail(err, LW_EINVAL, "found '%s', expected off or a share from 0 to 1", word);
+    c->noise.device_spread = (struct lw_figure){share, "as stated: --device-spread"};
+    return LW_OK;
+}
+
 static const struct row *row_of(const struct lw_cluster *c, int k, struct lw_cluster_figure *out)
 {
     if (k < N_CLUSTER_ROWS) {

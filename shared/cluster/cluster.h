@@ -135,6 +135,9 @@ struct lw_nccl_facts {
 struct lw_noise {
     struct lw_figure compute_sigma; /* relative standard deviation of compute ops */
     struct lw_figure comm_sigma;
+    /* of the time that sustained products take, among the devices of a job: the slowest of them
+     * sets the pace (docs/design/device_spread.md) */
+    struct lw_figure device_spread;
 };
 
 /* A rank or a directed link that differs from the rest. rank_to = -1: the rank's own compute. */
@@ -197,6 +200,9 @@ bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figu
 void lw_cluster_place(struct lw_cluster *c, int64_t n_ranks);
 /* All ports of a node together have that line rate. LW_EINVAL: not above 0, or no network. */
 enum lw_status lw_cluster_state_network(struct lw_cluster *c, double gbps, struct lw_err *err);
+/* The device_spread is the share that the word gives, or none ("off"). The word is kept. LW_EINVAL:
+ * neither "off" nor from 0 to 1. */
+enum lw_status lw_cluster_state_spread(struct lw_cluster *c, const char *word, struct lw_err *err);
 
 /* 128-bit hash of every figure with its source, in hex: the same machines with the same
  * measurements, whatever the file is called. */

@@ -78,4 +78,5 @@
 
 #define LW_NOISE_FIGURES(row) \
     row(compute_sigma, "", SIGMA) \
-    row(comm_sigma, "", SIGMA)
+    row(comm_sigma, "", SIGMA) \
+    row(device_spread, "", PART)

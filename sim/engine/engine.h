@@ -5,7 +5,9 @@
 
 #include "shared/timeline/packed_rows.h"
 #include "sim/cost/cost_model.h"
+#include "shared/numbers/checked.h"
 #include "sim/timing/device.h"
+#include "sim/timing/device_spread.h"
 #include "sim/timing/random_draws.h"
 #include "sim/engine/rank_classes.h"
 #include "sim/engine/queue.h"
@@ -200,6 +202,7 @@ struct sim_engine {
     lw_ps now;
     struct sim_range jitter, skew; /* when the options ask for them */
     double compute_sigma, comm_sigma; /* of what is drawn; 0 = nothing */
+    int64_t spread; /* how much longer products take on the slowest device, in parts of 1e9 */
     bool ring_by_events, slow_links;
     int32_t n_workers;            /* lanes of a group */
     bool *pooled;                 /* [n_comms]; NULL when n_workers is 1 */
@@ -399,9 +402,12 @@ static inline int32_t sim_n_alike(const struct sim_engine *e, int32_t rank)
 /* Work of an op at full rate; -1 = it depends on the rank. */
 static inline lw_ps sim_known_work(const struct sim_engine *e, int32_t op)
 {
-    lw_ps own = lw_plan_work_ps(e->plan, LW_OP_HELD(e->plan, op));
+    const struct lw_op *o = LW_OP_HELD(e->plan, op);
+    lw_ps own = lw_plan_work_ps(e->plan, o);
 
-    return own >= 0 ? own : e->work ? e->work[op] : -1;
+    if (own < 0)
+        return e->work ? e->work[op] : -1;
+    return e->spread ? lw_add_sat(own, sim_spread_ps(e->plan, o, own, e->spread)) : own;
 }
 
 static inline int32_t sim_slot(const struct sim_engine *e, int32_t rank, int32_t stream)

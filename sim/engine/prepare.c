@@ -559,6 +559,7 @@ enum lw_status sim_prepare(struct sim_engine *e)
     e->skew = sim_range_of(e->options.start_skew_ps);
     e->compute_sigma = sim_compute_sigma(e->cluster, &e->options);
     e->comm_sigma = sim_comm_sigma(e->cluster, &e->options);
+    e->spread = sim_spread_parts(e->cluster, &e->options, e->given->n_ranks);
     LW_TRY(check_reducers(e));
     LW_TRY(prepare_passes(e));
     LW_TRY(prepare_work(e));

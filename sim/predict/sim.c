@@ -10,6 +10,7 @@
 #include "shared/plan/many_passes.h"
 #include "sim/engine/engine.h"
 #include "sim/fold/fold.h"
+#include "sim/timing/device_spread.h"
 
 struct lw_sim_options lw_sim_options_default(void)
 {
@@ -226,6 +227,18 @@ static void list_noise(const struct sim_engine *e, struct lw_sim_stats *s)
         term(s, "rank_noise", o->rank_sigma, "--rank-noise", "");
 }
 
+/* What the spread of devices makes of products is said beside its figure. */
+static void list_spread(const struct sim_engine *e, struct lw_sim_stats *s)
+{
+    const char *why = sim_spread_unused(e->plan, e->cluster, &e->options, e->given->n_ranks);
+
+    figure(s, "device_spread", e->cluster->noise.device_spread, why);
+    if (lw_figure_is_set(e->cluster->noise.device_spread) && !*why)
+        sim_remark(s, "products take %.4f times as long as on the mean device: the slowest of the "
+                      "%d devices sets the pace (device_spread)",
+                   1 + (double)e->spread / (double)SIM_FULL_RATE, e->given->n_ranks);
+}
+
 static enum lw_status check_devices(const struct lw_plan *p, const struct lw_cluster *c,
                                     struct lw_err *err)
 {
@@ -251,6 +264,7 @@ static enum lw_status simulate(struct sim_engine *e, const lw_ps *lengths)
     list_interference(e, e->stats);
     e->stats->n_interference = e->stats->n_terms;
     list_noise(e, e->stats);
+    list_spread(e, e->stats);
     list_exceptions(e, e->stats);
     LW_TRY(list_by_ring(e, e->stats));
     sim_list_timed(e->plan, e->cluster, e->stats);

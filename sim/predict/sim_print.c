@@ -15,6 +15,7 @@
 #include "sim/predict/compute_bound.h"
 #include "sim/predict/sim_head.h"
 #include "sim/predict/sim_result.h"
+#include "sim/timing/device_spread.h"
 
 struct bucket_times {
     int32_t bucket;
@@ -199,6 +200,18 @@ static void text_not_modelled(const struct lw_sim_report *r, FILE *f)
                             r->cluster->name, listed && !channels ? "other" : "such", more);
 }
 
+/* Ranks that wait for each other, with products, of which the cluster gives no spread. */
+static void text_no_spread(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_sim_options mean = lw_sim_options_default();
+    struct lw_cluster any = {.noise.device_spread = {1, ""}};
+
+    if (!r->replayed && !lw_figure_is_set(r->cluster->noise.device_spread) &&
+        !*sim_spread_unused(r->plan, &any, &mean, r->plan->n_ranks))
+        lw_printf_paragraph(f, "not modelled: how devices of a kind differ (cluster '%s' gives no "
+                               "device_spread; --device-spread states one)", r->cluster->name);
+}
+
 static void text_terms(const struct lw_sim_report *r, FILE *f)
 {
     const struct lw_sim_stats *s = r->stats;
@@ -213,6 +226,7 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
                             lw_dtype_name(x->dtype), x->by, x->source);
     }
     text_not_modelled(r, f);
+    text_no_spread(r, f);
     for (int32_t i = 0; i < s->n_terms; i++) {
         const struct lw_sim_term *x = &s->terms[i];
         lw_printf_paragraph(f, "interference: %s = %g (%s)%s%s", x->name, x->value, x->source,

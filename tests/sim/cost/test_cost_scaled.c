@@ -363,7 +363,7 @@ TEST_WITH(communicators_that_do_not_share_nvlinks_are_said_not_to, fixture_open,
            {"", 0, "not modelled: what communications lose to others on the same links",
             {"no such term; --interference published"}},
            {"--interference published", 0, "interference: fair_links = 1",
-            .lacks = "not modelled"});
+            .lacks = "not modelled: what"});
 }
 
 /* What NCCL takes of compute is on by itself, published figures and nothing on request. */
