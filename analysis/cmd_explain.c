@@ -47,10 +47,15 @@ static enum lw_status load(struct session *s, struct lw_err *err)
     return st;
 }
 
-/* What is simulated has the interference of the run: a cluster of the same figures that which its
- * hash says, another one that of the run's command. *same: it is the cluster of the run. */
+/* What is simulated has the --device-spread of the run's command and the interference of the run: a
+ * cluster of the same figures that which its hash says, another one that of the run's command.
+ * *same: it is the cluster of the run. */
 static enum lw_status take_terms(struct session *s, bool *same, struct lw_err *err)
 {
+    const char *spread = lw_command_value(s->run.command, "device-spread", &s->arena);
+
+    if (spread)
+        LW_TRY(lw_cluster_state_spread(&s->cluster, spread, err));
     const char *terms = lw_cluster_terms_of_hash(&s->cluster, s->run.cluster_hash);
     const char *p = lw_command_words(s->run.command);
     struct lw_command_word w;

@@ -64,7 +64,8 @@ static bool same_plan_but(const struct lw_run *a, const struct lw_run *b, const 
 /* Clusters of several values of the option have hashes of their own. */
 static bool is_of_cluster(const char *option)
 {
-    static const char *const names[] = {"cluster", "node-gbps", "interference"};
+    static const char *const names[] = {"cluster", "node-gbps", "interference",
+                                        "device-spread"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(option, names[i]) == 0)

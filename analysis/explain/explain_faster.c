@@ -80,6 +80,23 @@ static lw_ps ten_parts(const void *ctx, const struct lw_cost_query *query)
     return given->time(given->ctx, &q);
 }
 
+/* What is left of each bound when `less` of the resource's goes: the simulation lengthens what
+ * products bound (device_spread). */
+static void shorten_bounds(struct lw_work *w, enum lw_resource r, const lw_ps by[LW_N_OP_BOUNDS],
+                           lw_ps less)
+{
+    lw_ps of[LW_N_BOUNDS], gone[LW_N_BOUNDS];
+
+    for (int k = 0; k < LW_N_BOUNDS; k++) {
+        lw_ps alone[LW_N_OP_BOUNDS] = {0};
+        alone[k] = by[k];
+        of[k] = lw_resource_time(r, alone);
+    }
+    lw_apportion(less, of, LW_N_BOUNDS, gone);
+    for (int k = 0; k < LW_N_BOUNDS; k++)
+        w->bound_ps[k] = by[k] - gone[k];
+}
+
 /* The op takes a work of its own length: others may share the plan's. */
 static void shorten(struct faster *f, struct lw_op *op, enum lw_resource r)
 {
@@ -100,8 +117,7 @@ static void shorten(struct faster *f, struct lw_op *op, enum lw_resource r)
         *copy = f->plan.n_works++;
         f->plan.works[*copy] = f->plan.works[op->work];
         f->plan.works[*copy].ps -= less;
-        /* exact parts are not needed any more: nothing divides this plan's times */
-        lw_work_forget_bounds(&f->plan.works[*copy]);
+        shorten_bounds(&f->plan.works[*copy], r, by, less);
     }
     op->work = *copy;
 }

@@ -4,9 +4,11 @@
 
 #include "analysis/explain/explain_faster.h"
 #include "sim/cost/cost_model.h"
+#include "sim/predict/sim.h"
+#include "sim/timing/device_spread.h"
 #include "shared/plan/work_rows.h"
 
-enum change { AS_IT_IS, TWICE_BANDWIDTH, NO_COMMUNICATION, HALF_COMPUTE, NO_COPIES, ALONE };
+enum change { AS_IT_IS, TWICE_BANDWIDTH, NO_COMMUNICATION, HALF_COMPUTE, NO_COPIES, ALONE, ALIKE };
 
 static const struct {
     const char *name, *key;
@@ -17,6 +19,7 @@ static const struct {
     [HALF_COMPUTE] = {"compute in half the time", "half_compute"},
     [NO_COPIES] = {"copies take no time", "no_copies"},
     [ALONE] = {"compute and communication do not slow each other", "no_interference"},
+    [ALIKE] = {"all devices as fast as their mean", "no_device_spread"},
 };
 
 struct bent_cost {
@@ -106,6 +109,8 @@ static enum lw_status try_change(struct lw_plan *plan, const struct lw_cluster *
     if (c == ALONE)
         copy.interference = (struct lw_interference){0};
     copy.own_terms_only |= c == ALONE;
+    if (c == ALIKE)
+        copy.noise.device_spread = (struct lw_figure){.source = NULL};
     enum lw_status st = simulate(plan, &copy, c, out, stats, err);
     put_back(plan, kept);
     return st;
@@ -132,6 +137,16 @@ static bool interferes(const struct lw_cluster *c)
            lw_figure_is_set(i->comm_on_compute_core);
 }
 
+/* Whether the change would change nothing that the plan or the cluster has. */
+static bool is_idle(enum change c, const struct lw_plan *plan, const struct lw_cluster *cluster)
+{
+    const struct lw_sim_options plain = lw_sim_options_default();
+
+    return (c == NO_COPIES && !has_copies(plan)) || (c == ALONE && !interferes(cluster)) ||
+           (c == ALIKE && (!lw_figure_is_set(cluster->noise.device_spread) ||
+                           *sim_spread_unused(plan, cluster, &plain, plan->n_ranks)));
+}
+
 enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster *cluster,
                                    struct lw_what_if *out, int *n, struct lw_sim_stats *stats,
                                    struct lw_err *err)
@@ -151,7 +166,7 @@ enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster
     for (int32_t i = 0; st == LW_OK && i < plan->n_works; i++)
         kept.works[i] = plan->works[i].ps;
     for (int c = 0; c < LW_N_WHAT_IFS && st == LW_OK; c++) {
-        if ((c == NO_COPIES && !has_copies(plan)) || (c == ALONE && !interferes(cluster)))
+        if (is_idle((enum change)c, plan, cluster))
             continue;
         st = try_change(plan, cluster, (enum change)c, &kept, &out[made++], stats, err);
     }

@@ -3,7 +3,7 @@
 #include "analysis/explain/explain_print.h"
 #include "shared/cluster/cluster.h"
 
-enum { LW_N_WHAT_IFS = 6 };
+enum { LW_N_WHAT_IFS = 7 };
 
 /* The plan as it is and with one thing changed each, simulated on the cluster at collective detail
  * without noise. The plan's works are changed and put back. out holds LW_N_WHAT_IFS. *stats: of the

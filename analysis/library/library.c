@@ -67,7 +67,7 @@ static enum lw_status check_name(const char *what, const char *name, struct lw_e
 }
 
 /* Options are those of the command line: of the strategy, of a model, --framework,
- * --interference, --global-batch, --tokens, --price. */
+ * --interference, --device-spread, --global-batch, --tokens, --price. */
 static enum lw_status set_option(struct lw_plan_source *src, struct lw_budget_request *budget,
                                  const char *name, const char *value, struct lw_err *err)
 {
@@ -88,6 +88,10 @@ static enum lw_status set_option(struct lw_plan_source *src, struct lw_budget_re
     if (strcmp(name, "interference") == 0) {
         src->interference = value;
         return lw_err_context(err, lw_plan_source_interference(value, err), "--%s", name);
+    }
+    if (strcmp(name, "device-spread") == 0) {
+        src->device_spread = value;
+        return lw_err_context(err, lw_plan_source_spread(value, err), "--%s", name);
     }
     if (lw_model_find(name) >= 0)
         return lw_model_set(&src->model, name, value, err);

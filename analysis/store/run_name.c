@@ -229,6 +229,17 @@ bool lw_command_next(const char **p, struct lw_command_word *w)
     return true;
 }
 
+const char *lw_command_value(const char *command, const char *option, struct lw_arena *a)
+{
+    const char *p = lw_command_words(command), *value = NULL;
+    struct lw_command_word w;
+
+    while (lw_command_next(&p, &w))
+        if (strcmp(w.name, option) == 0)
+            value = lw_arena_strdup(a, w.value);
+    return value;
+}
+
 /* What is left of a command: files that it names, how many, the values of -w and -c. */
 struct operands {
     char first[WORD_BYTES], workload[WORD_BYTES], cluster[WORD_BYTES];

@@ -12,6 +12,8 @@ struct lw_command_word {
 };
 const char *lw_command_words(const char *command); /* after the subcommand */
 bool lw_command_next(const char **p, struct lw_command_word *w);
+/* The last value of the option in a run's command, in the arena; NULL: not given (or no memory). */
+const char *lw_command_value(const char *command, const char *option, struct lw_arena *a);
 
 /* How much of what is known of each run its text holds. */
 enum lw_run_words {

@@ -36,6 +36,8 @@ static const char *misplaced(const struct lw_prediction *s)
         {s->source.node_gbps > 0, false,
          "--node-gbps is for a plan: a replay has the transfers of its traces; give -c CLUSTER "
          "with a file that states the rate (lapwing cluster NAME -o FILE)"},
+        {s->source.device_spread, false,
+         "--device-spread is for a plan: a replay has recorded times"},
         {s->source.max_ops > 0, false,
          "--max-ops limits a plan that is made: a replay has the ops of its traces"},
         {s->budget.price > 0, false,

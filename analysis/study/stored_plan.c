@@ -5,15 +5,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "analysis/store/run_name.h"
 #include "analysis/store/store.h"
 #include "shared/cli/plan_source.h"
 #include "shared/cluster/cluster_terms.h"
 #include "shared/files/files.h"
 
-/* The interference that the run had, where its cluster still has the same figures. */
+/* The spread of the run's command, and the interference that the run had, where its cluster still
+ * has the same figures; an option of this command counts before them. */
 static enum lw_status take_terms(const struct lw_run *run, struct lw_plan_source *source,
                                  struct lw_cluster *found, struct lw_err *err)
 {
+    const char *spread = lw_command_value(run->command, "device-spread", &source->strings);
+
+    if (spread)
+        LW_TRY(lw_cluster_state_spread(found, spread, err));
+    if (!source->device_spread)
+        source->device_spread = spread;
     const char *terms = lw_cluster_terms_of_hash(found, run->cluster_hash);
 
     snprintf(source->cluster_hash, sizeof source->cluster_hash, "%s", run->cluster_hash);

@@ -58,6 +58,7 @@ enum lw_status lw_tune_source(const struct lw_tune_request *r, const struct lw_t
     out->framework_name = from->framework_name;
     out->node_gbps = from->node_gbps;
     out->interference = from->interference;
+    out->device_spread = from->device_spread;
     out->device = from->device;
     out->from_device = from->from_device;
     out->as_recorded = from->as_recorded;

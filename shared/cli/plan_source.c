@@ -248,6 +248,13 @@ enum lw_status lw_plan_source_interference(const char *word, struct lw_err *err)
     return lw_cluster_terms_check(word, err);
 }
 
+enum lw_status lw_plan_source_spread(const char *word, struct lw_err *err)
+{
+    struct lw_cluster unused = {.name = ""};
+
+    return lw_cluster_state_spread(&unused, word, err);
+}
+
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err)
 {
@@ -264,6 +271,9 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
     if (st == LW_OK)
         st = lw_err_context(err, lw_cluster_take_terms(cluster, s->interference, err),
                             "--interference");
+    if (st == LW_OK && s->device_spread)
+        st = lw_err_context(err, lw_cluster_state_spread(cluster, s->device_spread, err),
+                            "--device-spread");
     if (st != LW_OK)
         lw_cluster_free(cluster);
     else if (!s->silent)

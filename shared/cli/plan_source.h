@@ -38,6 +38,7 @@ struct lw_plan_source {
     const char *framework_name;    /* --framework: a known one or a file; NULL = not given */
     double node_gbps;              /* --node-gbps: line rate of a node's ports; 0 = the cluster's */
     const char *interference; /* --interference: channels, published or off; NULL = channels */
+    const char *device_spread; /* --device-spread: a share or off; NULL = the cluster's */
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
     struct lw_cluster of_device;  /* with the device of --device, once it was found; owned */
     bool has_of_device;
@@ -163,7 +164,11 @@ enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *
 /* A value of --interference that no command line has checked. */
 enum lw_status lw_plan_source_interference(const char *word, struct lw_err *err);
 
-/* The cluster of -c, or `host`, with the terms of --interference. */
+/* A value of --device-spread that no command line has checked. */
+enum lw_status lw_plan_source_spread(const char *word, struct lw_err *err);
+
+/* The cluster of -c, or `host`, with the terms of --interference and the spread of
+ * --device-spread. */
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err);
 

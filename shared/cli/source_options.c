@@ -100,6 +100,10 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
         {"interference", 0, LW_OPT_STRING, &s->interference, "channels|published|off",
          "what communication takes from compute beside it, where the cluster file does not say: "
          "the SMs of NCCL's channels; the cluster's published figures; nothing (channels)"},
+        {"device-spread", 0, LW_OPT_STRING, &s->device_spread, "S|off",
+         "relative standard deviation of the time of sustained products among the devices: they "
+         "go at the pace of the slowest (the cluster's; of few devices it is known)",
+         .check = lw_plan_source_spread},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it"},
         {"global-batch", 0, LW_OPT_INT, &s->global_batch, "N",

@@ -1,0 +1,106 @@
+/* --device-spread, as a user gives it: to every command that simulates, to a stored run, to a file
+ * of runs and to the library. */
+#include "tests/lib/unit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/library/lapwing.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/csv_cells.h"
+#include "tests/lib/files/file_fixture.h"
+
+#define JOB "-w gpt2 --batch 4 -c dgx-h100 --dp 16 "
+
+static double number_in(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+
+    if (!at)
+        fail_msg("no %s in %s", key, text);
+    return strtod(at + strlen(key), NULL);
+}
+
+static double step_of(const char *options)
+{
+    return number_in(lapwingf("sim " JOB "--no-db --format json %s", options), "\"step_ns\": ");
+}
+
+TEST_WITH(it_is_a_share_or_off, fixture_open, fixture_close)
+{
+    EXPECT("sim " JOB "--no-db --device-spread",
+           {"0.02", 0, "interference: device_spread = 0.02 (as stated: --device-spread)",
+            {"1.0353 times as long", "the slowest of the 16 devices"}, "how devices of a kind"},
+           {"off", 0, "not modelled: how devices of a kind differ (cluster 'dgx-h100' gives no",
+            .lacks = "interference: device_spread"},
+           {"0", 0, "device_spread = 0 (as stated: --device-spread), not used: it is 0"},
+           {"0.02 --rank-noise 0.01", 0, "not used: --rank-noise draws the speed of each rank"},
+           {"2%", 2, "found '2%', expected off or a share from 0 to 1"},
+           {"1.5", 2, "expected off or a share"}, {"-0.1", 2, "expected off or a share"},
+           {"nan", 2, "expected off or a share"}, {"''", 2, "the value is empty"});
+    expect("sim --replay $R/none.json --device-spread 0.02", 2, "is for a plan");
+    assert_true(step_of("") == step_of("--device-spread off"));
+    assert_true(step_of("") < step_of("--device-spread 0.02"));
+    assert_true(step_of("--device-spread 0.01") < step_of("--device-spread 0.02"));
+}
+
+/* The one that a cluster states is used, and is a figure of its file. */
+TEST_WITH(a_cluster_may_state_it, fixture_open, fixture_close)
+{
+    expect("cluster v100-ib -o v.json", 0, "");
+    expect("cluster v.json", 0, "noise.device_spread");
+    EXPECT("sim -w gpt2 --dtype f16 --batch 4 --dp 16 --no-db -c v.json",
+           {"", 0, "device_spread = 0.017 (hal-uw/blox-pal@da726cab"},
+           {"--device-spread off", 0, "(cluster 'v100-ib' gives no device_spread",
+            .lacks = "hal-uw"},
+           {"--dp 1 --ranks 1", 0, "not used: one device waits for no other"});
+}
+
+/* The what-if without it is the run without it; --run takes the run's, or another. */
+TEST_WITH(a_stored_run_keeps_it, fixture_open, fixture_close)
+{
+    expect("sim " JOB "--device-spread 0.02 --db a.db", 0, "stored as run 1");
+    double with = step_of("--device-spread 0.02"), without = step_of("");
+    const char *json = lapwing("explain 1 --db a.db --format json", NULL);
+    const char *alike = strstr(json, "\"no_device_spread\"");
+
+    assert_non_null(alike);
+    assert_true(number_in(json, "\"step_ns\": ") == with);
+    assert_true(number_in(alike, "\"step_ns\": ") == without);
+    json = lapwing("sim --run 1 --db a.db --no-db --format json", NULL);
+    assert_true(number_in(json, "\"step_ns\": ") == with);
+    json = lapwing("sim --run 1 --db a.db --no-db --device-spread off --format json", NULL);
+    assert_true(number_in(json, "\"step_ns\": ") == without);
+    assert_null(strstr(lapwing("explain 1 --db a.db", NULL), "figures of cluster"));
+    expect("sim " JOB "--db a.db", 0, "stored as run 2");
+    assert_null(strstr(lapwing("explain 2 --db a.db --format json", NULL), "no_device_spread"));
+}
+
+TEST_WITH(runs_and_the_library_have_it, fixture_open, fixture_close)
+{
+    const char *const given[] = {"dp", "16", "batch", "4", "device-spread", "0.02", NULL};
+    const char *const wrong[] = {"dp", "16", "device-spread", "two", NULL};
+    char error[512] = "";
+    double step;
+
+    fixture_put(fixture_path("runs.csv"), "model,cluster,dp,batch,device_spread,step_s\n"
+                                       "gpt2,dgx-h100,16,4,0.02,0.1\n"
+                                       "gpt2,dgx-h100,16,4,,0.1\n");
+    const char *csv = lapwing("validate runs.csv --format csv", NULL);
+    int column = csv_column(csv, "predicted");
+    double with = atof(csv_cell(csv, 1, column));
+    double without = atof(csv_cell(csv, 2, column));
+    assert_true(without < with && with < 1.04 * without);
+    lapwing_plan *p = lapwing_plan_make("gpt2", "dgx-h100", given, error, sizeof error);
+    if (!p)
+        fail_msg("%s", error);
+    lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
+    assert_non_null(r);
+    assert_int_equal(lapwing_figure(r, "step_ps", &step), 0);
+    assert_true(fabs(step / 1000 - step_of("--device-spread 0.02")) <= 1);
+    lapwing_result_free(r);
+    lapwing_plan_free(p);
+    assert_null(lapwing_plan_make("gpt2", "dgx-h100", wrong, error, sizeof error));
+    assert_non_null(strstr(error, "--device-spread: found 'two', expected off or a share"));
+}
