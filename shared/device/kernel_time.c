@@ -71,12 +71,14 @@ static lw_ps products(const struct timer *t, int64_t flops)
                  : lw_ps_from_seconds((double)flops / (peak * d->gemm_efficiency.value));
 }
 
+/* A device with figures for shapes has one of the bandwidth that kernels reach, too. */
 static lw_ps traffic(const struct timer *t, int64_t bytes)
 {
     const struct lw_work_table *table = table_of(t, LW_WORK_COPY);
+    const double rate = t->apart ? lw_device_traffic_rate(t->device)
+                                 : t->device->memory_bytes_per_s.value;
 
-    return table ? lw_work_time(table, bytes / 2)
-                 : lw_ps_from_seconds((double)bytes / t->device->memory_bytes_per_s.value);
+    return table ? lw_work_time(table, bytes / 2) : lw_ps_from_seconds((double)bytes / rate);
 }
 
 static struct lw_bounded roofline(const struct timer *t, int64_t flops, int64_t bytes)

@@ -244,8 +244,8 @@ static void note_hybrid(struct transformer *t, int64_t own)
     if (strchr(s->layer_pattern, 'M'))
         traces_builder_note(&t->b, LW_ASSUMPTION
                             "state-space layers keep what Megatron-LM's keep; their scans take the "
-                            "device's rate of products, or 1.7 times the memory traffic of each "
-                            "kernel's operands, as measured on a GB10");
+                            "device's rate of products, or 1.445 times the memory traffic of "
+                            "each kernel's operands, as measured on a GB10");
     if (s->mtp_stated > s->mtp_layers)
         traces_builder_note(&t->b, LW_ASSUMPTION "config.json's num_nextn_predict_layers is %lld; "
                             "passes for further tokens that are trained: %lld (--mtp-layers)",

@@ -20,11 +20,12 @@
  * chunk of 128. Model FLOPs count the pairs that a token sees, (L + 1) / 2 on average.
  *
  * Each kernel takes the roofline of its FLOPs and of its operands, each once: products at the
- * device's rate of products. Kernels of the scan move 1.7 times the bytes of their operands:
- * forward and backward of 4 x 4,096 tokens, 112 heads of 64, 8 groups of 128 and chunks of 128 take
- * 63.57 ms on a GB10 (DatasunriseOU/cppmega@d57d1c10, docs/status/
- * mamba_ssd_scan_nsys_isolation_2026_04_27.md), whose 273 GB/s move the operands, 10.2 GB, in
- * 37.4 ms; with chunks of 64 it is 1.6, of 256 1.9. Not counted: the convolution's 8 FLOPs an
+ * device's rate of products, bytes at the bandwidth that kernels reach. Kernels of the scan move
+ * 1.445 times the bytes of their operands: forward and backward of 4 x 4,096 tokens, 112 heads of
+ * 64, 8 groups of 128 and chunks of 128 take 63.57 ms on a GB10 (DatasunriseOU/cppmega@d57d1c10,
+ * docs/status/mamba_ssd_scan_nsys_isolation_2026_04_27.md), whose 273 GB/s move the operands,
+ * 10.2 GB, in 37.4 ms, 1.7 times as fast; 0.85 of 273 GB/s, the share of a device without a measured
+ * one, in 44 ms. With chunks of 64 1.7 is 1.6, of 256 1.9. Not counted: the convolution's 8 FLOPs an
  * element, sums over heads of gradients in several parts, passes over f32 of H elements a token. */
 #include "traces/models/models_ssm.h"
 
@@ -92,7 +93,7 @@ static struct ssm ssm_of(struct transformer *t)
 /* Bytes as the kernels of the scan move those of their operands. */
 static int64_t moved(int64_t bytes)
 {
-    return bytes * 17 / 10;
+    return bytes * 289 / 200;
 }
 
 /* One kernel: FLOPs and bytes of a token, forward and backward; launches. */

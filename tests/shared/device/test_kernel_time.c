@@ -222,6 +222,36 @@ TEST(a_module_takes_the_sum_of_its_kernels)
     assert_int_equal(s.w.gradients_ps, 2 * 3 * LW_PS_PER_NS);
 }
 
+/* 1,600 bytes at 10^9 B/s. A device with figures for shapes has the bandwidth that its kernels
+ * reach, 0.85 of it where nothing is measured; one of rooflines alone has all of it. */
+TEST(a_counted_kernel_takes_the_bandwidth_that_kernels_reach)
+{
+    const struct { bool shapes; double reached; lw_ps time; } cases[] = {
+        {false, 0.5, 1600 * LW_PS_PER_NS}, {true, 0.5, 3200 * LW_PS_PER_NS},
+        {true, 0, 1882353}, {true, 0.8, 2000 * LW_PS_PER_NS},
+    };
+    const struct lw_kernel_rates none = {0};
+    const struct lw_kernel_groups one = {0};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct small s;
+        small_init(&s);
+        s.module.n_kernels = 1;
+        s.params[1].trainable = false;
+        s.grad_kernel[1] = 0;
+        s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_COUNTED, .flops = {1}, .bytes = {1600},
+                                          .dtype = LW_F32};
+        if (cases[i].shapes)
+            s.device.n_sms = s.device.gemm_sustained = s.device.gemm_fill =
+                (struct lw_figure){.value = 1, .source = "test"};
+        if (cases[i].reached > 0)
+            s.device.memory_sustained =
+                (struct lw_figure){.value = cases[i].reached, .source = "test"};
+        evaluate(&s, &none, &one);
+        assert_int_equal(s.module.forward_ps, cases[i].time);
+    }
+}
+
 /* Three launches of the backward take 90 ns, more than the device's 60: the sum is held, not each
  * kernel, and gradients keep their share of the window. */
 TEST(the_host_holds_a_module_not_a_kernel)
