@@ -26,7 +26,9 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->unfused_expert_bias, TRACES_UNFUSED_EXPERT_BIAS) |
            bit(f->unfused_rotation, TRACES_UNFUSED_ROTATION) |
            bit(f->unfused_yarn, TRACES_UNFUSED_YARN) |
-           bit(f->unfused_mask, TRACES_UNFUSED_MASK);
+           bit(f->unfused_mask, TRACES_UNFUSED_MASK) | bit(f->router_f32, TRACES_ROUTER_F32) |
+           bit(f->graph_copies, TRACES_GRAPH_COPIES) |
+           bit(f->padded_experts, TRACES_PADDED_EXPERTS);
 }
 
 /* Operands in 8 bits belong to adapters, whose products are frozen. */

@@ -81,6 +81,19 @@ static void move(struct transformer *t, int64_t bytes)
     TRACES_TRAFFIC(&t->b, bytes, bytes, 0);
 }
 
+/* A router in f32 makes f32 scores of 16-bit operands. In backward its input is cast to f32, both
+ * products are of f32, and the input's gradient is cast back: two casts of 6 bytes an element, and two
+ * operands of 4 bytes that are of 2 else. Casts of the weights are not counted.
+ * NVIDIA/Megatron-LM@3bec9aa9 (core_v0.16.0), megatron/core/transformer/moe/moe_utils.py,
+ * RouterGatingLinearFunction. GPT-OSS leaves the router's type as it is. */
+static void add_router_casts(struct transformer *t)
+{
+    int64_t n = t->tokens * t->hidden;
+
+    if ((t->b.shape.unfused & TRACES_ROUTER_F32) && !t->b.shape.expert_bias)
+        TRACES_TRAFFIC(&t->b, 0, 2 * (6 + 2) * n, 0);
+}
+
 /* Scores in f32, their softmax, the choice and its weights: each reads and writes all scores. */
 static int32_t route(struct transformer *t)
 {
@@ -89,6 +102,7 @@ static int32_t route(struct transformer *t)
     transformer_take_narrow(t, (struct transformer_narrow){0});
     int32_t kernel = transformer_linear(t, t->tokens, t->hidden, experts, LW_TP_REPLICATED);
     transformer_take_narrow(t, t->linears);
+    add_router_casts(t);
     for (int i = 0; i < 3; i++)
         move(t, 2 * scores);
     transformer_keep(t, 2 * scores, true);
@@ -244,6 +258,21 @@ static void add_latent_weights(struct transformer *t, int32_t to, int32_t from, 
     add_weights(t, from, h, width, LW_TP_REPLICATED, false, block, "fc2_latent_proj.weight");
 }
 
+/* 8-bit products take whole multiples of 16 or 32 rows of each expert: the copies of tokens are
+ * copied with rows of zeros between, and the results without them; backward does both the other way
+ * (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/moe/experts.py, TEGroupedMLP.forward:
+ * quantization_padding, quantization_unpadding). What sends a token once pads as it orders copies
+ * (token_dispatcher.py, _HybridEPManager: pad_multiple), and a capacity is padded already. */
+static void pad(struct transformer *t, int64_t copies)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t bytes = 2 * t->b.item * copies * width_of(t) * splits(t);
+
+    if ((s->unfused & TRACES_PADDED_EXPERTS) && s->fp8 && !s->dispatch_once &&
+        s->expert_capacity == 0)
+        TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .split = LW_SPLIT_GROUP);
+}
+
 static void add_routed(struct transformer *t, const char *i)
 {
     const struct traces_model_shape *s = &t->b.shape;
@@ -258,12 +287,14 @@ static void add_routed(struct transformer *t, const char *i)
     permute(t);
     sort(t, LW_TOKENS_SENT_BEFORE);
     traces_builder_gathers(&t->b, gathers ? t->b.item * copies * h : 0);
+    pad(t, copies);
     int32_t up = transformer_grouped(t, h, wide, !s->plain_ffn, LW_TP_COLUMN);
     gate(t, copies);
     int32_t down = transformer_grouped(t, f, h, false, LW_TP_ROW);
     traces_builder_sums(&t->b, gathers ? t->b.item * copies * h : 0);
     if (has_bias_kernels(t))
         add_bias(t, copies);
+    pad(t, copies);
     sort(t, LW_TOKENS_BACK_AFTER);
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
@@ -323,11 +354,23 @@ static void add_shared(struct transformer *t, const char *i)
         add_shared_gate(t, i);
 }
 
+/* The router's graph gives the tokens, the residual, what the shared experts make and the f32 weights
+ * of all experts (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/transformer_layer.py,
+ * _te_cuda_graph_replay). Where all of a layer's experts are computed again, no graph holds it. */
+static void add_copies(struct transformer *t)
+{
+    int64_t results = t->b.shape.shared_ffn > 0 ? 3 : 2;
+
+    if (!transformer_has_part(t, LW_AGAIN_MOE))
+        transformer_copies(t, results, 4 * t->tokens * t->b.shape.experts);
+}
+
 void transformer_experts(struct transformer *t, const char *block)
 {
     const struct traces_model_shape *s = &t->b.shape;
     int64_t biases = s->expert_bias || s->biases ? inner(s) + width_of(t) : 0;
 
+    add_copies(t);
     add_routed(t, block);
     if (s->shared_ffn > 0)
         add_shared(t, block);

@@ -144,6 +144,8 @@ static void add_layer(const struct layer *l, char letter)
         transformer_keep_operand(t, t->hidden, true);
     transformer_end_part(t, before);
     add_norm(l, norm, "norm");
+    if (t->b.shape.experts > 0 && (letter == 'M' || letter == '*'))
+        transformer_copies(t, 1, 0);
     add_mixer(l, letter);
     transformer_residual(t);
 }

@@ -338,6 +338,15 @@ static bool is_eager(const struct transformer *t)
     return is_unfused(t, TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS);
 }
 
+void transformer_copies(struct transformer *t, int64_t results, int64_t more)
+{
+    int64_t x = 2 * t->b.item * t->tokens * t->hidden;
+
+    if (is_unfused(t, TRACES_GRAPH_COPIES))
+        TRACES_TRAFFIC(&t->b, x, x * results + 2 * more, 0, .n_forward = 1,
+                       .n_backward = (int32_t)results + (more > 0));
+}
+
 void transformer_read_norm(struct transformer *t)
 {
     t->wide_operand |= t->b.shape.autocast && is_eager(t);

@@ -227,6 +227,40 @@ MODEL_TEST(operands_of_a_scan_are_those_of_its_state_and_its_chunk)
     assert_in_range(B * T * BACKWARD * 289 / 200 - bytes[1], 0, n);
 }
 
+/* Bytes of a layer's kernels that move some. */
+static int64_t moved_by(const struct lw_workload *w, int32_t module, enum lw_product_phase phase)
+{
+    const struct lw_module *m = &w->modules[module];
+    int64_t bytes = 0;
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+        bytes += w->kernels[k].bytes[phase];
+    return bytes;
+}
+
+/* Each letter's layer is a graph of its own: one input, and one result but of experts, which give
+ * the tokens, the residual and weights. Without experts there is no such graph. */
+MODEL_TEST(layers_beside_experts_are_captured_one_by_one)
+{
+    struct traces_model_shape s = with_experts("M*-E"), none = small("M*-");
+    int64_t x = 2 * 2 * B * T * H, weights = 2 * 4 * B * T * 8;
+    const int64_t forward[] = {x, x, 0, x}, input[] = {x, x, 0, 2 * x + weights};
+    struct lw_workload a = model_kept("nemotron-h-8b", NULL, s);
+    struct lw_workload c = model_kept("nemotron-h-8b", NULL, none);
+
+    s.unfused = none.unfused = TRACES_GRAPH_COPIES;
+    struct lw_workload b = model_kept("nemotron-h-8b", NULL, s);
+    struct lw_workload d = model_kept("nemotron-h-8b", NULL, none);
+    for (int32_t i = 1; i <= 4; i++) {
+        assert_int_equal(moved_by(&b, i, LW_PRODUCTS_FORWARD) -
+                         moved_by(&a, i, LW_PRODUCTS_FORWARD), forward[i - 1]);
+        assert_int_equal(moved_by(&b, i, LW_PRODUCTS_INPUT) - moved_by(&a, i, LW_PRODUCTS_INPUT),
+                         input[i - 1]);
+    }
+    for (int32_t i = 1; i <= 3; i++)
+        assert_int_equal(moved_by(&c, i, LW_PRODUCTS_INPUT), moved_by(&d, i, LW_PRODUCTS_INPUT));
+}
+
 /* Input and the norm's result, 2 h; the first product's result; the scan's before and after its
  * gate, and the norm's, 3 d; an f32 for each group. All but 2 h are split. */
 MODEL_TEST(a_mixer_keeps_what_the_fused_scan_does_not_repeat)

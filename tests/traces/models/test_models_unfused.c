@@ -298,6 +298,86 @@ MODEL_TEST(biases_are_launched_for_each_expert_of_a_rank)
     }
 }
 
+/* 8 experts of width 48, 2 a token, without biases; 32 tokens of 64. */
+static struct traces_model_shape experts_shape(unsigned unfused)
+{
+    return (struct traces_model_shape){
+        .batch = 1, .layers = 1, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96, .seq = 32,
+        .vocab = 128, .experts = 8, .topk = 2, .expert_ffn = 48, .unfused = unfused};
+}
+
+/* Bytes that the facts add to the kernels of the block, in a phase, and their number. */
+static int64_t added(struct traces_model_shape s, enum lw_product_phase phase, int *n)
+{
+    int64_t bytes[2] = {0};
+    int32_t kernels[2] = {0};
+
+    for (int with = 0; with < 2; with++) {
+        struct traces_model_shape of = s;
+        of.unfused = with ? s.unfused : 0;
+        struct lw_workload w = model_kept("decoder", &cluster.device, of);
+        const struct lw_module *m = &w.modules[1];
+        for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+            bytes[with] += w.kernels[k].bytes[phase];
+        kernels[with] = m->n_kernels;
+    }
+    *n = kernels[1] - kernels[0];
+    return bytes[1] - bytes[0];
+}
+
+static void assert_added(struct traces_model_shape s, int kernels, int64_t forward, int64_t input)
+{
+    int n = 0;
+
+    assert_int_equal(added(s, LW_PRODUCTS_FORWARD, &n), forward);
+    assert_int_equal(added(s, LW_PRODUCTS_INPUT, &n), input);
+    assert_int_equal(n, kernels);
+}
+
+/* The input is read in 16 bits and written in 32, its gradient the other way: 6 bytes an element
+ * each; the two products read and write it in 4 bytes and not in 2. A router with a bias is
+ * GPT-OSS's, whose type is that of the tokens. */
+MODEL_TEST(a_router_in_f32_casts_its_input_and_its_gradient)
+{
+    struct traces_model_shape s = experts_shape(TRACES_ROUTER_F32);
+
+    assert_added(s, 1, 0, (6 + 6 + 2 + 2) * 32 * 64);
+    s.expert_bias = true;
+    assert_added(s, 0, 0, 0);
+}
+
+/* 64 copies of 64 elements of 2 bytes, read and written before the experts and after them. */
+MODEL_TEST(copies_of_tokens_are_padded_for_8_bit_experts)
+{
+    struct traces_model_shape s = experts_shape(TRACES_PADDED_EXPERTS);
+
+    assert_added(s, 0, 0, 0);
+    s.fp8 = true;
+    assert_added(s, 2, 2 * 2 * 2 * 64 * 64, 2 * 2 * 2 * 64 * 64);
+    s.expert_capacity = 1.25; /* padded to it */
+    assert_added(s, 0, 0, 0);
+    s.expert_capacity = 0;
+    s.dispatch_once = 2; /* padded by what orders copies */
+    assert_added(s, 0, 0, 0);
+}
+
+/* A layer's input is copied to its graph, 2 x 2 bytes an element, and the gradients of its results:
+ * the tokens, the residual, what shared experts make, and 8 weights of 4 bytes for each token. */
+MODEL_TEST(inputs_and_gradients_of_captured_layers_are_copied)
+{
+    struct traces_model_shape s = experts_shape(TRACES_GRAPH_COPIES);
+    int64_t x = 2 * 2 * 32 * 64, weights = 2 * 4 * 32 * 8;
+
+    assert_added(s, 1, x, 2 * x + weights);
+    s.shared_ffn = 48;
+    assert_added(s, 1, x, 3 * x + weights);
+    s.again_parts = LW_AGAIN_BIT(LW_AGAIN_MOE);
+    assert_added(s, 0, 0, 0);
+    s = experts_shape(TRACES_GRAPH_COPIES);
+    s.experts = s.topk = s.expert_ffn = 0;
+    assert_added(s, 0, 0, 0);
+}
+
 static int unload(void **unused)
 {
     (void)unused;
