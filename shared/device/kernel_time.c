@@ -99,6 +99,15 @@ static struct lw_bounded at_grouped_speed(const struct timer *t, struct lw_bound
     return p;
 }
 
+/* Products of two activations are those of stored scores. */
+static lw_ps of_scores(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
+{
+    double factor = work->phase == LW_PRODUCTS_FORWARD ? t->rates->scores_forward
+                                                       : t->rates->scores_backward;
+
+    return t->k->both && factor > 0 ? (lw_ps)((double)time * factor) : time;
+}
+
 static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_work *work,
                                 int64_t ranks)
 {
@@ -108,6 +117,7 @@ static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_wo
     if (work->product.batch > 0) {
         struct lw_bounded p = lw_product_bounded(t->device, &work->product);
         p.time = lw_add_sat(p.time, lw_product_time(t->device, &work->second));
+        p.time = of_scores(t, work, p.time);
         return at_grouped_speed(t, p);
     }
     a.speed = t->rates->attention_speed;

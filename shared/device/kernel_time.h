@@ -20,6 +20,8 @@ struct lw_kernel_rates {
     lw_ps memory_op_ps;     /* that they take beside their bytes and a launch */
     double grouped_speed;   /* of experts' products, against the device's figures; 0 = 1 */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
+    double scores_forward, scores_backward; /* time of products of stored scores, against that by
+                                             * shape; 0 = 1 */
 };
 
 /* Sets what the workload's kernels determine: times, FLOPs and bytes of its modules, attention in

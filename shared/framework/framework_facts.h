@@ -52,6 +52,8 @@
     row(attention_speed, "", POSITIVE, "attention, against the device's best known kernel") \
     row(attention_speed_hopper, "", POSITIVE, "the same on H100 and H200") \
     row(grouped_speed_blackwell, "", POSITIVE, "Blackwell: experts' products, against figures") \
+    row(scores_forward, "", POSITIVE, "time of products of stored scores, against that by shape") \
+    row(scores_backward, "", POSITIVE, "the same in backward") \
     row(pad_vocab, "rows", COUNT, "the vocabulary is padded to this many for each tensor rank") \
     time(memory_op, "kernels without products take so much beside bytes and launch")
 

@@ -21,6 +21,8 @@ struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const st
         .memory_op_ps = (lw_ps)lw_fact_value(f->memory_op_ps, 0),
         .grouped_speed = lw_device_is_blackwell(d->kind)
                              ? lw_fact_value(f->grouped_speed_blackwell, 1) : 1,
+        .scores_forward = lw_fact_value(f->scores_forward, 0),
+        .scores_backward = lw_fact_value(f->scores_backward, 0),
         .attention_speed = hopper ? lw_fact_value(f->attention_speed_hopper, speed) : speed,
     };
 }

@@ -252,6 +252,39 @@ TEST(a_counted_kernel_takes_the_bandwidth_that_kernels_reach)
     }
 }
 
+/* Products of two activations, both gradients in one work, on a device with figures for shapes:
+ * factors of forward and backward, of these alone. */
+TEST(products_of_stored_scores_take_their_own_time)
+{
+    const struct lw_kernel_rates rates[] = {
+        {0}, {.scores_forward = 2}, {.scores_backward = 3}, {.scores_forward = 2, .scores_backward = 3}};
+    const struct lw_kernel_groups one = {0};
+    lw_ps times[2][4][2];
+
+    for (int both = 0; both < 2; both++)
+        for (int i = 0; i < 4; i++) {
+            struct small s;
+            small_init(&s);
+            s.module.n_kernels = 1;
+            s.params[0].trainable = s.params[1].trainable = false;
+            s.device.n_sms = s.device.gemm_sustained = s.device.gemm_fill =
+                (struct lw_figure){.value = 1, .source = "test"};
+            s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_GEMM, .split = LW_SPLIT_HEADS,
+                                              .batch = 4, .m = 512, .n = 512, .k = 64,
+                                              .dtype = LW_F32, .both = both};
+            evaluate(&s, &rates[i], &one);
+            times[both][i][0] = s.module.forward_ps;
+            times[both][i][1] = lw_module_backward(&s.module);
+        }
+    for (int both = 0; both < 2; both++)
+        for (int i = 1; i < 4; i++) {
+            bool forward = both && rates[i].scores_forward > 0;
+            bool backward = both && rates[i].scores_backward > 0;
+            assert_int_equal(times[both][i][0], (forward ? 2 : 1) * times[both][0][0]);
+            assert_int_equal(times[both][i][1], (backward ? 3 : 1) * times[both][0][1]);
+        }
+}
+
 /* Three launches of the backward take 90 ns, more than the device's 60: the sum is held, not each
  * kernel, and gradients keep their share of the window. */
 TEST(the_host_holds_a_module_not_a_kernel)
