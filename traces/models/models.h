@@ -22,7 +22,7 @@ enum traces_unfused {
     TRACES_NORM_CASTS = 512, /* a norm's input is cast to f32 by a kernel, its gradient back */
     TRACES_UNFUSED_MASK = 256, /* stored scores are masked by a kernel before their softmax */
     TRACES_ROUTER_F32 = 1024, /* gradients of a router's scores are f32 products, with casts */
-    TRACES_GRAPH_COPIES = 2048, /* with experts: captured parts of layers have tensors of their own */
+    TRACES_GRAPH_COPIES = 2048, /* with experts: captured parts copy what they take */
     TRACES_PADDED_EXPERTS = 4096, /* 8-bit experts: copies of tokens are padded by kernels */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };

@@ -82,8 +82,8 @@ static void move(struct transformer *t, int64_t bytes)
 }
 
 /* A router in f32 makes f32 scores of 16-bit operands. In backward its input is cast to f32, both
- * products are of f32, and the input's gradient is cast back: two casts of 6 bytes an element, and two
- * operands of 4 bytes that are of 2 else. Casts of the weights are not counted.
+ * products are of f32, and the input's gradient is cast back: two casts of 6 bytes an element, and
+ * two operands of 4 bytes that are of 2 else. Casts of the weights are not counted.
  * NVIDIA/Megatron-LM@3bec9aa9 (core_v0.16.0), megatron/core/transformer/moe/moe_utils.py,
  * RouterGatingLinearFunction. GPT-OSS leaves the router's type as it is. */
 static void add_router_casts(struct transformer *t)
@@ -354,9 +354,10 @@ static void add_shared(struct transformer *t, const char *i)
         add_shared_gate(t, i);
 }
 
-/* The router's graph gives the tokens, the residual, what the shared experts make and the f32 weights
- * of all experts (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/transformer_layer.py,
- * _te_cuda_graph_replay). Where all of a layer's experts are computed again, no graph holds it. */
+/* The router's graph gives the tokens, the residual, what the shared experts make and the f32
+ * weights of all experts (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/
+ * transformer_layer.py, _te_cuda_graph_replay). Where all of a layer's experts are computed again,
+ * no graph holds it. */
 static void add_copies(struct transformer *t)
 {
     int64_t results = t->b.shape.shared_ffn > 0 ? 3 : 2;

@@ -24,9 +24,10 @@
  * 1.445 times the bytes of their operands: forward and backward of 4 x 4,096 tokens, 112 heads of
  * 64, 8 groups of 128 and chunks of 128 take 63.57 ms on a GB10 (DatasunriseOU/cppmega@d57d1c10,
  * docs/status/mamba_ssd_scan_nsys_isolation_2026_04_27.md), whose 273 GB/s move the operands,
- * 10.2 GB, in 37.4 ms, 1.7 times as fast; 0.85 of 273 GB/s, the share of a device without a measured
- * one, in 44 ms. With chunks of 64 1.7 is 1.6, of 256 1.9. Not counted: the convolution's 8 FLOPs an
- * element, sums over heads of gradients in several parts, passes over f32 of H elements a token. */
+ * 10.2 GB, in 37.4 ms, 1.7 times as fast; 0.85 of 273 GB/s, the share of a device without a
+ * measured one, in 44 ms. With chunks of 64 1.7 is 1.6, of 256 1.9. Not counted: the convolution's
+ * 8 FLOPs an element, sums over heads of gradients in several parts, passes over f32 of H elements
+ * a token. */
 #include "traces/models/models_ssm.h"
 
 #include <inttypes.h>

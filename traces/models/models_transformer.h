@@ -71,10 +71,10 @@ bool transformer_has_part(const struct transformer *t, enum lw_again part);
 int32_t transformer_norm(struct transformer *t);
 /* One more of an input that is kept already. */
 int32_t transformer_norm_again(struct transformer *t);
-/* A part of a layer with experts, or of one beside it, that a CUDA graph of its own holds: its input
- * goes to the graph's tensor, and so do the gradients of its results: so many of the layer's width,
- * and `more` bytes. NVIDIA/TransformerEngine@70f53666 (v2.9), transformer_engine/pytorch/graph.py,
- * Graphed. */
+/* A part of a layer with experts, or of one beside it, that a CUDA graph of its own holds: its
+ * input goes to the graph's tensor, and so do the gradients of its results: so many of the layer's
+ * width, and `more` bytes. NVIDIA/TransformerEngine@70f53666 (v2.9),
+ * transformer_engine/pytorch/graph.py, Graphed. */
 void transformer_copies(struct transformer *t, int64_t results, int64_t more);
 /* autocast: the next product reads the last norm's result once more; a shared cast is kept. */
 void transformer_read_norm(struct transformer *t);

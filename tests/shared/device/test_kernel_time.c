@@ -257,7 +257,8 @@ TEST(a_counted_kernel_takes_the_bandwidth_that_kernels_reach)
 TEST(products_of_stored_scores_take_their_own_time)
 {
     const struct lw_kernel_rates rates[] = {
-        {0}, {.scores_forward = 2}, {.scores_backward = 3}, {.scores_forward = 2, .scores_backward = 3}};
+        {0}, {.scores_forward = 2}, {.scores_backward = 3},
+        {.scores_forward = 2, .scores_backward = 3}};
     const struct lw_kernel_groups one = {0};
     lw_ps times[2][4][2];
 

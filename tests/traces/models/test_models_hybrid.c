@@ -190,8 +190,8 @@ static int64_t scan_bytes(const struct lw_workload *w, int64_t bytes[2])
 
 /* The shape of the measurement: 148,320 bytes of a token's operands forward and 475,424 backward
  * (docs/design/models_hybrid.md), of d = 7168; a gate reads z and writes its result in forward,
- * 4 d, and in backward reads four tensors and writes two, 12 d. All 1.445 times: where kernels reach
- * 0.85 of the bandwidth, 1.7 times the operands at all of it. Five kernels are rounded. */
+ * 4 d, and in backward reads four tensors and writes two, 12 d. All 1.445 times: where kernels
+ * reach 0.85 of the bandwidth, 1.7 times the operands at all of it. Five kernels are rounded. */
 MODEL_TEST(a_scan_moves_more_than_its_operands)
 {
     struct traces_model_shape s = small("M");
