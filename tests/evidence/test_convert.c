@@ -629,6 +629,30 @@ TEST(printed_memory_is_of_the_rank_that_logs)
     }
 }
 
+/* Sailor's figure is nvidia-smi's, its programs have GPT-2's vocabulary, and GPT-Neo's blocks keep
+ * the scores of 20 heads (eth-easl/sailor@cf2c8e3, sailor/Planner/llm_info.json). */
+TEST(what_a_source_measured_tells_its_sizes_and_the_kind_of_its_memory)
+{
+    static const struct {
+        const char *source, *kind, *vocab, *heads;
+    } cases[] = {{"eth-easl/sailor@cf2c8e3:clariden/GPT-NEO/N2/x.json", "device", "50257", "20"},
+                 {"eth-easl/sailor@cf2c8e3:clariden/OPT-350/N2/x.json", "device", "50257", "32"},
+                 {"other/GPT-NEO/N2", "allocated", "128256", "32"}};
+    char csv[700];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(csv, sizeof csv,
+                 "source,recompute,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,heads,kv_heads,"
+                 "vocab,precision,framework,status,mem_kind,step_s,samples_s,tok_s_gpu,"
+                 "tflops_gpu,mfu_pct,mem_gb,tflops_kind,compile\n"
+                 "%s,,gpt,GH200-96GB,8,8,1,2048,32,2560,10240,32,32,128256,fp32,"
+                 "Megatron-DeepSpeed,,max over ranks,2,,,,,50,,\n", cases[i].source);
+        expect_cell(rows_of("misc_training_2", csv), "memory_kind", cases[i].kind);
+        expect_cell(rows_of("misc_training_2", csv), "vocab", cases[i].vocab);
+        expect_cell(rows_of("misc_training_2", csv), "heads", cases[i].heads);
+    }
+}
+
 /* What is offloaded, and how, decides the reason. */
 TEST(offloads_that_are_not_modelled_are_named)
 {
