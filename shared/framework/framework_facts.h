@@ -109,6 +109,7 @@
     row(even_blocks, "", FLAG, "stages have equal numbers of blocks, the first ones one more") \
     row(rest_last, "", FLAG, "of blocks that do not divide the last stage has what is left") \
     row(blocks_by_cost, "", FLAG, "stages end where the cost of blocks exceeds their share") \
+    row(parts_before, "", COUNT, "stages share parts evenly: blocks, one head, before them these") \
     row(whole_chunks, "", FLAG, "chunks divide the blocks of a stage") \
     row(most_spare_stages, "", COUNT, "stages after the head's that can do without a block") \
     row(fills_pipeline, "", FLAG, "refuses fewer micro-batches than stages less one")

@@ -18,6 +18,12 @@
  * Evenly: equal numbers of blocks. Where they do not divide, the first parts have one more, unless
  * embedding and head count as blocks.
  *
+ * In parts: DeepSpeed's uniform method gives stages equal numbers of the layers of a PipelineModule,
+ * the first ones one more (deepspeed/utils.py, partition_uniform). Those of Sailor's models are a
+ * cast, the embedding and a transposition before the blocks, and the head or a norm after them
+ * (eth-easl/sailor@cf2c8e3, third_party/Megatron-DeepSpeed/megatron/model/opt_model.py and
+ * gpt_neo_model.py): 24 blocks on 4 stages are 4, 7, 7, 6, of 7 layers each.
+ *
  * The rest last, NVIDIA's recipes for DeepSeek-V3, Kimi K2 and Moonlight (NVIDIA-NeMo/
  * Megatron-Bridge@05d003fb, src/megatron/bridge/recipes/deepseek/deepseek_v3.py, layout_map; NeMo's
  * pretrain_deepseek_v3.py has the same): every part has as many blocks as divide up, and the last
@@ -63,6 +69,17 @@ static double next_even(const struct lw_model_dims *d, const struct lw_strategy 
            (double)(ends_count ? (blocks + 2) / n - (q == 0) : blocks / n + (q < blocks % n));
 }
 
+/* `before` layers are module 0. The first stage ends in a block at the earliest. */
+static double next_of_parts(const struct lw_model_dims *d, const struct lw_strategy *s, int64_t q,
+                            int64_t before, double begin)
+{
+    int64_t parts = before + d->layers + 1, more = parts % s->pp;
+    int64_t end = (q + 1) * (parts / s->pp) + (q + 1 < more ? q + 1 : more);
+    double next = (double)(end - before + 1);
+
+    return next > begin ? next : begin + 1;
+}
+
 /* Blocks of part q, the rest in the last; -1 = the parts are too many. */
 static int64_t blocks_rest_last(int64_t blocks, int64_t n, int64_t q)
 {
@@ -88,7 +105,10 @@ static double next_part(const struct lw_framework *f, const struct lw_model_dims
                         const struct lw_strategy *s, int64_t q, double begin)
 {
     double last = (double)(d->layers + 3 + q - s->pp);
+    int64_t before = (int64_t)lw_fact_value(f->parts_before, 0);
 
+    if (before > 0 && s->chunks == 1)
+        return fewer(next_of_parts(d, s, q, before, begin), last);
     if (leaves_rest(f, d, s))
         return begin + (q == 0) + (double)blocks_rest_last(d->layers, s->pp * s->chunks, q);
     return lw_fact(f->blocks_by_cost) ? fewer(next_by_cost(d, s, q, begin), last)
@@ -101,7 +121,10 @@ static bool has_rule(const struct lw_framework *f, const struct lw_model_dims *d
     bool known = s->schedule == LW_SCHEDULE_1F1B || s->schedule == LW_SCHEDULE_GPIPE ||
                  s->schedule == LW_SCHEDULE_INTERLEAVED_1F1B;
 
-    return (lw_fact(f->blocks_by_cost) || lw_fact(f->even_blocks)) && s->pp > 1 && d->layers > 0 &&
+    bool rule = lw_fact(f->blocks_by_cost) || lw_fact(f->even_blocks) ||
+                lw_fact_value(f->parts_before, 0) > 0;
+
+    return rule && s->pp > 1 && d->layers > 0 &&
            d->layers >= s->pp * s->chunks - 2 && known && s->compat == LW_COMPAT_NONE &&
            !lw_strategy_given(s, lw_strategy_find("partition"));
 }

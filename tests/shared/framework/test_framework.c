@@ -168,7 +168,7 @@ TEST(counts_and_factors_have_a_limit)
         if (!strstr(err.msg, says) || !strstr(err.msg, most > 1000000 ? "10^12" : "10^6"))
             fail_msg("%s: %s", fact.name, err.msg);
     }
-    assert_int_equal(n, 21);
+    assert_int_equal(n, 22);
     lw_framework_free(&ideal);
 }
 
@@ -456,6 +456,20 @@ TEST(the_last_stage_has_what_the_others_leave)
     assert_string_equal(stages("megatron-bridge", (struct lw_model_dims){.layers = 94}, "4", list,
                                sizeof list), "0,24,48,72");
     assert_string_equal(stages("megatron-lm", deepseek, "4", list, sizeof list), "0,17,32,47");
+}
+
+/* Three layers of the pipeline before the blocks and one after them: 28 on 4 stages are 7 each, so
+ * 4, 7, 7 and 6 blocks; 14 on 4 are 4, 4, 3 and 3, so 1, 4, 3 and 2. */
+TEST(layers_of_a_pipeline_module_are_shared_evenly)
+{
+    char list[64];
+
+    assert_string_equal(stages("megatron-deepspeed-sailor", (struct lw_model_dims){.layers = 24},
+                               "4", list, sizeof list), "0,5,12,19");
+    assert_string_equal(stages("megatron-deepspeed-sailor", (struct lw_model_dims){.layers = 24},
+                               "2", list, sizeof list), "0,12");
+    assert_string_equal(stages("megatron-deepspeed-sailor", (struct lw_model_dims){.layers = 10},
+                               "4", list, sizeof list), "0,2,6,9");
 }
 
 /* 28 blocks of 3B on 4 stages: 8, 8, 8 and 4 with the head (docs/design/gpu_accuracy.md). */
