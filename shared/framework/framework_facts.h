@@ -30,6 +30,8 @@
     row(kept_adapter_whole, "", FLAG, "sequence parallelism: an adapter keeps its gathered input") \
     row(kept_adapter_dropout, "", FLAG, "an adapter's input passes dropout: result and mask stay") \
     row(kept_projections, "", FLAG, "selective recomputation keeps queries, keys and values") \
+    row(kept_norm_result, "", FLAG, "a norm before a product keeps its result, not its input") \
+    row(kept_relu, "", FLAG, "GPT's activation is ReLU, which keeps its result alone") \
     row(kept_16bit, "", FLAG, "8-bit products keep their operands in 16 bits") \
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
     row(kept_needed, "", FLAG, "of these products what no backward reads is not kept") \

@@ -634,10 +634,12 @@ TEST(printed_memory_is_of_the_rank_that_logs)
 TEST(what_a_source_measured_tells_its_sizes_and_the_kind_of_its_memory)
 {
     static const struct {
-        const char *source, *kind, *vocab, *heads;
-    } cases[] = {{"eth-easl/sailor@cf2c8e3:clariden/GPT-NEO/N2/x.json", "device", "50257", "20"},
-                 {"eth-easl/sailor@cf2c8e3:clariden/OPT-350/N2/x.json", "device", "50257", "32"},
-                 {"other/GPT-NEO/N2", "allocated", "128256", "32"}};
+        const char *source, *kind, *vocab, *heads, *framework;
+    } cases[] = {{"eth-easl/sailor@cf2c8e3:clariden/GPT-NEO/N2/x.json", "device", "50257", "20",
+                  "megatron-deepspeed-sailor-neo"},
+                 {"eth-easl/sailor@cf2c8e3:clariden/OPT-350/N2/x.json", "device", "50257", "32",
+                  "megatron-deepspeed-sailor"},
+                 {"other/GPT-NEO/N2", "allocated", "128256", "32", "megatron-deepspeed-sailor"}};
     char csv[700];
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -646,10 +648,11 @@ TEST(what_a_source_measured_tells_its_sizes_and_the_kind_of_its_memory)
                  "vocab,precision,framework,status,mem_kind,step_s,samples_s,tok_s_gpu,"
                  "tflops_gpu,mfu_pct,mem_gb,tflops_kind,compile\n"
                  "%s,,gpt,GH200-96GB,8,8,1,2048,32,2560,10240,32,32,128256,fp32,"
-                 "Megatron-DeepSpeed,,max over ranks,2,,,,,50,,\n", cases[i].source);
+                 "Megatron-DeepSpeed (Sailor fork),,max over ranks,2,,,,,50,,\n", cases[i].source);
         expect_cell(rows_of("misc_training_2", csv), "memory_kind", cases[i].kind);
         expect_cell(rows_of("misc_training_2", csv), "vocab", cases[i].vocab);
         expect_cell(rows_of("misc_training_2", csv), "heads", cases[i].heads);
+        expect_cell(rows_of("misc_training_2", csv), "framework", cases[i].framework);
     }
 }
 

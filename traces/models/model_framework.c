@@ -52,7 +52,8 @@ static unsigned kept_of(const struct lw_framework *f, bool adapters)
            bit(f->kept_fused_head, TRACES_KEPT_FUSED_HEAD) |
            bit(f->kept_unweighted, TRACES_KEPT_UNWEIGHTED) |
            bit(f->kept_repeated, TRACES_KEPT_REPEATED) |
-           bit(f->kept_16bit, TRACES_KEPT_16BIT);
+           bit(f->kept_norm_result, TRACES_KEPT_NORM_RESULT) |
+           bit(f->kept_relu, TRACES_KEPT_RELU) | bit(f->kept_16bit, TRACES_KEPT_16BIT);
 }
 
 /* One rank's gradients are their own mean. */

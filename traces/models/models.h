@@ -59,6 +59,9 @@ enum traces_kept {
     TRACES_KEPT_FUSED_HEAD = 32768, /* the head's product is part of a loss in pieces: no scores */
     TRACES_KEPT_REPEATED = 65536, /* keys and values once for each head of queries */
     TRACES_KEPT_16BIT = 4096, /* operands of 8-bit products as they were before their cast */
+    TRACES_KEPT_NORM_RESULT = 131072, /* of a norm its result, from which the backward finds its
+                                       * input */
+    TRACES_KEPT_RELU = 262144, /* of GPT's activation, ReLU, its result alone */
 };
 
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the

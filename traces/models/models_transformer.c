@@ -280,7 +280,8 @@ static int32_t norm_kernel(struct transformer *t, int64_t width, bool whole)
 
 int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
 {
-    keep_input(t, t->b.wide * t->tokens * width, whole);
+    if (!has_kept(t, TRACES_KEPT_NORM_RESULT)) /* the operand of the product after it */
+        keep_input(t, t->b.wide * t->tokens * width, whole);
     return norm_kernel(t, width, whole);
 }
 
@@ -453,7 +454,8 @@ void transformer_activation(struct transformer *t, int64_t width)
 {
     note_gradients(t, width, 1);
     t->wide_operand = false;
-    transformer_keep(t, t->b.item * t->tokens * width, false);
+    if (!has_kept(t, TRACES_KEPT_RELU))
+        transformer_keep(t, t->b.item * t->tokens * width, false);
     bool before = begin_if(t, t->gate_again);
     transformer_elementwise(t, width, 1);
     transformer_keep_operand(t, width, false);

@@ -198,6 +198,36 @@ TEST(gpt_without_dropout_keeps_no_masks)
     }
 }
 
+/* A norm that keeps its result and not its input, and ReLU, of a block in f32 on one rank: what
+ * eth-easl/sailor@cf2c8e3 measured of OPT-350M (sailor/Planner/llm_info.json, act_mem_bytes), less
+ * the block's result and the norms' factors, 4 bytes of a token each. Of GPT-Neo 2.7B, whose norms
+ * keep their input, less two masks of a byte, and with the block's input in place of its result. */
+TEST(blocks_keep_what_sailor_measured)
+{
+    const struct {
+        int64_t hidden, heads, measured;
+        unsigned kept;
+        int64_t less; /* of a token */
+    } cases[] = {
+        {1024, 16, 360726528, TRACES_KEPT_NORM_RESULT | TRACES_KEPT_RELU, 4 * 1024 + 2 * 4},
+        {2560, 20, 681607168, 0, 2 * 2560 + 4 * 4},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape s = {.batch = 1, .layers = 2, .hidden = cases[i].hidden,
+                                       .heads = cases[i].heads, .ffn = 4 * cases[i].hidden,
+                                       .seq = 2048, .vocab = 50304, .dtype = "f32",
+                                       .attention = "full", .no_dropout = true,
+                                       .kept = cases[i].kept};
+        struct lw_workload w;
+        struct lw_err err;
+        assert_ok(traces_model_build("gpt-13b", &s, &cluster.device, &w, &err), err);
+        assert_int_equal(w.modules[BLOCK].kept_bytes[LW_RECOMPUTE_NONE],
+                         cases[i].measured - 2048 * cases[i].less);
+        lw_workload_free(&w);
+    }
+}
+
 /* Of both adapters' inputs, each as wide as the block: dropout's mask of a byte, and its result,
  * which of the first adapter is the operand that is kept anyway. */
 TEST(dropout_before_adapters_is_kept)
