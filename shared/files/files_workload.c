@@ -190,6 +190,8 @@ const struct lw_field lw_model_dims_fields[] = {
     LW_F_INT64("score_bytes", AT(score_bytes), 0),
     LW_F_INT64("whole_grad_bytes", AT(whole_grad_bytes), 0),
     LW_F_INT64("pair_grad_bytes", AT(pair_grad_bytes), 0),
+    LW_F_INT64("score_grad_bytes", AT(score_grad_bytes), 0),
+    LW_F_INT64("pair_kept_whole", AT(pair_kept_whole), 0),
     {0},
 };
 #undef AT

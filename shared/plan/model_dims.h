@@ -21,4 +21,7 @@ struct lw_model_dims {
      * each rank of a tensor group without sequence parallelism, and within its pair of products,
      * which the group divides; 0 = not known */
     int64_t whole_grad_bytes, pair_grad_bytes;
+    /* The same where attention's backward begins, of stored scores: gradients of scores, less what
+     * the pair kept, which has gone; the group divides them. And what the pair kept whole. */
+    int64_t score_grad_bytes, pair_kept_whole;
 };

@@ -160,6 +160,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t loss_scores; /* bytes of a score that the loss holds at its most; 0: by unfused, kept */
     int64_t score_bytes;    /* found: what the last loss keeps of all scores */
     int64_t whole_grad_bytes, pair_grad_bytes; /* found: of struct lw_model_dims */
+    int64_t score_grad_bytes, pair_kept_whole;
     int64_t again_parts;    /* LW_AGAIN_BIT: what selective recomputation repeats; 0 = usual */
     bool fused_norms;       /* a norm before a product is one kernel with it */
     bool fills_padding;     /* stored scores: a mask of a sample's padding is kept */

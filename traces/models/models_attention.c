@@ -65,6 +65,7 @@ static void full_attention(struct transformer *t, int64_t keys)
     else
         keep_core(t, scores + (t->dropout ? scores + n_scores : 0));
     keep_padding(t, keys);
+    t->score_grads = (is_unfused(t, TRACES_UNFUSED_MASK) ? 2 : 1) * scores;
 }
 
 static void flash_attention(struct transformer *t)
@@ -112,6 +113,8 @@ void transformer_attention(struct transformer *t)
     transformer_keep(t, out / narrower, false);
     if (keeps_8bit(t))
         transformer_keep_operand(t, t->heads * t->v_width, false);
+    t->kept_before_pair = traces_builder_last(&t->b)->kept_bytes[LW_RECOMPUTE_NONE];
+    t->whole_before_pair = traces_builder_last(&t->b)->whole_kept_bytes[LW_RECOMPUTE_NONE];
 }
 
 /* Fused, no kernel is of other keys: two products that move no scores. */

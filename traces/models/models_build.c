@@ -496,7 +496,9 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
                                   .topk_groups = s->topk_groups, .workspace = s->workspace,
                                   .score_bytes = s->score_bytes,
                                   .whole_grad_bytes = s->whole_grad_bytes,
-                                  .pair_grad_bytes = s->pair_grad_bytes};
+                                  .pair_grad_bytes = s->pair_grad_bytes,
+                                  .score_grad_bytes = s->score_grad_bytes,
+                                  .pair_kept_whole = s->pair_kept_whole};
 }
 
 void traces_builder_drop(struct traces_builder *b)

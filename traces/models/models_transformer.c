@@ -632,11 +632,29 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
     transformer_end_block(t);
 }
 
+/* Where attention's backward begins what came after attention has gone: its gradients of stored
+ * scores take as much as the scores; two of them where a kernel masks the scores, because neither
+ * softmax's backward nor the mask's changes its operand. A fused softmax writes its gradient in
+ * place of its operand (eth-easl/sailor@cf2c8e3, third_party/Megatron-DeepSpeed/megatron/fused_kernels/
+ * scaled_upper_triang_masked_softmax_cuda.cu: "completely in-place"). */
+static void note_score_gradients(struct transformer *t, const struct lw_module *m)
+{
+    struct traces_model_shape *s = &t->b.shape;
+    int64_t whole = m->whole_kept_bytes[LW_RECOMPUTE_NONE] - t->whole_before_pair;
+    int64_t split = m->kept_bytes[LW_RECOMPUTE_NONE] - t->kept_before_pair - whole;
+
+    if (s->experts > 0 || t->score_grads - split <= s->score_grad_bytes)
+        return;
+    s->score_grad_bytes = t->score_grads - split;
+    s->pair_kept_whole = whole;
+}
+
 void transformer_end_block(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);
     int64_t x = t->b.wide * t->tokens * t->hidden;
 
+    note_score_gradients(t, m);
     t->b.again = t->part_again = false;
     if (is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE))
         keep_alternate(t);

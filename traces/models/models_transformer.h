@@ -23,6 +23,8 @@ struct transformer {
     int64_t parts;           /* LW_AGAIN_BIT of those that blocks have */
     bool gate_again;         /* the next gated pair or activation is one, but for its input */
     int64_t n_linear;        /* products of the module so far */
+    int64_t score_grads;     /* bytes of gradients of stored scores in the module's backward */
+    int64_t kept_before_pair, whole_before_pair; /* by the module, when its attention ended */
     int64_t attention_flops; /* forward of one micro-batch: lw_counted_scores of the window */
     int64_t score_flops;     /* the same as the kernels do it: stored scores are all computed */
 };

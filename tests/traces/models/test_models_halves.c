@@ -53,6 +53,34 @@ MODEL_TEST(a_block_frees_its_scores_unless_other_parts_are_named)
     assert_int_equal(lw_workload_early_bytes(&w, &s, 1), 0);
 }
 
+/* Where attention's backward begins the pair's tensors have gone: the second norm's input and
+ * result, 2 h, whole on each rank, and GELU's input and result, 2 f. Gradients of stored scores, a s
+ * of each, are there: one where a fused softmax writes it in place of its operand, two where a
+ * kernel masks the scores. With few tokens the pair has more, and none is noted. */
+MODEL_TEST(gradients_of_stored_scores_are_less_what_the_pair_kept)
+{
+    static const struct {
+        const char *attention;
+        unsigned unfused;
+        int64_t seq, scores;
+    } cases[] = {{"full", 0, 2048, 1}, {"full", TRACES_UNFUSED_MASK, 2048, 2},
+                 {"full", 0, 64, 0}, {"flash", 0, 2048, 0}};
+    enum { H = 256, F = 640, A = 8, ITEM = 4, SAMPLES = 2 };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const struct traces_model_shape s = {.batch = SAMPLES, .seq = cases[k].seq, .layers = 2,
+                                             .hidden = H, .heads = A, .ffn = F, .dtype = "f32",
+                                             .attention = cases[k].attention, .no_dropout = true,
+                                             .unfused = cases[k].unfused};
+        struct lw_workload w = model_kept("gpt-125m", NULL, s);
+        int64_t tokens = SAMPLES * cases[k].seq, of_scores = cases[k].scores * A * cases[k].seq;
+        bool noted = cases[k].scores > 0;
+        assert_int_equal(w.dims.score_grad_bytes,
+                         noted ? ITEM * tokens * (of_scores - 2 * F) : 0);
+        assert_int_equal(w.dims.pair_kept_whole, noted ? ITEM * tokens * 2 * H : 0);
+    }
+}
+
 /* Gradients of activations where a block's backward has most of them: of its result, h, and of its
  * pair: the second product's operand, f; of a gated pair two of its input in place of the operand,
  * 2 f, unless the kernel writes them over its input, f; a frozen product keeps no operand, which
