@@ -104,6 +104,7 @@
     row(buckets_in_place, "", FLAG, "buckets of gradients are parts of the gradients' buffer") \
     row(applied_gradients, "", FLAG, "gradients are applied where they are made") \
     row(keeps_outputs, "", FLAG, "a stage keeps what it sent until the micro-batch's backward") \
+    row(last_outputs, "", COUNT, "the last stage holds f32 scores of so many micro-batches") \
     row(stage_buffers, "per stage", COUNT, "buffers of inputs and weights on all but the last") \
     row(flat_weights, "", FLAG, "beside f32 sums weights are copied to one tensor")
 

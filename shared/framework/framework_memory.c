@@ -102,13 +102,30 @@ static double whole_tensors(const struct run *r, double n)
     return n * (double)(ITEM * r->d->batch * r->d->hidden) * (double)r->d->seq / (double)r->s->cp;
 }
 
+static int64_t largest_item(const struct lw_plan *p)
+{
+    int64_t item = p->n_params == 0 ? ITEM : 0;
+
+    for (int32_t k = 0; k < p->n_params; k++) {
+        int64_t size = lw_dtype_size((enum lw_dtype)p->params[k].dtype);
+        item = size > item ? size : item;
+    }
+    return item;
+}
+
+static int64_t flight_of(const struct run *r, int64_t stage)
+{
+    int64_t left = r->s->pp - stage;
+
+    return left < r->s->micro_batches ? left : r->s->micro_batches;
+}
+
 /* Of a stage, buffers of its blocks' inputs and weights beside the inputs of the micro-batches in
  * flight and the weights themselves. */
 static double buffer_bytes(const struct run *r, int32_t stage)
 {
     double buffers = lw_fact_value(r->f->stage_buffers, 0) * (double)r->s->pp, bytes = 0;
-    int64_t left = r->s->pp - stage;
-    int64_t flight = left < r->s->micro_batches ? left : r->s->micro_batches;
+    int64_t flight = flight_of(r, stage);
     int32_t module = -1;
 
     if (buffers == 0 || stage == r->s->pp - 1)
@@ -124,6 +141,24 @@ static double buffer_bytes(const struct run *r, int32_t stage)
     return bytes;
 }
 
+/* DeepSpeed's buffers of a stage beside what its blocks keep (deepspeed/pipe_engine.py of
+ * eth-easl/sailor@cf2c8e3): the whole input of each micro-batch in flight, where the first norm
+ * does not keep it; on the last stage the outputs, scores in f32, which their backward leaves and
+ * the next forward into the same of at least two buffers replaces (schedule.py,
+ * num_pipe_buffers). */
+static int64_t pipe_buffers(const struct run *r, int64_t stage)
+{
+    int64_t tokens = r->d->batch * r->d->seq / r->s->cp, held = 0;
+    int64_t outputs = (int64_t)lw_fact_value(r->f->last_outputs, 0);
+
+    if (lw_fact(r->f->kept_norm_result) && stage > 0)
+        held = flight_of(r, stage) * largest_item(r->plan) * tokens * r->d->hidden;
+    if (outputs == 0 || stage < r->s->pp - 1)
+        return held;
+    outputs = outputs < r->s->micro_batches ? outputs : r->s->micro_batches;
+    return held + outputs * lw_dtype_size(LW_F32) * tokens * r->d->vocab / r->s->tp;
+}
+
 /* To be changed; those of the plan are kept beside them. */
 static int64_t *own_bytes(struct lw_role *role)
 {
@@ -133,17 +168,6 @@ static int64_t *own_bytes(struct lw_role *role)
         memcpy(role->decided_bytes, role->static_bytes, sizeof role->static_bytes);
     role->held = true;
     return role->static_bytes;
-}
-
-static int64_t largest_item(const struct lw_plan *p)
-{
-    int64_t item = p->n_params == 0 ? ITEM : 0;
-
-    for (int32_t k = 0; k < p->n_params; k++) {
-        int64_t size = lw_dtype_size((enum lw_dtype)p->params[k].dtype);
-        item = size > item ? size : item;
-    }
-    return item;
 }
 
 /* Of a buffer of reduced gradients, whatever the model. */
@@ -267,8 +291,12 @@ static int64_t block_gradients(const struct run *r)
     const struct lw_model_dims *d = r->d;
     int64_t whole = r->s->sequence_parallel ? r->s->tp : 1;
 
-    return d->whole_grad_bytes / (whole * r->s->cp) +
-           d->pair_grad_bytes / (r->s->tp * r->s->cp);
+    int64_t pair = d->whole_grad_bytes / (whole * r->s->cp) +
+                   d->pair_grad_bytes / (r->s->tp * r->s->cp);
+    int64_t scores = (d->whole_grad_bytes - d->pair_kept_whole) / (whole * r->s->cp) +
+                     d->score_grad_bytes / (r->s->tp * r->s->cp);
+
+    return d->score_grad_bytes > 0 && scores > pair ? scores : pair;
 }
 
 /* A plan file of before plans had states of their framework's size: all have f32 ones. */
@@ -309,7 +337,8 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         bytes[LW_MEM_BUCKETS] *= lw_fact(f->buckets_in_place) ? 0 : 1;
         plan->roles[i].reduce_elements = reduced && !sums ? reduce_elements(&r) : 0;
         bytes[LW_MEM_BUCKETS] += reduced && !sums ? reduce_buffers(&r) : 0;
-        bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
+        bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage) +
+                                 pipe_buffers(&r, plan->roles[i].stage);
         bytes[LW_MEM_WORKSPACES] =
             dims->workspace + dummy_gradients(&r, plan->roles[i].stage);
         bytes[LW_MEM_PARAMS] *= has_flat_weights(&r) ? 2 : 1;

@@ -18,8 +18,8 @@
  * Evenly: equal numbers of blocks. Where they do not divide, the first parts have one more, unless
  * embedding and head count as blocks.
  *
- * In parts: DeepSpeed's uniform method gives stages equal numbers of the layers of a PipelineModule,
- * the first ones one more (deepspeed/utils.py, partition_uniform). Those of Sailor's models are a
+ * In parts: DeepSpeed's uniform method gives stages equal numbers of a PipelineModule's layers, the
+ * first ones one more (deepspeed/utils.py, partition_uniform). Those of Sailor's models are a
  * cast, the embedding and a transposition before the blocks, and the head or a norm after them
  * (eth-easl/sailor@cf2c8e3, third_party/Megatron-DeepSpeed/megatron/model/opt_model.py and
  * gpt_neo_model.py): 24 blocks on 4 stages are 4, 7, 7, 6, of 7 layers each.

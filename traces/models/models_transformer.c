@@ -635,8 +635,8 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
 /* Where attention's backward begins what came after attention has gone: its gradients of stored
  * scores take as much as the scores; two of them where a kernel masks the scores, because neither
  * softmax's backward nor the mask's changes its operand. A fused softmax writes its gradient in
- * place of its operand (eth-easl/sailor@cf2c8e3, third_party/Megatron-DeepSpeed/megatron/fused_kernels/
- * scaled_upper_triang_masked_softmax_cuda.cu: "completely in-place"). */
+ * place of its operand (eth-easl/sailor@cf2c8e3, third_party/Megatron-DeepSpeed/megatron/
+ * fused_kernels/scaled_upper_triang_masked_softmax_cuda.cu: "completely in-place"). */
 static void note_score_gradients(struct transformer *t, const struct lw_module *m)
 {
     struct traces_model_shape *s = &t->b.shape;

@@ -488,6 +488,66 @@ TEST(gradients_of_a_block_are_of_the_ranks_part)
     }
 }
 
+/* The larger of both moments: where the pair has most, 8,000 + 24,000, and where attention's
+ * backward begins: what the pair kept whole on a rank, 5,000, has gone, and the group divides the
+ * gradients of scores. With 4 ranks 8,000 - 5,000 + 10,000 and 8,000 + 6,000. */
+TEST(gradients_of_scores_count_where_they_are_more_than_the_pairs)
+{
+    static const struct {
+        int tp;
+        bool sequence;
+        int64_t scores, bytes;
+    } cases[] = {{1, false, 40000, 43000}, {1, false, 28000, 32000}, {4, false, 40000, 14000},
+                 {4, false, 48000, 15000}, {4, true, 48000, 12750}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_model_dims d = dims;
+        struct lw_strategy strategy = lw_strategy_default();
+        struct lw_role roles[1] = {{0}};
+        struct lw_plan plan = {.n_roles = 1, .roles = roles, .n_modules = 4,
+                               .strategy = &strategy};
+        d.whole_grad_bytes = 8000;
+        d.pair_grad_bytes = 24000;
+        d.pair_kept_whole = 5000;
+        d.score_grad_bytes = cases[i].scores;
+        strategy.tp = cases[i].tp;
+        strategy.sequence_parallel = cases[i].sequence;
+        hold("megatron-lm", &d, &plan);
+        assert_int_equal(roles[0].block_gradients, cases[i].bytes);
+    }
+}
+
+/* DeepSpeed's pipeline holds the input of each micro-batch in flight where norms do not keep it,
+ * 2 x 100 x 1,000 elements in f32, and on the last stage the f32 scores of two micro-batches, of
+ * which a tensor rank has its part. Norms that keep their input keep that of the stage. */
+TEST(a_pipeline_holds_inputs_and_the_last_outputs)
+{
+    static const struct {
+        const char *framework;
+        int64_t micro_batches, second, last;
+    } cases[] = {{"megatron-deepspeed-sailor", 8, 2 * 800000, 800000 + 2 * 4 * 200 * 640},
+                 {"megatron-deepspeed-sailor", 1, 800000, 800000 + 4 * 200 * 640},
+                 {"megatron-deepspeed-sailor-neo", 8, 0, 2 * 4 * 200 * 640},
+                 {"megatron-lm", 8, 0, 0}};
+    struct lw_model_dims d = dims;
+
+    d.vocab = 1280;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy strategy = lw_strategy_default();
+        struct lw_plan_param params[] = {{.numel = 10, .trainable = true, .dtype = LW_F32}};
+        struct lw_role roles[] = {{0}, {.stage = 1}, {.stage = 2}};
+        struct lw_plan plan = {.n_roles = 3, .roles = roles, .n_params = 1, .params = params,
+                               .n_modules = 5, .strategy = &strategy};
+        strategy.pp = 3;
+        strategy.tp = 2;
+        strategy.micro_batches = cases[i].micro_batches;
+        hold(cases[i].framework, &d, &plan);
+        assert_int_equal(roles[0].static_bytes[LW_MEM_BUCKETS], 0);
+        assert_int_equal(roles[1].static_bytes[LW_MEM_BUCKETS], cases[i].second);
+        assert_int_equal(roles[2].static_bytes[LW_MEM_BUCKETS], cases[i].last);
+    }
+}
+
 /* Of an embedding, a norm, two matrices of blocks on two stages, and a head. */
 TEST(weights_of_8_bits_are_those_of_products)
 {

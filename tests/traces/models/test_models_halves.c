@@ -54,8 +54,8 @@ MODEL_TEST(a_block_frees_its_scores_unless_other_parts_are_named)
 }
 
 /* Where attention's backward begins the pair's tensors have gone: the second norm's input and
- * result, 2 h, whole on each rank, and GELU's input and result, 2 f. Gradients of stored scores, a s
- * of each, are there: one where a fused softmax writes it in place of its operand, two where a
+ * result, 2 h, whole on each rank, and GELU's input and result, 2 f. Gradients of stored scores,
+ * a s of each, are there: one where a fused softmax writes it in place of its operand, two where a
  * kernel masks the scores. With few tokens the pair has more, and none is noted. */
 MODEL_TEST(gradients_of_stored_scores_are_less_what_the_pair_kept)
 {
