@@ -109,6 +109,28 @@ TEST(a_free_worker_takes_the_next_in_issue_order)
     free_world(&w);
 }
 
+/* 80 SMs, of which ring/LL takes 24 for 1 MiB and 8 for 256 KiB (test_nccl_tuning.c). At 30 the
+ * first one's worker takes the third, in the same lane: every rank gives 24 back, not 8.
+ *   0..30     32 of 80 are held: the kernel does 18
+ *   30..80    16 of 80: it does 40
+ *   80..122   it does the other 42 of 100 */
+TEST(the_next_collective_of_a_worker_leaves_the_sms_of_the_last)
+{
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 100, .start = 0, .end = 122},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1 << 20, .us = 30, .start = 0, .end = 30},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 256 << 10, .us = 80, .start = 0, .end = 80},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 256 << 10, .us = 50, .start = 30, .end = 80},
+    };
+    struct world w;
+
+    make_hand(&w, 8, ops);
+    give_channels(&w.c, 80, 1);
+    w.c.interference.comm_workers = given(2);
+    run_hand(&w, ops);
+    free_world(&w);
+}
+
 TEST(a_table_tells_every_cpu_time_or_none)
 {
     static const lw_ps cpu[] = {-1};
