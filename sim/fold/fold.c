@@ -526,19 +526,16 @@ static bool all_rings(const struct lw_plan *p, const struct lw_cluster *c)
 }
 
 /* What is drawn is drawn for every rank; rings by events are asked for message by message, and
- * where rings share a link, equal times go in an order that classes do not have. Nor is it proven
- * that ranks whose library has several workers stay equal: random plans were found that do not. */
+ * where rings share a link, equal times go in an order that classes do not have. */
 static bool may_fold(const struct lw_plan *p, const struct lw_cluster *c,
                      const struct lw_sim_options *o)
 {
     bool noise = sim_compute_sigma(c, o) > 0 || sim_comm_sigma(c, o) > 0 || o->rank_sigma > 0;
     bool fair =
         lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
-    bool pooled = lw_figure_is_set(c->interference.comm_workers) &&
-                  c->interference.comm_workers.value > 1 && o->detail == LW_SIM_COLLECTIVE;
 
     return !o->no_fold && p->n_ranks > p->n_roles && c->devices_per_node > 0 && !noise && !fair &&
-           !pooled && o->jitter_ps == 0 && o->start_skew_ps == 0 &&
+           o->jitter_ps == 0 && o->start_skew_ps == 0 &&
            !(o->detail == LW_SIM_CHUNK && (o->ring == LW_SIM_RING_EVENTS || !all_rings(p, c)));
 }
 
