@@ -22,6 +22,7 @@ struct session {
     struct lw_plan plan;
     struct lw_timeline timeline;
     struct lw_cluster cluster;
+    const char *stored_terms; /* NULL: the run's own cluster is not in the database, or not asked */
     struct lw_explanation e;
     struct lw_path_bounds bounds;
     struct lw_faster faster[LW_MAX_FASTER];
@@ -31,6 +32,17 @@ struct session {
     struct lw_sim_stats stats; /* of the plan as it is: what timed its communication */
     char why[1200];
 };
+
+/* The run's own, with its interference, where no other is named and it is stored. */
+static enum lw_status load_cluster(struct session *s, struct lw_store *store, struct lw_err *err)
+{
+    if (s->cluster_file)
+        return LW_OK;
+    enum lw_status st = lw_store_cluster(store, &s->run, &s->cluster, &s->stored_terms, err);
+    return st == LW_OK  ? lw_cluster_take_terms(&s->cluster, s->stored_terms, err)
+           : st == LW_ENO ? LW_OK
+                          : st;
+}
 
 static enum lw_status load(struct session *s, struct lw_err *err)
 {
@@ -43,6 +55,8 @@ static enum lw_status load(struct session *s, struct lw_err *err)
         st = lw_store_load_plan(store, &s->run, &s->plan, err);
     if (st == LW_OK)
         st = lw_store_load_timeline(store, &s->run, &s->timeline, err);
+    if (st == LW_OK)
+        st = load_cluster(s, store, err);
     lw_store_close(store);
     return st;
 }
@@ -69,22 +83,26 @@ static enum lw_status take_terms(struct session *s, bool *same, struct lw_err *e
     return lw_cluster_take_terms(&s->cluster, terms, err);
 }
 
-/* The cluster to simulate on: the one that was named, else the run's own if it is a known one and
- * still has the same figures. False: none, and why. */
+/* The cluster to simulate on: the one that was named, else the run's own as it is stored; of an
+ * older run if it is a known one and still has the same figures. False: none, and why. */
 static bool find_cluster(struct session *s)
 {
     struct lw_err why = {0};
     bool same;
     const char *name = s->cluster_file ? s->cluster_file : s->run.cluster_name;
 
+    if (s->stored_terms)
+        return true;
     if (!s->cluster_file && lw_cluster_is_recorded(name)) {
         snprintf(s->why, sizeof s->why,
                  "a replay ran on no cluster; ask 'lapwing sim --replay' with "
                  "-c, --ranks or --device");
         return false;
     }
-    if (lw_cluster_find(name, &s->cluster, &why) != LW_OK ||
-        take_terms(s, &same, &why) != LW_OK) {
+    enum lw_status st = lw_cluster_find(name, &s->cluster, &why);
+    if (st == LW_OK)
+        lw_cluster_place(&s->cluster, s->run.n_ranks);
+    if (st != LW_OK || take_terms(s, &same, &why) != LW_OK) {
         snprintf(s->why, sizeof s->why, "%s%s", why.msg,
                  s->cluster_file ? "" : "; name the run's cluster file with -c");
         return false;

@@ -699,3 +699,11 @@ FROM (SELECT p.run AS run, p.change + o.place - p.place AS change, p.rank AS ran
              o.wait_ps AS wait_ps, o.category AS category, o.more_bytes AS more_bytes
       FROM memory_piece AS p CROSS JOIN memory_order AS o
       WHERE o.run = p.run AND o.place BETWEEN p.place AND p.place + p.n - 1);
+
+-- version 17
+CREATE TABLE cluster_file (     -- the cluster of runs as a cluster file has it, gzip: with
+    hash TEXT PRIMARY KEY,      -- --node-gbps and --as-recorded, without --interference, which
+    gz BLOB NOT NULL            -- run.cluster_hash tells
+) STRICT, WITHOUT ROWID;
+ALTER TABLE run ADD COLUMN cluster_file TEXT REFERENCES cluster_file(hash); -- NULL: of a replay, or
+                                                                   -- stored before version 17

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "analysis/store/sql.h"
+#include "analysis/store/store_cluster.h"
 #include "analysis/store/store_memory.h"
 #include "analysis/store/store_ops.h"
 #include "analysis/store/store_search.h"
@@ -73,13 +74,16 @@ enum lw_status lw_store_delete_runs(struct lw_store *s, const struct lw_run *run
     LW_TRY(lw_sql_begin(s, err));
     for (int32_t i = 0; i < n && status == LW_OK; i++)
         status = delete_run(s, &runs[i], err);
+    if (status == LW_OK)
+        status = lw_store_drop_clusters(s, err);
     return lw_sql_commit(s, status, err);
 }
 
 /* ---- merging ---- */
 
 /* The rows of the other database where `where` = from, with `to` as their `set` (-1: NULL, of which
- * SQLite makes the next id). Ids and ranges of spans are not copied. */
+ * SQLite makes the next id). Ids and ranges of spans are not copied, nor columns that its schema
+ * does not have yet. */
 static enum lw_status copy_rows(struct lw_store *s, const char *table, const char *set,
                                 const char *where, int64_t from, int64_t to, struct lw_err *err)
 {
@@ -87,8 +91,9 @@ static enum lw_status copy_rows(struct lw_store *s, const char *table, const cha
     struct lw_sql *q;
 
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT group_concat(name) FROM pragma_table_info(?)"
-                        " WHERE name NOT IN (?, 'id', 'first_span', 'last_span')",
+                        "SELECT group_concat(name) FROM pragma_table_info(?1, 'main')"
+                        " WHERE name NOT IN (?2, 'id', 'first_span', 'last_span') AND name IN"
+                        " (SELECT name FROM pragma_table_info(?1, 'other'))",
                         "tt", table, set));
     lw_sql_next(q);
     snprintf(columns, sizeof columns, "%s", lw_sql_text(q, 0));
@@ -193,6 +198,8 @@ static enum lw_status merge(struct lw_store *s, struct lw_store *from, int32_t *
 
     LW_TRY(lw_sql_begin(s, err));
     enum lw_status status = lw_sql_exec(s, prepare, err);
+    if (status == LW_OK)
+        status = lw_store_copy_clusters(s, from, err);
     if (status == LW_OK)
         status = copy_all(s, from, n, n_searches, err);
     status = lw_sql_commit(s, status, err);

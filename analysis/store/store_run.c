@@ -10,6 +10,7 @@
 
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
+#include "analysis/store/store_cluster.h"
 #include "analysis/store/store_plan.h"
 #include "shared/timeline/period_figures.h"
 #include "shared/timeline/throughput.h"
@@ -96,6 +97,8 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
     enum lw_status st = info->plan ? lw_store_put_plan(s, info->plan, &plan, err) : LW_OK;
     if (st == LW_OK)
         st = insert_run(s, info, plan, &id, err);
+    if (st == LW_OK && info->cluster && !lw_cluster_is_recorded(info->cluster->name))
+        st = lw_store_put_cluster(s, id, info->cluster, err);
     if (st == LW_OK)
         st = put_framework(s, info, id, err);
     if (st == LW_OK)

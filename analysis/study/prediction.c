@@ -46,11 +46,12 @@ static enum lw_status name_cluster(const struct lw_prediction *s, struct lw_err 
     if (p->of_run <= 0 || p->silent)
         return LW_OK;
     LW_TRY(lw_cluster_hash(&s->cluster, hash, err));
+    const char *figures = strcmp(hash, p->cluster_hash) != 0 ? ", with other figures than it had"
+                          : p->other_today ? ", whose figures are not those of the known system"
+                                           : "";
     lw_printf_paragraph(stderr, "lapwing: cluster '%s'%s%s, that of run %lld%s; -c names another",
                         p->cluster_file, p->interference ? " with --interference " : "",
-                        p->interference ? p->interference : "", (long long)p->of_run,
-                        strcmp(hash, p->cluster_hash) == 0 ? ""
-                                                           : ", with other figures than it had");
+                        p->interference ? p->interference : "", (long long)p->of_run, figures);
     return LW_OK;
 }
 

@@ -5,52 +5,79 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/store/run_name.h"
 #include "analysis/store/store.h"
 #include "shared/cli/plan_source.h"
 #include "shared/cluster/cluster_terms.h"
 #include "shared/files/files.h"
 
-/* The spread of the run's command, and the interference that the run had, where its cluster still
- * has the same figures; an option of this command counts before them. */
-static enum lw_status take_terms(const struct lw_run *run, struct lw_plan_source *source,
+/* The interference that the run had, and the hash of its figures. */
+static enum lw_status take_terms(const char *terms, struct lw_plan_source *source,
                                  struct lw_cluster *found, struct lw_err *err)
 {
-    const char *spread = lw_command_value(run->command, "device-spread", &source->strings);
-
-    if (spread)
-        LW_TRY(lw_cluster_state_spread(found, spread, err));
-    if (!source->device_spread)
-        source->device_spread = spread;
-    const char *terms = lw_cluster_terms_of_hash(found, run->cluster_hash);
-
-    snprintf(source->cluster_hash, sizeof source->cluster_hash, "%s", run->cluster_hash);
-    if (!terms)
-        return LW_OK;
     if (!source->interference && strcmp(terms, "channels") != 0)
         source->interference = terms;
     LW_TRY(lw_cluster_take_terms(found, terms, err));
     return lw_cluster_hash(found, source->cluster_hash, err);
 }
 
-/* Without -c: the cluster of the run, which has to be known by its name. */
-static enum lw_status take_cluster(const struct lw_run *run, struct lw_plan_source *source,
-                                   struct lw_err *err)
+/* Of a run without its cluster: the known one of that name, if it has the run's figures still. */
+static enum lw_status find_known(const struct lw_run *run, struct lw_cluster *found,
+                                 const char **terms, struct lw_err *err)
 {
-    char *name = lw_arena_strdup(&source->strings, run->cluster_name);
-    struct lw_cluster found;
+    const char *name = run->cluster_name;
     struct lw_err why;
 
-    if (!name)
-        return lw_fail_nomem(err);
-    if (!*name)
-        return LW_OK;
-    if (lw_names_file(name) || lw_cluster_find(name, &found, &why) != LW_OK)
+    if (lw_names_file(name) || lw_cluster_find(name, found, &why) != LW_OK)
         return lw_fail(err, LW_EINVAL,
                        "run %lld is of cluster '%s', which is no known system: give its file, or "
                        "another cluster, with -c", (long long)run->id, name);
-    enum lw_status st = take_terms(run, source, &found, err);
+    lw_cluster_place(found, run->n_ranks);
+    *terms = lw_cluster_terms_of_hash(found, run->cluster_hash);
+    if (*terms)
+        return LW_OK;
+    lw_cluster_free(found);
+    return lw_fail(err, LW_EINVAL,
+                   "run %lld was stored without the figures of its cluster (by an older lapwing), "
+                   "and those of '%s' differ today, or an option had changed them: -c %s takes "
+                   "those of today, --node-gbps and --interference change them again",
+                   (long long)run->id, name, name);
+}
+
+/* A known system that has other figures than the run's cluster of its name. */
+static bool is_other_today(const struct lw_run *run)
+{
+    struct lw_cluster c;
+    struct lw_err why;
+
+    if (lw_names_file(run->cluster_name) || lw_cluster_find(run->cluster_name, &c, &why) != LW_OK)
+        return false;
+    lw_cluster_place(&c, run->n_ranks);
+    bool other = !lw_cluster_terms_of_hash(&c, run->cluster_hash);
+    lw_cluster_free(&c);
+    return other;
+}
+
+/* Without -c: the cluster of the run. */
+static enum lw_status take_cluster(struct lw_store *store, const struct lw_run *run,
+                                   struct lw_plan_source *source, struct lw_err *err)
+{
+    char *name = lw_arena_strdup(&source->strings, run->cluster_name);
+    char *of = lw_arena_printf(&source->strings, "cluster of run %lld", (long long)run->id);
+    struct lw_cluster found;
+    const char *terms;
+
+    if (!name || !of)
+        return lw_fail_nomem(err);
+    if (!*name)
+        return LW_OK;
+    enum lw_status st = lw_store_cluster(store, run, &found, &terms, err);
+    bool stored = st != LW_ENO;
+    LW_TRY(stored ? st : find_known(run, &found, &terms, err));
+    st = take_terms(terms, source, &found, err);
     lw_cluster_free(&found);
+    if (st == LW_OK && stored)
+        st = lw_store_cluster_file(store, run, of, &source->stored_cluster, err);
+    source->other_today = stored && is_other_today(run);
     source->cluster_file = name;
     source->of_run = run->id;
     return st;
@@ -68,7 +95,7 @@ static enum lw_status take(struct lw_store *store, const struct lw_run *run,
     if (!name || !framework || !hash)
         return lw_fail_nomem(err);
     if (source->predicts && !source->cluster_file)
-        LW_TRY(take_cluster(run, source, err));
+        LW_TRY(take_cluster(store, run, source, err));
     if (framework[0]) {
         source->stored_framework = framework;
         source->stored_framework_hash = hash;

@@ -255,6 +255,15 @@ enum lw_status lw_plan_source_spread(const char *word, struct lw_err *err)
     return lw_cluster_state_spread(&unused, word, err);
 }
 
+static enum lw_status find_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
+                                   struct lw_err *err)
+{
+    const struct lw_input *in = &s->stored_cluster;
+
+    return in->text ? lw_cluster_read_text(in->name, in->text, in->len, cluster, err)
+                    : lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err);
+}
+
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err)
 {
@@ -264,7 +273,7 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
         return lw_fail(err, LW_EUSAGE,
                        "--interference published needs a cluster that has published figures: "
                        "-c NAME");
-    LW_TRY(lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err));
+    LW_TRY(find_cluster(s, cluster, err));
     if (s->node_gbps != 0)
         st = lw_err_context(err, lw_cluster_state_network(cluster, s->node_gbps, err),
                             "--node-gbps");
@@ -294,6 +303,7 @@ void lw_plan_source_free(struct lw_plan_source *s)
     lw_cluster_free(&s->proportions);
     s->has_of_device = false;
     lw_input_free(&s->stored);
+    lw_input_free(&s->stored_cluster);
     lw_arena_free(&s->strings);
     s->has_workload = false;
 }

@@ -68,6 +68,9 @@ struct lw_plan_source {
      * figures that it has still as it is now */
     int64_t of_run;
     char cluster_hash[33];
+    bool other_today; /* a known system of that name has other figures now */
+    struct lw_input stored_cluster; /* a cluster file in memory; text NULL: that of cluster_file;
+                                     * owned */
     struct lw_arena strings;      /* of the strategy file */
     /* Set before lw_plan_source_workload by a command that has read the file for its ranks: it is
      * not read again. NULL = not; owned. */

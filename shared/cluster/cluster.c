@@ -126,6 +126,7 @@ enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err
 {
     struct lw_interference *x = &c->interference;
     const struct lw_interference *p = &c->published;
+    const struct lw_interference before = *x;
     int n = 0;
 
 #define TAKE(m, unit, range) n += take(&x->m, p->m);
@@ -133,6 +134,9 @@ enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err
     if (n == 0)
         return lw_fail(err, LW_ENOTSUP, "cluster '%s' has no published interference terms: give it "
                                         "\"interference\" of your own, or leave them off", c->name);
+    if (!c->uses_published)
+        c->unpublished = before;
+    c->uses_published = true;
     return LW_OK;
 }
 
@@ -177,8 +181,10 @@ void lw_cluster_place(struct lw_cluster *c, int64_t n_ranks)
 
     while (nodes < n_ranks && n_ranks % nodes != 0)
         nodes++;
-    if (c->spread_evenly && nodes > 0)
-        c->devices_per_node = (int32_t)(n_ranks / nodes);
+    if (!c->spread_evenly || nodes <= 0)
+        return;
+    c->unplaced = c->unplaced ? c->unplaced : c->devices_per_node;
+    c->devices_per_node = (int32_t)(n_ranks / nodes);
 }
 
 enum lw_status lw_cluster_state_network(struct lw_cluster *c, double gbps, struct lw_err *err)

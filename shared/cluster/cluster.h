@@ -171,6 +171,9 @@ struct lw_cluster {
     bool spread_evenly;                    /* jobs take as many devices of each node: racks */
     bool calibrated;                       /* measured on the machine itself */
     bool own_terms_only; /* no interference but what `interference` and `pairs` state; in no file */
+    bool uses_published; /* lw_cluster_use_published: `unpublished` is its interference before */
+    struct lw_interference unpublished;
+    int32_t unplaced; /* devices_per_node before lw_cluster_place changed it; 0: it did not */
     /* in any currency; no prediction depends on it, so it is not in the hash */
     struct lw_figure price_per_device_hour;
     const char *about;                     /* one line, with the source */

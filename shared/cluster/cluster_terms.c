@@ -21,6 +21,19 @@ enum lw_status lw_cluster_take_terms(struct lw_cluster *c, const char *word, str
     return word && strcmp(word, "published") == 0 ? lw_cluster_use_published(c, err) : LW_OK;
 }
 
+struct lw_cluster lw_cluster_before_job(const struct lw_cluster *c)
+{
+    struct lw_cluster own = *c;
+
+    if (own.unplaced)
+        own.devices_per_node = own.unplaced;
+    own.unplaced = 0;
+    if (own.uses_published)
+        own.interference = own.unpublished;
+    own.uses_published = own.own_terms_only = false;
+    return own;
+}
+
 static bool has_hash(const struct lw_cluster *c, const char *hash)
 {
     struct lw_err unused;

@@ -20,6 +20,11 @@ enum lw_status lw_workload_write(const struct lw_workload *w, const char *file, 
 
 enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw_err *err);
 enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err);
+/* The same of a file in memory: with LW_JSON_PADDING bytes after it; *text with free. */
+enum lw_status lw_cluster_read_text(const char *name, const char *text, size_t len,
+                                    struct lw_cluster *c, struct lw_err *err);
+enum lw_status lw_cluster_write_text(const struct lw_cluster *c, char **text, size_t *len,
+                                     struct lw_err *err);
 /* A name of a known system ("dgx-a100", "host"), a file, or "SYSTEM with KIND": see
  * lw_cluster_put_device. */
 enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err);

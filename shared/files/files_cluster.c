@@ -292,6 +292,22 @@ enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, st
     return lw_file_write(file, "cluster", lw_cluster_file_fields, c, err);
 }
 
+enum lw_status lw_cluster_read_text(const char *name, const char *text, size_t len,
+                                    struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_cluster read = {0};
+    enum lw_status s = lw_text_read(name, text, len, "cluster", lw_cluster_file_fields,
+                                    &read.arena, &read, err);
+
+    return finish(name, s, &read, c, err);
+}
+
+enum lw_status lw_cluster_write_text(const struct lw_cluster *c, char **text, size_t *len,
+                                     struct lw_err *err)
+{
+    return lw_text_write("cluster", lw_cluster_file_fields, c, text, len, err);
+}
+
 /* --- known systems ---------------------------------------------------------------------------- */
 
 static const char *const known_names[] = {
@@ -435,7 +451,7 @@ enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, str
     else if (st == LW_OK)
         st = borrow_figures(&c->device, &c->arena, &own, err);
     c->device = own;
-    c->interference = c->published = (struct lw_interference){0};
+    c->interference = c->published = c->unpublished = (struct lw_interference){0};
     c->n_pairs = 0;
     c->price_per_device_hour = (struct lw_figure){0};
     lw_arena_join(&c->arena, &known.arena);

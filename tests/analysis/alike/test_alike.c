@@ -12,6 +12,7 @@
 #include "shared/io/csv_rows.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/sql_file.h"
 
 TEST_GROUP(fixture_open, fixture_close)
 
@@ -465,6 +466,9 @@ TEST(a_stored_run_knows_its_cluster)
     lapwing("cluster dgx-a100 -o mine.json", NULL);
     shell("sed -i 's/\"dgx-a100\"/\"mine\"/' mine.json", NULL);
     expect("sim -w gpt2 -c mine.json --dp 8 --db c.db", 0, "cluster 'mine'");
+    shell("rm mine.json", NULL);
+    expect("sim --run last --no-db --db c.db", 0, "cluster 'mine', that of run 5; -c names");
+    sql_do(fixture_path("c.db"), "UPDATE run SET cluster_file = NULL");
     expect("sim --run last --db c.db", 1, "cluster 'mine', which is no known system");
 }
 

@@ -14,6 +14,7 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/files/sql_file.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/commands/run_fixture.h"
 #include "tests/lib/sim/sim_help.h"
@@ -431,6 +432,7 @@ TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
     expect("explain --db r.db", 1, "run 3"); /* the last run, where none is named */
     expect("export --db r.db -o - --format csv", 1, "run 3");
     runs_store(&by_hand);
+    sql_do(runs_db, "UPDATE run SET cluster_file = NULL"); /* as an older lapwing stored it */
     const char *out = lapwingf("explain 1 --db %s", runs_db);
     has(out, "what-ifs are not simulated: ");
     has(out, "name the run's cluster file with -c");

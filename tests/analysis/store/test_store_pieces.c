@@ -156,7 +156,7 @@ TEST(an_older_database_is_packed_by_what_stores)
     shell("cp older.db again.db", NULL);
     int64_t before = sql_ask(fixture_path("again.db"), size);
     expect("sim -w mlp -c dgx-h100 --db again.db", 0, "stored as run 3");
-    assert_int_equal(sql_ask(fixture_path("again.db"), "PRAGMA user_version"), 16);
+    assert_int_equal(sql_ask(fixture_path("again.db"), "PRAGMA user_version"), 17);
     for (int id = 1; id <= 2; id++)
         has_rows_of("again.db", id, id);
     assert_true(sql_ask(fixture_path("again.db"), size) < before);

@@ -21,7 +21,7 @@ static int64_t version_of_file(void)
     return sql_ask(file(), "PRAGMA user_version");
 }
 
-enum { NEWEST = 16, OLDEST_READ = 14 };
+enum { NEWEST = 17, OLDEST_READ = 14 };
 
 /* A database with the tables of one version and the number of another. */
 static void make_version(int tables, int number)
@@ -62,7 +62,7 @@ static void use_version(int tables, int number, enum lw_store_mode mode)
         assert_int_equal(st, LW_EFORMAT);
         has(err.msg, file());
         has(err.msg, version);
-        has(err.msg, "1 to 16");
+        has(err.msg, "1 to 17");
         assert_true(strstr(err.msg, "another --db") || strstr(err.msg, "brings it up to date"));
         for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
             assert_null(strstr(err.msg, foreign[i]));
@@ -108,7 +108,7 @@ TEST_WITH(sql_in_a_foreign_database_is_not_evaluated, fixture_open, fixture_clos
     sql_do(file(), line);
     assert_int_equal(lw_store_open(file(), LW_STORE_READ, &s, &err), LW_OK);
     assert_int_equal(lw_store_runs(s, &arena, &runs, &n, &err), LW_EFORMAT);
-    has(err.msg, "its tables are not those of schema version 16");
+    has(err.msg, "its tables are not those of schema version 17");
     lw_arena_free(&arena);
     lw_store_close(s);
 }
