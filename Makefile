@@ -447,7 +447,7 @@ evidence: $(BUILD)/lapwing
 	 rm -rf out/evidence.before && cp -r $(EVIDENCE) out/evidence.before && \
 	 $(PUBLISHED)/evidence.py collect out/evidence ../shared $(EVIDENCE) && \
 	 $(PUBLISHED)/moved.py out/evidence.before $(EVIDENCE) && \
-	 $(PUBLISHED)/evidence.py nccl $(BUILD)/lapwing ../shared . && \
+	 $(PUBLISHED)/kernel_tables.py write $(BUILD)/lapwing ../shared . && \
 	 $(PUBLISHED)/pages.py write . || [ $$? = 4 ] # no tables: said aloud
 
 evidence-pages:

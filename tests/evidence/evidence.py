@@ -4,7 +4,6 @@ measured, as data.
 
     evidence.py predict LAPWING SHARED WORK [TABLE...]   WORK/TABLE.json of `lapwing validate`
     evidence.py collect WORK SHARED OUT                  OUT/FAMILY.csv, one row a run; tables.csv
-    evidence.py nccl LAPWING SHARED PROJECT              PROJECT/docs/results/nccl.csv, one row a table
     evidence.py sample LAPWING SHARED OUT [N]            N rows of OUT against a new prediction
     evidence.py doubled LAPWING SHARED OUT [N]           the same with measured cells doubled
 
@@ -17,7 +16,6 @@ import glob
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -286,46 +284,12 @@ def doubled(lapwing, shared, out, n):
     return bad, len(one)
 
 
-# --- NCCL ----------------------------------------------------------------------------------------
-
-NCCL = ["table", "rows", "model_pct", "calibrated_pct", "inside"]
-
-
-def nccl(lapwing, shared, project):
-    """Published tables of NCCL's collectives, each left out of its own fit."""
-    files = sorted(glob.glob(os.path.join(shared, "netbench", "*.csv")) +
-                   glob.glob(os.path.join(project, "analysis", "netbench", "tables", "*.csv")))
-    if not files:
-        return False
-    done = subprocess.run([lapwing, "validate", *files, "--format", "json"], capture_output=True,
-                          text=True, check=False)
-    tables = {}
-    for family in json.loads(done.stdout)["families"]:
-        title = {"netbench-raw": "model_pct", "netbench": "calibrated_pct"}.get(family["name"])
-        for part in family["series"] if title else []:
-            row = tables.setdefault(part["name"].split(",")[0], {})
-            row[title] = row.get(title, 0) + part["n"] * part["mean_abs_error_pct"]
-            if title == "model_pct":
-                row["rows"] = row.get("rows", 0) + part["n"]
-        for note in family["notes"]:
-            found = re.match(r"(\w+): (\d+) of \d+ rows between p10 and p90", note)
-            if found and title:
-                tables[found.group(1)]["inside"] = found.group(2)
-    rows = [{"table": name, "rows": row["rows"], "inside": row.get("inside", ""),
-             **{k: f"{row[k] / row['rows']:.2f}" for k in ("model_pct", "calibrated_pct")}}
-            for name, row in sorted(tables.items())]
-    write(os.path.join(project, "docs", "results", "nccl.csv"), NCCL, rows)
-    return True
-
-
 def main(arguments):
     if len(arguments) >= 4 and arguments[0] == "predict":
         if not predict(arguments[1], arguments[2], arguments[3], arguments[4:]):
             print(f"evidence.py: SKIP: no known table below {arguments[2]}", file=sys.stderr)
             return 4
         return 0
-    if len(arguments) == 4 and arguments[0] == "nccl":
-        return 0 if nccl(*arguments[1:]) else 4
     if len(arguments) == 4 and arguments[0] == "collect":
         return 0 if collect(*arguments[1:]) else 4
     if len(arguments) in (4, 5) and arguments[0] in ("sample", "doubled"):
@@ -334,7 +298,7 @@ def main(arguments):
         print("\n".join(bad) if bad else f"{arguments[0]}: ok, {n}")
         return 1 if bad else 0 if n else 4
     sys.exit("usage: evidence.py predict LAPWING SHARED WORK [TABLE...] | collect WORK SHARED OUT "
-             "| nccl LAPWING SHARED PROJECT | sample|doubled LAPWING SHARED OUT [N]")
+             "| sample|doubled LAPWING SHARED OUT [N]")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The tables of published runs in README.md and docs/design/gpu_accuracy.md, from the results.
+"""The tables of published runs, kernels and collectives in README.md and docs/design, from results.
 
     pages.py write PROJECT      write the text between <!-- begin NAME --> and <!-- end NAME -->
     pages.py check PROJECT      exit status 1 and a line for each page that is not what it would be
 
-Results are docs/results/evidence/*.csv (evidence.py); pages.json names the groups of README's
+Results are docs/results/evidence/*.csv (evidence.py), kernels.csv and nccl.csv (kernel_tables.py); pages.json names the groups of README's
 table and says what would settle each large error.
 """
 import csv
@@ -13,6 +13,8 @@ import re
 import sys
 import textwrap
 
+import pages_kernels
+from page_text import share, table_text
 from words import load
 
 RESULTS = "docs/results/evidence"
@@ -157,22 +159,12 @@ def from_other_tables(rows, intervals):
 # --- tables --------------------------------------------------------------------------------------
 
 
-def share(part, whole):
-    return f"{100 * part / whole:.0f} %" if whole else "-"
-
-
-def table_text(titles, rows):
-    return "\n".join(["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)] +
-                     ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
-
-
 class Results:
     def __init__(self, project):
         tables = results(project, "tables")
         self.tables = [t for t in tables if not t["reason"]]
         self.reasons = [t for t in tables if t["reason"]]
-        with open(os.path.join(project, "docs/results/nccl.csv"), newline="", encoding="utf-8") as f:
-            self.nccl = list(csv.DictReader(f))
+        self.nccl, self.kernels = (results(project, f"../{name}") for name in ("nccl", "kernels"))
         rows = [{**row, "table": t["table"]} for t in self.tables if int(t["predicted"])
                 for row in results(project, t["table"])]
         self.steps = [row for row in rows if row["measured_s"]]
@@ -306,26 +298,6 @@ def readme(found):
                        "memory"], rows)
 
 
-OVER = 15  # % of a table of NCCL's collectives
-
-
-def nccl(found):
-    """What docs/results/nccl.csv says, each table left out of its own fit."""
-    n = sum(int(t["rows"]) for t in found.nccl)
-    model, own = (sum(int(t["rows"]) * float(t[k]) for t in found.nccl) / n
-                  for k in ("model_pct", "calibrated_pct"))
-    of = sum(int(t["rows"]) for t in found.nccl if t["inside"])
-    inside = sum(int(t["inside"]) for t in found.nccl if t["inside"])
-    over = sum(float(t["calibrated_pct"]) > OVER for t in found.nccl)
-    worst = max(found.nccl, key=lambda t: float(t["calibrated_pct"]))
-    return textwrap.fill(
-        f"NCCL's collectives, {n} rows of {len(found.nccl)} published tables, each left out of its "
-        f"own fit: mean error {model:.1f} % by NCCL's model alone, {own:.1f} % calibrated; {over} "
-        f"tables are over {OVER} %, the worst {worst['table']} ({float(worst['calibrated_pct']):.1f} "
-        f"%). {inside} of {of} rows ({share(inside, of)}) lie between the p10 and p90 of `lapwing "
-        "cost`.", 100, break_on_hyphens=False)
-
-
 def unsaid(found):
     """What pages.json lacks."""
     known = {name for _, names in WORDS["groups"] for name in names}
@@ -337,7 +309,9 @@ def unsaid(found):
 
 
 PAGES = {
-    "README.md": {"published runs": readme, "nccl": nccl},
+    "README.md": {"published runs": readme, "nccl": pages_kernels.sentence},
+    "docs/design/device.md": {"bursts": pages_kernels.bursts, "experts": pages_kernels.experts},
+    "docs/design/nccl.md": {"one node": pages_kernels.one_node, "left out": pages_kernels.left_out},
     "docs/design/gpu_accuracy.md": {
         "families": families, "order": order, "large errors": large_errors, "rows left out": left_out_rows,
         "devices": devices, "runs alike": alike},
