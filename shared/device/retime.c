@@ -18,12 +18,13 @@
 
 struct figures {
     const struct lw_device *device;
-    double flops, attention, bytes; /* per second: of a whole module, of what is not its products */
+    double flops, bytes; /* per second: of a whole module, of what is not its products */
+    double attention[2]; /* FLOPs that are not its products' either: of forward and backward */
 };
 
 /* Enough to ask whether a file can be re-timed at all. */
 static const struct lw_device NO_SHAPES;
-static const struct figures ANY = {&NO_SHAPES, 1, 1, 1};
+static const struct figures ANY = {&NO_SHAPES, 1, 1, {1, 1}};
 
 /* Of matrix products: what they take on the two devices. Zeroed: none, or not known by shape. */
 struct products {
@@ -43,7 +44,8 @@ static enum lw_status figures_of(const struct lw_device *d, enum lw_dtype dtype,
                        d->kind,
                        lw_figure_is_set(peak) ? "memory_bytes_per_s"
                                               : "peak_flops of the parameters' type");
-    *f = (struct figures){d, peak.value * share, peak.value * share, bytes.value};
+    double flops = peak.value * share;
+    *f = (struct figures){d, flops, bytes.value, {flops, flops}};
     return LW_OK;
 }
 
@@ -53,7 +55,9 @@ static void figures_by_shape(enum lw_dtype dtype, struct figures *f)
     const struct lw_device *d = f->device;
 
     if (lw_figure_is_set(d->attention_forward))
-        f->attention = d->peak_flops[dtype].value * d->attention_forward.value;
+        f->attention[0] = d->peak_flops[dtype].value * d->attention_forward.value;
+    if (lw_figure_is_set(d->attention_backward))
+        f->attention[1] = d->peak_flops[dtype].value * d->attention_backward.value;
     f->bytes = lw_device_traffic_rate(d);
 }
 
@@ -118,7 +122,7 @@ static void add_product(struct products *x, const struct lw_product *p, double r
 
 /* Of what is not these products: attention in one kernel, traffic; of all where there are none.
  * 0 = it holds neither FLOPs nor bytes. Rounding of shares leaves some FLOPs of a product. */
-static double rest_ratio(double flops, double bytes, const struct products *x,
+static double rest_ratio(double flops, double bytes, const struct products *x, bool backward,
                          const struct figures *from, const struct figures *to)
 {
     const bool shaped = x->flops > 0;
@@ -126,8 +130,8 @@ static double rest_ratio(double flops, double bytes, const struct products *x,
 
     if (other <= 0 && bytes <= 0)
         other = flops;
-    double here = roofline(other, shaped ? from->attention : from->flops, bytes, from);
-    double there = roofline(other, shaped ? to->attention : to->flops, bytes, to);
+    double here = roofline(other, shaped ? from->attention[backward] : from->flops, bytes, from);
+    double there = roofline(other, shaped ? to->attention[backward] : to->flops, bytes, to);
     return here > 0 ? there / here : 0;
 }
 
@@ -191,8 +195,8 @@ static struct ratios ratios_of(const struct lw_workload *w, const struct lw_modu
     for (int k = 0; k < LW_N_PRODUCT_PHASES; k++)
         x[k] = products_of(w, m, k, whole_ps[k], from, to, &whole[k]);
     back = (struct products){0, 0, x[LW_PRODUCTS_INPUT].flops + x[LW_PRODUCTS_WEIGHT].flops};
-    r.rest[0] = rest_ratio(flops, bytes, &x[LW_PRODUCTS_FORWARD], from, to);
-    r.rest[1] = rest_ratio(2 * flops, 2 * bytes, &back, from, to);
+    r.rest[0] = rest_ratio(flops, bytes, &x[LW_PRODUCTS_FORWARD], false, from, to);
+    r.rest[1] = rest_ratio(2 * flops, 2 * bytes, &back, true, from, to);
     for (int k = 0; k < LW_N_PRODUCT_PHASES; k++) {
         r.phase[k] = time_ratio((double)ps[k], &x[k], r.rest[k > 0]);
         r.shaped = r.shaped || x[k].here > 0;
@@ -386,7 +390,8 @@ static double work_ratio(const struct lw_plan *p, const struct lw_op *op,
     const struct module_works *x = op->module < 0 ? &own
                                    : has_size(w)  ? &of[2 * op->module + direction(op)]
                                                   : &of[2 * op->module]; /* done again */
-    double rest = rest_ratio(x->flops, x->bytes, &x->products, from, to);
+    const bool backward = op->module >= 0 && x == &of[2 * op->module + 1];
+    double rest = rest_ratio(x->flops, x->bytes, &x->products, backward, from, to);
 
     if (rest <= 0 && op->kind == LW_OP_OPTIMIZER)
         return from->bytes / to->bytes;

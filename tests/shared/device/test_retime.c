@@ -194,6 +194,33 @@ static void nearly_as_made(const char *const *models, int n, double of(const str
     }
 }
 
+/* A device that differs in attention's backward alone: the forward stays, and the backward
+ * becomes longer by nearly as much as that of a model made there. Traffic beside attention goes by
+ * the same ratio, a part of the difference. */
+TEST(attention_has_a_speed_of_its_own_in_the_backward)
+{
+    struct lw_cluster from, to;
+    struct lw_err err = {0};
+
+    assert_ok(lw_cluster_find("dgx-h100", &from, &err), err);
+    assert_ok(lw_cluster_find("dgx-h100", &to, &err), err);
+    to.device.attention_backward.value /= 3;
+    struct lw_workload plain = made_for("llama-3-8b", &from.device);
+    struct lw_workload w = made_for("llama-3-8b", &from.device);
+    struct lw_workload x = made_for("llama-3-8b", &to.device);
+    assert_ok(lw_workload_retime(&w, &from.device, &to.device, &err), err);
+    double more = step_of(&w) - step_of(&plain), made = step_of(&x) - step_of(&plain);
+    assert_true(made > 0.05 * step_of(&plain));
+    assert_true(fabs(more / made - 1) < 0.25);
+    for (int32_t i = 0; i < w.n_modules; i++)
+        assert_int_equal(w.modules[i].forward_ps, plain.modules[i].forward_ps);
+    lw_workload_free(&plain);
+    lw_workload_free(&w);
+    lw_workload_free(&x);
+    lw_cluster_free(&from);
+    lw_cluster_free(&to);
+}
+
 /* By FLOPs and bytes alone gpt-1.3b from H100 to B200 was 22 % too fast. What is left is of fused
  * attention, whose backward has a speed of its own, and of launches. */
 TEST(a_model_is_nearly_as_fast_as_one_made_for_the_device)
