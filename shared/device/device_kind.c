@@ -110,12 +110,13 @@ bool lw_device_same_kind(const char *a, const char *b)
            is_family_of(x, y) || is_family_of(y, x);
 }
 
-static bool begins_with_one(const char *name, const char *const *starts)
+/* The kind of the name begins with one of the words. */
+static bool begins_with_one(const char *name, const char *const *words)
 {
     const char *kind = name ? lw_device_kind(name) : "";
 
-    for (; *starts; starts++)
-        if (strncasecmp(kind, *starts, strlen(*starts)) == 0)
+    for (; *words; words++)
+        if (strncasecmp(kind, *words, strlen(*words)) == 0)
             return true;
     return false;
 }

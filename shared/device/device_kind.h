@@ -25,7 +25,8 @@ bool lw_device_same_family(const char *kind, const char *name);
 
 /* A device of NVIDIA's Hopper generation. NULL: none is. */
 bool lw_device_is_hopper(const char *name);
-/* One of its Blackwell generation for data centers. NULL: none is. */
+
+/* A data center's device of NVIDIA's Blackwell generation, Blackwell Ultra too. NULL: none is. */
 bool lw_device_is_blackwell(const char *name);
 
 /* Whether collectives of the name's devices are those of the kind's: the same family, and the names

@@ -53,6 +53,7 @@
     row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \
     row(attention_speed, "", POSITIVE, "attention, against the device's best known kernel") \
     row(attention_speed_hopper, "", POSITIVE, "the same on H100 and H200") \
+    row(attention_speed_blackwell, "", POSITIVE, "the same on Blackwell") \
     row(grouped_speed_blackwell, "", POSITIVE, "Blackwell: experts' products, against figures") \
     row(scores_forward, "", POSITIVE, "time of products of stored scores, against that by shape") \
     row(scores_backward, "", POSITIVE, "the same in backward") \

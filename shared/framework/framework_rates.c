@@ -4,9 +4,19 @@
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework.h"
 
-struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const struct lw_device *d)
+static double attention_speed(const struct lw_framework *f, const char *kind)
 {
     double speed = lw_fact_value(f->attention_speed, 1);
+
+    if (lw_device_is_hopper(kind))
+        return lw_fact_value(f->attention_speed_hopper, speed);
+    if (lw_device_is_blackwell(kind))
+        return lw_fact_value(f->attention_speed_blackwell, speed);
+    return speed;
+}
+
+struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const struct lw_device *d)
+{
     bool hopper = lw_device_is_hopper(d->kind);
 
     return (struct lw_kernel_rates){
@@ -23,6 +33,6 @@ struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const st
                              ? lw_fact_value(f->grouped_speed_blackwell, 1) : 1,
         .scores_forward = lw_fact_value(f->scores_forward, 0),
         .scores_backward = lw_fact_value(f->scores_backward, 0),
-        .attention_speed = hopper ? lw_fact_value(f->attention_speed_hopper, speed) : speed,
+        .attention_speed = attention_speed(f, d->kind),
     };
 }
