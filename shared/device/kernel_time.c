@@ -89,41 +89,37 @@ static struct lw_bounded roofline(const struct timer *t, int64_t flops, int64_t 
                           : (struct lw_bounded){move, LW_BOUND_MEMORY};
 }
 
-/* The framework's kernel for experts' products. */
-static struct lw_bounded at_grouped_speed(const struct timer *t, struct lw_bounded p)
+/* What the framework's kernel takes of the time by shape: of experts' products, and of those of two
+ * activations, which are those of stored scores. */
+static double of_framework(const struct timer *t, const struct lw_kernel_work *work)
 {
-    double speed = t->rates->grouped_speed;
+    const struct lw_kernel_rates *r = t->rates;
+    double scores =
+        work->phase == LW_PRODUCTS_FORWARD ? r->scores_forward : r->scores_backward;
 
-    if (speed > 0 && speed != 1 && t->k && t->k->experts > 0)
-        p.time = lw_ps_from_seconds((double)p.time * 1e-12 / speed);
-    return p;
-}
-
-/* Products of two activations are those of stored scores. */
-static lw_ps of_scores(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
-{
-    double factor = work->phase == LW_PRODUCTS_FORWARD ? t->rates->scores_forward
-                                                       : t->rates->scores_backward;
-
-    return t->k->both && factor > 0 ? (lw_ps)((double)time * factor) : time;
+    if (t->k && t->k->both && scores > 0)
+        return scores;
+    return t->k && t->k->experts > 0 && r->grouped_speed > 0 ? 1 / r->grouped_speed : 1;
 }
 
 static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_work *work,
                                 int64_t ranks)
 {
-    double factor = t->rates->traffic > 0 ? t->rates->traffic : 1;
+    double traffic = t->rates->traffic > 0 ? t->rates->traffic : 1;
     struct lw_attention a = work->attention;
 
     if (work->product.batch > 0) {
         struct lw_bounded p = lw_product_bounded(t->device, &work->product);
         p.time = lw_add_sat(p.time, lw_product_time(t->device, &work->second));
-        p.time = of_scores(t, work, p.time);
-        return at_grouped_speed(t, p);
+        double factor = of_framework(t, work);
+        if (factor != 1)
+            p.time = lw_ps_from_seconds((double)p.time * 1e-12 * factor);
+        return p;
     }
     a.speed = t->rates->attention_speed;
     if (a.batch > 0)
         return lw_attention_bounded(t->device, &a);
-    return lw_traffic_bounded(t->device, (int64_t)((double)work->bytes * factor) / ranks,
+    return lw_traffic_bounded(t->device, (int64_t)((double)work->bytes * traffic) / ranks,
                               t->rates->memory_op_ps);
 }
 
