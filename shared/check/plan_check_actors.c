@@ -110,7 +110,7 @@ static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struc
         int32_t call = lw_op_call(k->p, i);
         k->call_lead[i] = i;
         k->call_size[i] = 1;
-        if (call >= 0 && lw_op_class(LW_OP_HELD(k->p, i)->kind) == LW_CLASS_P2P)
+        if (call >= 0 && lw_op_class(lw_op_shared(k->p, i)->kind) == LW_CLASS_P2P)
             calls[n++] = (struct call){call, i};
     }
     lw_sort(calls, n, compare_calls);
@@ -136,7 +136,7 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
         n_on_comm[c] = 0;
     }
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        const struct lw_op *o = LW_OP_HELD(p, i);
+        const struct lw_op *o = lw_op_shared(p, i);
         int32_t before = last_on_stream[o->stream], call = lw_op_call(p, i);
         if (lw_op_call(p, run) != call)
             run = i; /* the first of the ops without another call between them */

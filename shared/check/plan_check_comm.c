@@ -64,7 +64,7 @@ static void list_collectives(struct comm_check *k)
         for (int32_t r = 0; r < p->n_roles; r++) {
             struct lw_program g = program_of(p, k->variant, r);
             for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-                const struct lw_op *o = LW_OP_HELD(p, i);
+                const struct lw_op *o = lw_op_shared(p, i);
                 if (!is_collective(o))
                     continue;
                 int64_t cell = (int64_t)r * p->n_comms + o->comm;

@@ -33,7 +33,7 @@ static void wake(struct lw_check_run *k, int32_t actor)
 static bool can_enter(struct lw_check_run *k, int32_t actor, int32_t op, int32_t *dep_cursor,
                       int64_t *waits_on)
 {
-    int32_t before = k->before_on_comm[op], n_deps = LW_OP_HELD(k->p, op)->n_deps;
+    int32_t before = k->before_on_comm[op], n_deps = lw_op_shared(k->p, op)->n_deps;
     const int32_t *deps = k->p->deps + lw_op_first_dep(k->p, op);
 
     if (!is_issued(k, actor, op))
@@ -95,7 +95,7 @@ static void matched(struct lw_check_run *k, int32_t actor, int32_t op)
 
 static void enter(struct lw_check_run *k, int32_t actor, int32_t op)
 {
-    const struct lw_op *o = LW_OP_HELD(k->p, op);
+    const struct lw_op *o = lw_op_shared(k->p, op);
     uint8_t *state = &k->state[state_of(k, actor, op)];
 
     *state = ENTERED;

@@ -344,7 +344,7 @@ static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
 
 static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err *err)
 {
-    const struct lw_op *o = LW_OP_HELD(p, i);
+    const struct lw_op *o = lw_op_shared(p, i);
 
     bool talks =
         lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
@@ -371,9 +371,11 @@ static enum lw_status check_operand(const struct lw_plan *p, int32_t i, int32_t 
 }
 
 /* Room of what the host holds meanwhile (--offload): no bucket's. */
-static int64_t moved_bytes(const struct lw_op *o)
+static int64_t moved_bytes(const struct lw_plan *p, int32_t i)
 {
-    if (o->bucket >= 0 || (o->kind != LW_OP_ALLOC && o->kind != LW_OP_FREE))
+    const struct lw_op *o = lw_op_shared(p, i);
+
+    if ((o->kind != LW_OP_ALLOC && o->kind != LW_OP_FREE) || lw_op_at(p, i).bucket >= 0)
         return 0;
     return o->kind == LW_OP_ALLOC ? o->bytes : -o->bytes;
 }
@@ -385,7 +387,7 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
     int64_t kept = 0;
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        int64_t change = lw_op_at(p, i).work < 0 ? moved_bytes(LW_OP_HELD(p, i))
+        int64_t change = lw_op_at(p, i).work < 0 ? moved_bytes(p, i)
                                                  : lw_work_at(p, lw_op_at(p, i).work)->keeps_bytes;
         if (__builtin_add_overflow(kept, change, &kept))
             return lw_plan_op_fail(p, i, err,
@@ -406,7 +408,7 @@ static enum lw_status check_program(const struct lw_plan *p, const struct lw_pro
                                     const struct lw_role *role, struct lw_err *err)
 {
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
-        const struct lw_op *o = LW_OP_HELD(p, i);
+        const struct lw_op *o = lw_op_shared(p, i);
         int32_t first_dep = lw_op_first_dep(p, i);
         LW_TRY(check_op(p, i, err));
         for (int32_t d = first_dep; d < first_dep + o->n_deps; d++)

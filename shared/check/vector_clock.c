@@ -47,8 +47,8 @@ static bool same_call(const struct lw_plan *p, int32_t a, int32_t b)
     int32_t call = lw_op_call(p, a);
 
     return call >= 0 && call == lw_op_call(p, b) &&
-           lw_op_class(LW_OP_HELD(p, a)->kind) == LW_CLASS_P2P &&
-           lw_op_class(LW_OP_HELD(p, b)->kind) == LW_CLASS_P2P;
+           lw_op_class(lw_op_shared(p, a)->kind) == LW_CLASS_P2P &&
+           lw_op_class(lw_op_shared(p, b)->kind) == LW_CLASS_P2P;
 }
 
 void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
@@ -62,7 +62,7 @@ void lw_op_clock_begin(struct lw_op_clock *c, struct lw_program program)
     memset(c->on_comm, -1, (size_t)c->p->n_comms * sizeof *c->on_comm);
     memset(c->ticked, 0, (size_t)program.n_ops * sizeof *c->ticked);
     for (int32_t i = 0; i < program.n_ops; i++) {
-        const struct lw_op *o = LW_OP_HELD(p, first + i);
+        const struct lw_op *o = lw_op_shared(p, first + i);
         int32_t *on_stream = &c->on_stream[o->stream], at = *on_stream;
         bool joins = at >= 0 && same_call(p, at, first + i);
         c->stream[i] = o->stream;
@@ -110,7 +110,7 @@ void lw_op_clock_tick(struct lw_op_clock *c, int32_t lead)
         row[s] = -1;
     join(c, row, c->before[lead - first]);
     for (int32_t i = lead; i >= 0; i = lw_op_clock_next(c, i)) {
-        const struct lw_op *o = LW_OP_HELD(c->p, i);
+        const struct lw_op *o = lw_op_shared(c->p, i);
         const int32_t *deps = c->p->deps + lw_op_first_dep(c->p, i);
         if (o->comm >= 0)
             join(c, row, c->before_on_comm[i - first]);

@@ -414,6 +414,13 @@ static inline struct lw_op *lw_plan_held_ops(const struct lw_plan *p, int32_t *n
      : (p)->op_own ? (const struct lw_op[1]){lw_op_at(p, i)} \
                    : &(p)->op_rows[(p)->op_places[i].row])
 
+/* What op i has in common with those that are alike, without a copy: nothing may read its
+ * micro_batch, call and first_dep, nor what struct lw_op_own has. */
+static inline const struct lw_op *lw_op_shared(const struct lw_plan *p, int64_t i)
+{
+    return p->ops ? &p->ops[i] : &p->op_rows[p->op_places[i].row];
+}
+
 /* The row that op i shares; -1: it shares none. */
 static inline int32_t lw_op_row(const struct lw_plan *p, int64_t i)
 {

@@ -150,10 +150,10 @@ static void read_bounds(const struct lw_plan *p, enum lw_plan_table_id id,
 
     if (id == LW_TABLE_ops && f->at == offsetof(struct lw_op, first_dep)) {
         bounds[0] = lw_op_first_dep(p, row);
-        bounds[1] = LW_OP_HELD(p, row)->n_deps;
+        bounds[1] = lw_op_shared(p, row)->n_deps;
     } else if (id == LW_TABLE_ops && f->at == offsetof(struct lw_op, first_ready)) {
         bounds[0] = lw_op_at(p, row).first_ready;
-        bounds[1] = LW_OP_HELD(p, row)->n_ready;
+        bounds[1] = lw_op_shared(p, row)->n_ready;
     } else {
         memcpy(bounds, lw_table_row(&lw_plan_tables[id], p, row, &op) + f->at,
                2 * sizeof *bounds);

@@ -147,7 +147,7 @@ static void part_unlike(bool *alike, const int32_t *v, int32_t n)
 static void part_ready(const struct lw_plan *p, bool *between, bool *alike)
 {
     for (int32_t i = 0; i < p->n_ops; i++) {
-        int32_t n = LW_OP_HELD(p, i)->n_ready, first = lw_op_at(p, i).first_ready;
+        int32_t n = lw_op_shared(p, i)->n_ready, first = lw_op_at(p, i).first_ready;
         if (n > 0)
             between[first] = between[first + n] = true;
     }
