@@ -93,9 +93,35 @@ struct lw_bucket lw_part_bucket(const struct lw_part *d, const struct lw_part_se
                               .limit_bytes = limit == LW_BUCKET_NO_LIMIT ? 0 : limit};
 }
 
+/* The slots of bucket n, where each follows the one before it. */
+static void add_slots(const struct lw_part *d, struct lw_builder *b, const struct lw_bucketing *k,
+                      int32_t n)
+{
+    int32_t n_slots = k->first[n + 1] - k->first[n];
+    int32_t *to = n_slots > 0 ? lw_builder_slot_room(b, n_slots) : NULL;
+
+    for (int32_t i = 0; to && i < n_slots; i++)
+        to[i] = lw_part_param(d, k->items[k->first[n] + i]);
+}
+
+/* Where the policy leaves room between them. */
+static void add_apart(const struct lw_part *d, struct lw_builder *b, const struct lw_bucketing *k,
+                      int32_t n)
+{
+    int64_t at = 0;
+
+    for (int32_t i = k->first[n]; i < k->first[n + 1]; i++) {
+        int32_t param = k->items[i];
+        at = lw_megatron_start(d->s, at);
+        lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, param), at});
+        at += lw_param_at(d->w, param).numel;
+    }
+}
+
 static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set *set)
 {
     const struct lw_bucketing *k = &set->buckets;
+    bool apart = lw_megatron_start(d->s, 1) != 1;
 
     if (!set->name)
         return;
@@ -103,13 +129,10 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
     for (int32_t n = 0; n < k->n_buckets; n++) {
         struct lw_bucket bucket = lw_part_bucket(d, set, n);
         int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
-        int64_t at = 0;
-        for (int32_t i = k->first[n]; i < k->first[n + 1]; i++) {
-            int32_t param = k->items[i];
-            at = lw_megatron_start(d->s, at);
-            lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, param), at});
-            at += lw_param_at(d->w, param).numel;
-        }
+        if (apart)
+            add_apart(d, b, k, n);
+        else
+            add_slots(d, b, k, n);
         if (n == 0)
             set->first_bucket = number;
     }

@@ -450,6 +450,18 @@ static void write_offsets(struct lw_builder *b, struct lw_bucket *k)
     }
 }
 
+int32_t *lw_builder_slot_room(struct lw_builder *b, int32_t n)
+{
+    int32_t *to = lw_builder_extend(b, LW_TABLE_slots, n);
+
+    if (!to)
+        return NULL;
+    assert(b->slot_end == 0);
+    b->plan.buckets[b->plan.n_buckets - 1].n_slots = n;
+    b->slot_end = -1;
+    return to;
+}
+
 void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s)
 {
     int64_t numel = numel_of(b, s->param), end;
