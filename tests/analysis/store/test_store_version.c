@@ -73,10 +73,19 @@ static void use_version(int tables, int number, enum lw_store_mode mode)
     lw_store_close(s);
 }
 
+/* Of a number and other tables than its own, a sample in which each occurs: all of them are made and
+ * opened with LAPWING_MANY=1. */
+static bool is_tried(int tables, int number)
+{
+    return tables == number || unit_cases((tables + 3 * number + 3) % 7 == 0, 1);
+}
+
 TEST_WITH(every_version_is_read_brought_up_to_date_or_named, fixture_open, fixture_close)
 {
     for (int number = -1; number <= NEWEST + 1; number++)
         for (int tables = 1; tables <= NEWEST; tables++) {
+            if (!is_tried(tables, number))
+                continue;
             use_version(tables, number, LW_STORE_READ);
             use_version(tables, number, LW_STORE_WRITE);
         }

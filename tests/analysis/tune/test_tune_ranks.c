@@ -207,7 +207,9 @@ TEST_WITH(who_differs_is_named, fixture_open, fixture_close)
 
 /* Each process leaves its pid. All are slow, since rank 2 is stopped most of the time and the
  * others wait for it: so a fast machine too kills one of them before the search ends. */
-#define MANY "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 64 --no-bounds --threads 1 -q"
+#define MANY                                                                                     \
+    "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 64 --batch 1,2,4 --recompute none,full "       \
+    "--schedule 1f1b,zb-h1 --no-bounds --threads 1 -q"
 #define SLOW MANY " --db k.db"
 #define SLOW_TEAM                                                                                \
     "rm -f pid* rc*; export LAPWING_RANKS=3 LAPWING_TOKEN=t$$; for r in 0 1 2; do "             \

@@ -70,8 +70,10 @@ TEST_WITH(a_slow_link_is_the_step, fixture_open, fixture_close)
 
 TEST_WITH(executed_copies_change_no_value, fixture_open, fixture_close)
 {
-    expect("exec -w mlp --dp 2 --steps 3 --offload activations --no-db", 0, "verified: ");
-    expect("exec -w mlp --dp 2 --zero 3 --micro-batches 2 --steps 3 --offload activations --no-db",
+    expect("exec -w mlp --width 128 --dp 2 --steps 3 --offload activations --no-db", 0,
+           "verified: ");
+    expect("exec -w mlp --width 128 --dp 2 --zero 3 --micro-batches 2 --steps 3 "
+           "--offload activations --no-db",
            0, "verified: ");
 }
 
