@@ -13,6 +13,9 @@
  * on that stream before and after the block then runs before its first op and after its last, since
  * no edge leads into or out of it in between.
  *
+ * Layers and micro-batches repeat, and so do blocks: those with alike ops in the same order and the
+ * same edges have one shape, whose edges and time are held once.
+ *
  * Not merged: ops of several ranks or passes, and those that others wait for in between. */
 #include "sim/engine/merge_ops.h"
 
@@ -25,8 +28,9 @@ enum {
 
 struct merging {
     const struct sim_program *p;
-    const bool *alone;
-    const uint8_t *contention;
+    const uint8_t *facts;
+    const int32_t *like;
+    bool contention;
     int32_t *from_block; /* [n_units]: edges from the block at hand into a unit */
     int32_t *block;      /* [n_units]: its units, each after those that it waits for */
     int32_t *can_follow, n_can_follow; /* [n_units]: units that wait for those alone */
@@ -34,6 +38,8 @@ struct merging {
     int32_t *place;         /* [n_units]: in the merged unit */
     int32_t *units, *first; /* of merged unit k, units[first[k]] .. */
     int32_t n;              /* merged units */
+    int32_t *shape;         /* [n]: the struct sim_merged of k; -1 = its only unit is not merged */
+    int32_t n_shapes;
 };
 
 static int32_t n_next(const struct sim_program *p, int32_t u)
@@ -45,11 +51,11 @@ static int32_t n_next(const struct sim_program *p, int32_t u)
  * it. */
 static bool add(struct merging *m, int32_t u)
 {
-    bool grows = m->alone[u];
+    bool grows = m->facts[u] & SIM_ALONE;
 
     for (int32_t i = m->p->first_next[u]; i < m->p->first_next[u + 1]; i++) {
         int32_t v = m->p->next[i];
-        grows &= m->alone[v] && m->of[v] < 0;
+        grows &= m->facts[v] & SIM_ALONE && m->of[v] < 0;
         if (++m->from_block[v] == m->p->wait[v])
             m->can_follow[m->n_can_follow++] = v;
     }
@@ -90,7 +96,7 @@ static int32_t grow(struct merging *m, int32_t u)
     while (n - longest < LOOK_AHEAD && !(m->contention && n == MOST_BESIDE)) {
         int32_t v = only_next(m, u);
         if (v >= 0) {
-            if (!m->alone[u] || !m->alone[v] || m->of[v] >= 0)
+            if (!(m->facts[u] & m->facts[v] & SIM_ALONE) || m->of[v] >= 0)
                 break;
         } else {
             if (!add(m, u) || m->n_can_follow == 0)
@@ -115,7 +121,7 @@ static bool may_hold(const struct merging *m, int32_t n)
     int all = 0;
 
     for (int32_t i = 0; m->contention && i < n; i++)
-        all |= m->contention[m->block[i]];
+        all |= m->facts[m->block[i]];
     return !(all & SIM_HOLDS) || (all & SIM_ORDERS);
 }
 
@@ -132,6 +138,7 @@ static void find_blocks(struct merging *m)
         m->first[m->n] = at;
         for (int32_t i = 0; i < n; i++) {
             m->of[m->block[i]] = m->n;
+            m->place[m->block[i]] = i;
             m->units[at++] = m->block[i];
         }
         m->n++;
@@ -147,6 +154,61 @@ static int32_t n_units_in(const struct merging *m, int32_t k)
     return m->first[k + 1] - m->first[k];
 }
 
+/* The units that wait for unit i of block k, in it, at as many places from its first as those of
+ * block j. */
+static bool leads_alike(const struct merging *m, int32_t k, int32_t j, int32_t i)
+{
+    const struct sim_program *p = m->p;
+    int32_t u = m->units[m->first[k] + i], v = m->units[m->first[j] + i], n = n_next(p, u);
+
+    if (n_next(p, v) != n)
+        return false;
+    for (int32_t e = 0; e < n; e++)
+        if (m->place[p->next[p->first_next[u] + e]] != m->place[p->next[p->first_next[v] + e]])
+            return false;
+    return true;
+}
+
+static bool has_shape_of(const struct merging *m, int32_t k, int32_t j)
+{
+    int32_t n = n_units_in(m, k);
+
+    if (n_units_in(m, j) != n)
+        return false;
+    for (int32_t i = 0; i < n; i++)
+        if (m->like[m->units[m->first[k] + i]] != m->like[m->units[m->first[j] + i]] ||
+            (i + 1 < n && !leads_alike(m, k, j, i)))
+            return false;
+    return true;
+}
+
+static uint64_t hash_of(const struct merging *m, int32_t k)
+{
+    uint64_t x = 0;
+
+    for (int32_t i = m->first[k]; i < m->first[k + 1]; i++)
+        x = (x + (uint64_t)m->like[m->units[i]]) * UINT64_C(0x9e3779b97f4a7c15);
+    return x >> 32;
+}
+
+/* Blocks as one of these, the last one of a hash, have its shape: most of a program do. */
+static void find_shapes(struct merging *m)
+{
+    enum { LATELY = 256 };
+    int32_t lately[LATELY];
+
+    memset(lately, 0xff, sizeof lately);
+    for (int32_t k = 0; k < m->n; k++) {
+        m->shape[k] = -1;
+        if (n_units_in(m, k) < 2)
+            continue;
+        int32_t *last = &lately[hash_of(m, k) % LATELY];
+        bool known = *last >= 0 && has_shape_of(m, k, *last);
+        m->shape[k] = known ? m->shape[*last] : m->n_shapes++;
+        *last = k;
+    }
+}
+
 static void fill_parts(const struct merging *m, int32_t k, struct sim_program *out)
 {
     const struct sim_program *p = m->p;
@@ -156,7 +218,6 @@ static void fill_parts(const struct merging *m, int32_t k, struct sim_program *o
         int32_t u = m->units[i];
         for (int32_t at = p->first_part[u]; at < p->first_part[u + 1]; at++)
             out->parts[part++] = p->parts[at];
-        m->place[u] = i - m->first[k];
     }
     out->first_part[k + 1] = part;
 }
@@ -198,28 +259,31 @@ static void fill_unit(const struct merging *m, int32_t k, struct inner_cursor *a
     if (out->wait[k] == 0)
         out->roots[out->n_roots++] = k;
     if (out->merged_of)
-        out->merged_of[k] = n > 1 ? out->n_merged : -1;
+        out->merged_of[k] = m->shape[k];
     out->most_merged = n > 1 && n > out->most_merged ? n : out->most_merged;
-    if (n > 1)
+    if (m->shape[k] == out->n_merged) /* the first of its shape */
         fill_inner(m, k, at, out);
 }
 
 /* What a program of merged units has, so that each column is as long as it must be. */
 struct sizes {
     int64_t outer, inner, first_inner;
-    int32_t merged, roots;
+    int32_t roots;
 };
 
 static struct sizes measure(const struct merging *m)
 {
     struct sizes x = {0};
+    int32_t n_shapes = 0;
 
     for (int32_t k = 0; k < m->n; k++) {
         int32_t n = n_units_in(m, k);
         x.outer += n_next(m->p, m->units[m->first[k + 1] - 1]);
         x.roots += m->p->wait[m->units[m->first[k]]] == 0;
-        x.merged += n > 1;
-        x.first_inner += n > 1 ? n + 1 : 0;
+        if (m->shape[k] != n_shapes)
+            continue;
+        n_shapes++;
+        x.first_inner += n + 1;
         for (int32_t i = m->first[k]; i + 1 < m->first[k + 1]; i++)
             x.inner += n_next(m->p, m->units[i]);
     }
@@ -239,9 +303,9 @@ static enum lw_status fill(const struct merging *m, struct lw_arena *arena, stru
     TAKE(arena, out->first_next, m->n);
     TAKE(arena, out->next, size.outer);
     TAKE(arena, out->roots, size.roots);
-    if (size.merged > 0) {
+    if (m->n_shapes > 0) {
         TAKE(arena, out->merged_of, m->n);
-        TAKE(arena, out->merged, size.merged);
+        TAKE(arena, out->merged, m->n_shapes);
         TAKE(arena, out->first_inner, size.first_inner);
         TAKE(arena, out->inner, size.inner);
     }
@@ -253,10 +317,10 @@ static enum lw_status fill(const struct merging *m, struct lw_arena *arena, stru
 static enum lw_status merge(struct merging *m, struct lw_arena *temporary, struct lw_arena *arena,
                             struct sim_program *out, struct lw_err *err)
 {
-    int32_t *columns[6], n = m->p->n_units; /* written before they are read */
+    int32_t *columns[7], n = m->p->n_units; /* written before they are read */
 
     TAKE(temporary, m->from_block, n);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         columns[i] = lw_arena_room(temporary, n + INT64_C(1), sizeof *columns[i]);
         if (!columns[i])
             return lw_fail_nomem(err);
@@ -267,15 +331,17 @@ static enum lw_status merge(struct merging *m, struct lw_arena *temporary, struc
     m->of = columns[3];
     m->units = columns[4];
     m->first = columns[5];
+    m->shape = columns[6];
     find_blocks(m);
+    find_shapes(m);
     return fill(m, arena, out, err);
 }
 
-enum lw_status sim_program_merge(const struct sim_program *p, const bool *alone,
-                                 const uint8_t *contention, struct lw_arena *arena,
+enum lw_status sim_program_merge(const struct sim_program *p, const uint8_t *facts,
+                                 const int32_t *like, bool contention, struct lw_arena *arena,
                                  struct sim_program *out, struct lw_err *err)
 {
-    struct merging m = {.p = p, .alone = alone, .contention = contention};
+    struct merging m = {.p = p, .facts = facts, .like = like, .contention = contention};
     struct sim_program made = {.first_op = p->first_op, .n_ops = p->n_ops};
     struct lw_arena temporary = {0};
 

@@ -18,9 +18,9 @@
  * before or after all of them. */
 enum { SIM_NOT_POOLED = -2 };
 
-/* A merged unit (sim/engine/merge_ops.h): part i, of those of the unit, starts when those have
- * ended that have an edge to it. And how long it takes, and for whom that is: a rank, or every rank
- * of a speed. */
+/* Merged units of one shape (sim/engine/merge_ops.h): part i, of those of a unit, starts when those
+ * have ended that have an edge to it. And how long one takes, and for whom that is: a rank, or
+ * every rank of a speed. */
 struct sim_merged {
     int32_t first_inner; /* edges of part i: inner[first_inner[this + i]] .. */
     bool known, by_rank;
@@ -40,9 +40,9 @@ struct sim_program {
     int32_t *roots;      /* [n_roots]: units that wait for nothing, in program order */
     /* Of a program with merged units, where unit_of is NULL. All are NULL where none is merged. */
     int32_t *merged_of;           /* [n_units]: into merged; -1 = its parts start together */
-    struct sim_merged *merged;    /* [n_merged] */
-    int32_t *first_inner;         /* of the parts of merged units, and each unit's end */
-    int32_t *inner;               /* where edges lead, from the unit's first part on */
+    struct sim_merged *merged;    /* [n_merged]: shapes */
+    int32_t *first_inner;         /* of the parts of each shape, and its end */
+    int32_t *inner;               /* where edges lead, from a unit's first part on */
     int32_t n_merged, most_merged; /* most parts of a merged unit */
     /* NULL without pooled communicators: */
     int32_t *first_pooled; /* [n_comms]: first collective of a pooled communicator; -1 = none */

@@ -11,6 +11,7 @@
 #include "sim/cost/cost_nccl.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/implied_edges.h"
+#include "sim/engine/like_ops.h"
 #include "sim/engine/merge_ops.h"
 
 /* At least one, so that no column is empty. */
@@ -172,12 +173,9 @@ static enum lw_status find_single_members(const struct sim_engine *e, struct lw_
     return LW_OK;
 }
 
-/* How long the unit takes depends on its rank alone. */
-static bool is_alone(const struct sim_engine *e, const struct sim_program *p, const bool *single,
-                     int32_t unit)
+/* How long an op takes depends on its rank alone. single[n_comms]: of its role. */
+static bool is_alone(const struct lw_op *op, const bool *single)
 {
-    const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[p->first_part[unit]]);
-
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_P2P: return false;
     case LW_CLASS_COLLECTIVE: return op->comm >= 0 && single[op->comm];
@@ -185,15 +183,25 @@ static bool is_alone(const struct sim_engine *e, const struct sim_program *p, co
     }
 }
 
+/* What is merged: a program, and its units by their numbers. */
+struct to_merge {
+    const struct sim_like_ops *of_ops;
+    struct sim_program each;
+    int32_t *like;  /* [n_units] */
+    uint8_t *facts; /* [n_units] of enum sim_merge_fact */
+    bool contention;
+};
+
 enum { NO_DEVICE_STREAM = -1, SEVERAL_STREAMS = -2 };
 
-/* The stream of all compute and copies. */
-static int32_t device_stream(const struct sim_engine *e, const struct sim_program *p)
+/* The stream of all compute and copies; number[n]: those that the program has. */
+static int32_t device_stream(const struct sim_engine *e, const struct sim_like_ops *of_ops,
+                             const int32_t *number, int32_t n)
 {
     int32_t stream = NO_DEVICE_STREAM;
 
-    for (int32_t u = 0; u < p->n_units; u++) {
-        const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[p->first_part[u]]);
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_op *op = LW_OP_HELD(e->plan, of_ops->first[number[i]]);
         if (!sim_is_on_device(op) || op->stream == stream)
             continue;
         if (stream != NO_DEVICE_STREAM)
@@ -203,43 +211,67 @@ static int32_t device_stream(const struct sim_engine *e, const struct sim_progra
     return stream;
 }
 
-/* NULL where no channel holds SMs, and where there is nothing that they are taken from. */
-static enum lw_status find_contention(const struct sim_engine *e, const struct sim_program *p,
-                                      struct lw_arena *room, uint8_t **out)
+/* x->like, the numbers in it, each once, and room for x->facts. */
+static enum lw_status number_units(const struct sim_engine *e, struct lw_arena *room,
+                                   struct to_merge *x, int32_t **number, int32_t *n)
 {
-    int32_t stream = device_stream(e, p);
-    uint8_t *is;
+    const struct sim_program *p = &x->each;
+    bool *there;
 
-    *out = NULL;
-    if (!e->terms.channels_alone || stream == NO_DEVICE_STREAM)
-        return LW_OK;
-    LW_TAKE(room, is, p->n_units + 1, e->err);
+    LW_TAKE(room, there, x->of_ops->n + 1, e->err);
+    x->like = lw_arena_room(room, p->n_units + INT64_C(1), sizeof *x->like);
+    x->facts = lw_arena_room(room, p->n_units + INT64_C(1), sizeof *x->facts);
+    *number = lw_arena_room(room, x->of_ops->n + INT64_C(1), sizeof **number);
+    if (!x->like || !x->facts || !*number)
+        return lw_fail_nomem(e->err);
     for (int32_t u = 0; u < p->n_units; u++) {
-        const struct lw_op *op = LW_OP_HELD(e->plan, p->parts[p->first_part[u]]);
-        is[u] = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? SIM_HOLDS : 0;
-        is[u] |= op->stream == stream ? SIM_ORDERS : 0;
+        int32_t k = sim_like_of(x->of_ops, e->plan, p->parts[p->first_part[u]]);
+        x->like[u] = k;
+        if (there[k])
+            continue;
+        there[k] = true;
+        (*number)[(*n)++] = k;
     }
-    *out = is;
     return LW_OK;
 }
 
-static enum lw_status merge_program(struct sim_engine *e, const struct sim_program *p,
-                                    const bool *single, struct lw_arena *room,
-                                    struct sim_program *out)
+/* What each unit is for the merge, by its number. There is contention where channels hold SMs and
+ * something that they are taken from. */
+static enum lw_status find_facts(const struct sim_engine *e, const bool *single,
+                                 struct lw_arena *room, struct to_merge *x)
 {
-    uint8_t *contention;
-    bool *alone;
+    int32_t *number, n = 0;
+    uint8_t *of_number;
 
-    LW_TRY(find_contention(e, p, room, &contention));
-    LW_TAKE(room, alone, p->n_units + 1, e->err);
-    for (int32_t u = 0; u < p->n_units; u++)
-        alone[u] = is_alone(e, p, single, u);
-    LW_TRY(sim_program_merge(p, alone, contention, &e->arena, out, e->err));
-    for (int32_t u = 0; out->merged_of && u < out->n_units; u++) {
-        struct sim_merged *x = out->merged_of[u] < 0 ? NULL : &out->merged[out->merged_of[u]];
-        for (int32_t i = out->first_part[u]; x && i < out->first_part[u + 1]; i++) {
+    LW_TRY(number_units(e, room, x, &number, &n));
+    LW_TAKE(room, of_number, x->of_ops->n + 1, e->err);
+    int32_t stream = e->terms.channels_alone ? device_stream(e, x->of_ops, number, n)
+                                             : NO_DEVICE_STREAM;
+    x->contention = stream != NO_DEVICE_STREAM;
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_op *op = LW_OP_HELD(e->plan, x->of_ops->first[number[i]]);
+        uint8_t *is = &of_number[number[i]];
+        *is |= is_alone(op, single) ? SIM_ALONE : 0;
+        *is |= lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ? SIM_HOLDS : 0;
+        *is |= op->stream == stream ? SIM_ORDERS : 0;
+    }
+    for (int32_t u = 0; u < x->each.n_units; u++)
+        x->facts[u] = of_number[x->like[u]];
+    return LW_OK;
+}
+
+static enum lw_status merge_program(struct sim_engine *e, struct to_merge *x, const bool *single,
+                                    struct lw_arena *room, struct sim_program *out)
+{
+    LW_TRY(find_facts(e, single, room, x));
+    LW_TRY(sim_program_merge(&x->each, x->facts, x->like, x->contention, &e->arena, out, e->err));
+    for (int32_t u = 0, n = 0; n < out->n_merged; u++) {
+        if (out->merged_of[u] != n) /* not the first of its shape */
+            continue;
+        struct sim_merged *shape = &out->merged[n++];
+        for (int32_t i = out->first_part[u]; i < out->first_part[u + 1]; i++) {
             const struct lw_op *op = LW_OP_HELD(e->plan, out->parts[i]);
-            x->by_rank |= sim_known_work(e, out->parts[i]) < 0 || op->comm >= 0;
+            shape->by_rank |= sim_known_work(e, out->parts[i]) < 0 || op->comm >= 0;
         }
     }
     return LW_OK;
@@ -248,16 +280,18 @@ static enum lw_status merge_program(struct sim_engine *e, const struct sim_progr
 static enum lw_status make_merged(struct sim_engine *e, struct lw_arena *room)
 {
     const struct lw_plan *p = e->plan;
+    struct sim_like_ops like;
     int32_t most = 0;
     bool *single;
 
     LW_TRY(find_single_members(e, room, &single));
+    LW_TRY(sim_like_make(e, room, &like));
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
-        struct sim_program each;
+        struct to_merge x = {.of_ops = &like};
         struct lw_arena one = {0};
-        enum lw_status status = sim_program_make_lean(p, p->programs[i], &one, &each, e->err);
+        enum lw_status status = sim_program_make_lean(p, p->programs[i], &one, &x.each, e->err);
         if (status == LW_OK)
-            status = merge_program(e, &each, single + i % p->n_roles * p->n_comms, &one,
+            status = merge_program(e, &x, single + i % p->n_roles * p->n_comms, &one,
                                    &e->programs[i]);
         lw_arena_free(&one);
         LW_TRY(status);

@@ -184,6 +184,88 @@ TEST(random_plans_are_the_same_merged_and_not)
     assert_true(merged < each * 3 / 4);
 }
 
+/* --- blocks that repeat --- */
+
+/* Blocks of the random ops of two layers, one of them again and again: now and then an op takes
+ * longer, is a communication of other bytes, or waits for another op of its layer, and the layer's
+ * block must not be taken for one that it only resembles. */
+struct layer {
+    struct lw_op op[6];
+    int32_t dep[6]; /* in the layer; -1: the last op of the layer before */
+    int32_t n;
+};
+
+static struct layer random_layer(struct prng *r)
+{
+    struct layer x = {.n = (int32_t)prng_in(r, 2, 6)};
+
+    for (int32_t i = 0; i < x.n; i++) {
+        bool sum = prng_below(r, 3) == 0;
+        x.op[i] = lw_builder_blank(sum ? LW_OP_ALL_REDUCE : LW_OP_KERNEL, sum ? 1 : 0);
+        x.op[i].comm = sum ? 0 : -1;
+        x.op[i].bytes = sum ? prng_in(r, 1, 3) << 18 : 0;
+        x.op[i].work_ps = sum ? -1 : prng_in(r, 1, 20) * us / 7;
+        x.dep[i] = prng_below(r, i + 1) - 1;
+    }
+    return x;
+}
+
+static void change(struct prng *r, struct layer *x)
+{
+    int32_t i = prng_below(r, x->n);
+
+    if (prng_below(r, 2))
+        x->dep[i] = prng_below(r, i + 1) - 1;
+    else if (x->op[i].comm >= 0)
+        x->op[i].bytes += 1 << 18;
+    else
+        x->op[i].work_ps += 1;
+}
+
+static void add_layer(struct lw_builder *b, const struct layer *x, int32_t *last)
+{
+    int32_t first = -1;
+
+    for (int32_t i = 0; i < x->n; i++) {
+        int32_t dep = x->dep[i] < 0 ? *last : first + x->dep[i];
+        int32_t at = lw_builder_op(b, &x->op[i], &dep, dep >= 0);
+        first = i == 0 ? at : first;
+    }
+    *last = first + x->n - 1;
+}
+
+TEST(random_repeated_layers_are_the_same_merged_and_not)
+{
+    struct prng r = prng_start("repeated layers");
+    int64_t merged = 0, each = 0;
+
+    for (int k = 0; k < 300; k++) {
+        struct layer of[2] = {random_layer(&r), random_layer(&r)};
+        struct lw_builder *b = begin_plan("layers", 8);
+        lw_builder_stream(b, "host", LW_STREAM_COMPUTE, 0);
+        lw_builder_stream(b, "other", LW_STREAM_COMPUTE, 0);
+        int32_t last = -1;
+        struct world w;
+        for (int i = 0; i < 20; i++) {
+            struct layer x = of[prng_below(&r, 2)];
+            if (prng_below(&r, 3) == 0)
+                change(&r, &x);
+            add_layer(b, &x, &last);
+            if (prng_below(&r, 3) == 0) /* an op that others wait for too: the block ends there */
+                add_work(b, LW_OP_HOST, 2 + i % 2, 3 * us, last);
+        }
+        make_world(&w, b);
+        if (k % 2)
+            give_channels(&w.c, 96, (double)prng_in(&r, 1, 3));
+        run_world(&w, lw_sim_options_default());
+        merged += n_events(&w, false);
+        each += n_events(&w, true);
+        free_world(&w);
+    }
+    printf("%lld events in place of %lld\n", (long long)merged, (long long)each);
+    assert_true(merged < each * 3 / 4);
+}
+
 /* --- beside collectives that hold SMs --- */
 
 /* 24 of 96 SMs are held by each sum of 1 MiB on 8 ranks. The data ranks' sum, from 4 to 16, leaves
