@@ -125,9 +125,46 @@ void lw_op_clock_tick(struct lw_op_clock *c, int32_t lead)
     }
 }
 
+/* `op` has ended, which begins and ends alone. What its stream has got to holds its clock. */
+static inline void learn_alone(const struct lw_op_clock *c, int32_t *into, int32_t op)
+{
+    int32_t first = c->program.first_op;
+
+    if (op < 0 || into[c->stream[op - first]] >= op)
+        return;
+    learn(into, lw_op_clock_row(c, op), c->n_streams);
+    into[c->stream[op - first]] = op;
+}
+
+/* lw_op_clock_tick for op after op, where each begins alone: from the clock of the op before. */
+static void tick_alone(struct lw_op_clock *c, int32_t op)
+{
+    const struct lw_op *o = LW_OP_HELD(c->p, op);
+    const int32_t *deps = c->p->deps + lw_op_first_dep(c->p, op);
+    int32_t first = c->program.first_op, before = c->before[op - first];
+    int32_t *row = lw_op_clock_row(c, op);
+
+    if (before < 0)
+        memset(row, -1, (size_t)c->n_streams * sizeof *row);
+    else
+        memcpy(row, lw_op_clock_row(c, before), (size_t)c->n_streams * sizeof *row);
+    if (before >= 0)
+        row[c->stream[before - first]] = before;
+    if (o->comm >= 0)
+        learn_alone(c, row, c->before_on_comm[op - first]);
+    for (int32_t d = 0; d < o->n_deps; d++)
+        learn_alone(c, row, deps[d]);
+    c->ticked[op - first] = true;
+}
+
 void lw_op_clock_set(struct lw_op_clock *c, struct lw_program program)
 {
     lw_op_clock_begin(c, program);
+    bool alone = !c->grouped && !c->brought && !c->foreign;
+    for (int32_t i = 0; alone && i < program.n_ops; i++)
+        tick_alone(c, program.first_op + i);
+    if (alone)
+        return;
     for (int32_t i = 0; i < program.n_ops; i++)
         if (c->lead[i] == program.first_op + i)
             lw_op_clock_tick(c, program.first_op + i);
