@@ -85,6 +85,17 @@ static int32_t only_next(const struct merging *m, int32_t u)
                : -1;
 }
 
+/* A block may be entered at u and left later: no edge leads from u to what never joins one. */
+static bool may_grow(const struct merging *m, int32_t u)
+{
+    if (!(m->facts[u] & SIM_ALONE))
+        return false;
+    for (int32_t i = m->p->first_next[u]; i < m->p->first_next[u + 1]; i++)
+        if (!(m->facts[m->p->next[i]] & SIM_ALONE) || m->of[m->p->next[i]] >= 0)
+            return false;
+    return true;
+}
+
 /* The longest block from u on; its units are the first of m->block. */
 static int32_t grow(struct merging *m, int32_t u)
 {
@@ -92,6 +103,8 @@ static int32_t grow(struct merging *m, int32_t u)
     int64_t leave = 0; /* edges out of the block from all but its last unit */
 
     m->block[0] = u;
+    if (!may_grow(m, u))
+        return 1;
     m->n_can_follow = 0;
     while (n - longest < LOOK_AHEAD && !(m->contention && n == MOST_BESIDE)) {
         int32_t v = only_next(m, u);
@@ -290,12 +303,42 @@ static struct sizes measure(const struct merging *m)
     return x;
 }
 
+static enum lw_status copy(const int32_t *from, int64_t n, struct lw_arena *arena, int32_t **to,
+                           struct lw_err *err)
+{
+    *to = lw_arena_room(arena, n + 1, sizeof **to);
+    if (!*to)
+        return lw_fail_nomem(err);
+    memcpy(*to, from, (size_t)n * sizeof **to);
+    return LW_OK;
+}
+
+/* Where nothing is merged, block k is unit k. */
+static enum lw_status fill_as_is(const struct sim_program *p, int32_t n_roots,
+                                 struct lw_arena *arena, struct sim_program *out,
+                                 struct lw_err *err)
+{
+    out->n_units = p->n_units;
+    LW_TRY(copy(p->first_part, p->n_units + INT64_C(1), arena, &out->first_part, err));
+    LW_TRY(copy(p->parts, p->n_ops, arena, &out->parts, err));
+    LW_TRY(copy(p->wait, p->n_units, arena, &out->wait, err));
+    LW_TRY(copy(p->first_next, p->n_units + INT64_C(1), arena, &out->first_next, err));
+    LW_TRY(copy(p->next, p->first_next[p->n_units], arena, &out->next, err));
+    TAKE(arena, out->roots, n_roots);
+    for (int32_t u = 0; u < p->n_units; u++)
+        if (p->wait[u] == 0)
+            out->roots[out->n_roots++] = u;
+    return LW_OK;
+}
+
 static enum lw_status fill(const struct merging *m, struct lw_arena *arena, struct sim_program *out,
                            struct lw_err *err)
 {
     struct sizes size = measure(m);
     struct inner_cursor at = {0, 0};
 
+    if (m->n_shapes == 0)
+        return fill_as_is(m->p, size.roots, arena, out, err);
     out->n_units = m->n;
     TAKE(arena, out->first_part, m->n);
     TAKE(arena, out->parts, m->p->n_ops);
