@@ -19,7 +19,7 @@
 #include "shared/plan/op.h"
 #include "shared/plan/reducer_kind.h"
 
-enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
+enum range { POSITIVE, SHARE, PART, COUNT, TILE, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
 
 struct row {
     const char *name, *unit;
@@ -251,10 +251,11 @@ static const struct {
     bool beyond, whole; /* more than `least`; whole numbers alone */
     const char *allowed;
 } ranges[] = {
-    [POSITIVE] = {0, 1e300, .beyond = true, .allowed = "more than 0"},
+    [POSITIVE] = {1e-12, 1e300, .allowed = "more than 0, and no less than 1e-12"},
     [SHARE] = {0, 1, .beyond = true, .allowed = "more than 0 and at most 1"},
     [PART] = {0, 1, .allowed = "0 to 1"},
     [COUNT] = {1, 9.2e18, .whole = true, .allowed = "a whole number of at least 1"},
+    [TILE] = {1, 65536, .whole = true, .allowed = "a whole number from 1 to 65536"},
     [WHOLE_PS] = {0, (double)LW_PS_PER_S, .whole = true,
                   .allowed = "whole picoseconds, at most 10^12 (1 s)"},
     [SIGMA] = {0, 1e300, .allowed = "0 or more"},

@@ -13,7 +13,7 @@
     row(gemm_sustained, "", SHARE) \
     row(gemm_boost, "", SHARE) \
     row(gemm_fill, "", POSITIVE) \
-    row(gemm_tile, "", COUNT) \
+    row(gemm_tile, "", TILE) \
     row(fp8_speedup, "", POSITIVE) \
     row(fp8_peak_flops, "flop/s", POSITIVE) \
     row(fp4_speedup, "", POSITIVE) \

@@ -171,14 +171,19 @@ const struct lw_field lw_buffer_fields[] = {
 };
 #undef AT
 
+/* Of a model: its sizes as options take them, the bytes of one tensor or a sum of a few, and ranks
+ * as a plan may have them. Products of two sizes and sums of bytes stay below 2^63. */
+enum { MOST_SIZE = 1 << 24, MOST_RANKS = 1 << 22 };
+#define MOST_BYTES (INT64_C(1) << 50)
+
 #define AT(field) offsetof(struct lw_model_dims, field)
 const struct lw_field lw_model_dims_fields[] = {
-    LW_F_INT64("layers", AT(layers), 0),
-    LW_F_INT64("hidden", AT(hidden), 0),
-    LW_F_INT64("ffn", AT(ffn), 0),
-    LW_F_INT64("vocab", AT(vocab), 0),
-    LW_F_INT64("seq", AT(seq), 0),
-    LW_F_INT64("batch", AT(batch), 0),
+    LW_F("layers", INT64, AT(layers), .most = MOST_SIZE),
+    LW_F("hidden", INT64, AT(hidden), .most = MOST_SIZE),
+    LW_F("ffn", INT64, AT(ffn), .most = MOST_SIZE),
+    LW_F("vocab", INT64, AT(vocab), .most = MOST_SIZE),
+    LW_F("seq", INT64, AT(seq), .most = MOST_SIZE),
+    LW_F("batch", INT64, AT(batch), .most = MOST_SIZE),
     LW_F_BOOL("fp8", AT(fp8), false),
     LW_F_BOOL("fp4", AT(fp4), false),
     LW_F_BOOL("fp8_transposes", AT(fp8_transposes), false),
@@ -186,12 +191,12 @@ const struct lw_field lw_model_dims_fields[] = {
     LW_F("n_experts", INT64, AT(n_experts), .most = INT32_MAX),
     LW_F("expert_groups", INT64, AT(expert_groups), .most = 1 << 12),
     LW_F("topk_groups", INT64, AT(topk_groups), .most = 1 << 12),
-    LW_F_INT64("workspace_bytes", AT(workspace), 0),
-    LW_F_INT64("score_bytes", AT(score_bytes), 0),
-    LW_F_INT64("whole_grad_bytes", AT(whole_grad_bytes), 0),
-    LW_F_INT64("pair_grad_bytes", AT(pair_grad_bytes), 0),
-    LW_F_INT64("score_grad_bytes", AT(score_grad_bytes), 0),
-    LW_F_INT64("pair_kept_whole", AT(pair_kept_whole), 0),
+    LW_F("workspace_bytes", INT64, AT(workspace), .most = MOST_BYTES),
+    LW_F("score_bytes", INT64, AT(score_bytes), .most = MOST_BYTES),
+    LW_F("whole_grad_bytes", INT64, AT(whole_grad_bytes), .most = MOST_BYTES),
+    LW_F("pair_grad_bytes", INT64, AT(pair_grad_bytes), .most = MOST_BYTES),
+    LW_F("score_grad_bytes", INT64, AT(score_grad_bytes), .most = MOST_BYTES),
+    LW_F("pair_kept_whole", INT64, AT(pair_kept_whole), .most = MOST_BYTES),
     {0},
 };
 #undef AT
@@ -208,7 +213,7 @@ static const struct lw_field recorded_fields[] = {
 #undef AT
 
 #define AT(field) offsetof(struct lw_model_request, field)
-#define SIZE(name) LW_F(#name, INT64, AT(name), .most = 1 << 24)
+#define SIZE(name) LW_F(#name, INT64, AT(name), .most = MOST_SIZE)
 #define FLAG(name) LW_F_BOOL(#name, AT(name), false)
 static const struct lw_field model_fields[] = {
     LW_F_STRING("name", AT(name)),
@@ -245,11 +250,11 @@ static const struct lw_field model_fields[] = {
 
 #define AT(field) offsetof(struct lw_made_for, field)
 static const struct lw_field made_for_fields[] = {
-    LW_F_INT64("tp", AT(tp), 0),
-    LW_F_INT64("cp", AT(cp), 0),
-    LW_F_INT64("ep", AT(ep), 0),
+    LW_F("tp", INT64, AT(tp), .most = MOST_RANKS),
+    LW_F("cp", INT64, AT(cp), .most = MOST_RANKS),
+    LW_F("ep", INT64, AT(ep), .most = MOST_RANKS),
     LW_F_BOOL("folded_experts", AT(folded_experts), false),
-    LW_F_INT64("dispatch_once", AT(dispatch_once), 0),
+    LW_F("dispatch_once", INT64, AT(dispatch_once), .most = MOST_RANKS),
     LW_F_BOOL("sequence_parallel", AT(sequence_parallel), false),
     LW_F_WORD("tp_overlap", AT(tp_overlap), lw_tp_overlap_word),
     LW_F_INT64("recompute_parts", AT(again_parts), 0),

@@ -82,10 +82,16 @@ TEST(damaged_files_are_refused_by_place)
         {"\"value\": 0.93", "\"value\": 1.01",
          "at device.gemm_efficiency.value: found 1.01, allowed: more than 0 and at most 1"},
         {"\"value\": 64000000000", "\"value\": -1",
-         "at device.peak_flops.f32.value: found -1 flop/s, allowed: more than 0"},
+         "at device.peak_flops.f32.value: found -1 flop/s, allowed: more than 0, and no less "
+         "than 1e-12"},
         {"\"compute_rate_under_comm\": {\"value\": 0.8",
          "\"comm_on_compute_core\": {\"value\": 1.25",
          "at interference.comm_on_compute_core.value: found 1.25, allowed: 0 to 1"},
+        {"\"value\": 64000000000", "\"value\": 1e-300",
+         "at device.peak_flops.f32.value: found 1e-300 flop/s, allowed: more than 0, and no less "
+         "than 1e-12"},
+        {"\"gemm_efficiency\": {\"value\": 0.93", "\"gemm_tile\": {\"value\": 1e18",
+         "at device.gemm_tile.value: found 1e+18, allowed: a whole number from 1 to 65536"},
         {"\"value\": 12000000000", "\"value\": 1.5",
          "at device.memory_bytes.value: found 1.5 B, allowed: a whole number of at least 1"},
         {"\"value\": 412.5, ", "",

@@ -84,6 +84,15 @@ TEST(damaged_files_are_refused_by_place)
          "gap_after_optimizer_ns, recorded, products, products_tp, products_cp, ops, "
          "update_bytes, held_bytes, state_bytes, kernels, "
          "modules, params, sparse, buffers, ready_order, grad_kernel"},
+        {"\"format\": \"kineto\"", "\"made_for\": {\"tp\": 9223372036854775807}",
+         "at from.made_for.tp (byte 106): found 9223372036854775807, allowed: 0 to 4194304"},
+        {"\"format\": \"kineto\"", "\"made_for\": {\"cp\": 2147483647}",
+         "at from.made_for.cp (byte 106): found 2147483647, allowed: 0 to 4194304"},
+        {"\"batch\": 8,", "\"dims\": {\"batch\": 9223372036854775807},",
+         "at dims.batch (byte 327): found 9223372036854775807, allowed: 0 to 16777216"},
+        {"\"batch\": 8,", "\"dims\": {\"pair_grad_bytes\": 9223372036854775807},",
+         "at dims.pair_grad_bytes (byte 337): found 9223372036854775807, allowed: 0 to "
+         "1125899906842624"},
         {"\"batch\": 8", "\"batch\": 8, \"batch\": 9", "at batch (byte 330): field given twice"},
         {"1500,", "1500.0001,",
          "at gap_before_forward_ns (byte 373): found 1500.0001, expected "
