@@ -6,6 +6,7 @@
 #include "analysis/compare/compare_by.h"
 #include "analysis/compare/compare_print.h"
 #include "analysis/compare/compare_side.h"
+#include "analysis/store/run_numbers.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
@@ -141,6 +142,40 @@ static enum lw_status compare_by(const struct request *r, char **names, int n_na
     return st;
 }
 
+/* Lists and ranges of runs, one by one. */
+static enum lw_status list_runs(const char *db, struct lw_arena *a, char ***names, int *n,
+                                struct lw_err *err)
+{
+    struct lw_store *store = NULL;
+    bool lists = false;
+
+    for (int i = 0; i < *n; i++)
+        lists |= lw_names_runs((*names)[i]);
+    if (!lists)
+        return LW_OK;
+    enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, err);
+    if (st == LW_OK)
+        st = lw_store_run_numbers(store, *names, *n, a, names, n, err);
+    lw_store_close(store);
+    return st;
+}
+
+static enum lw_status work(const struct request *r, char **names, int n, struct lw_arena *a,
+                           struct lw_err *err)
+{
+    LW_TRY(list_runs(r->db, a, &names, &n, err));
+    if (n == 1)
+        return lw_fail(err, LW_EUSAGE, "needs two runs, or none for all pairs");
+    if (r->by)
+        return compare_by(r, names, n, err);
+    if (n > LW_SIDES_MOST)
+        return lw_fail(err, LW_EUSAGE, "found %d runs, expected at most %d; --by takes any number",
+                       n, LW_SIDES_MOST);
+    return n > 2    ? compare_sides(r, names, n, err)
+           : n == 2 ? compare_two(r, names, err)
+                    : compare_pairs(r, err);
+}
+
 int cmd_compare(int argc, char **argv)
 {
     struct request r = {.db = "lapwing.db", .tolerance = -1};
@@ -160,25 +195,19 @@ int cmd_compare(int argc, char **argv)
         "Compare two stored runs: step, parts of it, buckets and ops. Of a simulation and an "
         "execution the simulation is the prediction; else the first. Three and more runs (a "
         "prediction, its execution, a recording): step and parts beside each other, each against "
-        "the first. RUN is a number or 'last'. "
+        "the first. RUN is a number, 'last', a range or a list (2,5-7). "
         "With --by: runs that differ only in their framework, cluster or strategy, in groups. "
         "Without runs: every execution beside the last prediction of its plan.",
         0, -1};
     struct lw_err err = {0};
+    struct lw_arena arena = {0};
     int n_operands, rc;
 
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
     if (r.by && r.tolerance >= 0)
         return lw_cli_usage("compare", "--tolerance judges two runs: leave out --by");
-    if (!r.by && n_operands > LW_SIDES_MOST)
-        return lw_cli_usage("compare", "found %d runs, expected at most %d; --by takes any number",
-                            n_operands, LW_SIDES_MOST);
-    if (n_operands == 1)
-        return lw_cli_usage("compare", "needs two runs, or none for all pairs");
-    enum lw_status st = r.by             ? compare_by(&r, argv + 1, n_operands, &err)
-                        : n_operands > 2    ? compare_sides(&r, argv + 1, n_operands, &err)
-                        : n_operands == 2 ? compare_two(&r, argv + 1, &err)
-                                          : compare_pairs(&r, &err);
+    enum lw_status st = work(&r, argv + 1, n_operands, &arena, &err);
+    lw_arena_free(&arena);
     return lw_cli_end("compare", st, &err);
 }

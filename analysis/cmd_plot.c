@@ -129,8 +129,8 @@ int cmd_plot(int argc, char **argv)
     };
     char kinds[1024], about[1280], name[64];
     snprintf(about, sizeof about, "Draw stored runs, a search or a cluster with gnuplot. KIND: %s. "
-             "RUN is a number or 'last'; none: every finished run. 'tune' takes the number of a "
-             "search (the last).", lw_plot_about(kinds, sizeof kinds));
+             "RUN is a number, 'last', a range or a list (2,5-7); none: every finished run. "
+             "'tune' takes the number of a search (the last).", lw_plot_about(kinds, sizeof kinds));
     const struct lw_usage usage = {"plot", "KIND [RUN...] [-o FILE] [options]", about, 1, -1};
     struct lw_err err = {0};
     int n_operands, rc;

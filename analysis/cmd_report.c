@@ -34,8 +34,8 @@ int cmd_report(int argc, char **argv)
     const struct lw_usage usage = {
         "report", "[RUN...] [-o FILE] [options]",
         "Write stored runs as one HTML page without outside references: predicted against "
-        "measured, timelines, plans, provenance. RUN is a number or 'last'; none: every finished "
-        "run.", 0, -1};
+        "measured, timelines, plans, provenance. RUN is a number, 'last', a range or a list "
+        "(2,5-7); none: every finished run.", 0, -1};
     struct lw_err err = {0};
     struct lw_store *store = NULL;
     struct lw_arena arena = {0};

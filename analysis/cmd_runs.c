@@ -124,7 +124,8 @@ int cmd_runs(int argc, char **argv)
         "List the runs of the results database, delete some, or copy those of another database. A "
         "run is named by its workload, the options that differ from their defaults, where it ran "
         "and its cluster; the traits that distinguish it from the other listed runs come first. "
-        "The option --name of the command that made the run gives another name.", 0, -1};
+        "The option --name of the command that made the run gives another name. RUN is a number, "
+        "'last', a range of those that are there or a list (2,5-7).", 0, -1};
     struct lw_err err = {0};
     struct lw_store *store = NULL;
     struct lw_arena arena = {0};

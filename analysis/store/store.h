@@ -160,8 +160,8 @@ bool lw_run_under_load(const struct lw_run *r);
 
 enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_run **runs,
                              int32_t *n, struct lw_err *err);
-/* The runs named by the operands of a command, ascending by id; no operands: all that ended well.
- * LW_EINVAL also when there is none. */
+/* The runs named by the operands of a command (lw_store_run_numbers), ascending by id; no operands:
+ * all that ended well. LW_EINVAL also when there is none. */
 enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_names,
                                     struct lw_arena *a, struct lw_run **runs, int32_t *n,
                                     struct lw_err *err);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analysis/store/run_name.h"
+#include "analysis/store/run_numbers.h"
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
 #include "shared/base/sort.h"
@@ -239,8 +240,10 @@ enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_name
                                     struct lw_err *err)
 {
     struct lw_run *v;
-    int32_t n_all = n_names, k = 0;
+    int32_t n_all, k = 0;
 
+    LW_TRY(lw_store_run_numbers(s, names, n_names, a, &names, &n_names, err));
+    n_all = n_names;
     if (n_names == 0) {
         LW_TRY(lw_store_runs(s, a, &v, &n_all, err));
     } else {
