@@ -562,10 +562,10 @@ static void put_group(const struct traits *t, const struct group *g, int32_t n, 
         if (in_pass(g, x, x->value, pass, which))
             append(texts + (size_t)x->run * NAME_BYTES, x, x->value);
     }
-    bool says_default = g->n_absent > 0 && !first->bare && which == LW_RUN_DIFFERENCES;
-    for (int32_t r = 0; says_default && r < n; r++)
+    bool says_absent = g->n_absent > 0 && !first->bare && which == LW_RUN_DIFFERENCES;
+    for (int32_t r = 0; says_absent && r < n; r++)
         if (!has[r] && in_pass(g, first, NULL, pass, which))
-            append(texts + (size_t)r * NAME_BYTES, first, "default");
+            append(texts + (size_t)r * NAME_BYTES, first, "not given");
     for (int64_t i = g->from; i < g->to; i++)
         has[t->v[i].run] = false;
 }

@@ -201,7 +201,7 @@ TEST(an_option_that_was_not_given_is_a_difference)
     struct lw_run r[2] = {plain_run(), plain_run()};
     static const char *const want[][2] = {
         [LW_RUN_NAMES] = {"net, dgx-a100", "steps 20, net, dgx-a100"},
-        [LW_RUN_DIFFERENCES] = {"steps default", "steps 20"},
+        [LW_RUN_DIFFERENCES] = {"steps not given", "steps 20"},
         [LW_RUN_CHOICES] = {"", "steps 20"},
         [LW_RUN_RARE] = {"", "steps 20"}};
     struct lw_arena a = {0};
