@@ -91,6 +91,7 @@ static int run_command(int argc, char **argv)
         .options = lw_exec_options_default(), .backend = "threads", .db = "lapwing.db", .steps = 20,
         .warmup = 3, .timeout_s = 30, .team = {.run = -1}, .consolidate = -1,
         .source.make_model = traces_model_workload,
+        .source.simulates_nothing = true,
         .source.silent = exec_is_spawned()}; /* the command that spawned it has said it */
     struct words words = {.compute = "gemm", .momentum = -1};
     bool list = false;

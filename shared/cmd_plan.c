@@ -202,6 +202,7 @@ int cmd_plan(int argc, char **argv)
     const char *out = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     struct lw_plan_source src = {.make_model = traces_model_workload, .takes_timeless = true,
+                                 .simulates_nothing = true,
                                  .frees_workload = true};
     struct lw_grid_request grid = {0};
     struct lw_err err = {0};

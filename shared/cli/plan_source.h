@@ -50,6 +50,9 @@ struct lw_plan_source {
     /* Set before begin by a command that takes plans without times: a model that nothing names a
      * device for (-c, --device) gives one. */
     bool takes_timeless;
+    /* Set before begin by a command that simulates nothing: --interference and --device-spread are
+     * refused, and help leaves them out. */
+    bool simulates_nothing;
     bool silent;                  /* nothing is said on standard error */
     bool unproven;                /* load leaves the check of a plan that it makes to the caller */
     bool frees_workload;          /* load keeps no workload of a plan that it makes */

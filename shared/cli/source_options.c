@@ -84,6 +84,13 @@ static size_t join_model_options(struct lw_plan_source *s, const struct lw_opt *
     return n;
 }
 
+static const char interference_help[] =
+    "what communication takes from compute beside it, where the cluster file does not say: the SMs "
+    "of NCCL's channels; the cluster's published figures; nothing (channels)";
+static const char spread_help[] =
+    "relative standard deviation of the time of sustained products among the devices: they go at "
+    "the pace of the slowest (the cluster's; of few devices it is known)";
+
 static void join_options(struct lw_plan_source *s, const struct lw_opt *own, struct lw_opt *table)
 {
     struct lw_opt first[] = {
@@ -98,12 +105,9 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          "line rate of all network ports of a node together, in Gb/s (the cluster's)", 0,
          1000000000, .check = lw_cli_above_0},
         {"interference", 0, LW_OPT_STRING, &s->interference, "channels|published|off",
-         "what communication takes from compute beside it, where the cluster file does not say: "
-         "the SMs of NCCL's channels; the cluster's published figures; nothing (channels)"},
+         s->simulates_nothing ? NULL : interference_help},
         {"device-spread", 0, LW_OPT_STRING, &s->device_spread, "S|off",
-         "relative standard deviation of the time of sustained products among the devices: they "
-         "go at the pace of the slowest (the cluster's; of few devices it is known)",
-         .check = lw_plan_source_spread},
+         s->simulates_nothing ? NULL : spread_help, .check = lw_plan_source_spread},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it"},
         {"global-batch", 0, LW_OPT_INT, &s->global_batch, "N",
@@ -158,7 +162,14 @@ int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
     struct lw_opt table[LW_PLAN_SOURCE_OPTIONS + LW_PLAN_SOURCE_OWN];
 
     join_options(s, own, table);
-    return lw_cli_begin(usage, table, argc, argv, n_operands);
+    int rc = lw_cli_begin(usage, table, argc, argv, n_operands);
+    const char *unused =
+        s->interference ? "interference" : s->device_spread ? "device-spread" : NULL;
+    if (rc < 0 && s->simulates_nothing && unused)
+        return lw_cli_usage(usage->command,
+                            "--%s changes what is simulated, and %s simulates nothing: leave it "
+                            "out, and give it to sim", unused, usage->command);
+    return rc;
 }
 
 static bool is_given(const struct lw_strategy *x, const char *name)

@@ -90,10 +90,12 @@ static enum lw_status only_grid_options(const struct lw_plan_source *src, struct
                            src->names[i]);
     }
     LW_TRY(lw_plan_source_no_model(src, "a grid alone", err));
-    if (src->cluster_file || src->strategy_file || src->ranks || src->interference)
+    if (src->cluster_file || src->strategy_file || src->ranks || src->node_gbps != 0 ||
+        src->max_ops || src->device || src->from_device || src->as_recorded)
         return lw_fail(err, LW_EUSAGE,
-                       "-c, -s, --ranks and --interference need -w FILE: a grid alone has no "
-                       "cluster and no strategy");
+                       "-c, -s, --ranks, --node-gbps, --max-ops, --device, --from-device and "
+                       "--as-recorded need -w FILE: a grid alone has no cluster, no times and no "
+                       "strategy");
     return LW_OK;
 }
 

@@ -382,7 +382,7 @@ TEST_WITH(interference_is_of_channels_unless_another_is_asked_for, fixture_open,
            {"--published-interference --interference off", 2, "give only one of them"},
            {"--interference none", 2, "expected one of channels, published, off"},
            {"--interference ''", 2, "the value is empty; expected channels|published|off"});
-    expect("plan -w gpt2 --dp 8 --interference published", 2, "needs a cluster that has published");
+    expect("sim -w gpt2 --dp 8 --interference published", 2, "needs a cluster that has published");
     EXPECT("sim -w m.json -c mi300x --dp 8 --no-db",
            {"", 0, "not modelled: what slows down beside compute", .lacks = "interference:"},
            {"--interference published", 1, "--interference: cluster 'mi300x' has no published"});
