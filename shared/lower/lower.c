@@ -404,16 +404,6 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
     return LW_OK;
 }
 
-static enum lw_status check_root(const struct lw_workload *w, const struct lw_strategy *s,
-                                 struct lw_err *err)
-{
-    for (int32_t m = 0; m < w->n_modules; m++)
-        if (!s->root_unit || lw_module_at(w, m)->tp_split == LW_TP_BLOCK)
-            return LW_OK;
-    return lw_fail(err, LW_EINVAL, "--root-unit on: no module of workload '%s' is a block "
-                                   "(tp_split), so nothing is outside the blocks", w->name);
-}
-
 /* Selective recomputation repeats what the workload says, if it says anything. */
 static enum lw_status check_recompute(const struct lw_workload *w, const struct lw_strategy *s,
                                       struct lw_err *err)
@@ -595,7 +585,6 @@ static enum lw_status resolve(const struct lw_workload *w, bool checked, bool pl
     LW_TRY(check_muon(w, s, err));
     LW_TRY(check_dispatch(w, s, err));
     LW_TRY(lw_units_check(s, w, err));
-    LW_TRY(check_root(w, s, err));
     LW_TRY(check_sequences(w, s, err));
     LW_TRY(check_one_chain(w, s, err));
     LW_TRY(check_heads(w, s, err));

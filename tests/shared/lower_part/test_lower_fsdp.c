@@ -389,8 +389,20 @@ TEST(the_root_unit_is_gathered_once)
            "B2:1 +12/808 AG12/808 Ew +0/808 B1:2 Ci/8 B1:2 -12/808 Ci/800 RS0/808 -0/808 B0:2 "
            "Ci/400 RS1/1600 -1/1600 -03/1600 Ew O:3",
            "0:0+100@0 1:0+101@0 1:101+99@1 2:0+2@1 3:0+100@0 3:100+200@1");
-    t.modules[1].tp_split = LW_TP_REPLICATED;
-    expect_refusal(&t, &s, LW_EINVAL, "--root-unit on: no module of workload 'tiny' is a block");
+}
+
+/* Without a block all 602 elements are the root's, in the order of their registration: shares of
+ * 301. */
+TEST(without_blocks_all_modules_are_the_root_unit)
+{
+    struct tiny t;
+    struct lw_strategy s = strategy("dp 2 zero 3 prefetch 0 root-unit on");
+
+    tiny_init(&t);
+    expect(&t, &s,
+           "+01/2408 AG01/2408 Ew F0:1 F1:2 F2:3 +0/2408 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 "
+           "B0:2 Ci/400 RS0/2408 -0/2408 -01/2408 Ew O:3",
+           "0:0+100@0 1:0+200@0 2:0+1@0 2:1+1@1 3:0+300@1");
 }
 
 /* b.weight is frozen: a unit of its own (bucket 6), gathered with b's other one in forward and
