@@ -271,6 +271,8 @@ static bool applies(const struct lw_usual_option *u, struct lw_usual_for times,
         return s->tp > 1 && s->pp > 1 && !s->sequence_parallel;
     if (strcmp(option, "bucket-cap") == 0)
         return s->zero == 0;
+    if (strcmp(option, "root-unit") == 0)
+        return s->zero == 3 && !is_given(s, "units");
     if (is_option(option, third) || strcmp(option, "overlap") == 0)
         return s->zero == 3;
     if (strcmp(option, "sync-each-micro-batch") == 0)

@@ -100,6 +100,9 @@
     row(bucket, "elements", ELEMENTS, "buffers of reduced gradients below ZeRO-3") \
     row(bucket_overlaps, "", FLAG, "a second such buffer where reductions overlap the backward") \
     row(bucket_zero3, "", FLAG, "such a buffer with ZeRO-3 too") \
+    row(f32_shards, "", FLAG, "ZeRO-3: the shard of a 16-bit weight is its f32 master") \
+    row(reduce_copies, "", FLAG, "ZeRO-3: a reduction copies gradients to a buffer of its type") \
+    row(stream_pools, "", FLAG, "ZeRO-3: gathers and reduced shards have memory of their streams") \
     row(bucket_copy_zero3, "", FLAG, "ZeRO-3, overlapped: a stream's own copy of what is reduced") \
     row(buckets_alone, "", FLAG, "such buffers also on one data-parallel rank") \
     row(buckets_in_place, "", FLAG, "buckets of gradients are parts of the gradients' buffer") \

@@ -30,6 +30,7 @@
 #include "shared/plan/plan.h"
 #include "shared/plan/shard_runs.h"
 #include "shared/plan/strategy.h"
+#include "shared/plan/uses.h"
 #include "shared/plan/workload.h"
 #include "shared/timeline/param_memory.h"
 
@@ -307,6 +308,25 @@ static bool has_older_states(const struct run *r)
            lw_dtype_size(trained_dtype(r->plan)) == ITEM;
 }
 
+/* FSDP2's shard of a weight is f32, from which its gather casts what it sends: no 16-bit one stays
+ * beside the master (pytorch/pytorch@v2.8.0, torch/distributed/fsdp/_fully_shard/_fsdp_param.py,
+ * _init_sharded_param and all_gather_inputs). */
+static bool has_f32_shards(const struct run *r)
+{
+    return lw_fact(r->f->f32_shards) && r->s->zero == 3 &&
+           lw_dtype_size(trained_dtype(r->plan)) == ITEM &&
+           optimizer_of(r->plan) != LW_OPTIMIZER_UNKNOWN;
+}
+
+/* Where micro-batches are summed before they are reduced, their sums have the reduction's type
+ * (_fsdp_param.py, to_accumulated_grad_if_needed), as the plan's buckets. */
+static bool reduces_each(const struct run *r)
+{
+    bool each = r->s->pp == 1 && r->s->no_sync == 0;
+
+    return lw_fact(r->f->reduce_copies) && r->s->zero == 3 && each;
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
@@ -343,6 +363,8 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
             dims->workspace + dummy_gradients(&r, plan->roles[i].stage);
         bytes[LW_MEM_PARAMS] *= has_flat_weights(&r) ? 2 : 1;
         bytes[LW_MEM_PARAMS] -= narrow ? product_elements(&r, plan->roles[i].stage) : 0;
+        bytes[LW_MEM_PARAMS] *= has_f32_shards(&r) ? 0 : 1;
+        plan->roles[i].reduce_copies = reduces_each(&r);
         plan->roles[i].narrow_above = narrow ? NARROW * dims->hidden : 0;
         plan->roles[i].block_gradients = block_gradients(&r);
     }
@@ -382,6 +404,38 @@ static double freed_scores(const struct run *r, const struct lw_measure *m)
     return lw_fact_value(r->f->freed_scores, 0) * scores / (double)(r->s->cp * r->s->tp);
 }
 
+/* Of a rank: what it holds throughout, at most beside that, and gradients that take no freed
+ * block. */
+struct rank_bytes {
+    int64_t bytes[LW_N_MEM]; /* with the state that the host holds until the update */
+    int64_t offloaded;       /* that state */
+    double fixed, active, gradients;
+    double coming; /* gradients that are not fixed: all of them, when the step begins */
+};
+
+/* FSDP2 gathers into a buffer of the stream that copies, from which weights are copied out, and it
+ * goes when the next unit's has been asked for: at most two neighbours. Reduced shards of
+ * gradients belong to the stream that reduces. Neither takes a block that the backward freed
+ * (pytorch/pytorch@v2.8.0, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py,
+ * foreach_all_gather and foreach_reduce). In a pipeline shards are at the peak already. */
+static double stream_pools(const struct run *r, const struct rank_bytes *x, int32_t stage,
+                           int32_t rank)
+{
+    int64_t before = 0, most = 0;
+
+    if (!lw_fact(r->f->stream_pools) || r->s->zero < 3)
+        return 0;
+    for (int32_t i = 0; i < r->plan->n_ops; i++) {
+        struct lw_use use;
+        if (lw_op_at(r->plan, i).kind != LW_OP_ALLOC || lw_op_at(r->plan, i).stage != stage ||
+            !lw_op_memory(r->plan, i, rank, &use) || use.buffer != LW_USE_WEIGHTS)
+            continue;
+        most = before + use.n > most ? before + use.n : most;
+        before = use.n;
+    }
+    return (double)most + (r->s->pp == 1 ? x->coming : 0);
+}
+
 /* The largest tensor that a backward frees: f32 scores where one stage has all blocks, else the
  * gated pair's results. */
 static double largest_block(const struct run *r)
@@ -407,15 +461,6 @@ static double step_bytes(const struct run *r, const int64_t bytes[LW_N_MEM])
     double item = lw_fact_value(r->f->step_bytes, 0) + (flat ? ITEM : 0);
     return item > 0 ? item * updated(r, bytes) : 0;
 }
-
-/* Of a rank: what it holds throughout, at most beside that, and gradients that take no freed
- * block. */
-struct rank_bytes {
-    int64_t bytes[LW_N_MEM]; /* with the state that the host holds until the update */
-    int64_t offloaded;       /* that state */
-    double fixed, active, gradients;
-    double coming; /* gradients that are not fixed: all of them, when the step begins */
-};
 
 static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_measure *m)
 {
@@ -494,7 +539,8 @@ static void bytes_of(const struct run *r, const struct lw_device *d, const struc
     out->needed = factor * out->allocated;
     double bytes = (gathers ? 1 : factor) * (x->fixed + x->gradients + step_bytes(r, x->bytes)) +
                    factor * (x->active + stage_outputs(r)) + factor * whole_inputs(r) +
-                   freed_scores(r, m) + (double)reduced_copy(r, stage);
+                   freed_scores(r, m) + (double)reduced_copy(r, stage) +
+                   stream_pools(r, x, stage, m->rank);
     if (out->needed <= full && bytes > full)
         bytes = gathers ? out->needed : full;
     out->reserved = bytes;

@@ -260,6 +260,9 @@ struct lw_role {
     /* Weights of blocks of more elements are gathered in 8 bits, as they are held. 0 = none; as
      * grads_come. */
     int64_t narrow_above;
+    /* The buffer of a bucket that is reduce-scattered exists while it is reduced; until then its
+     * gradients have their own type. As grads_come. */
+    bool reduce_copies;
     /* Gradients of activations that a block's backward has beside what the block keeps, in bytes of
      * a rank; as grads_come. */
     int64_t block_gradients;

@@ -108,6 +108,41 @@ static int64_t saved_by_narrow(const struct lw_plan *p, int32_t bucket, int64_t 
     return bytes;
 }
 
+/* Gradients of a bucket in their own type, of blocks. Those of the last module come when its loss
+ * has freed more than they take, those of the first just before their reduction. */
+static int64_t unreduced(const struct lw_plan *p, int32_t bucket)
+{
+    const struct lw_bucket *b = &p->buckets[bucket];
+    int64_t bytes = 0;
+
+    for (int32_t i = 0; i < b->n_slots; i++) {
+        const struct lw_plan_param *x = &p->params[p->slots[b->first_slot + i]];
+        bool in_block = x->module > 0 && x->module < p->n_modules - 1;
+        bytes += in_block ? x->numel * lw_dtype_size(x->dtype) : 0;
+    }
+    return bytes;
+}
+
+/* What a reduction copies its bucket's gradients to, from its start to its end. */
+static enum lw_status add_reduced_copy(struct lw_memory_walk *c, int64_t i, int32_t op,
+                                       struct lw_err *err)
+{
+    const struct lw_role *role = &c->plan->roles[lw_plan_role_of(c->plan, c->rank)];
+    int32_t bucket = lw_op_at(c->plan, op).bucket;
+
+    if (!role->reduce_copies || bucket < 0 || lw_timeline_kind(c->t, i) != LW_OP_REDUCE_SCATTER)
+        return LW_OK;
+    const struct lw_times at = lw_timeline_times(c->t, i);
+    struct lw_memory_change x = {.at = at.start, .turn = TURN_TAKEN, .row = i,
+                                 .memory = LW_MEMORY_BUCKETS,
+                                 .bytes = c->plan->buckets[bucket].bytes};
+    LW_TRY(add(c, x, err));
+    x.at = at.end;
+    x.turn = TURN_GIVEN_BACK;
+    x.bytes = -x.bytes;
+    return add(c, x, err);
+}
+
 /* What the op takes or gives back of its own. */
 static enum lw_status add_own(struct lw_memory_walk *c, int64_t i, int32_t op, struct lw_err *err)
 {
@@ -123,6 +158,8 @@ static enum lw_status add_own(struct lw_memory_walk *c, int64_t i, int32_t op, s
     int32_t bucket = lw_op_at(c->plan, op).bucket;
     if (role->reduce_elements > 0 && memory == LW_MEMORY_BUCKETS)
         use.n = room_beside_buffer(c->plan, bucket, role->reduce_elements);
+    if (role->reduce_copies && memory == LW_MEMORY_BUCKETS)
+        use.n = unreduced(c->plan, bucket);
     if (role->narrow_above > 0 && memory == LW_MEMORY_GATHERED)
         use.n -= saved_by_narrow(c->plan, bucket, role->narrow_above);
     return add(c,
@@ -463,6 +500,7 @@ static enum lw_status add_run(struct lw_memory_walk *c, const struct run *run, s
     for (int64_t i = run->from; i < run->to; i++) {
         int32_t op = lw_timeline_op(c->t, i);
         LW_TRY(add_own(c, i, op, err));
+        LW_TRY(add_reduced_copy(c, i, op, err));
         LW_TRY(add_block_gradients(c, i, op, err));
         if (c->makes.n > 0)
             LW_TRY(add_gradients(c, i, op, pass, err));

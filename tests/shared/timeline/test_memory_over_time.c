@@ -261,6 +261,26 @@ TEST(weights_of_8_bits_are_gathered_in_8_bits)
     lw_workload_free(&w);
 }
 
+/* ZeRO-3 of 16 modules of 20 parameters of 16 bits, reduced in f32: a bucket of 80 bytes from the
+ * backward on. Where a reduction makes that copy, each of 80 is there while it runs, and before it
+ * the gradients in their own type, 40 bytes, of the 14 modules that are neither first nor last. */
+TEST(a_reduction_copies_gradients_to_its_own_type)
+{
+    struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 1, .width = 4,
+                                                                         .dtype = "bf16"});
+    struct lw_strategy s = lw_strategy_default();
+
+    s.dp = 2;
+    s.zero = 3;
+    s.grad_dtype = LW_GRAD_F32;
+    struct lw_plan p = plan_of(&w, &s);
+    assert_int_equal(rooms(&p, LW_MEMORY_BUCKETS), 16 * 80);
+    p.roles[0].reduce_copies = true;
+    assert_int_equal(rooms(&p, LW_MEMORY_BUCKETS), 14 * 40 + 16 * 80);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
 /* Of four blocks, the first and the last are none: embedding and head in a transformer. Their
  * backwards hold more from start to end, whatever runs beside them. */
 TEST(gradients_of_activations_are_there_in_the_backward_of_blocks)
