@@ -172,13 +172,20 @@ static void clamp(struct transformer *t, int64_t copies)
  * each expert, and all side by side. Backward: the products for the gradients of bias and weight,
  * the sum of each, for each expert, and the gradients side by side (the same Megatron-LM,
  * megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias; weights of the type of
- * activations, since the router's type is not set). */
+ * activations, since the router's type is not set).
+ *
+ * What sends a token once takes f32 weights alone (token_dispatcher.py, _HybridEPManager and
+ * _DeepepManager: token_probs.float()). Then all are f32, of item bytes the experts' results: product
+ * 4, sum item + 4 + 4, side by side 4 + 4, cast 4 + item. Backward: casts of the gradient to f32 and
+ * back, two products of 8, their sums of 4 each, gradients side by side 2 item. */
 static void add_bias(struct transformer *t, int64_t copies)
 {
     int64_t n = copies * width_of(t) * splits(t), item = t->b.item;
+    bool f32 = t->b.shape.dispatch_once > 0;
+    int64_t forward = f32 ? 24 + 2 * item : 6 * item, back = f32 ? 32 + 4 * item : 8 * item;
 
-    TRACES_TRAFFIC(&t->b, 6 * item * n, 8 * item * n, 0, .split = LW_SPLIT_GROUP,
-                   .experts = t->b.shape.experts, .n_forward = 2, .n_backward = 4);
+    TRACES_TRAFFIC(&t->b, forward * n, back * n, 0, .split = LW_SPLIT_GROUP,
+                   .experts = t->b.shape.experts, .n_forward = 2, .n_backward = f32 ? 5 : 4);
 }
 
 /* SiLU and the product, or an activation: of every copy. */

@@ -282,6 +282,34 @@ MODEL_TEST(biases_of_experts_move_bytes_of_their_own)
     assert_int_equal(y.modules[1].forward_bytes - bytes, 10 * 2 * 32 * (64 + 32));
 }
 
+/* With f32 weights of copies, of 2 x 2 bytes of results: 4 + 2 + 4 + 4 + 8 + 4 + 2 forward, and
+ * backward 2 + 4, 4 + 2, two products of 8, two sums of 4 and 4. */
+MODEL_TEST(biases_of_experts_are_f32_where_a_token_goes_once)
+{
+    struct lw_workload w[2][2];
+
+    for (int once = 0; once < 2; once++)
+        for (int with = 0; with < 2; with++)
+            w[once][with] = model_kept(
+                "decoder", &cluster.device,
+                (struct traces_model_shape){
+                    .batch = 1, .layers = 1, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96,
+                    .seq = 32, .vocab = 128, .experts = 8, .topk = 2, .expert_ffn = 48,
+                    .expert_bias = true, .dispatch_once = once ? 2 : 0,
+                    .unfused = with ? TRACES_UNFUSED_EXPERT_BIAS : 0});
+    for (int once = 0; once < 2; once++) {
+        int64_t bytes[2] = {0};
+        for (int with = 0; with < 2; with++) {
+            const struct lw_module *m = &w[once][with].modules[1];
+            for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+                for (int phase = 0; phase < 2; phase++)
+                    bytes[phase] += (with ? 1 : -1) * w[once][with].kernels[k].bytes[phase];
+        }
+        assert_int_equal(bytes[0], 8 * 2 * 64 * 48 + (once ? 28 : 12) * 64 * 64);
+        assert_int_equal(bytes[1], (11 * 2 + 8) * 64 * 48 + (once ? 40 : 16) * 64 * 64);
+    }
+}
+
 /* A host that needs a second for each: limits 3 and 7, biases 2 and 4 for each expert of the rank;
  * forward and backward. */
 MODEL_TEST(biases_are_launched_for_each_expert_of_a_rank)
