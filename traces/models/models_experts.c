@@ -175,9 +175,9 @@ static void clamp(struct transformer *t, int64_t copies)
  * activations, since the router's type is not set).
  *
  * What sends a token once takes f32 weights alone (token_dispatcher.py, _HybridEPManager and
- * _DeepepManager: token_probs.float()). Then all are f32, of item bytes the experts' results: product
- * 4, sum item + 4 + 4, side by side 4 + 4, cast 4 + item. Backward: casts of the gradient to f32 and
- * back, two products of 8, their sums of 4 each, gradients side by side 2 item. */
+ * _DeepepManager: token_probs.float()). Then all are f32, of item bytes what experts give: product
+ * 4, sum item + 4 + 4, side by side 4 + 4, cast 4 + item. Backward: casts of the gradient to f32
+ * and back, two products of 8, their sums of 4 each, gradients side by side 2 item. */
 static void add_bias(struct transformer *t, int64_t copies)
 {
     int64_t n = copies * width_of(t) * splits(t), item = t->b.item;
