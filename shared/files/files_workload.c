@@ -74,6 +74,7 @@ static const struct lw_field kernel_fields[] = {
     LW_F_INT64("weight_bytes", AT(bytes[LW_PRODUCTS_WEIGHT]), 0),
     LW_F_INT64("gathered_bytes", AT(gathered), 0),
     LW_F_INT64("summed_bytes", AT(summed), 0),
+    LW_F_INT64("gathered_operand_bytes", AT(gathered_operand), 0),
     LW_F_INT64("experts", AT(experts), 0),
     LW_F("capacity", REAL, AT(capacity)),
     LW_F_INT32("forward_launches", AT(n_forward), 0),

@@ -46,6 +46,7 @@
     row(kept_scattered, "", FLAG, "sums in a fixed order keep what each expert gives") \
     row(no_dropout, "", FLAG, "GPT's blocks and embedding have no dropout") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
+    row(gathers_operands, "", FLAG, "a tensor group gathers inputs of 8-bit products in 8 bits") \
     row(input_casts, "", FLAG, "a kernel casts what an 8-bit product reads, but for a norm's") \
     row(fused_latent_rotation, "", FLAG, "latent attention's rotation makes keys and values") \
     row(scale_passes_hopper, "", FLAG, "H100, H200: a pass finds the scale before an 8-bit cast") \

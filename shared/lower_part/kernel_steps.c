@@ -215,6 +215,12 @@ static int64_t bytes_of(const struct maker *k, int64_t all)
     return (all + k->d->s->cp - 1) / k->d->s->cp;
 }
 
+/* Of a gather of the kernel's input, which may be of operands. */
+static int64_t gathered_of(const struct maker *k, const struct lw_kernel *x)
+{
+    return bytes_of(k, x->gathered_operand > 0 ? x->gathered_operand : x->gathered);
+}
+
 static bool scatters(const struct maker *k)
 {
     return k->d->s->tp > 1 && k->d->s->sequence_parallel;
@@ -240,7 +246,7 @@ static bool ends_attention(const struct spans *s, int32_t k)
 static void gather(struct maker *k, int32_t i)
 {
     lw_ps begin = forward_at(&k->s, i), end = forward_at(&k->s, readers_end(&k->s, i));
-    int64_t bytes = bytes_of(k, k->s.k[i].gathered);
+    int64_t bytes = gathered_of(k, &k->s.k[i]);
 
     if (!is_column(&k->s.k[i]) || !in_pieces(k, end - begin)) {
         add(k, begin, LW_STEP_GATHER, bytes);
@@ -329,7 +335,7 @@ static void enter(struct maker *k, int32_t i, unsigned phases)
         head--;
     if (is_whole(phases) && scatters(k) && k->s.k[head].gathered > 0 &&
         readers_end(&k->s, head) == i + 1)
-        add(k, begin, LW_STEP_SAVED, bytes_of(k, k->s.k[head].gathered));
+        add(k, begin, LW_STEP_SAVED, gathered_of(k, &k->s.k[head]));
     if (ends_attention(&k->s, i) && lw_part_gathers_keys(k->d, k->s.m))
         add(k, begin, LW_STEP_KEYS, 0);
 }
@@ -387,7 +393,7 @@ void lw_kernel_weight(const struct lw_part *d, int32_t module, struct lw_step_li
 
     for (int32_t i = k.s.n - 1; i >= 0; i--)
         if (k.s.k[i].gathered > 0 && scatters(&k))
-            add(&k, 0, LW_STEP_GATHER, bytes_of(&k, k.s.k[i].gathered));
+            add(&k, 0, LW_STEP_GATHER, gathered_of(&k, &k.s.k[i]));
     end_works(&k);
 }
 

@@ -154,6 +154,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->fp8_transposes = holds_transposes(f, d);
     shape->fused_experts =
         lw_fact(f->fused_experts) && is_blackwell(d) && shape->fp8 && !shape->fp4;
+    shape->gathers_operands = lw_fact(f->gathers_operands);
     shape->fused_latent = lw_fact(f->fused_latent_rotation);
     shape->no_dropout = lw_fact(f->no_dropout);
     shape->gather_buffer = lw_fact(f->gather_buffer);

@@ -125,6 +125,19 @@ struct lw_module *traces_builder_last(struct traces_builder *b)
     return b->no_memory ? &b->spare : &b->w.modules[b->w.n_modules - 1];
 }
 
+/* TransformerEngine casts an input to the operand of a product, then gathers it, and again in
+ * backward; gradients are summed as they are. With adapters a norm's result is gathered in 16 bits
+ * (NVIDIA/TransformerEngine@70f53666 (v2.9), transformer_engine/pytorch/module/layernorm_linear.py:
+ * gather_along_first_dim with a quantizer, return_layernorm_output_gathered). */
+static int64_t gathered_operand(const struct traces_builder *b, const struct lw_kernel *k)
+{
+    const struct lw_product p = {.fp8 = true, .fp4 = k->fp4};
+
+    if (!b->shape.gathers_operands || b->shape.lora > 0 || !k->fp8 || k->experts > 0)
+        return 0;
+    return (int64_t)lw_product_operand_bytes(&p, (double)(b->gathers / b->item));
+}
+
 int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *kernel)
 {
     struct lw_module *m = traces_builder_last(b);
@@ -140,6 +153,7 @@ int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *
     k->again |= b->again;
     k->attention |= b->attention;
     k->gathered += b->gathers;
+    k->gathered_operand = gathered_operand(b, k);
     b->gathers = 0;
     return m->n_kernels++;
 }

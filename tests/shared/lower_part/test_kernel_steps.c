@@ -77,6 +77,38 @@ MODEL_TEST(collectives_stand_at_the_kernels_that_need_them)
            "AG/2048 B B AG/2048 B B RS/2048 B AG/2048 B B AG/2048 B B B RS/2048 B");
 }
 
+/* 32 tokens of 16 elements of 2 bytes: 1,024 of a gather or a sum. Of operands a gather of an input is
+ * of 512 bytes in 8 bits, and of 288 in 4 with their scales, and so is that of a saved input; sums
+ * are not, nor is what a row product's gradient gathers. With adapters all are of 16 bits. */
+MODEL_TEST(inputs_of_narrow_products_are_gathered_as_operands)
+{
+    struct lw_device d = model_device();
+    struct traces_model_shape s = of_groups(2, 0, 0, true);
+    const char *const all = "F AG/%d F RS/1024 F AG/%d F RS/1024 F "
+                            "AG/1024 B B AG/%d B B RS/1024 B AG/1024 B B AG/%d B B B RS/1024 B";
+    const struct { bool operands, fp4; int64_t lora; int bytes; } cases[] = {
+        {false, false, 0, 1024}, {true, false, 0, 512}, {true, true, 0, 288}, {true, false, 2, 1024}};
+    char ops[256];
+
+    d.n_sms = d.gemm_sustained = d.gemm_fill = (struct lw_figure){1, "test"};
+    d.fp8_speedup = d.fp4_speedup = (struct lw_figure){2, "test"};
+    s.dtype = "bf16";
+    s.fp8 = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        s.gathers_operands = cases[i].operands;
+        s.fp4 = cases[i].fp4;
+        s.lora = cases[i].lora;
+        struct lw_workload w = model_kept("llama-7b", &d, s);
+        int b = cases[i].bytes;
+        snprintf(ops, sizeof ops, all, b, b, b, b);
+        if (cases[i].lora == 0)
+            expect(&w, "tp 2 sequence-parallel on", ops);
+        for (int32_t k = 0; k < w.n_kernels; k++)
+            assert_int_equal(w.kernels[k].gathered_operand,
+                             b < 1024 && w.kernels[k].gathered > 0 && w.kernels[k].fp8 ? b : 0);
+    }
+}
+
 /* The end of each op of the forward is that of a kernel: none divides a kernel's time. */
 MODEL_TEST(ops_end_where_kernels_end)
 {
