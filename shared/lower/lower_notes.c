@@ -331,6 +331,9 @@ static void note_tensor_group(const struct lw_lowering *l)
         [LW_TP_OVERLAP_BACKWARD] = ", in the backward beside the weights' gradients",
         [LW_TP_OVERLAP_PIECES] = ", in the backward beside the weights' gradients, and other "
                                  "collectives in four pieces of the products beside them",
+        [LW_TP_OVERLAP_COPIES] = ", in the backward beside the weights' gradients, and other "
+                                 "collectives in four pieces of the products beside them, all by "
+                                 "copy engines",
     };
     char split[320];
 

@@ -44,7 +44,7 @@ static struct exchange exchange_of(const struct lw_lowering *l, const struct lw_
     struct exchange x = {
         .cost = cost,
         .known = cost && tp > 1 && l->stride_tp == 1 && (whole || node == 0) &&
-                 l->s->reducer == LW_REDUCER_AUTO && l->s->tp_overlap != LW_TP_OVERLAP_PIECES,
+                 l->s->reducer == LW_REDUCER_AUTO && !lw_overlaps_pieces(l->s),
         .query = {.dtype = l->w->n_params > 0 ? l->w->params[0].dtype : LW_F32, .n_ranks = tp,
                   .n_nodes = n_nodes, .fewest = tp / n_nodes, .alone = tp == l->n_ranks},
         .sequence = l->s->sequence_parallel};

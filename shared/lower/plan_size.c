@@ -28,7 +28,7 @@ static int64_t ops_of_module(const struct lw_workload *w, const struct lw_strate
         calls = lw_module_at(w, m)->tp_calls > calls ? lw_module_at(w, m)->tp_calls : calls;
     /* forward, both halves of backward, what is recomputed, and as many sums */
     calls *= s->sequence_parallel ? 3 : 1;
-    calls *= s->tp_overlap == LW_TP_OVERLAP_PIECES ? LW_TENSOR_PIECES : 1;
+    calls *= lw_overlaps_pieces(s) ? LW_TENSOR_PIECES : 1;
     /* of each step of a ring, forward, again and backward: two messages and an op */
     int64_t exchange = s->cp == 1 ? 0 : s->cp_comm == LW_CP_P2P ? 9 * s->cp + 6 : 6;
     int64_t experts = s->ep > 1 ? 8 : 0, units = 0;
@@ -79,7 +79,7 @@ static enum lw_status refuse(const struct lw_workload *w, const struct lw_strate
     bool millions = size.ops >= 1000000, gb = size.bytes >= 1000000000;
     const char *fewer = s->micro_batches == 1 ? "" : "choose fewer --micro-batches, or ";
 
-    if (s->tp_overlap == LW_TP_OVERLAP_PIECES)
+    if (lw_overlaps_pieces(s))
         fewer = s->micro_batches == 1 ? "choose --tp-overlap off, or "
                                       : "choose fewer --micro-batches or --tp-overlap off, or ";
     else if (s->cp_comm == LW_CP_P2P && s->cp > 1)

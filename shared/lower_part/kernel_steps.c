@@ -228,7 +228,7 @@ static bool scatters(const struct maker *k)
 
 static bool in_pieces(const struct maker *k, lw_ps length)
 {
-    return k->d->s->tp_overlap == LW_TP_OVERLAP_PIECES && length >= LW_TENSOR_PIECES;
+    return lw_overlaps_pieces(k->d->s) && length >= LW_TENSOR_PIECES;
 }
 
 static bool begins_attention(const struct spans *s, int32_t k)

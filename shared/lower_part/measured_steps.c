@@ -68,7 +68,7 @@ static struct parts parts_of(const struct lw_part *d, int32_t module)
 {
     const struct lw_module *m = lw_module_at(d->w, module);
     int32_t calls = calls_of(d, module, false), n = calls > 1 ? calls : 1;
-    bool pieces = d->s->tp_overlap == LW_TP_OVERLAP_PIECES;
+    bool pieces = lw_overlaps_pieces(d->s);
     lw_ps shortest = m->forward_ps / n, column = 0;
     struct parts x = {.n = n};
 
@@ -142,8 +142,7 @@ static bool gathers_in_pieces(const struct lw_part *d, int32_t module)
     const struct lw_module *m = lw_module_at(d->w, module);
     int32_t n = gathers_of(d, module, true);
 
-    if (d->s->tp_overlap != LW_TP_OVERLAP_PIECES || n == 0 ||
-        n != calls_of(d, module, true))
+    if (!lw_overlaps_pieces(d->s) || n == 0 || n != calls_of(d, module, true))
         return false;
     lw_ps shortest = lw_module_backward(m) / n;
     return has_pieces(row_of(m, n, shortest, weights_of(d, m, n, shortest)));

@@ -35,7 +35,7 @@ static const char *const recompute_methods[] = {"block", "uniform", "every", NUL
 #define PART_WORD(id, word) word,
 static const char *const again_parts[] = {LW_RECOMPUTE_PARTS(PART_WORD) NULL};
 #undef PART_WORD
-static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
+static const char *const tp_overlaps[] = {"off", "backward", "pieces", "copies", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const expert_overlaps[] = {"auto", "off", "on", NULL};
 static const char *const offloads[] = {"none", "optimizer", "activations", "update",
@@ -95,7 +95,7 @@ static const struct option {
     CHOICE("tp-overlap", tp_overlap, "MODE", tp_overlaps,
            "--tp: collectives that overlap matrix products: backward: all-reduces of the "
            "backward, during the weights' gradients; pieces: the others too, in four pieces of a "
-           "product (off)"),
+           "product; copies: the same by copy engines, which take no SM (async TP) (off)"),
     ON_OFF("scatter-gather", scatter_gather,
            "--tp with --pp: each tensor rank sends 1/tp of a pipeline message, gathered where it "
            "is used (off)"),
@@ -666,6 +666,11 @@ NAME_OF(lw_shard_policy_help, lw_shard_policy_id, shard_policies_helps)
 NAME_OF(lw_partition_help, lw_partition, partitions_helps)
 NAME_OF(lw_schedule_name, lw_schedule, schedules)
 #undef NAME_OF
+
+bool lw_overlaps_pieces(const struct lw_strategy *s)
+{
+    return s->tp_overlap == LW_TP_OVERLAP_PIECES || s->tp_overlap == LW_TP_OVERLAP_COPIES;
+}
 
 const char *lw_tp_overlap_word(int k)
 {

@@ -24,9 +24,10 @@ enum lw_grad_dtype {
 };
 
 /* Tensor collectives beside products: none; sums of the backward beside the weights' gradients;
- * also the others, in pieces of a product. */
+ * also the others, in pieces of a product; these by copy engines, which take no SM. */
 enum lw_tp_overlap {
-    LW_TP_OVERLAP_OFF, LW_TP_OVERLAP_BACKWARD, LW_TP_OVERLAP_PIECES, LW_N_TP_OVERLAPS,
+    LW_TP_OVERLAP_OFF, LW_TP_OVERLAP_BACKWARD, LW_TP_OVERLAP_PIECES, LW_TP_OVERLAP_COPIES,
+    LW_N_TP_OVERLAPS,
 };
 enum { LW_TENSOR_PIECES = 4 }; /* of a collective or of the products beside it */
 
@@ -183,6 +184,8 @@ enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype 
 const char *lw_compat_name(enum lw_compat c);
 const char *lw_offload_name(enum lw_offload x);
 const char *lw_tp_overlap_word(int k); /* NULL after the last */
+/* Collectives of the tensor group run in pieces of the products beside them. */
+bool lw_overlaps_pieces(const struct lw_strategy *s);
 
 int64_t lw_strategy_ranks(const struct lw_strategy *s); /* dp * cp * pp * tp */
 

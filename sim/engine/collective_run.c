@@ -302,13 +302,23 @@ static int32_t blocks_of(struct sim_engine *e, const struct lw_cost_query *q)
     return x->n;
 }
 
+/* Async TP's gathers and scatters: copies between the group's devices by copy engines, and a sum
+ * of the device's own (pytorch/pytorch@006b161f, torch/distributed/_symmetric_memory/__init__.py,
+ * _pipelined_multi_all_gather_and_consume, _pipelined_produce_and_all2all; #145794). */
+static bool goes_by_copies(const struct sim_engine *e, const struct sim_group *g)
+{
+    return e->plan->strategy->tp_overlap == LW_TP_OVERLAP_COPIES &&
+           e->plan->comms[g->comm].purpose == LW_COMM_TENSOR &&
+           (g->query.op == LW_OP_ALL_GATHER || g->query.op == LW_OP_REDUCE_SCATTER);
+}
+
 /* The share of SMs that the collective's channels hold, beyond what every collective holds. */
 static int64_t sms_of_channels(struct sim_engine *e, struct sim_group *g, int64_t bytes)
 {
     struct lw_cost_query q = g->query;
 
     q.bytes = bytes;
-    if (e->terms.channel_sms <= 0 || g->n < 2 || g->chunked)
+    if (e->terms.channel_sms <= 0 || g->n < 2 || g->chunked || goes_by_copies(e, g))
         return 0;
     if (g->sms_known.n_ranks > 0 && same_query(&g->sms_known, &q))
         return g->more_sms;

@@ -263,7 +263,7 @@ def copies_of(row):
 # (SimuMax's); none: the framework's usual way.
 TP_OVERLAPS = [("no TP", "off"), ("TP comm overlap False", "backward"),
                ("TP comm overlap 0", "backward"), ("TP comm overlap", "pieces"),
-               ("async TP", "pieces")]
+               ("async TP", "copies")]
 
 
 def tp_overlap_of(row):
