@@ -77,9 +77,9 @@ MODEL_TEST(collectives_stand_at_the_kernels_that_need_them)
            "AG/2048 B B AG/2048 B B RS/2048 B AG/2048 B B AG/2048 B B B RS/2048 B");
 }
 
-/* 32 tokens of 16 elements of 2 bytes: 1,024 of a gather or a sum. Of operands a gather of an input is
- * of 512 bytes in 8 bits, and of 288 in 4 with their scales, and so is that of a saved input; sums
- * are not, nor is what a row product's gradient gathers. With adapters all are of 16 bits. */
+/* 32 tokens of 16 elements of 2 bytes: 1,024 of a gather or a sum. Of operands a gather of an input
+ * is of 512 bytes in 8 bits, and of 288 in 4 with their scales, and so is that of a saved input;
+ * sums are not, nor is what a row product's gradient gathers. With adapters all are of 16 bits. */
 MODEL_TEST(inputs_of_narrow_products_are_gathered_as_operands)
 {
     struct lw_device d = model_device();
@@ -87,7 +87,8 @@ MODEL_TEST(inputs_of_narrow_products_are_gathered_as_operands)
     const char *const all = "F AG/%d F RS/1024 F AG/%d F RS/1024 F "
                             "AG/1024 B B AG/%d B B RS/1024 B AG/1024 B B AG/%d B B B RS/1024 B";
     const struct { bool operands, fp4; int64_t lora; int bytes; } cases[] = {
-        {false, false, 0, 1024}, {true, false, 0, 512}, {true, true, 0, 288}, {true, false, 2, 1024}};
+        {false, false, 0, 1024}, {true, false, 0, 512}, {true, true, 0, 288},
+        {true, false, 2, 1024}};
     char ops[256];
 
     d.n_sms = d.gemm_sustained = d.gemm_fill = (struct lw_figure){1, "test"};
