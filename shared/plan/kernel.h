@@ -55,8 +55,8 @@ struct lw_kernel {
      * backward. summed: what it makes (the last of several that add to one result), after its
      * forward; under sequence parallelism the gradient is gathered before its backward. */
     int64_t gathered, summed;
-    int64_t gathered_operand; /* bytes that the gathers of `gathered` move where operands are narrower
-                               * than activations; 0 = gathered. The sum of its gradient is not */
+    int64_t gathered_operand; /* what gathers of `gathered` move where operands are narrower than
+                               * activations; 0 = gathered. The sum of the gradient is not */
     /* > 0: of the experts of a block, topk copies of each token; GEMM: m counts the copies without
      * a capacity, batch is not used. */
     int64_t experts;
