@@ -166,6 +166,10 @@ static enum lw_status work(const struct request *r, char **names, int n, struct 
     LW_TRY(list_runs(r->db, a, &names, &n, err));
     if (n == 1)
         return lw_fail(err, LW_EUSAGE, "needs two runs, or none for all pairs");
+    if (r->all && (r->by || n != 2))
+        return lw_fail(err, LW_EUSAGE,
+                       "--all prints the buckets of two runs: it changes nothing %s",
+                       r->by ? "with --by" : "of more, or of all pairs");
     if (r->by)
         return compare_by(r, names, n, err);
     if (n > LW_SIDES_MOST)

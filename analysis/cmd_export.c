@@ -293,6 +293,9 @@ int cmd_export(int argc, char **argv)
         return lw_cli_usage("export", "needs -o FILE");
     if (q.format == UNSET)
         q.format = ends_in(q.file, ".csv") ? CSV : ends_in(q.file, ".goal") ? GOAL : CHROME;
+    if (q.rank >= 0 && q.format != CHROME)
+        return lw_cli_usage("export", "--rank is for --format chrome: other formats have no rank "
+                                      "of their own");
     q.run = n_operands == 1 ? argv[1] : "last";
     bool plan = n_operands == 1 && (is_plan_file(q.run, &err) || (q.cluster && !is_run(q.run)));
     if (q.cluster && !plan)

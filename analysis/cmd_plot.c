@@ -25,7 +25,7 @@ static enum lw_status load(struct session *s, char **names, int n_names, struct 
 
     if (lw_plot_source_of(s->plot.kind) == LW_PLOT_FROM_CLUSTER) {
         s->plot.cluster = &s->cluster;
-        return lw_cluster_find(s->cluster_name, &s->cluster, err);
+        return lw_cluster_find(s->cluster_name ? s->cluster_name : "host", &s->cluster, err);
     }
     if (s->plot.validation)
         return LW_OK;
@@ -54,6 +54,31 @@ static void report(const struct session *s)
     putchar('\n');
 }
 
+/* Options that the picture has no use for. */
+static enum lw_status refuse_idle(const struct session *s, struct lw_err *err)
+{
+    const enum lw_plot_kind k = s->plot.kind;
+    const bool roofline = k == LW_PLOT_ROOFLINE, timeline = k == LW_PLOT_TIMELINE;
+    const bool cluster = lw_plot_source_of(k) == LW_PLOT_FROM_CLUSTER;
+    const struct {
+        bool given, taken;
+        const char *name, *of;
+    } each[] = {
+        {s->cluster_name, cluster, "-c", "'roofline' and 'gemm'"},
+        {s->op, roofline, "--op", "'roofline'"},
+        {s->ranks > 0, roofline, "--ranks", "'roofline'"},
+        {s->nodes > 0, roofline, "--nodes", "'roofline'"},
+        {s->max_ranks > 0, timeline, "--max-ranks", "'timeline'"},
+        {s->step >= 0, timeline || k == LW_PLOT_MEMORY, "--step", "'timeline' and 'memory'"},
+    };
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        if (each[i].given && !each[i].taken)
+            return lw_fail(err, LW_EUSAGE, "%s is for %s: it changes nothing of '%s'",
+                           each[i].name, each[i].of, lw_plot_name(k));
+    return LW_OK;
+}
+
 static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
 {
     struct lw_plot *p = &s->plot;
@@ -72,10 +97,11 @@ static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
         return lw_fail(err, LW_EUSAGE, "--y is for 'tune' with another option as --x");
     if (p->kind == LW_PLOT_TUNE && n_names > 1)
         return lw_fail(err, LW_EUSAGE, "'tune' draws one search, got %d", n_names);
-    LW_TRY(lw_op_parse(s->op, &p->op, err));
+    LW_TRY(refuse_idle(s, err));
+    LW_TRY(lw_op_parse(s->op ? s->op : "all_reduce", &p->op, err));
     LW_TRY(lw_plot_terminal_of(s->file, &p->terminal, err));
     p->step = (int32_t)s->step;
-    p->max_ranks = (int32_t)s->max_ranks;
+    p->max_ranks = s->max_ranks > 0 ? (int32_t)s->max_ranks : 8;
     p->width = (int32_t)s->width;
     p->height = (int32_t)s->height;
     p->n_ranks = (int32_t)s->ranks;
@@ -92,8 +118,7 @@ static enum lw_status is_op(const char *text, struct lw_err *err)
 
 int cmd_plot(int argc, char **argv)
 {
-    struct session s = {.db = "lapwing.db", .cluster_name = "host", .op = "all_reduce", .step = -1,
-                        .max_ranks = 8, .page = 1, .n_pages = 1};
+    struct session s = {.db = "lapwing.db", .step = -1, .page = 1, .n_pages = 1};
     const struct lw_opt options[] = {
         {"output", 'o', LW_OPT_STRING, &s.file, "FILE",
          ".png, .svg, .pdf, .gp (gnuplot script), or - for characters (KIND.png)"},

@@ -57,6 +57,27 @@ static void print_merged(const struct options *o, int32_t n, int64_t n_searches)
     lw_jsonout_end(&out);
 }
 
+static void print_deleted(enum lw_format format, const struct lw_run *runs, int32_t n)
+{
+    struct lw_jsonout out = {.file = stdout};
+
+    if (format == LW_FORMAT_CSV)
+        printf("deleted\n");
+    for (int32_t i = 0; i < n && format != LW_FORMAT_JSON; i++)
+        if (format == LW_FORMAT_CSV)
+            printf("%lld\n", (long long)runs[i].id);
+        else
+            printf("deleted run %lld: %s\n", (long long)runs[i].id, runs[i].name);
+    if (format != LW_FORMAT_JSON)
+        return;
+    lw_jsonout_object(&out, NULL);
+    lw_jsonout_line_array(&out, "deleted");
+    for (int32_t i = 0; i < n; i++)
+        lw_jsonout_int(&out, NULL, runs[i].id);
+    lw_jsonout_end(&out);
+    lw_jsonout_end(&out);
+}
+
 static enum lw_status work(const struct options *o, struct lw_store *s, char **names, int n_names,
                            struct lw_arena *a, struct lw_err *err)
 {
@@ -79,8 +100,7 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
     if (!o->del)
         return lw_run_list_print(runs, n, a, o->format, stdout, err);
     LW_TRY(lw_store_delete_runs(s, runs, n, err));
-    for (int32_t i = 0; i < n; i++)
-        printf("deleted run %lld: %s\n", (long long)runs[i].id, runs[i].name);
+    print_deleted(o->format, runs, n);
     return LW_OK;
 }
 
@@ -133,8 +153,9 @@ int cmd_runs(int argc, char **argv)
 
     if ((rc = lw_cli_begin(&usage, table, argc, argv, &n)) >= 0)
         return rc;
-    if (o.merge && (o.del || n > 0))
-        return lw_cli_usage("runs", "--merge takes over a whole database: no --delete, no RUN");
+    if (o.merge && (o.del || n > 0 || is_filtered(&o.wanted)))
+        return lw_cli_usage("runs", "--merge takes over a whole database: no --delete, no RUN, no "
+                                    "filter");
     if ((o.search || o.searches) && (o.merge || n > 0 || is_filtered(&o.wanted)))
         return lw_cli_usage("runs", "--search and --searches are of searches: no RUN, no filter, "
                                     "no --merge");

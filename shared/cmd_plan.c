@@ -220,6 +220,14 @@ int cmd_plan(int argc, char **argv)
     if (n > 0 && strcmp(argv[1], "diff") == 0) {
         if (n != 3)
             return lw_cli_usage("plan", "diff takes two plan files, got %d", n - 1);
+        if (src.n_given > 0 || src.workload_file || src.cluster_file || src.strategy_file || out)
+            return lw_cli_usage("plan", "diff compares two plan files as they are: %s%s changes "
+                                        "nothing", src.n_given > 0 ? "--" : "",
+                                src.n_given > 0     ? src.names[0]
+                                : src.workload_file ? "-w"
+                                : src.cluster_file  ? "-c"
+                                : src.strategy_file ? "-s"
+                                                    : "-o");
         s = diff(argv[2], argv[3], format, &err);
     } else if (n > 1) {
         return lw_cli_usage("plan", "takes one plan file, got '%s' too", argv[2]);

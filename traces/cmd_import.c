@@ -78,6 +78,22 @@ static enum lw_status write_files(const struct options *o, const struct traces_f
     return traces_import_print(&s, o->format, to_stdout ? stderr : stdout, err);
 }
 
+static const struct lw_importer *importer_of(const void *files, int k)
+{
+    return ((const struct traces_file *)files)[k].importer;
+}
+
+static enum lw_status refuse_idle(const struct options *o, const struct traces_file *files, int n,
+                                  struct lw_err *err)
+{
+    const struct lw_importer_option given[] = {
+        {"op", o->op},         {"ranks", o->ranks > 0},  {"nodes", o->nodes > 0},
+        {"where", o->where},   {"in-place", o->in_place}, {NULL, false},
+    };
+
+    return lw_importer_refuse(given, files, importer_of, n, err);
+}
+
 static enum lw_status convert(const struct options *o, const struct traces_file *files, int n,
                               struct lw_err *err)
 {
@@ -130,7 +146,9 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
         status = traces_files_read(&reading, all.names, &n, files, err);
     lw_progress_bar_end(&bar);
     if (status == LW_OK) {
-        status = convert(o, files, n, err);
+        status = refuse_idle(o, files, n, err);
+        if (status == LW_OK)
+            status = convert(o, files, n, err);
         traces_files_free(files, n);
     }
     lw_free(files);
@@ -169,8 +187,10 @@ int cmd_import(int argc, char **argv)
         {"salvage", 0, LW_OPT_FLAG, &o.salvage, NULL,
          "read a truncated or damaged trace up to the damage, and report its place"},
         {"store", 0, LW_OPT_FLAG, &o.store, NULL, "store the recording as a run of kind import"},
-        {"db", 0, LW_OPT_STRING, &o.db, "FILE", "the database of --store (lapwing.db)"},
-        {"name", 0, LW_OPT_STRING, &o.name, "TEXT", "name of the run that --store makes"},
+        {"db", 0, LW_OPT_STRING, &o.db, "FILE", "the database of --store (lapwing.db)",
+         .needs = "store"},
+        {"name", 0, LW_OPT_STRING, &o.name, "TEXT", "name of the run that --store makes",
+         .needs = "store"},
         {"op", 0, LW_OPT_STRING, &o.op, "OP",
          "nccl-tests: the operation, where the output does not say (all_reduce, ...)",
          .check = traces_bench_op_check},

@@ -6,6 +6,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/io/output.h"
+#include "traces/import/importer.h"
 #include "traces/goal/goal.h"
 #include "traces/inspect/inspect_print.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
@@ -45,6 +46,22 @@ static enum lw_status write_page(const struct traces_report *r, const char *file
     }
     free(text);
     return status;
+}
+
+static const struct lw_importer *importer_of(const void *files, int k)
+{
+    return ((const struct traces_report *)files)->files[k].importer;
+}
+
+static enum lw_status refuse_idle(const struct traces_bench_hint *hint,
+                                  const struct traces_report *r, struct lw_err *err)
+{
+    const struct lw_importer_option given[] = {
+        {"op", hint->op},       {"ranks", hint->n_ranks > 0}, {"nodes", hint->n_nodes > 0},
+        {"where", hint->where}, {NULL, false},
+    };
+
+    return lw_importer_refuse(given, r, importer_of, (int)r->n, err);
 }
 
 int cmd_inspect(int argc, char **argv)
@@ -104,6 +121,8 @@ int cmd_inspect(int argc, char **argv)
     if (status == LW_OK)
         status = traces_report_read(&report, argv + 1, n, &reading, &hint, &err);
     lw_progress_bar_end(&bar);
+    if (status == LW_OK)
+        status = refuse_idle(&hint, &report, &err);
     if (status == LW_OK)
         status = traces_report_check(&report, format == LW_FORMAT_CSV, &err);
     if (status == LW_OK)

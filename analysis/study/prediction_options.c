@@ -119,7 +119,7 @@ int lw_prediction_begin(struct lw_prediction *s, const struct lw_usage *usage, i
          "values, where that is so of any row"},
         {"spans", 0, LW_OPT_FLAG, &s->spans, NULL,
          "store the spans of every rank (default: all up to 50,000, beyond that one of each set of "
-         "equal ranks)"},
+         "equal ranks)", .idle_with = "no-db"},
         {"tokens", 0, LW_OPT_STRING, &tokens, "N",
          "tokens of the whole training, as 300B or 1T: days, device-hours and, with a price, cost",
          .check = is_tokens},

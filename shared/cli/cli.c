@@ -422,11 +422,33 @@ static enum lw_status refuse_idle_database(bool db, bool no_db, bool run, struct
                : LW_OK;
 }
 
+static bool is_given(const struct lw_opt *table, const bool *given, const char *name)
+{
+    for (int i = 0; name && table[i].name; i++)
+        if (given[i] && strcmp(table[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Options that would change nothing. */
+static enum lw_status refuse_idle(const struct lw_opt *table, const bool *given, struct lw_err *err)
+{
+    for (int i = 0; table[i].name; i++) {
+        const struct lw_opt *o = &table[i];
+        if (given[i] && o->needs && !is_given(table, given, o->needs))
+            return lw_fail(err, LW_EINVAL, "--%s changes nothing without --%s", o->name, o->needs);
+        if (given[i] && is_given(table, given, o->idle_with))
+            return lw_fail(err, LW_EINVAL, "--%s changes nothing with --%s: leave one out",
+                           o->name, o->idle_with);
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err)
 {
     struct spec spec;
-    bool db = false, no_db = false, run = false;
+    bool given[MAX_OPTIONS] = {false};
     int c;
 
     look_for_json(argc, argv);
@@ -451,11 +473,11 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
             return unknown_option(table, word, err);
         const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
         LW_TRY(name_option(o, lw_cli_set(o, value, err), err));
-        db = db || strcmp(o->name, "db") == 0;
-        no_db = no_db || strcmp(o->name, "no-db") == 0;
-        run = run || strcmp(o->name, "run") == 0;
+        given[o - table] = true;
     }
-    LW_TRY(refuse_idle_database(db, no_db, run, err));
+    LW_TRY(refuse_idle_database(is_given(table, given, "db"), is_given(table, given, "no-db"),
+                                is_given(table, given, "run"), err));
+    LW_TRY(refuse_idle(table, given, err));
     *n_operands = argc - optind;
     memmove(argv + 1, argv + optind, (size_t)*n_operands * sizeof *argv);
     return LW_OK;

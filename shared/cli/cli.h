@@ -52,6 +52,9 @@ struct lw_opt {
     const char *help;     /* one line, with the default; NULL: an old name, which help leaves out */
     int64_t min, max;     /* LW_OPT_INT, _SIZE, _DOUBLE: allowed range (max 0 = no limit) */
     lw_opt_check *check;  /* NULL, or tried before the value is set */
+    /* Other options of the table: without the one, or beside the other, this one would change
+     * nothing, and is refused. NULL = none. */
+    const char *needs, *idle_with;
 };
 
 /* The arg of options whose values are the user's own: files, names that may be files, texts. */
@@ -75,7 +78,7 @@ lw_opt_check lw_cli_search; /* of a stored search */
 #define LW_OPTIONS_OF_RUNS(s)                                                                    \
     LW_OPTION_DB(&(s).db),                                                                       \
     {"name", 0, LW_OPT_STRING, &(s).name, "TEXT",                                                \
-     "what to call the run (made from its options)"},                                            \
+     "what to call the run (made from its options)", .idle_with = "no-db"},                      \
     LW_OPTION_QUIET(&(s).quiet),                                                                 \
     {"no-db", 0, LW_OPT_FLAG, &(s).no_db, NULL, "store nothing"}, LW_OPTION_FORMAT(&(s).format)
 

@@ -223,6 +223,9 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
                        plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");
+    if (plan_file && s->max_ops > 0)
+        return lw_fail(err, LW_EUSAGE, "--max-ops limits a plan that is made: '%s' is one already",
+                       plan_file);
     if (plan_file)
         LW_TRY(refuse_model_options(s, "a plan file", err)); /* one may name its framework */
     LW_TRY(plan_file ? lw_plan_source_read(s, plan_file, false, c, plan, err)

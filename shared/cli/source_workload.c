@@ -56,6 +56,14 @@ enum lw_status lw_source_sizes(const struct lw_plan_source *s, const struct lw_m
     return s->make_model(r, &sizes, w, err);
 }
 
+/* An option for recorded times, where no other one refuses it; NULL: none. */
+static const char *idle_of_model(const struct lw_plan_source *s)
+{
+    if (s->as_recorded)
+        return !s->device && (s->cluster_file || s->predicts) ? "as-recorded" : NULL;
+    return s->from_device && s->device ? "from-device" : NULL;
+}
+
 /* LW_ENO: it is no model. */
 static enum lw_status make_model(struct lw_plan_source *s, const char *name,
                                  struct lw_strategy *strategy, const struct lw_cluster *c,
@@ -75,6 +83,12 @@ static enum lw_status make_model(struct lw_plan_source *s, const char *name,
     }
     if (st == LW_ENO)
         return lw_fail(err, LW_EINVAL, "%s: no such file; as a model: %s", name, why.msg);
+    if (st == LW_OK && idle_of_model(s)) {
+        lw_workload_free(w);
+        return lw_fail(err, LW_EINVAL,
+                       "--%s is for a workload file, which has times: model '%.60s' has those of "
+                       "the cluster, or of --device", idle_of_model(s), name);
+    }
     bool of_machine = !s->cluster_file && !s->device && !s->takes_timeless &&
                       strncmp(why.msg, "--", 2) != 0;
     if (st == LW_EUSAGE)

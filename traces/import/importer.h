@@ -41,6 +41,7 @@ struct lw_importer {
     bool one_file;     /* not several files at a time */
     bool untimed;      /* of graphs: no times, a device and a network give them */
     bool buffered;     /* of graphs: sends do not wait for their receives */
+    const char *takes; /* options of import and inspect that few formats take: " op ranks " */
     bool reports;      /* without a timeline: what inspect shows is what --report asks for */
 
     /* Whether the file is of this format, by its content; text is in's without byte order mark and
@@ -88,6 +89,17 @@ LW_IMPORTERS(LW_ROW_IMPORTER)
 extern const struct lw_importer *const lw_importers[];
 extern const int lw_n_importers;
 
+/* Whether the format takes an option that is for some formats alone ("op"). */
+bool lw_importer_takes(const struct lw_importer *x, const char *option);
+/* An option that some formats take, was given and none of the files' formats takes: LW_EINVAL.
+ * options end with a name NULL; the k-th file's format is of(files, k). */
+struct lw_importer_option {
+    const char *name;
+    bool given;
+};
+enum lw_status lw_importer_refuse(const struct lw_importer_option *options, const void *files,
+                                  const struct lw_importer *(*of)(const void *files, int k), int n,
+                                  struct lw_err *err);
 /* LW_EFORMAT: none of these; says what it looks like, where that is known, and what is read. */
 enum lw_status lw_importer_of(const struct lw_input *in, const struct lw_importer **out,
                               struct lw_err *err);

@@ -125,6 +125,7 @@ const struct lw_importer lw_importer_nccl_tests = {
                    "size_bytes, time_us) give a cluster.",
     .inspect_help = "Tables of collectives (nccl-tests, CSV): their rows.",
     .gives = LW_GIVES_CLUSTER,
+    .takes = " op ranks nodes in-place where ",
     .instead = "--cluster-out writes its tables",
     .is = is,
     .convert = convert,

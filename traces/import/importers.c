@@ -124,6 +124,34 @@ enum lw_status lw_importer_of(const struct lw_input *in, const struct lw_importe
     return refuse(in, p, (size_t)(end - p), err);
 }
 
+bool lw_importer_takes(const struct lw_importer *x, const char *option)
+{
+    char word[32];
+
+    snprintf(word, sizeof word, " %s ", option);
+    return x->takes && strstr(x->takes, word);
+}
+
+enum lw_status lw_importer_refuse(const struct lw_importer_option *options, const void *files,
+                                  const struct lw_importer *(*of)(const void *files, int k), int n,
+                                  struct lw_err *err)
+{
+    for (; options->name; options++) {
+        bool taken = !options->given || n == 0;
+        for (int k = 0; k < n; k++)
+            taken |= lw_importer_takes(of(files, k), options->name);
+        if (taken)
+            continue;
+        const struct lw_importer *const *x = lw_importers;
+        while (!lw_importer_takes(*x, options->name))
+            x++;
+        return lw_fail(err, LW_EINVAL,
+                       "--%s is for %s: it changes nothing of a file of format '%s'", options->name,
+                       (*x)->name, of(files, 0)->name);
+    }
+    return LW_OK;
+}
+
 void lw_importers_help(const char *begin, bool inspect, const char *end,
                        char text[LW_IMPORTERS_HELP])
 {

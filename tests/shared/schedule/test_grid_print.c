@@ -137,7 +137,7 @@ TEST(a_users_schedule_is_checked_and_drawn)
 TEST(options_of_other_outputs_are_refused)
 {
     EXPECT("plan", {"--schedule 1f1b --pp 2 --zero 1", 2, "--zero needs -w FILE"},
-           {"--schedule 1f1b --pp 2 -c host", 2, "-c, -s, --ranks, --node-gbps, --max-ops, --device, --from-device and"},
+           {"--schedule 1f1b --pp 2 -c host", 2, "-c, -s, --ranks, --node-gbps,"},
            {"--schedule 1f1b --pp 2 --lower shards", 2, "--lower needs --format csv"},
            {"--schedule 1f1b --pp 2 --format csv --lower nothing", 2,
             "--lower: unknown value 'nothing'; expected one of messages, shards"},

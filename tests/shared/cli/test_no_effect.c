@@ -1,0 +1,97 @@
+/* An option that a command takes and that cannot change what it prints or stores is refused, with
+ * its name and what it is for. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+#define TRACE "$R/gpt6__local.rank0.json.gz "
+
+TEST_WITH(interference_is_of_simulations, fixture_open, fixture_close)
+{
+    EXPECT("plan -w gpt2 -c dgx-h100 --dp 2 --interference",
+           {"off", 2, "--interference changes what is simulated, and plan simulates nothing"},
+           {"published", 2, "give it to sim"});
+    expect("exec -w mlp --interference off", 2, "and exec simulates nothing");
+    has_not(lapwing("help plan", NULL), "--interference");
+    has_not(lapwing("help exec", NULL), "--interference");
+    has(lapwing("help sim", NULL), "--interference");
+    has(lapwing("help recommend", NULL), "--interference");
+}
+
+TEST_WITH(options_of_one_format_are_refused_for_others, fixture_open, fixture_close)
+{
+    EXPECT("import " TRACE "-o w.json", {"--op all_reduce", 1, "--op is for nccl-tests: it changes "
+                                         "nothing of a file of format"},
+           {"--ranks 2", 1, "--ranks is for nccl-tests"},
+           {"--nodes 2", 1, "--nodes is for nccl-tests"},
+           {"--in-place", 1, "--in-place is for nccl-tests"},
+           {"--where gpu=H200", 1, "--where is for nccl-tests"},
+           {"--loggops L=1", 1, "--loggops"},
+           {"--name x", 2, "--name changes nothing without --store"},
+           {"--db x.db", 2, "--db changes nothing without --store"});
+    EXPECT("inspect " TRACE, {"--op all_reduce", 1, "--op is for nccl-tests"},
+           {"--ranks 2", 1, "--ranks is for nccl-tests"},
+           {"--where gpu=H200", 1, "--where is for nccl-tests"},
+           {"--loggops L=1", 1, "--loggops"});
+}
+
+TEST_WITH(options_of_one_picture_are_refused_for_others, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *option, *of;
+    } options[] = {
+        {"-c dgx-a100", " roofline gemm "}, {"--op all_gather", " roofline "},
+        {"--ranks 8", " roofline "},        {"--nodes 1", " roofline "},
+        {"--max-ranks 1", " timeline "},    {"--step 0", " timeline memory "},
+        {"--x dp", " sweep tune "},         {"--validation v.json", " predicted "},
+    };
+    static const char *const kinds[] = {"timeline", "overlap", "predicted", "sweep",
+                                        "memory",   "roofline", "gemm",     "tune"};
+
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --db r.db", NULL);
+    for (size_t o = 0; o < sizeof options / sizeof *options; o++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            int rc;
+            const char *out = shellf("$L plot %s --db r.db -o - %s; echo rc $?", kinds[k],
+                                     options[o].option);
+            rc = (int)number_after(out, "rc ");
+            bool taken = strstr(options[o].of, kinds[k]) != NULL;
+            printf("%s %s\n", kinds[k], options[o].option);
+            assert_true(taken ? rc != 2 : rc == 2);
+            if (!taken)
+                has(out, " for ");
+        }
+}
+
+TEST_WITH(options_without_an_object_are_refused, fixture_open, fixture_close)
+{
+    lapwing("plan -w gpt2 -c dgx-a100 --dp 2 -o p.json", NULL);
+    for (int i = 0; i < 2; i++)
+        lapwing("sim -w gpt2 -c dgx-a100 --dp 2 --db r.db", NULL);
+    EXPECT("", {"plan p.json --max-ops 5", 2, "--max-ops limits a plan that is made"},
+           {"sim p.json -c dgx-a100 --no-db --max-ops 5", 2, "'p.json' is one already"},
+           {"plan diff p.json p.json --dp 4", 2, "compares two plan files as they are: --dp"},
+           {"plan diff p.json p.json -w gpt2", 2, "-w changes nothing"},
+           {"plan diff p.json p.json -o q.json", 2, "-o changes nothing"},
+           {"sim -w gpt2 -c dgx-a100 --no-db --as-recorded", 1, "--as-recorded is for a workload"},
+           {"sim -w gpt2 -c dgx-a100 --no-db --device dgx-a100 --from-device dgx-h100", 1,
+            "--from-device is for a workload file"},
+           {"sim -w gpt2 -c dgx-a100 --no-db --spans", 2, "--spans changes nothing with --no-db"},
+           {"sim -w gpt2 -c dgx-a100 --no-db --name x", 2, "--name changes nothing with --no-db"},
+           {"exec -w mlp --no-db --link-latency 1us", 2,
+            "--link-latency changes nothing without --link-rate"},
+           {"runs --merge other.db --kind sim --db r.db", 2, "no filter"},
+           {"compare 1 2 1 --all --db r.db", 2, "--all prints the buckets of two runs"},
+           {"compare --all --db r.db", 2, "--all prints the buckets of two runs"},
+           {"compare 1 2 --all --by cluster --db r.db", 2, "it changes nothing with --by"},
+           {"compare 1 2 --all --db r.db", 0, "step"},
+           {"export 1 --rank 0 --format csv -o - --db r.db", 2, "--rank is for --format chrome"});
+    assert_string_equal(lapwing("runs 1 --delete --format json --db r.db", NULL),
+                        "{\n  \"deleted\": [1]\n}\n");
+    assert_string_equal(lapwing("runs 2 --delete --format csv --db r.db", NULL), "deleted\n2\n");
+}
