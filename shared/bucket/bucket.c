@@ -97,6 +97,11 @@ static struct key key_of(const struct lw_grad *g)
     return (struct key){(int32_t)g->dtype, g->device};
 }
 
+static bool is_key(struct key a, struct key b)
+{
+    return a.dtype == b.dtype && a.device == b.device;
+}
+
 /* Sorted, each once. Gradients of one key come in runs: each run is noted once. */
 static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
 {
@@ -104,7 +109,7 @@ static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
 
     for (int32_t i = 0; i < a->n; i++) {
         struct key key = key_of(&a->grads[i]);
-        if (n > 0 && compare_keys(&a->keys[n - 1], &key) == 0)
+        if (n > 0 && is_key(a->keys[n - 1], key))
             continue;
         a->keys = lw_arena_more(&a->room, a->keys, n, sizeof *a->keys);
         if (!a->keys)
@@ -113,7 +118,7 @@ static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
     }
     lw_sort(a->keys, n, compare_keys);
     for (int32_t i = 0; i < n; i++)
-        if (a->n_keys == 0 || compare_keys(&a->keys[a->n_keys - 1], &a->keys[i]) != 0)
+        if (a->n_keys == 0 || !is_key(a->keys[a->n_keys - 1], a->keys[i]))
             a->keys[a->n_keys++] = a->keys[i];
     LW_TAKE(&a->room, a->open, a->n_keys, err);
     LW_TAKE(&a->room, a->at_limit, a->n_keys, err);
@@ -157,7 +162,7 @@ static enum lw_status close_chain(struct assign *a, const struct chain *c, struc
 /* Which key it is. */
 static int32_t find_key(struct assign *a, struct key key)
 {
-    if (compare_keys(&a->keys[a->last_key], &key) != 0) {
+    if (!is_key(a->keys[a->last_key], key)) {
         const struct key *found =
             bsearch(&key, a->keys, (size_t)a->n_keys, sizeof *a->keys, compare_keys);
         a->last_key = (int32_t)(found - a->keys);

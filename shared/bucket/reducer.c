@@ -132,7 +132,7 @@ enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, in
     return LW_OK;
 }
 
-static void launch(struct lw_reducer *r, int32_t b, int32_t *launches, int32_t *n)
+static __attribute__((noinline)) void launch(struct lw_reducer *r, int32_t b, int32_t *launches, int32_t *n)
 {
     if (r->order == LW_LAUNCH_COMPLETION) {
         launches[(*n)++] = b;
@@ -145,7 +145,7 @@ static void launch(struct lw_reducer *r, int32_t b, int32_t *launches, int32_t *
     }
 }
 
-static enum lw_status mark(struct lw_reducer *r, int32_t p, int32_t *launches, int32_t *n,
+static inline enum lw_status mark(struct lw_reducer *r, int32_t p, int32_t *launches, int32_t *n,
                            struct lw_err *err)
 {
     if (p < 0 || p >= r->n_params || r->bucket_of[p] < 0)
