@@ -196,7 +196,7 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_
         bytes[LW_MEM_PARAMS] += w->buffers[i].numel * lw_dtype_size(w->buffers[i].dtype);
     bytes[LW_MEM_BUCKETS] += set_bytes(d, &d->initial);
     bytes[LW_MEM_GRADS] += sparse_bytes(d);
-    return sharded ? add_owned(d, &rule, bytes, last_spares, err) : LW_OK;
+    return sharded && d->shards.spans.n > 0 ? add_owned(d, &rule, bytes, last_spares, err) : LW_OK;
 }
 
 /* What a stage updates: of the member with the most elements where they are sharded. */

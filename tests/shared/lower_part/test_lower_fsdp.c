@@ -1,6 +1,7 @@
 /* ZeRO-2 and ZeRO-3: shared/lower_part/lower_fsdp.c, shared/check/terms.c,
  * docs/design/lower_fsdp.md. The workload is that of tests/lib/plans/tiny_workload.h: a.weight 100
  * elements, b.weight 200, b.bias 2, c.weight 300, all f32; the optimizer takes 7 us for all 602. */
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
@@ -1077,4 +1078,29 @@ TEST(running_out_of_memory_leaves_nothing)
 
     tiny_init(&t);
     assert_true(build_without_memory(&t.w, &s, NULL) > 20);
+}
+
+/* Nothing of the last stage is trained: its shards have no runs, and no holder adds to the memory.
+ * What malloc gives holds no zeros meanwhile. */
+TEST(a_frozen_stage_has_the_memory_of_its_weights)
+{
+    mallopt(M_PERTURB, 0xa5);
+    for (int64_t zero = 1; zero <= 2; zero++) {
+        struct lw_strategy s = strategy("dp 4 pp 3 schedule 1f1b");
+        struct tiny t;
+        tiny_init(&t);
+        t.params[C_WEIGHT].trainable = false;
+        t.params[C_WEIGHT].ready_ps = -1;
+        t.w.n_ready = 0;
+        for (int32_t m = 0; m < t.w.n_modules; m++)
+            t.w.modules[m].output_bytes = 64;
+        s.zero = zero;
+        struct lw_plan p = build(&t, &s);
+        const int64_t *bytes = p.roles[2].static_bytes;
+        assert_int_equal(bytes[LW_MEM_PARAMS], 300 * 4);
+        for (int k = LW_MEM_PARAMS + 1; k < LW_N_MEM; k++)
+            assert_int_equal(bytes[k], 0);
+        lw_plan_free(&p);
+    }
+    mallopt(M_PERTURB, 0);
 }
