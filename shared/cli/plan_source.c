@@ -69,7 +69,7 @@ static enum lw_status follow_ranks(const struct lw_plan_source *s, struct lw_str
 {
     int64_t others = lw_strategy_ranks(strategy) / strategy->dp;
     long long below, ranks = (long long)s->ranks;
-    char fewer[32] = "";
+    char fewer[32] = "", dp[24];
 
     for (int i = 0; i < s->n_given; i++)
         if (strcmp(s->names[i], "dp") == 0)
@@ -77,6 +77,10 @@ static enum lw_status follow_ranks(const struct lw_plan_source *s, struct lw_str
     if (s->strategy_file || ranks <= 0 || others <= 0)
         return LW_OK;
     strategy->dp = ranks / others;
+    struct lw_strategy probe = *strategy; /* the option that is given is the one that is named */
+    snprintf(dp, sizeof dp, "%lld", (long long)strategy->dp);
+    if (strategy->dp > 0)
+        LW_TRY(lw_err_context(err, lw_strategy_set(&probe, "dp", dp, err), "--ranks %lld", ranks));
     if (ranks % others == 0)
         return LW_OK;
     if ((below = ranks - ranks % others) > 0)

@@ -13,7 +13,8 @@ enum lw_status lw_source_device(struct lw_plan_source *s, const struct lw_cluste
                                 const struct lw_cluster **of, struct lw_err *err)
 {
     if (s->device && !s->has_of_device)
-        LW_TRY(lw_cluster_find_device(s->device, &s->of_device, err));
+        LW_TRY(lw_err_context(err, lw_cluster_find_device(s->device, &s->of_device, err),
+                              "--device"));
     s->has_of_device = s->device != NULL;
     *of = s->device ? &s->of_device : c;
     return LW_OK;
