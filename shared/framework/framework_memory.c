@@ -304,8 +304,20 @@ static int64_t block_gradients(const struct run *r)
 static bool has_older_states(const struct run *r)
 {
     return lw_fact_value(r->f->state_bytes, 0) > 0 && !sums_in_f32(r) && r->plan->own_states == 0 &&
-           optimizer_of(r->plan) == LW_OPTIMIZER_ADAM &&
+           optimizer_of(r->plan) != LW_OPTIMIZER_UNKNOWN &&
            lw_dtype_size(trained_dtype(r->plan)) == ITEM;
+}
+
+/* Theirs, in the framework's size. */
+static int64_t states_of_today(const struct run *r, int64_t older_bytes)
+{
+    struct lw_memory_rule rule = {.optimizer = optimizer_of(r->plan)};
+    int64_t older = lw_memory_state_bytes(&rule, trained_dtype(r->plan));
+
+    rule.own_states = (int64_t)r->f->state_bytes.value;
+    return older > 0 ? lw_mul_sat(older_bytes / older,
+                                  lw_memory_state_bytes(&rule, trained_dtype(r->plan)))
+                     : older_bytes;
 }
 
 /* FSDP2's shard of a weight is f32, from which its gather casts what it sends: no 16-bit one stays
@@ -347,8 +359,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         if (lw_fact(f->own_gradients) && sums)
             bytes[LW_MEM_BUCKETS] /= lw_dtype_size(LW_F32) / ITEM;
         if (older)
-            bytes[LW_MEM_OPTIMIZER] = lw_mul_sat(bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM,
-                                                 (int64_t)f->state_bytes.value);
+            bytes[LW_MEM_OPTIMIZER] = states_of_today(&r, bytes[LW_MEM_OPTIMIZER]);
         if (lw_fact(f->applied_gradients)) {
             int64_t one = applied_gradient(&r, plan->roles[i].stage);
             bytes[LW_MEM_GRADS] = one < bytes[LW_MEM_GRADS] ? one : bytes[LW_MEM_GRADS];

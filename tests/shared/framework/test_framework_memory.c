@@ -232,7 +232,7 @@ TEST(a_step_takes_copies_of_gradients)
 }
 
 /* A plan has states of its framework's size. An older plan file, which does not say so, has f32
- * ones: Adam's of 16-bit parameters are changed, no others. */
+ * ones: those of 16-bit parameters are changed, no others. */
 TEST(states_of_another_size_are_counted_once)
 {
     static const struct {
@@ -243,7 +243,8 @@ TEST(states_of_another_size_are_counted_once)
                  {"torchtune", "adam", LW_BF16, 0, 12, 4},
                  {"torchtune", "adam", LW_F32, 0, 8, 8},
                  {"torchtune", "momentum", LW_BF16, 2, 2, 2},
-                 {"torchtune", "momentum", LW_BF16, 0, 8, 8},
+                 {"torchtune", "momentum", LW_BF16, 0, 8, 2},
+                 {"torchtune", "sgd", LW_BF16, 0, 4, 0},
                  {"torchtune", "sgd", LW_BF16, 4, 0, 0},
                  {"megatron-lm", "adam", LW_BF16, 0, 12, 12}};
 
