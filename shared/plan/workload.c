@@ -254,14 +254,14 @@ static enum lw_status outside(struct lw_err *err, const char *list, int64_t i, c
     return bad(err, list, i, field, found, n > least ? allowed : "none");
 }
 
-static inline enum lw_status at_least(struct lw_err *err, const char *list, int64_t i, const char *field,
-                               int64_t found, int64_t least)
+static inline enum lw_status at_least(struct lw_err *err, const char *list, int64_t i,
+                                      const char *field, int64_t found, int64_t least)
 {
     return found >= least ? LW_OK : below(err, list, i, field, found, least);
 }
 
-static inline enum lw_status in_range(struct lw_err *err, const char *list, int64_t i, const char *field,
-                               int64_t found, int64_t least, int64_t n)
+static inline enum lw_status in_range(struct lw_err *err, const char *list, int64_t i,
+                                      const char *field, int64_t found, int64_t least, int64_t n)
 {
     return found >= least && found < n ? LW_OK : outside(err, list, i, field, found, least, n);
 }

@@ -73,8 +73,8 @@ static void use_version(int tables, int number, enum lw_store_mode mode)
     lw_store_close(s);
 }
 
-/* Of a number and other tables than its own, a sample in which each occurs: all of them are made and
- * opened with LAPWING_MANY=1. */
+/* Of a number and other tables than its own, a sample in which each occurs: all of them are made
+ * and opened with LAPWING_MANY=1. */
 static bool is_tried(int tables, int number)
 {
     return tables == number || unit_cases((tables + 3 * number + 3) % 7 == 0, 1);
