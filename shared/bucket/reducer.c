@@ -132,7 +132,7 @@ enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, in
     return LW_OK;
 }
 
-static __attribute__((noinline)) void launch(struct lw_reducer *r, int32_t b, int32_t *launches, int32_t *n)
+static void launch(struct lw_reducer *r, int32_t b, int32_t *launches, int32_t *n)
 {
     if (r->order == LW_LAUNCH_COMPLETION) {
         launches[(*n)++] = b;

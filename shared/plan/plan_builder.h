@@ -59,8 +59,8 @@ int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const cha
 int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
                           const struct lw_slot *slots, int32_t n); /* of the set added last */
 void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s); /* of the bucket added last */
-/* The first n slots of the bucket added last, one after the other: their parameters are to be filled
- * in before anything else is added; NULL = it failed. */
+/* The first n slots of the bucket added last, one after the other: their parameters are to be
+ * filled in before anything else is added; NULL = it failed. */
 int32_t *lw_builder_slot_room(struct lw_builder *b, int32_t n);
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s);
 /* n of equal length: each has the next owner, and begins where the one before it ends. */
