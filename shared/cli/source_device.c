@@ -8,6 +8,7 @@
 #include "shared/device/retime.h"
 #include "shared/device/time_ops.h"
 #include "shared/files/files.h"
+#include "shared/framework/framework_rates.h"
 
 enum lw_status lw_source_device(struct lw_plan_source *s, const struct lw_cluster *c,
                                 const struct lw_cluster **of, struct lw_err *err)
@@ -61,13 +62,13 @@ static enum lw_status retime_from(const struct lw_plan_source *s, const struct t
 }
 
 /* Of the framework that is given, else of eager PyTorch, which is what recordings are of. */
-static enum lw_status host_rates(const struct lw_plan_source *s, struct lw_kernel_rates *rates,
-                                 struct lw_err *err)
+static enum lw_status host_rates(const struct lw_plan_source *s, const struct lw_device *to,
+                                 struct lw_kernel_rates *rates, struct lw_err *err)
 {
     struct lw_framework f;
 
     LW_TRY(lw_framework_find(s->framework_name ? s->framework_name : "torch-ddp", &f, err));
-    *rates = (struct lw_kernel_rates){.host_op_ps = (lw_ps)lw_fact_value(f.host_op_ps, 0)};
+    *rates = (struct lw_kernel_rates){.host_op_ps = lw_framework_host_op(&f, to)};
     lw_framework_free(&f);
     return LW_OK;
 }
@@ -89,7 +90,7 @@ static enum lw_status time_ops(struct lw_plan_source *s, struct lw_workload *w,
     if (st != LW_OK && s->from_device)
         return st;
     scales = scales && st == LW_OK && !lw_device_is_cpu(from.device.kind);
-    st = scales ? LW_OK : host_rates(s, &rates, err);
+    st = scales ? LW_OK : host_rates(s, to, &rates, err);
     if (st == LW_OK)
         st = lw_workload_time_ops(w, scales ? &from.device : NULL, to, &rates, err);
     lw_cluster_free(&from);

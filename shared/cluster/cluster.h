@@ -55,6 +55,8 @@ struct lw_device {
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
     struct lw_figure n_sms;
     struct lw_figure launch_ps;                  /* host time to launch one op */
+    struct lw_figure host_op_scale;              /* a framework's time of the host, against that
+                                                  * on the host that it was measured on */
     struct lw_figure probe_ps; /* of the speed probe, all ranks at once; its source names the
                                 * product (docs/design/machine_speed.md) */
     int32_t n_work;

@@ -28,6 +28,7 @@ static const struct usual usuals[] = {
     {".compute_rate_under_comm", "", 0.01, 1},
     {".gemm_tile", "", 16, 4096},
     {".fp8_speedup", "", 0.5, 16},
+    {".host_op_scale", "", 0.1, 10},
     {".fp4_speedup", "", 0.5, 32},
     {".memory_bytes", "B", 1e6, 1e14},
     {".framework_bytes", "B", 1, 1e12},

@@ -30,6 +30,7 @@
     row(copy_bytes_per_s, "B/s", POSITIVE) \
     row(host_link_bytes_per_s, "B/s", POSITIVE) \
     row(n_sms, "", COUNT) \
+    row(host_op_scale, "", POSITIVE) \
     time(launch) \
     time(probe)
 

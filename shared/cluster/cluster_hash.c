@@ -108,6 +108,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
     feed_stated(h, "memory_sustained", d->memory_sustained);
     feed_stated(h, "host_link", d->host_link_bytes_per_s);
     feed_stated(h, "probe", d->probe_ps);
+    feed_stated(h, "host_op_scale", d->host_op_scale);
     feed_stated(h, "device_spread", c->noise.device_spread);
 }
 

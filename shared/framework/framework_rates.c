@@ -3,6 +3,7 @@
 
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework.h"
+#include "shared/numbers/units.h"
 
 static double attention_speed(const struct lw_framework *f, const char *kind)
 {
@@ -15,12 +16,19 @@ static double attention_speed(const struct lw_framework *f, const char *kind)
     return speed;
 }
 
+lw_ps lw_framework_host_op(const struct lw_framework *f, const struct lw_device *d)
+{
+    double scale = lw_figure_is_set(d->host_op_scale) ? d->host_op_scale.value : 1;
+
+    return lw_ps_from_seconds(lw_fact_value(f->host_op_ps, 0) * 1e-12 * scale);
+}
+
 struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const struct lw_device *d)
 {
     bool hopper = lw_device_is_hopper(d->kind);
 
     return (struct lw_kernel_rates){
-        .host_op_ps = (lw_ps)lw_fact_value(f->host_op_ps, 0),
+        .host_op_ps = lw_framework_host_op(f, d),
         .host_waits = lw_fact(f->host_waits),
         .input_casts = lw_fact(f->input_casts),
         .scale_passes = hopper && lw_fact(f->scale_passes_hopper),

@@ -8,6 +8,7 @@
 #include "shared/files/files.h"
 #include "shared/files/files_field.h"
 #include "shared/framework/framework.h"
+#include "shared/framework/framework_rates.h"
 #include "shared/framework/framework_stages.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
@@ -575,5 +576,26 @@ TEST(nanotron_refuses_a_stage_without_a_block)
     assert_null(lw_framework_refusal(&f, &d, &s));
     s.pp = s.micro_batches = 16;
     assert_non_null(strstr(lw_framework_refusal(&f, &d, &s), "without a block"));
+    lw_framework_free(&f);
+}
+
+/* 28.9 us, and 1.28 times that on GB200's hosts. */
+TEST(a_launch_takes_the_hosts_time)
+{
+    static const struct {
+        const char *cluster;
+        int64_t ns;
+    } cases[] = {{"dgx-h100", 28900}, {"dgx-b200", 28900}, {"gb200", 36992}, {"jupiter", 33235}};
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    assert_ok(lw_framework_find("megatron-bridge", &f, &err), err);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_cluster c;
+        assert_ok(lw_cluster_find(cases[i].cluster, &c, &err), err);
+        assert_int_equal(lw_framework_host_op(&f, &c.device), cases[i].ns * LW_PS_PER_NS);
+        assert_int_equal(lw_framework_rates(&f, &c.device).host_op_ps, cases[i].ns * LW_PS_PER_NS);
+        lw_cluster_free(&c);
+    }
     lw_framework_free(&f);
 }
