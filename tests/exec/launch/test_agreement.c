@@ -22,6 +22,7 @@ static const struct row {
     const char *option, *value;
     enum kind kind;
     const char *named; /* COMPARED: in the message */
+    const char *both;  /* what both ranks are given, without which the option is refused */
 } rows[] = {
     {"backend", "mpi", REFUSED, NULL}, /* where it can run: test_rendezvous, "runs backend" */
     {"list-backends", "", NO_RUN, NULL},
@@ -40,13 +41,13 @@ static const struct row {
     {"no-verify", "", COMPARED, "verification"},
     {"no-pin", "", FREE, NULL},
     {"link-rate", "1GB", COMPARED, "link rate"},
-    {"link-latency", "10us", COMPARED, "link latency"},
+    {"link-latency", "10us", COMPARED, "link latency", "--link-rate 1GB "},
     {"optimizer", "adam", COMPARED, "optimizer"},
     {"momentum", "0.5", COMPARED, "optimizer"},
     {"consolidate", "0", COMPARED, "--consolidate"},
     {"run", "last", REFUSED, NULL}, /* beside a plan file; else the plan's hash is compared */
     {"db", "other.db", FREE, NULL},
-    {"name", "other", FREE, NULL},
+    {"name", "other --db other.db", FREE, NULL},
     {"quiet", "", FREE, NULL},
     {"no-db", "", FREE, NULL},
     {"format", "json", FREE, NULL},
@@ -64,8 +65,9 @@ static int open_with_plan(void **state)
     return rc;
 }
 
-/* Two ranks of p.json; rank 1 has the words besides. What they say, and their statuses. */
-static const char *two_ranks(const char *plan, const char *words)
+/* Two ranks of p.json with the words `both`; rank 1 has `words` besides. What they say, and their
+ * statuses. */
+static const char *two_ranks(const char *plan, const char *both, const char *words)
 {
     static int n;
     char line[1024];
@@ -74,10 +76,10 @@ static const char *two_ranks(const char *plan, const char *words)
     snprintf(
         line, sizeof line,
         "export LAPWING_RANKS=2 LAPWING_TOKEN=t LAPWING_RENDEZVOUS=127.0.0.1:%d; "
-        "LAPWING_RANK=0 timeout -k 10 60 $L exec p.json --steps 1 --no-db 2>&1 & "
-        "LAPWING_RANK=1 timeout -k 10 60 $L exec %s --steps 1 %s%s 2>&1; echo rank 1 status $?; "
+        "LAPWING_RANK=0 timeout -k 10 60 $L exec p.json --steps 1 %s--no-db 2>&1 & "
+        "LAPWING_RANK=1 timeout -k 10 60 $L exec %s --steps 1 %s%s%s 2>&1; echo rank 1 status $?; "
         "wait $!; echo rank 0 status $?",
-        20000 + (int)(((long)getpid() * 64 + n++) % 12000), plan,
+        20000 + (int)(((long)getpid() * 64 + n++) % 12000), both, plan, both,
         strstr(words, "--db") ? "" : "--no-db ", words);
     return shell(line, &rc);
 }
@@ -88,7 +90,7 @@ static void try_row(const struct row *r)
     const char *value = r->value ? r->value : "localhost:$(echo $LAPWING_RENDEZVOUS | cut -d: -f2)";
 
     snprintf(words, sizeof words, "--%s %s", r->option, value);
-    const char *said = two_ranks("p.json", words);
+    const char *said = two_ranks("p.json", r->both ? r->both : "", words);
     bool ran = strstr(said, "rank 0 status 0") && strstr(said, "rank 1 status 0");
     bool named = r->named && strstr(said, "rank 1 was started with ") && strstr(said, r->named);
     bool ended = strstr(said, "rank 0 status 1") &&
@@ -154,7 +156,7 @@ TEST_WITH(each_option_is_compared_or_may_differ, open_with_plan, fixture_close)
 
 TEST_WITH(another_plan_is_refused, open_with_plan, fixture_close)
 {
-    const char *said = two_ranks("q.json", "");
+    const char *said = two_ranks("q.json", "", "");
 
     if (!strstr(said, "rank 1 has another plan (") || !strstr(said, "rank 0 status 1"))
         fail_msg("%s", said);
@@ -168,7 +170,7 @@ TEST_WITH(plans_with_one_hash_and_other_times_are_told_apart, open_with_plan, fi
     shell("sed 's/{\"ns\": [0-9.]*/{\"ns\": 123456/' p.json > t.json && $L plan diff p.json t.json",
           &rc);
     assert_int_equal(rc, 0);
-    const char *said = two_ranks("t.json", "");
+    const char *said = two_ranks("t.json", "", "");
     if (!strstr(said, "rank 1 was started with a plan with the times ") ||
         !strstr(said, "rank 0 status 1") || !strstr(said, "rank 1 status 1"))
         fail_msg("%s", said);
