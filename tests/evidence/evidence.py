@@ -148,8 +148,8 @@ def table_rows(name, file, rows, result):
     if lost > 0:
         reasons["refused by the program"] = lost
     yield {"table": name, "file": file, "rows": len(of), "predicted": len(cases),
-           "fitted": "; ".join(f"{x['name'].split(': ')[1]} of {x['fitted_on']}"
-                               for x in family.get("fitted", [])),
+           "fitted": "; ".join(dict.fromkeys(f"{x['name'].split(': ')[1]} of {x['fitted_on']}"
+                                             for x in family.get("fitted", []))),
            "rank_mean": f"{sum(ranks) / len(ranks):.2f}" if ranks else "",
            "rank_least": f"{min(ranks):.2f}" if ranks else "",
            "pair_mean": f"{sum(pairs) / len(pairs):.2f}" if pairs else "",
