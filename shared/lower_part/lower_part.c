@@ -172,15 +172,15 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-/* A work that is a share of the module's phases, with its bounds and products. */
+/* A work that is a share of the module's phases, with its bounds; of a draft without its products,
+ * which nothing simulates. */
 static int32_t add_share(const struct lw_part *d, struct lw_builder *b, int32_t module,
                          unsigned phases, struct lw_share s, struct lw_work w)
 {
-    if (lw_builder_is_draft(b))
-        return lw_builder_work(b, &w);
     lw_part_bound(d, module, phases, s, &w);
     int32_t at = lw_builder_work(b, &w);
-    lw_part_add_products(d, b, module, phases, s);
+    if (!lw_builder_is_draft(b))
+        lw_part_add_products(d, b, module, phases, s);
     return at;
 }
 

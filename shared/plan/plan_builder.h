@@ -17,7 +17,7 @@ struct lw_digit;
 struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks);
 void lw_builder_free(struct lw_builder *b);
 /* The plan is only simulated: it has no hash, of the shards those of the first owner alone, and of
- * parts of modules neither bounds nor products. */
+ * parts of modules no products. What bounds them it has: a spread of devices lengthens products. */
 void lw_builder_draft(struct lw_builder *b);
 bool lw_builder_is_draft(const struct lw_builder *b);
 

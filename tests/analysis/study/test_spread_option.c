@@ -3,6 +3,7 @@
 #include "tests/lib/unit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,54 @@ TEST_WITH(a_stored_run_keeps_it, fixture_open, fixture_close)
     assert_null(strstr(lapwing("explain 1 --db a.db", NULL), "figures of cluster"));
     expect("sim " JOB "--db a.db", 0, "stored as run 2");
     assert_null(strstr(lapwing("explain 2 --db a.db --format json", NULL), "no_device_spread"));
+}
+
+/* Rows of a search against their own commands, and the search without bounds. */
+static void expect_rows(const char *space)
+{
+    char *json = strdup(lapwingf("tune %s --best 3 --no-db --format json -q", space));
+    char *all = strdup(lapwingf("tune %s --best 3 --no-bounds --no-db --format json -q", space));
+    const char *at = strstr(json, "\"best\""), *same = strstr(all, "\"best\"");
+
+    for (int n = 0; n < 3; n++) {
+        char words[900];
+        at = strstr(at, "\"step_ns\": ");
+        same = strstr(same, "\"step_ns\": ");
+        double step = number_in(at, "\"step_ns\": ");
+        assert_true(step == number_in(same++, "\"step_ns\": "));
+        at = strstr(at, "\"command\": \"lapwing ") + strlen("\"command\": \"lapwing ");
+        snprintf(words, sizeof words, "%.*s --no-db --format json", (int)strcspn(at, "\""), at);
+        assert_true(number_in(lapwing(words, NULL), "\"step_ns\": ") == step);
+    }
+    free(json);
+    free(all);
+}
+
+/* Bounds do not count the spread, which makes nothing shorter: none is above its step. */
+static void expect_bounds(const char *space)
+{
+    const char *csv = lapwingf("tune %s --no-bounds --no-db --format csv -q", space);
+    int n = csv_n_lines(csv);
+
+    assert_true(n > 20);
+    for (int line = 1; line < n; line++)
+        assert_true(csv_figure(csv, line, "bound_ns") <= csv_figure(csv, line, "step_ns"));
+}
+
+TEST_WITH(a_search_has_it, fixture_open, fixture_close)
+{
+#define SMALL "-w llama-2-7b --layers 4 --seq 2048 --ranks 8 --global-batch 16 "
+    static const char *const spaces[] = {
+        SMALL "-c dgx-h100 --device-spread 0.1",
+        SMALL "-c dgx-h100 --device-spread 0.5 --recompute none,full --schedule zb-h1,1f1b",
+        "-w gpt2 --dtype f16 -c v100-ib --ranks 8 --global-batch 16 --batch 1,2",
+    };
+
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++) {
+        expect_rows(spaces[i]);
+        expect_bounds(spaces[i]);
+    }
+#undef SMALL
 }
 
 TEST_WITH(runs_and_the_library_have_it, fixture_open, fixture_close)
