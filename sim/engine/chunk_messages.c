@@ -167,7 +167,7 @@ enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place)
                        lw_reducer_name(k));
     }
     m->sent_done = e->now;
-    sim_rank_moving(e, m->rank, g->query.op, 1);
+    sim_member_moving(e, g, m->rank, g->query.op, 1);
     return LW_OK;
 }
 

@@ -272,7 +272,7 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         sim_rank_waiting(e, r, -1);
-        sim_rank_moving(e, r, g->query.op, 1);
+        sim_member_moving(e, g, r, g->query.op, 1);
         e->ranks[r].n_collectives++;
     }
     sim_timer_set(&g->timer, e->now, time);
@@ -305,11 +305,11 @@ static int32_t blocks_of(struct sim_engine *e, const struct lw_cost_query *q)
 /* Async TP's gathers and scatters: copies between the group's devices by copy engines, and a sum
  * of the device's own (pytorch/pytorch@006b161f, torch/distributed/_symmetric_memory/__init__.py,
  * _pipelined_multi_all_gather_and_consume, _pipelined_produce_and_all2all; #145794). */
-static bool goes_by_copies(const struct sim_engine *e, const struct sim_group *g)
+bool sim_goes_by_copies(const struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op)
 {
-    return e->plan->strategy->tp_overlap == LW_TP_OVERLAP_COPIES &&
-           e->plan->comms[g->comm].purpose == LW_COMM_TENSOR &&
-           (g->query.op == LW_OP_ALL_GATHER || g->query.op == LW_OP_REDUCE_SCATTER);
+    return e->plan->strategy && e->plan->strategy->tp_overlap == LW_TP_OVERLAP_COPIES &&
+           e->plan->comms[g->comm].purpose == LW_COMM_TENSOR && g->n > 1 &&
+           (op == LW_OP_ALL_GATHER || op == LW_OP_REDUCE_SCATTER);
 }
 
 /* The share of SMs that the collective's channels hold, beyond what every collective holds. */
@@ -318,7 +318,8 @@ static int64_t sms_of_channels(struct sim_engine *e, struct sim_group *g, int64_
     struct lw_cost_query q = g->query;
 
     q.bytes = bytes;
-    if (e->terms.channel_sms <= 0 || g->n < 2 || g->chunked || goes_by_copies(e, g))
+    if (e->terms.channel_sms <= 0 || g->n < 2 || g->chunked ||
+        sim_goes_by_copies(e, g, g->query.op))
         return 0;
     if (g->sms_known.n_ranks > 0 && same_query(&g->sms_known, &q))
         return g->more_sms;
@@ -389,6 +390,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
     if (own > g->own_work)
         g->own_work = own;
     e->place_unit[place * e->n_workers + group - e->ring[place].group] = unit;
+    sim_member_copies(e, g, rank, op->kind, 1);
     if (g->chunked)
         LW_TRY(g->scheduled ? sim_messages_enter(e, place) : sim_ring_enter(e, place, bytes));
     else {
@@ -417,7 +419,8 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
         sim_rank_holds(e, r, -held);
-        sim_rank_moving(e, r, sim_unit_op(e, r, unit).kind, -1);
+        sim_member_moving(e, g, r, sim_unit_op(e, r, unit).kind, -1);
+        sim_member_copies(e, g, r, sim_unit_op(e, r, unit).kind, -1);
         e->ranks[r].n_collectives--;
         LW_TRY(sim_all_in(e, r, unit, g->all_in));
         LW_TRY(sim_unit_complete(e, r, unit));

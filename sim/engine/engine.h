@@ -92,6 +92,7 @@ struct sim_rank {
     int32_t n_device;            /* compute and copies running */
     int32_t n_moving, n_waiting; /* communications moving data; collectives entered, not moving */
     int32_t n_collectives;       /* collectives moving data */
+    int32_t n_copies;            /* collectives by copy engines, entered and not ended */
     int32_t active_message;      /* first message moving here, -1 = none */
     bool dirty;
     int64_t speed;                   /* own compute rate, in 1e9 */
@@ -99,7 +100,8 @@ struct sim_rank {
     int64_t more_sms;                /* share of SMs held by channels, beyond terms.sm_share each */
     int64_t memory_level;            /* what no user of its memory gets more than */
     struct sim_core core;            /* how its core is split */
-    int32_t moving[LW_N_ACTIVITIES]; /* communications moving data, by kind */
+    int32_t moving[LW_N_ACTIVITIES]; /* communications moving data, by kind; */
+    int32_t by_copies[LW_N_ACTIVITIES]; /* of them by copy engines */
 };
 
 /* What others' channels hold on a rank from a time on. */
@@ -298,6 +300,12 @@ int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share,
 /* One communication more (+1) or less (-1) moves data or waits at a rank. */
 void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int32_t by);
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
+/* The same of a collective of the group; and one that was entered (+1) or has ended (-1), which is
+ * counted where it goes by copy engines: compute beside those loses nothing. */
+void sim_member_moving(struct sim_engine *e, const struct sim_group *g, int32_t rank,
+                       enum lw_op_kind op, int32_t by);
+void sim_member_copies(struct sim_engine *e, const struct sim_group *g, int32_t rank,
+                       enum lw_op_kind op, int32_t by);
 /* Channels hold this share of the rank's SMs more (or less), beyond terms.sm_share each. */
 void sim_rank_holds(struct sim_engine *e, int32_t rank, int64_t sms);
 /* Rate of compute while they hold so much, with terms.channels_alone. */
@@ -319,6 +327,8 @@ enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t 
                                     int64_t *sms);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
 /* CPU time over time, where the table that fits tells it; -1 where none does. */
+/* By copy engines, which take no SM: gathers and scatters of a tensor group (--tp-overlap copies). */
+bool sim_goes_by_copies(const struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op);
 int64_t sim_share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time);
 /* Beside what else its members have in flight; and the share of a member's core it wants then. */
 int64_t sim_link_rate(const struct sim_engine *e, int32_t group);

@@ -55,7 +55,7 @@ enum lw_status sim_ring_enter(struct sim_engine *e, int32_t place, int64_t bytes
     m->steps = (int32_t)sim_ring_steps(g->query.op, g->n);
     m->sent_done = e->now;
     e->stats->n_messages += (int64_t)m->steps * sim_n_alike(e, m->rank);
-    sim_rank_moving(e, m->rank, g->query.op, 1);
+    sim_member_moving(e, g, m->rank, g->query.op, 1);
     return e->ring_by_events ? go_on(e, place) : LW_OK;
 }
 
@@ -111,13 +111,16 @@ enum lw_status sim_chunk_arrive(struct sim_engine *e, int32_t place)
 enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place)
 {
     struct sim_ring_place *m = &e->ring[place];
+    const struct sim_group *g = &e->groups[m->group];
     int32_t unit = e->place_unit[place];
+    enum lw_op_kind op = sim_unit_op(e, m->rank, unit).kind;
 
     m->n_before += (uint64_t)m->steps;
     m->got -= m->steps;
     m->sent = 0;
     m->steps = 0;
-    sim_rank_moving(e, m->rank, sim_unit_op(e, m->rank, unit).kind, -1);
-    LW_TRY(sim_all_in(e, m->rank, unit, e->groups[m->group].all_in));
+    sim_member_moving(e, g, m->rank, op, -1);
+    sim_member_copies(e, g, m->rank, op, -1);
+    LW_TRY(sim_all_in(e, m->rank, unit, g->all_in));
     return sim_unit_complete(e, m->rank, unit);
 }

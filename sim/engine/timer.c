@@ -74,6 +74,21 @@ void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int
         sim_rank_changed(e, rank);
 }
 
+void sim_member_moving(struct sim_engine *e, const struct sim_group *g, int32_t rank,
+                       enum lw_op_kind op, int32_t by)
+{
+    if (sim_goes_by_copies(e, g, op))
+        e->ranks[rank].by_copies[lw_activity_of(op)] += by;
+    sim_rank_moving(e, rank, op, by);
+}
+
+void sim_member_copies(struct sim_engine *e, const struct sim_group *g, int32_t rank,
+                       enum lw_op_kind op, int32_t by)
+{
+    if (sim_goes_by_copies(e, g, op))
+        e->ranks[rank].n_copies += by;
+}
+
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by)
 {
     e->ranks[rank].n_waiting += by;
@@ -182,9 +197,19 @@ static enum lw_status settle_core(struct sim_engine *e, int32_t rank)
     return LW_OK;
 }
 
+/* Of compute beside what moves data by kernels: beside copy engines no rate was measured. */
 static int64_t measured_rate(const struct sim_engine *e, int32_t rank)
 {
-    return sim_compute_measured(&e->terms, e->ranks[rank].moving, e->ranks[rank].n_moving);
+    const struct sim_rank *r = &e->ranks[rank];
+    int32_t moving[LW_N_ACTIVITIES], n = r->n_moving;
+
+    if (r->n_copies == 0)
+        return sim_compute_measured(&e->terms, r->moving, n);
+    for (int k = 0; k < LW_N_ACTIVITIES; k++) {
+        moving[k] = r->moving[k] - r->by_copies[k];
+        n -= r->by_copies[k];
+    }
+    return sim_compute_measured(&e->terms, moving, n);
 }
 
 /* Of compute and copies, as far as memory lets them; `rate` is the measured one. */
@@ -193,7 +218,8 @@ static int64_t rate_before_memory(const struct sim_engine *e, int32_t rank, int6
     const struct sim_rank *r = &e->ranks[rank];
 
     if (rate == 0)
-        rate = sim_compute_rate(&e->terms, r->core, r->n_moving, r->n_waiting, r->more_sms);
+        rate = sim_compute_rate(&e->terms, r->core, r->n_moving, r->n_waiting - r->n_copies,
+                                r->more_sms);
     return sim_rate_product(rate, r->speed);
 }
 

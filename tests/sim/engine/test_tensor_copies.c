@@ -27,6 +27,20 @@ static long long step_ns(const char *run, const char *overlap, const char *inter
                   "\"step_ns\": ");
 }
 
+/* dgx-h100 with an interference term in its file. */
+static void put_cluster(const char *term)
+{
+    char to[300];
+
+    expect("cluster dgx-h100 -o given.json", 0, "");
+    char *text = fixture_written(fixture_path("given.json"));
+    snprintf(to, sizeof to, "\"interference\": {%s}, \"published", term);
+    char *with = fixture_replaced(text, "\"published", to);
+    fixture_put(fixture_path("c.json"), with);
+    free(with);
+    free(text);
+}
+
 /* With a tensor group alone its collectives are all that have channels: the step is that without
  * any; in pieces it is longer. */
 TEST(a_tensor_group_takes_no_sm)
@@ -43,6 +57,31 @@ TEST(a_tensor_group_takes_no_sm)
         assert_int_equal(step_ns(run, "copies", "off"), off);
         assert_true(step_ns(run, "pieces", "channels") > off);
     }
+}
+
+/* A cluster's comm_sms, held by each collective from its entry on, is of kernels; so are the rates
+ * that were measured of compute beside them (published: Lee et al. of NCCL's). */
+TEST(neither_stated_sms_nor_measured_rates)
+{
+    static const char *const stated[] = {
+        "\"comm_sms\": {\"value\": 20, \"source\": \"a test\"}",
+        "\"compute_rate_under_comm\": {\"value\": 0.8, \"source\": \"a test\"}"};
+    static const char *const details[] = {"collective", "chunk"};
+    char run[300];
+
+    for (int i = 0; i < 4; i++) {
+        put_cluster(stated[i % 2]);
+        snprintf(run, sizeof run, "-w llama-3-8b -c c.json --tp 8 --sequence-parallel on --seq 4096 "
+                                  "%s --detail %s",
+                 i / 2 ? "--collective-algorithm ring" : "", details[i / 2]);
+        long long with = step_ns(run, "copies", "off"), pieces = step_ns(run, "pieces", "off");
+        put_cluster("");
+        assert_int_equal(with, step_ns(run, "pieces", "off"));
+        assert_true(pieces > with);
+    }
+    snprintf(run, sizeof run, "-w llama-3-8b -c dgx-h100 --tp 8 --sequence-parallel on --seq 4096");
+    assert_int_equal(step_ns(run, "copies", "published"), step_ns(run, "copies", "off"));
+    assert_true(step_ns(run, "pieces", "published") > step_ns(run, "pieces", "off"));
 }
 
 /* A data group's gathers have their channels still. */
