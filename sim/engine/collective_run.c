@@ -342,6 +342,7 @@ static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t 
     g->first_rank = rank;
     g->first_op = number;
     g->own_work = 0;
+    e->has_copies |= sim_goes_by_copies(e, g, op->kind);
     g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
                                       sim_reducer_of(e, g->comm, op->kind), g->fewest, g->alone,
                                       sim_routing_of(e, op)};

@@ -112,6 +112,7 @@ static const char *why_no_channels(const struct sim_engine *e)
         return "only NCCL's cost model gives channels";
     return e->has_channels      ? ""
            : e->has_collectives ? "no collective has an algorithm of which channels are known"
+           : e->has_copies      ? "all collectives of the plan go by copy engines"
                                 : "the plan has no collective";
 }
 

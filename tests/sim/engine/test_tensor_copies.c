@@ -84,6 +84,16 @@ TEST(neither_stated_sms_nor_measured_rates)
     assert_true(step_ns(run, "pieces", "published") > step_ns(run, "pieces", "off"));
 }
 
+/* What has no channels is told as what it is. */
+TEST(channels_are_not_used)
+{
+    EXPECT("sim -w llama-3-8b -c dgx-h100 --tp 8 --sequence-parallel on --no-db --tp-overlap",
+           {"copies", 0, "not used: all collectives of the plan go by copy engines",
+            .lacks = "the plan has no collective"},
+           {"copies --dp 2 --zero 3", 0, "sms_per_channel = 1", .lacks = "not used"},
+           {"pieces", 0, "sms_per_channel = 1", .lacks = "not used"});
+}
+
 /* A data group's gathers have their channels still. */
 TEST(other_groups_take_theirs)
 {
