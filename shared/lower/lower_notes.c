@@ -332,15 +332,17 @@ static void note_tensor_group(const struct lw_lowering *l)
         [LW_TP_OVERLAP_PIECES] = ", in the backward beside the weights' gradients, and other "
                                  "collectives in four pieces of the products beside them",
         [LW_TP_OVERLAP_COPIES] = ", in the backward beside the weights' gradients, and other "
-                                 "collectives in four pieces of the products beside them, all by "
-                                 "copy engines",
+                                 "collectives in four pieces of the products beside them",
     };
     char split[320];
 
     say_split(l, split, sizeof split);
     if (l->tp > 1)
-        lw_builder_note(l->b, "tensor parallelism: %s, each waited for%s; %s", split,
+        lw_builder_note(l->b, "tensor parallelism: %s, each waited for%s%s; %s", split,
                         overlaps[l->s->tp_overlap],
+                        l->s->tp_overlap != LW_TP_OVERLAP_COPIES ? ""
+                        : l->s->sequence_parallel ? ", by copy engines inside a node"
+                                                  : ", which are sums: copy engines move none",
                         l->s->sequence_parallel
                             ? "sequence parallelism: all-gathers and "
                               "reduce-scatters in place of sums, nothing is whole"

@@ -95,7 +95,8 @@ static const struct option {
     CHOICE("tp-overlap", tp_overlap, "MODE", tp_overlaps,
            "--tp: collectives that overlap matrix products: backward: all-reduces of the "
            "backward, during the weights' gradients; pieces: the others too, in four pieces of a "
-           "product; copies: the same by copy engines, which take no SM (async TP) (off)"),
+           "product; copies: the same, all-gathers and reduce-scatters inside a node by copy "
+           "engines, which take no SM (async TP) (off)"),
     ON_OFF("scatter-gather", scatter_gather,
            "--tp with --pp: each tensor rank sends 1/tp of a pipeline message, gathered where it "
            "is used (off)"),

@@ -305,11 +305,28 @@ static int32_t blocks_of(struct sim_engine *e, const struct lw_cost_query *q)
 /* Async TP's gathers and scatters: copies between the group's devices by copy engines, and a sum
  * of the device's own (pytorch/pytorch@006b161f, torch/distributed/_symmetric_memory/__init__.py,
  * _pipelined_multi_all_gather_and_consume, _pipelined_produce_and_all2all; #145794). */
-bool sim_goes_by_copies(const struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op)
+static bool is_of_copies(const struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op)
 {
     return e->plan->strategy && e->plan->strategy->tp_overlap == LW_TP_OVERLAP_COPIES &&
            e->plan->comms[g->comm].purpose == LW_COMM_TENSOR && g->n > 1 &&
            (op == LW_OP_ALL_GATHER || op == LW_OP_REDUCE_SCATTER);
+}
+
+bool sim_goes_by_copies(const struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op)
+{
+    return g->n_nodes == 1 && is_of_copies(e, g, op);
+}
+
+/* Copy engines write to devices that the device's links reach, and to no other node's. */
+static void note_copies(struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op)
+{
+    if (!is_of_copies(e, g, op))
+        return;
+    if (g->n_nodes == 1)
+        e->has_copies = true;
+    else
+        sim_remark(e->stats, "a tensor group is on several nodes, which copy engines do not "
+                             "connect: its gathers and scatters are as with --tp-overlap pieces");
 }
 
 /* The share of SMs that the collective's channels hold, beyond what every collective holds. */
@@ -342,7 +359,8 @@ static enum lw_status gather(struct sim_engine *e, struct sim_group *g, int32_t 
     g->first_rank = rank;
     g->first_op = number;
     g->own_work = 0;
-    e->has_copies |= sim_goes_by_copies(e, g, op->kind);
+    if (!known)
+        note_copies(e, g, op->kind);
     g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
                                       sim_reducer_of(e, g->comm, op->kind), g->fewest, g->alone,
                                       sim_routing_of(e, op)};

@@ -328,7 +328,8 @@ enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t 
                                     int64_t *sms);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
 /* CPU time over time, where the table that fits tells it; -1 where none does. */
-/* By copy engines, which take no SM: gathers and scatters of a tensor group (--tp-overlap copies). */
+/* By copy engines, which take no SM: gathers and scatters of a tensor group on one node
+ * (--tp-overlap copies). */
 bool sim_goes_by_copies(const struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op);
 int64_t sim_share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time);
 /* Beside what else its members have in flight; and the share of a member's core it wants then. */

@@ -94,6 +94,26 @@ TEST(channels_are_not_used)
            {"pieces", 0, "sms_per_channel = 1", .lacks = "not used"});
 }
 
+/* Two nodes of 8; and one node of 8, of whose plan without sequence parallelism all sums are
+ * all-reduces. */
+TEST(copy_engines_do_not_cross_nodes)
+{
+    static const char two[] = "-w llama-2-7b -c dgx-a100 --tp 16 --seq 16384 "
+                              "--sequence-parallel on";
+
+    assert_int_equal(step_ns(two, "copies", "channels"), step_ns(two, "pieces", "channels"));
+    assert_true(step_ns(two, "copies", "channels") > step_ns(two, "copies", "off"));
+    EXPECT("sim -w llama-2-7b -c dgx-h100 --sequence-parallel on --no-db --tp-overlap",
+           {"copies --tp 16", 0, "a tensor group is on several nodes"},
+           {"copies --tp 8", 0, "go by copy engines", .lacks = "several nodes"},
+           {"pieces --tp 16", 0, "dgx-h100", .lacks = "copy engines"});
+    EXPECT("plan -w llama-2-7b -c dgx-h100 --tp 8 --tp-overlap",
+           {"copies --sequence-parallel on", 0, "of the products beside them, by copy engines",
+            .lacks = "copy engines move none"},
+           {"copies", 0, "copy engines move none", .lacks = "by copy engines"},
+           {"pieces", 0, "of the products beside them", .lacks = "copy engines"});
+}
+
 /* A data group's gathers have their channels still. */
 TEST(other_groups_take_theirs)
 {
