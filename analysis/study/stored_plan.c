@@ -108,23 +108,20 @@ static enum lw_status take(struct lw_store *store, const struct lw_run *run,
     return st;
 }
 
-/* A database of an older schema is brought up to date before it is read, as storing would. Where
- * that fails it is read as it is, or is said to be why it cannot. */
+/* Read as it is, so that a command that is refused leaves it alone: what stores brings it up to date
+ * then. One of a schema that is not read any more is brought up to date first, as storing would;
+ * where that fails, the message is that of it. */
 static enum lw_status open_db(const char *db, bool stores, struct lw_store **out,
                               struct lw_err *err)
 {
     struct lw_store *s = NULL;
-    struct lw_err why = {0};
-    enum lw_status st = LW_OK;
-
-    if (stores && access(db, W_OK) == 0)
-        st = lw_store_open(db, LW_STORE_FINISH, &s, &why);
-    lw_store_close(s);
     enum lw_status reads = lw_store_open(db, LW_STORE_READ, out, err);
-    if (reads == LW_OK || st == LW_OK)
+
+    if (reads == LW_OK || !stores || access(db, W_OK) != 0)
         return reads;
-    *err = why;
-    return st;
+    LW_TRY(lw_store_open(db, LW_STORE_FINISH, &s, err));
+    lw_store_close(s);
+    return lw_store_open(db, LW_STORE_READ, out, err);
 }
 
 enum lw_status lw_stored_plan(const char *db, const char *run_name, bool stores,

@@ -10,6 +10,7 @@
 #include "shared/cluster/cluster_terms.h"
 #include "shared/files/files.h"
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/old_plan.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
 #include "tests/lib/files/sql_file.h"
@@ -98,6 +99,25 @@ TEST_WITH(a_run_without_its_cluster_is_refused_where_figures_differ, fixture_ope
     expect("sim --run 2 -c dgx-a100 --node-gbps 100 --no-db --db r.db", 0, "step ");
     expect("explain 2 --db r.db", 0, "the figures of cluster 'dgx-a100' differ from those of the "
            "run; name the run's cluster file with -c");
+}
+
+/* What older programs stored stays readable for them until a run is stored beside it. */
+TEST_WITH(a_refused_run_leaves_an_older_database_as_it_is, fixture_open, fixture_close)
+{
+    static const char *const refused[] = {"sim --run 2 --db r.db", "sim --run 3 --db r.db",
+                                          "exec --run 3 --db r.db",
+                                          "sim --run 1 -c nowhere --db r.db"};
+    const char *version = "PRAGMA user_version";
+
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 16 --db r.db", NULL);
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 16 --node-gbps 100 --db r.db", NULL);
+    make_clusters_old(fixture_path("r.db"));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        expect(refused[i], 1, "lapwing");
+        assert_int_equal(sql_ask(fixture_path("r.db"), version), 16);
+    }
+    expect("sim --run 1 --db r.db", 0, "stored as run 3");
+    assert_int_equal(sql_ask(fixture_path("r.db"), version), 17);
 }
 
 TEST_WITH(an_edited_cluster_is_refused, fixture_open, fixture_close)

@@ -56,7 +56,7 @@ void make_plan_old(const char *db, int64_t id, const struct lw_plan *p)
     free(sql);
 }
 
-static void make_clusters_old(const char *file)
+void make_clusters_old(const char *file)
 {
     if (sql_ask(file, "PRAGMA user_version") >= 17)
         sql_do(file, "ALTER TABLE run DROP COLUMN cluster_file; DROP TABLE cluster_file;"
