@@ -42,8 +42,11 @@ static enum lw_status end_of(struct words *w, const char *item, const char *text
 {
     struct lw_err why;
 
-    if (strcmp(text, "last") == 0)
-        return lw_sql_number(w->store, id, err, "SELECT ifnull(max(id), 0) FROM run", "");
+    if (strcmp(text, "last") == 0) {
+        LW_TRY(lw_sql_number(w->store, id, err, "SELECT ifnull(max(id), 0) FROM run", ""));
+        return *id > 0 ? LW_OK
+                       : lw_fail_at(err, LW_EINVAL, lw_store_file(w->store), 0, "holds no run yet");
+    }
     return lw_parse_int(text, 1, INT64_MAX, id, &why) == LW_OK
                ? LW_OK
                : lw_fail(err, LW_EINVAL,
@@ -61,7 +64,7 @@ static enum lw_status add_range(struct words *w, const char *item, const char *f
 
     LW_TRY(end_of(w, item, from, &low, err));
     LW_TRY(end_of(w, item, to, &high, err));
-    if (low > high)
+    if (low > high && strcmp(to, "last") != 0)
         return lw_fail(err, LW_EINVAL, "runs '%.60s': the range goes down; write %lld-%lld", item,
                        (long long)high, (long long)low);
     LW_TRY(lw_sql_query(w->store, &q, err,

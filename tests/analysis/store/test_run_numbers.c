@@ -63,10 +63,19 @@ TEST_WITH(ranges_are_the_runs_that_are_there, fixture_open, fixture_close)
     assert_string_equal(words_of("3"), "3"); /* who reads it says that it is gone */
     has(words_of("3-3"), "holds no run of '3-3'");
     has(words_of("7-2"), "runs '7-2': the range goes down; write 2-7");
+    has(words_of("10-last"), "r.db: holds no run of '10-last'");
     has(words_of("1,,2"), "runs '1,,2': an item is empty");
     has(words_of("1-x"), "runs '1-x': found 'x', expected the number of a run, or 'last'");
     has(words_of("1-"), "runs '1-': found '', expected the number of a run");
     has(words_of("0-4"), "runs '0-4': found '0'");
+}
+
+TEST_WITH(a_range_of_an_emptied_database_is_of_no_run, fixture_open, fixture_close)
+{
+    store_runs("1-9");
+    has(words_of("1-last"), "r.db: holds no run yet");
+    has(words_of("last-last"), "r.db: holds no run yet");
+    has(words_of("1-3"), "r.db: holds no run of '1-3'");
 }
 
 /* Random sets of runs as lists of numbers and ranges give back the set, in order. */
