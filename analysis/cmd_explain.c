@@ -33,15 +33,21 @@ struct session {
     char why[1200];
 };
 
-/* The run's own, with its interference, where no other is named and it is stored. */
+/* The run's own, with its interference, where no other is named and it is stored. Only what-ifs need
+ * it: one that was edited is a reason why there are none. */
 static enum lw_status load_cluster(struct session *s, struct lw_store *store, struct lw_err *err)
 {
     if (s->cluster_file)
         return LW_OK;
-    enum lw_status st = lw_store_cluster(store, &s->run, &s->cluster, &s->stored_terms, err);
-    return st == LW_OK  ? lw_cluster_take_terms(&s->cluster, s->stored_terms, err)
-           : st == LW_ENO ? LW_OK
-                          : st;
+    struct lw_err why = {0};
+    enum lw_status st = lw_store_cluster(store, &s->run, &s->cluster, &s->stored_terms, &why);
+    if (st == LW_OK)
+        return lw_cluster_take_terms(&s->cluster, s->stored_terms, err);
+    if (st == LW_EFORMAT)
+        snprintf(s->why, sizeof s->why, "%s", why.msg);
+    else if (st != LW_ENO)
+        *err = why;
+    return st == LW_EFORMAT || st == LW_ENO ? LW_OK : st;
 }
 
 static enum lw_status load(struct session *s, struct lw_err *err)
@@ -91,8 +97,8 @@ static bool find_cluster(struct session *s)
     bool same;
     const char *name = s->cluster_file ? s->cluster_file : s->run.cluster_name;
 
-    if (s->stored_terms)
-        return true;
+    if (s->stored_terms || s->why[0])
+        return s->stored_terms != NULL;
     if (!s->cluster_file && lw_cluster_is_recorded(name)) {
         snprintf(s->why, sizeof s->why,
                  "a replay ran on no cluster; ask 'lapwing sim --replay' with "

@@ -191,12 +191,13 @@ enum lw_status lw_store_plan_file(struct lw_store *s, const struct lw_run *run, 
                                   struct lw_input *in, struct lw_err *err);
 
 /* The cluster file of a run in memory, `name` for messages (borrowed): free with lw_input_free.
- * LW_ENO: none is stored (a replay; version 16 of the schema and before). */
+ * LW_ENO: none is stored (a replay; version 16 of the schema and before). LW_EFORMAT: its row is
+ * not there or damaged. */
 enum lw_status lw_store_cluster_file(struct lw_store *s, const struct lw_run *run,
                                      const char *name, struct lw_input *in, struct lw_err *err);
 /* The cluster in it, on which the run's ranks are placed, and which has not taken the word of
- * --interference that the run had: *terms, a constant. LW_EFORMAT: it is not the one with the run's
- * hash. */
+ * --interference that the run had: *terms, a constant. LW_EFORMAT: as above, or it is not the one
+ * with the run's hash. */
 enum lw_status lw_store_cluster(struct lw_store *s, const struct lw_run *run,
                                 struct lw_cluster *out, const char **terms, struct lw_err *err);
 

@@ -66,6 +66,29 @@ enum lw_status lw_store_copy_clusters(struct lw_store *s, const struct lw_store 
                                : LW_OK;
 }
 
+/* What is stored of the run's cluster cannot be what was stored, and why. */
+static enum lw_status spoilt(const struct lw_store *s, const char *why, struct lw_err *err)
+{
+    return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
+                      "%s: it was edited; name the run's cluster with -c", why);
+}
+
+/* NULL bytes: the run names a row that is not there. */
+static enum lw_status unpack(const struct lw_store *s, const char *name, const void *packed,
+                             size_t n, struct lw_input *in, struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    if (!packed)
+        snprintf(why.msg, sizeof why.msg, "%s: it has no row in cluster_file", name);
+    enum lw_status st = packed ? lw_input_unpack(name, packed, n, in, &why) : LW_EFORMAT;
+    if (st == LW_EFORMAT)
+        return spoilt(s, why.msg, err);
+    if (st != LW_OK)
+        *err = why;
+    return st;
+}
+
 enum lw_status lw_store_cluster_file(struct lw_store *s, const struct lw_run *run,
                                      const char *name, struct lw_input *in, struct lw_err *err)
 {
@@ -75,11 +98,12 @@ enum lw_status lw_store_cluster_file(struct lw_store *s, const struct lw_run *ru
 
     if (!has_clusters(s))
         return LW_ENO;
-    LW_TRY(lw_sql_query(s, &q, err, "SELECT gz FROM run JOIN cluster_file ON hash = cluster_file"
-                                    " WHERE id = ?", "l", run->id));
+    LW_TRY(lw_sql_query(s, &q, err, "SELECT gz FROM run LEFT JOIN cluster_file"
+                                    " ON hash = cluster_file WHERE id = ?"
+                                    " AND cluster_file IS NOT NULL", "l", run->id));
     if (lw_sql_next(q)) {
         const void *packed = lw_sql_bytes(q, 0, &n);
-        st = lw_input_unpack(name, packed, n, in, err);
+        st = unpack(s, name, packed, n, in, err);
     }
     return lw_sql_end(q, st, err);
 }
@@ -88,19 +112,23 @@ enum lw_status lw_store_cluster(struct lw_store *s, const struct lw_run *run,
                                 struct lw_cluster *out, const char **terms, struct lw_err *err)
 {
     struct lw_input in = {0};
-    char name[80];
+    struct lw_err why = {0};
+    char name[120];
 
     snprintf(name, sizeof name, "cluster of run %lld", (long long)run->id);
     LW_TRY(lw_store_cluster_file(s, run, name, &in, err));
-    enum lw_status st = lw_cluster_read_text(name, in.text, in.len, out, err);
+    enum lw_status st = lw_cluster_read_text(name, in.text, in.len, out, &why);
     lw_input_free(&in);
-    LW_TRY(st);
+    if (st == LW_ENOMEM)
+        return lw_fail_nomem(err);
+    if (st != LW_OK)
+        return spoilt(s, why.msg, err);
     lw_cluster_place(out, run->n_ranks);
     *terms = lw_cluster_terms_of_hash(out, run->cluster_hash);
     if (*terms)
         return LW_OK;
     lw_cluster_free(out);
-    return lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
-                      "cluster_file of run %lld does not hash to %.40s: it was edited; name the "
-                      "run's cluster with -c", (long long)run->id, run->cluster_hash);
+    snprintf(name, sizeof name, "cluster_file of run %lld does not hash to %.40s",
+             (long long)run->id, run->cluster_hash);
+    return spoilt(s, name, err);
 }

@@ -323,7 +323,7 @@ enum lw_status lw_input_unpack(const char *name, const void *packed, size_t n, s
 
     *in = (struct lw_input){.name = name};
     if (!is_gzip(raw.text, raw.len))
-        return lw_fail(err, LW_EFORMAT, "%s: is no gzip data", name);
+        return lw_fail(err, LW_EFORMAT, "%s: not gzip data", name);
     lw_hash_of(raw.text, raw.len, in->hash);
     enum lw_status s = unpack(name, &raw, most_of(n, 0), &text, NULL, err);
     if (s != LW_OK) {

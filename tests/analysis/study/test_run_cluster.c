@@ -127,8 +127,33 @@ TEST_WITH(an_edited_cluster_is_refused, fixture_open, fixture_close)
     sql_do(fixture_path("r.db"), "UPDATE run SET cluster_file = (SELECT cluster_file FROM run"
                                  " WHERE id = 2) WHERE id = 1");
     expect("sim --run 1 --no-db --db r.db", 1, "cluster_file of run 1 does not hash to");
-    expect("explain 1 --db r.db", 1, "it was edited; name the run's cluster with -c");
+    expect("explain 1 --db r.db", 0, "what-ifs are not simulated: r.db: cluster_file of run 1 does "
+           "not hash to");
+    expect("explain 1 -c dgx-a100 --db r.db", 0, "what if, simulated");
     expect("sim --run 1 -c dgx-a100 --no-db --db r.db", 0, "step ");
+}
+
+/* Whatever became of the cluster's row, the message names the database and the remedy; what needs no
+ * cluster is shown. */
+TEST_WITH(a_damaged_cluster_is_named, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *sql, *says;
+    } damage[] = {
+        {"UPDATE cluster_file SET gz = x'00010203'", "r.db: cluster of run 1: not gzip data: it"},
+        {"UPDATE cluster_file SET gz = substr(gz, 1, 60)", "r.db: cluster of run 1"},
+        {"DELETE FROM cluster_file", "r.db: cluster of run 1: it has no row in cluster_file: it"},
+    };
+
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --node-gbps 100 --db r.db", NULL);
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+        sql_do(fixture_path("r.db"), damage[i].sql);
+        expect("sim --run 1 --no-db --db r.db", 1, damage[i].says);
+        expect("sim --run 1 --no-db --db r.db", 1, "name the run's cluster with -c");
+        expect("explain 1 --db r.db", 0, damage[i].says);
+        expect("explain 1 --db r.db", 0, "name the run's cluster with -c");
+        expect("sim --run 1 -c dgx-a100 --node-gbps 100 --no-db --db r.db", 0, "step ");
+    }
 }
 
 /* Every known cluster comes back with its hash, whatever it takes. */
