@@ -204,6 +204,29 @@ static bool take_memory(int *argc, char **argv)
     return found;
 }
 
+/* An option of the charges of a step beside --memory; or NULL. */
+static const char *idle_of_memory(int argc, char **argv)
+{
+    static const char *const names[] = {"--step", "--rank"};
+
+    for (int i = 1; i < argc; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            size_t n = strlen(names[k]);
+            if (strncmp(argv[i], names[k], n) == 0 && (!argv[i][n] || argv[i][n] == '='))
+                return names[k];
+        }
+    return NULL;
+}
+
+static int explain_memory(int argc, char **argv)
+{
+    const char *idle = idle_of_memory(argc, argv);
+
+    return idle ? lw_cli_usage("explain", "%s names what is charged with its time: it changes "
+                               "nothing of --memory; leave one out", idle)
+                : lw_memory_explain(&of_memory, argc, argv);
+}
+
 int cmd_explain(int argc, char **argv)
 {
     struct session s = {.db = "lapwing.db", .step = -1, .rank = -1};
@@ -234,7 +257,7 @@ int cmd_explain(int argc, char **argv)
     int n_operands, rc;
 
     if (take_memory(&argc, argv))
-        return lw_memory_explain(&of_memory, argc, argv);
+        return explain_memory(argc, argv);
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
     s.run_name = n_operands == 1 ? argv[1] : "last";

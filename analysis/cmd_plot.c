@@ -64,6 +64,8 @@ static enum lw_status refuse_idle(const struct session *s, struct lw_err *err)
         bool given, taken;
         const char *name, *of;
     } each[] = {
+        {s->plot.validation, k == LW_PLOT_PREDICTED, "--validation", "'predicted'"},
+        {s->plot.family, k == LW_PLOT_PREDICTED, "--family", "'predicted' with --validation"},
         {s->cluster_name, cluster, "-c", "'roofline' and 'gemm'"},
         {s->op, roofline, "--op", "'roofline'"},
         {s->ranks > 0, roofline, "--ranks", "'roofline'"},
@@ -84,9 +86,8 @@ static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
     struct lw_plot *p = &s->plot;
     bool cluster = lw_plot_source_of(p->kind) == LW_PLOT_FROM_CLUSTER;
 
-    if (p->validation && p->kind != LW_PLOT_PREDICTED)
-        return lw_fail(err, LW_EUSAGE, "--validation is for 'predicted'");
-    if (p->family && !p->validation)
+    LW_TRY(refuse_idle(s, err));
+    if (p->family && !p->validation && p->kind == LW_PLOT_PREDICTED)
         return lw_fail(err, LW_EUSAGE, "--family needs --validation");
     if (n_names > 0 && (cluster || p->validation))
         return lw_fail(err, LW_EUSAGE, "'%s' %s draws no runs", lw_plot_name(p->kind),
@@ -97,7 +98,6 @@ static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
         return lw_fail(err, LW_EUSAGE, "--y is for 'tune' with another option as --x");
     if (p->kind == LW_PLOT_TUNE && n_names > 1)
         return lw_fail(err, LW_EUSAGE, "'tune' draws one search, got %d", n_names);
-    LW_TRY(refuse_idle(s, err));
     LW_TRY(lw_op_parse(s->op ? s->op : "all_reduce", &p->op, err));
     LW_TRY(lw_plot_terminal_of(s->file, &p->terminal, err));
     p->step = (int32_t)s->step;

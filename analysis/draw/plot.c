@@ -61,9 +61,9 @@ enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, s
 
     *n_pages = (p->n_runs + room - 1) / room;
     if (page > *n_pages)
-        return lw_fail(err, LW_EINVAL, "--page %lld: a %s of %d runs has %lld page%s",
-                       (long long)page, plots[p->kind]->name, p->n_runs, (long long)*n_pages,
-                       lw_plural(*n_pages));
+        return lw_fail(err, LW_EINVAL, "--page %lld: '%s' of %d run%s has %lld page%s",
+                       (long long)page, plots[p->kind]->name, p->n_runs, lw_plural(p->n_runs),
+                       (long long)*n_pages, lw_plural(*n_pages));
     p->runs += (page - 1) * room;
     p->n_runs = page < *n_pages ? room : p->n_runs - (int32_t)(page - 1) * room;
     return LW_OK;

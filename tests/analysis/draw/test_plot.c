@@ -661,7 +661,7 @@ TEST(many_runs_come_in_pages)
     assert_ptr_equal(p.runs, runs + 6);
     assert_int_equal(p.n_runs, 2);
     assert_int_equal(lw_plot_page(&p, 2, &n_pages, &err), LW_EINVAL);
-    has(err.msg, "--page 2: a timeline of 2 runs has 1 page");
+    has(err.msg, "--page 2: 'timeline' of 2 runs has 1 page");
 }
 
 TEST_WITH(parts_of_a_step_stand_end_to_end, runs_open, fixture_close)

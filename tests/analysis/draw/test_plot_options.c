@@ -1,0 +1,26 @@
+/* Options that a picture has no use for are refused, with the picture that has. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+
+TEST_GROUP(fixture_open, fixture_close)
+
+/* What is to be done about it is said at once. */
+TEST(an_option_of_another_picture_names_all_that_it_needs)
+{
+    EXPECT("plot timeline",
+           {"--family x", 2, "--family is for 'predicted' with --validation: it changes nothing of "
+                             "'timeline'"},
+           {"--validation v.json", 2, "--validation is for 'predicted': it changes nothing of"},
+           {"--validation v.json --family x", 2, "--validation is for 'predicted'"});
+    EXPECT("plot predicted", {"--family x", 2, "--family needs --validation"});
+}
+
+TEST(a_page_that_is_not_there_is_named)
+{
+    lapwing("sim -w mlp -c dgx-h100 --dp 2 --db p.db", NULL);
+    EXPECT("plot overlap --db p.db", {"--page 2", 1, "--page 2: 'overlap' of 1 run has 1 page"});
+}
