@@ -702,8 +702,8 @@ FROM (SELECT p.run AS run, p.change + o.place - p.place AS change, p.rank AS ran
 
 -- version 17
 CREATE TABLE cluster_file (     -- the cluster of runs as a cluster file has it, gzip: with
-    hash TEXT PRIMARY KEY,      -- --node-gbps and --as-recorded, without --interference, which
-    gz BLOB NOT NULL            -- run.cluster_hash tells
+    hash TEXT PRIMARY KEY,      -- --node-gbps, --device-spread and --as-recorded, without
+    gz BLOB NOT NULL            -- --interference, which run.cluster_hash tells
 ) STRICT, WITHOUT ROWID;
 ALTER TABLE run ADD COLUMN cluster_file TEXT REFERENCES cluster_file(hash); -- NULL: of a replay, or
                                                                    -- stored before version 17

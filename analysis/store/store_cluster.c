@@ -1,7 +1,7 @@
 /* Clusters of runs: the file that lw_cluster_write would make, with all that options changed in the
- * figures (--node-gbps, --as-recorded). The terms of --interference are not in it, so that another
- * word can be asked for, nor where its job lies; the word of the run is found from its
- * cluster_hash, which also proves that the file is the one that was stored
+ * figures (--node-gbps, --device-spread, --as-recorded). The terms of --interference are not in it,
+ * so that another word can be asked for, nor where its job lies; the word of the run is found from
+ * its cluster_hash, which also proves that the file is the one that was stored
  * (lw_cluster_terms_of_hash). */
 #include "analysis/store/store_cluster.h"
 
