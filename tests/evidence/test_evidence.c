@@ -97,6 +97,81 @@ TEST(errors_of_a_sample_of_kernels)
     out = kernel_tables("check", "s", "p", &rc);
     assert_int_equal(rc, 1);
     assert_non_null(strstr(out, "this build gives gemm,h200_sxm,gemm,bf16,2,50.0,"));
+    assert_non_null(strstr(out, "this build does not give gemm,h200_sxm,gemm,bf16,2,49.0,"));
+}
+
+/* A project whose kept results are those of this build: two kinds of products and one table. */
+static void keep_a_sample(void)
+{
+    int rc;
+
+    shell("mkdir -p s/kernel-tables s/netbench p/docs/results && "
+          "printf 'device,dtype,m,n,k,latency_ms,min_ms\nh200_sxm,bf16,1,7168,1536,1,1\n"
+          "h200_sxm,fp8,1,7168,1536,1,1\n' > s/kernel-tables/gemm.csv && "
+          "printf 'op,algo,nranks,nnodes,gpu,intra,inter,size_bytes,time_us,algbw_gbs,busbw_gbs,"
+          "source\nall_reduce,auto,8,1,H200,NVSwitch4,none,1048576,50,0,0,none\n' "
+          "> s/netbench/one.csv", NULL);
+    const char *out = kernel_tables("write", "s", "p", &rc);
+    if (rc != 0)
+        fail_msg("exit %d:\n%s", rc, out);
+}
+
+/* Each change of the kept rows is found: all but the last leave every row of this build in them. */
+TEST(kept_rows_that_this_build_does_not_give_are_found)
+{
+    static const struct {
+        const char *change, *says;
+    } cases[] = {
+        {"echo gemm,h100_sxm,gemm,bf16,1,1.0,1.0,1.0,1.0 >> $f",
+         "kernels.csv: this build does not give gemm,h100_sxm,"},
+        {"sed -n 2p $f > row; cat row >> $f", "kernels.csv: this build does not give gemm,h200_sxm,"},
+        {"(sed -n 1p $f; sed 1d $f | tac) > turned; cp turned $f",
+         "kernels.csv: its rows are in another order than this build's"},
+        {"sed -i 2d $f", "kernels.csv: this build gives gemm,h200_sxm,"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[200];
+        int rc;
+        keep_a_sample();
+        kernel_tables("check", "s", "p", &rc);
+        assert_int_equal(rc, 0);
+        snprintf(words, sizeof words, "f=p/docs/results/kernels.csv; %s", cases[i].change);
+        shell(words, NULL);
+        const char *out = kernel_tables("check", "s", "p", &rc);
+        if (rc != 1 || !strstr(out, cases[i].says))
+            fail_msg("%s: exit %d, expected 1 and '%s':\n%s", cases[i].change, rc, cases[i].says,
+                     out);
+    }
+}
+
+/* One set of two is looked at alone, and the other one's results stay. */
+TEST(a_set_that_is_not_there_is_named)
+{
+    static const char *const sets[][2] = {{"kernel-tables", "kernels.csv"},
+                                          {"netbench", "nccl.csv"}};
+    char words[200];
+    int rc;
+
+    for (int i = 0; i < 2; i++) {
+        keep_a_sample();
+        snprintf(words, sizeof words, "cp -r p was && rm -r s/%s", sets[i][0]);
+        shell(words, NULL);
+        for (int k = 0; k < 2; k++) {
+            const char *out = kernel_tables(k == 0 ? "check" : "write", "s", "p", &rc);
+            snprintf(words, sizeof words, "%s: not looked at: s has no %s/*.csv", sets[i][1],
+                     sets[i][0]);
+            if (rc != 0 || !strstr(out, words) || !strstr(out, "kernel tables: ok, "))
+                fail_msg("exit %d, expected 0 and '%s':\n%s", rc, words, out);
+        }
+        shell("diff -r p was && rm -r was", NULL);
+        shellf("sed -i '$s/^/x/' p/docs/results/%s", sets[1 - i][1]);
+        kernel_tables("check", "s", "p", &rc);
+        assert_int_equal(rc, 1);
+    }
+    shell("rm -r s/*", NULL);
+    kernel_tables("check", "s", "p", &rc);
+    assert_int_equal(rc, 4);
 }
 
 TEST(pages_show_the_results)
