@@ -71,6 +71,8 @@ static enum lw_status refuse_idle(const struct session *s, struct lw_err *err)
         {s->ranks > 0, roofline, "--ranks", "'roofline'"},
         {s->nodes > 0, roofline, "--nodes", "'roofline'"},
         {s->max_ranks > 0, timeline, "--max-ranks", "'timeline'"},
+        {s->page > 1, lw_plot_source_of(k) == LW_PLOT_FROM_RUNS && !s->plot.validation, "--page",
+         "pictures of stored runs"},
         {s->step >= 0, timeline || k == LW_PLOT_MEMORY, "--step", "'timeline' and 'memory'"},
     };
 

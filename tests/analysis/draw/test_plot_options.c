@@ -19,6 +19,18 @@ TEST(an_option_of_another_picture_names_all_that_it_needs)
     EXPECT("plot predicted", {"--family x", 2, "--family needs --validation"});
 }
 
+/* A search, a cluster and a validation have one page. */
+TEST(only_runs_have_pages)
+{
+    EXPECT("plot --page 7 -o x.gp",
+           {"roofline -c dgx-h100", 2, "--page is for pictures of stored runs: it changes nothing "
+                                       "of 'roofline'"},
+           {"gemm -c dgx-h100", 2, "--page is for pictures of stored runs"},
+           {"tune", 2, "--page is for pictures of stored runs"},
+           {"predicted --validation v.json", 2, "--page is for pictures of stored runs"});
+    EXPECT("plot gemm -c dgx-h100 -o x.gp", {"--page 1", 0, "wrote x.gp"});
+}
+
 TEST(a_page_that_is_not_there_is_named)
 {
     lapwing("sim -w mlp -c dgx-h100 --dp 2 --db p.db", NULL);
