@@ -189,6 +189,9 @@ TEST(narrow_products_need_experts_and_narrow_operands)
            {"llama-2-7b --fp8", 1, "model llama-2-7b has no experts"},
            {"mixtral-8x7b --layers 2 --fp8 --framework megatron-mlperf -c dgx-h100", 1,
             "the framework holds weights of 8 bits in all blocks"});
+    EXPECT("plan --dp 2 --narrow-products all -w",
+           {"gpt2 --dtype bf16", 1, "all: products are of bf16; give --fp8 or --fp4 too"},
+           {"gpt2 --dtype bf16 --fp4", 0, "plan"});
     EXPECT("plan -w mixtral-8x7b --fp8 --dp 2 --narrow-products",
            {"experts --layers 2 --framework torchtitan -c dgx-b200", 0, "plan"},
            {"heads", 2, "expected one of all, linears, experts"});

@@ -416,12 +416,14 @@ static enum lw_status check_narrow_products(const struct traces_model *m,
                                             const struct traces_model_shape *s,
                                             struct lw_err *err)
 {
-    if (!s->narrow_of || strcmp(s->narrow_of, "all") == 0)
+    if (!s->narrow_of)
         return LW_OK;
     if (!s->fp8)
         return lw_fail(err, LW_EINVAL,
                        "--narrow-products %s: products are of %s; give --fp8 or --fp4 too",
                        s->narrow_of, s->dtype);
+    if (strcmp(s->narrow_of, "all") == 0)
+        return LW_OK;
     if (s->experts == 0)
         return lw_fail(err, LW_EINVAL,
                        "--narrow-products %s: model %s has no experts; leave it out", s->narrow_of,
