@@ -157,6 +157,14 @@ static enum lw_status note_nameless(const struct timed *t, const struct lw_clust
                 : lw_note_add(&t->p->arena, &t->p->notes, &t->p->n_notes, text, err);
 }
 
+/* The run's times are of its own cluster's device. */
+static enum lw_status refuse_own_cluster(const struct lw_plan_source *s, struct lw_err *err)
+{
+    return lw_fail(err, LW_EUSAGE, "--as-recorded changes nothing of run %lld on its own cluster: "
+                                   "name another one (-c NAME), or leave it out",
+                   (long long)s->of_run);
+}
+
 /* --device, then the cluster: one of another kind is refused, or with --as-recorded gets the
  * device of the times. The default cluster is compared where its device is predicted with. */
 static enum lw_status fit_kinds(struct lw_plan_source *s, struct lw_workload *w, struct lw_plan *p,
@@ -181,7 +189,7 @@ static enum lw_status fit_kinds(struct lw_plan_source *s, struct lw_workload *w,
         return s->as_recorded ? lw_cluster_put_device(c, "unnamed device", err)
                               : note_nameless(&t, c, err);
     if (!compared || lw_device_same_kind(t.device, c->device.kind))
-        return LW_OK;
+        return s->as_recorded && s->of_run > 0 ? refuse_own_cluster(s, err) : LW_OK;
     return s->as_recorded ? lw_cluster_put_device(c, t.device, err)
                           : refuse_other_kind(s, &t, c, err);
 }

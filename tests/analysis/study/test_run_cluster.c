@@ -66,6 +66,17 @@ TEST_WITH(a_run_has_its_cluster_whatever_options_changed_it, fixture_open, fixtu
            "known system; -c names another");
 }
 
+TEST_WITH(an_option_for_another_cluster_needs_one, fixture_open, fixture_close)
+{
+    recording_of_model("gpt2 --device dgx-a100", "recorded.json");
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 8 --db r.db", NULL);
+    lapwing("sim -w recorded.json -c dgx-h100 --as-recorded --dp 8 --db r.db", NULL);
+    EXPECT("sim --no-db --db r.db --as-recorded --run",
+           {"1", 2, "--as-recorded changes nothing of run 1 on its own cluster: name another one"},
+           {"2", 2, "--as-recorded changes nothing of run 2 on its own cluster"},
+           {"1 -c dgx-h100", 0, "cluster 'dgx-h100 with "});
+}
+
 /* Options of the new command are on top, and another word of interference replaces the run's. */
 TEST_WITH(options_change_the_stored_cluster, fixture_open, fixture_close)
 {
