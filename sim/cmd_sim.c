@@ -27,7 +27,23 @@ static const struct lw_usage usage = {
 /* The prediction that a command line asks for: -1, or the exit status. */
 static int begin(struct lw_prediction *s, int argc, char **argv)
 {
-    return lw_prediction_begin(s, &usage, argc, argv);
+    int rc = lw_prediction_begin(s, &usage, argc, argv);
+
+    if (rc < 0 && s->per_rank && s->format != LW_FORMAT_CSV)
+        return lw_cli_usage("sim", "--per-rank makes rows of CSV: give --format csv too, or leave "
+                                   "it out");
+    return rc;
+}
+
+/* That of a row of lists of values. */
+static int begin_row(struct lw_prediction *s, int argc, char **argv)
+{
+    int rc = begin(s, argc, argv);
+
+    return rc < 0 && s->per_rank
+               ? lw_cli_usage("sim", "--per-rank makes rows of one prediction: lists of values have "
+                                     "a row for each of them; leave it out")
+               : rc;
 }
 
 static int predict_one(int argc, char **argv)
@@ -54,7 +70,7 @@ int cmd_sim(int argc, char **argv)
     else if (lists.n == 0)
         rc = predict_one(argc, argv);
     else {
-        enum lw_status status = lw_sweep(&lists, begin, stdout, &rc, &err);
+        enum lw_status status = lw_sweep(&lists, begin_row, stdout, &rc, &err);
         rc = rc >= 0 ? rc : lw_cli_end("sim", status, &err);
     }
     lw_option_lists_free(&lists);

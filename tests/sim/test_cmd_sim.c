@@ -70,6 +70,8 @@ TEST(a_plan_file_is_predicted_exactly)
            {"--format json --detail chunk --ring events", 0, "\"step_ns\": 35558102,"},
            {"--steps 3 --format json", 0, "\"steps_ns\": [35558102, 35558102, 35558102]"},
            {"--format csv --per-rank", 0, "7,35558102,30000000,0,23558102,5558102,0"},
+           {"--per-rank", 2, "--per-rank makes rows of CSV: give --format csv too"},
+           {"--format json --per-rank", 2, "--per-rank makes rows of CSV"},
            {"--format csv", 0, ",8,35558102,,,,", {",,,,76.407,5558102,"}});
 }
 

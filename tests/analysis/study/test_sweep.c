@@ -94,6 +94,7 @@ TEST_WITH(wrong_usage_is_found_before_anything_runs, fixture_open, fixture_close
     EXPECT(SIM,
            {"--dp 2,x --db none.db", 2, "--dp: 'x' is not a whole number", .lacks = "fits"},
            {"--dp 2,,4", 2, "--dp: the value is empty"},
+           {"--dp 2,4 --per-rank --format csv", 2, "--per-rank makes rows of one prediction"},
            {"--dp 2,4 --dp 1,2", 2, "--dp is given two lists"},
            {"--dp 2,2", 2, "--dp: the list has '2' twice; give it once"},
            {"--dp 1..8,4", 2, "--dp: the list has '4' twice; give it once"},
