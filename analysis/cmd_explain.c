@@ -1,6 +1,7 @@
 /* lapwing explain: why a stored run's step took as long as it did, and what would change it; with
  * --memory, what a device's memory is taken by, and what would save some. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/explain/explain_whatif.h"
@@ -10,6 +11,8 @@
 #include "shared/cli/command.h"
 #include "shared/cluster/cluster_terms.h"
 #include "shared/files/files.h"
+#include "sim/predict/sim.h"
+#include "sim/timing/device_spread.h"
 
 /* What one call was asked to do, and what it read. */
 struct session {
@@ -22,8 +25,10 @@ struct session {
     struct lw_plan plan;
     struct lw_timeline timeline;
     struct lw_cluster cluster;
+    bool is_own;              /* the cluster has the figures of the run's own */
     const char *stored_terms; /* NULL: the run's own cluster is not in the database, or not asked */
     struct lw_explanation e;
+    int64_t spread; /* how much longer the run's products are, in parts of 1e9 */
     struct lw_path_bounds bounds;
     struct lw_faster faster[LW_MAX_FASTER];
     int n_faster;
@@ -94,11 +99,11 @@ static enum lw_status take_terms(struct session *s, bool *same, struct lw_err *e
 static bool find_cluster(struct session *s)
 {
     struct lw_err why = {0};
-    bool same;
     const char *name = s->cluster_file ? s->cluster_file : s->run.cluster_name;
 
-    if (s->stored_terms || s->why[0])
-        return s->stored_terms != NULL;
+    s->is_own = s->stored_terms != NULL;
+    if (s->is_own || s->why[0])
+        return s->is_own;
     if (!s->cluster_file && lw_cluster_is_recorded(name)) {
         snprintf(s->why, sizeof s->why,
                  "a replay ran on no cluster; ask 'lapwing sim --replay' with "
@@ -108,12 +113,12 @@ static bool find_cluster(struct session *s)
     enum lw_status st = lw_cluster_find(name, &s->cluster, &why);
     if (st == LW_OK)
         lw_cluster_place(&s->cluster, s->run.n_ranks);
-    if (st != LW_OK || take_terms(s, &same, &why) != LW_OK) {
+    if (st != LW_OK || take_terms(s, &s->is_own, &why) != LW_OK) {
         snprintf(s->why, sizeof s->why, "%s%s", why.msg,
                  s->cluster_file ? "" : "; name the run's cluster file with -c");
         return false;
     }
-    if (same)
+    if (s->is_own)
         return true;
     if (s->cluster_file)
         snprintf(s->why, sizeof s->why, "'%s' is not the cluster of the run: its figures differ",
@@ -122,6 +127,23 @@ static bool find_cluster(struct session *s)
         snprintf(s->why, sizeof s->why, "the figures of cluster '%s' differ from those of the run; "
                                         "name the run's cluster file with -c", name);
     return s->cluster_file != NULL;
+}
+
+/* How much longer products were in the run: by the option of its command, else its cluster's. */
+static enum lw_status find_spread(struct session *s, struct lw_err *err)
+{
+    const char *stated = lw_command_value(s->run.command, "device-spread", &s->arena);
+    const char *noise = lw_command_value(s->run.command, "rank-noise", &s->arena);
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_cluster c = {0};
+
+    if (s->is_own)
+        c.noise = s->cluster.noise;
+    if (stated)
+        LW_TRY(lw_cluster_state_spread(&c, stated, err));
+    o.rank_sigma = noise ? strtod(noise, NULL) : 0;
+    s->spread = sim_spread_parts(&c, &o, s->run.n_ranks);
+    return LW_OK;
 }
 
 static enum lw_status ask_what_if(struct session *s, struct lw_err *err)
@@ -149,7 +171,8 @@ static enum lw_status ask_faster(struct session *s, struct lw_err *err)
 {
     bool measured = s->run.kind != LW_RUN_SIM;
 
-    LW_TRY(lw_path_bounds_of(&s->e, &s->plan, measured, &s->bounds, err));
+    LW_TRY(find_spread(s, err));
+    LW_TRY(lw_path_bounds_of(&s->e, &s->plan, measured, s->spread, &s->bounds, err));
     if (measured)
         return LW_OK;
     return lw_explain_faster(&s->plan, s->n_what_ifs > 0 ? &s->cluster : NULL, &s->bounds,

@@ -104,7 +104,7 @@ static void shorten(struct faster *f, struct lw_op *op, enum lw_resource r)
 
     if (own <= 0)
         return;
-    lw_op_add_bounds(&f->plan, op, own, by);
+    lw_op_add_bounds(&f->plan, op, own, 0, by);
     lw_ps less = lw_resource_time(r, by) / PARTS;
     if (less == 0)
         return;

@@ -91,7 +91,7 @@ static int64_t join(struct piece *v, int64_t n)
 /* --- the path --------------------------------------------------------------------------------- */
 
 static void divide(const struct lw_plan *plan, const struct lw_path_part *p, bool measured,
-                   lw_ps by[LW_N_PATH_BOUNDS])
+                   int64_t spread, lw_ps by[LW_N_PATH_BOUNDS])
 {
     lw_ps time = p->to - p->from;
 
@@ -104,13 +104,13 @@ static void divide(const struct lw_plan *plan, const struct lw_path_part *p, boo
         if (measured)
             by[LW_BOUND_MEASURED] += time;
         else
-            lw_op_add_bounds(plan, LW_OP(plan, p->op), time, by);
+            lw_op_add_bounds(plan, LW_OP(plan, p->op), time, spread, by);
         break;
     case LW_CAUSE_HOST:
         if (measured)
             by[LW_BOUND_HOST] += time;
         else
-            lw_op_add_bounds(plan, LW_OP(plan, p->op), time, by);
+            lw_op_add_bounds(plan, LW_OP(plan, p->op), time, spread, by);
         break;
     case LW_CAUSE_LAUNCH: by[LW_BOUND_HOST] += time; break;
     default: by[LW_PATH_IDLE] += time; break;
@@ -118,7 +118,8 @@ static void divide(const struct lw_plan *plan, const struct lw_path_part *p, boo
 }
 
 enum lw_status lw_path_bounds_of(const struct lw_explanation *e, const struct lw_plan *plan,
-                                 bool measured, struct lw_path_bounds *out, struct lw_err *err)
+                                 bool measured, int64_t spread, struct lw_path_bounds *out,
+                                 struct lw_err *err)
 {
     struct lw_path_bounds b = {0};
     struct lw_arena scratch = {0};
@@ -128,7 +129,7 @@ enum lw_status lw_path_bounds_of(const struct lw_explanation *e, const struct lw
     for (int64_t i = 0; v && i < e->n_path; i++) {
         const struct lw_path_part *p = &e->path[i];
         lw_ps by[LW_N_PATH_BOUNDS] = {0};
-        divide(plan, p, measured, by);
+        divide(plan, p, measured, spread, by);
         for (int k = 0; k < LW_N_PATH_BOUNDS; k++)
             b.ps[k] += by[k];
         if (by[LW_PATH_IDLE] > 0)

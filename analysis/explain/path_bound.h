@@ -44,8 +44,9 @@ struct lw_path_bounds {
 /* Of what bounds counts for the resource. */
 lw_ps lw_resource_time(enum lw_resource r, const lw_ps by[LW_N_OP_BOUNDS]);
 
-/* A piece of an op has the proportions of the op. measured: ops ran for real, and what bounded them
- * is not known. LW_ENOMEM. */
+/* A piece of an op has the proportions of the op, whose products the run lengthened by `spread`
+ * parts of 1e9. measured: ops ran for real, and what bounded them is not known. LW_ENOMEM. */
 enum lw_status lw_path_bounds_of(const struct lw_explanation *e, const struct lw_plan *plan,
-                                 bool measured, struct lw_path_bounds *out, struct lw_err *err);
+                                 bool measured, int64_t spread, struct lw_path_bounds *out,
+                                 struct lw_err *err);
 void lw_path_bounds_free(struct lw_path_bounds *b);

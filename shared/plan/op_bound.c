@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
@@ -84,7 +85,15 @@ static int bound_of(const struct lw_plan *p, const struct lw_op *op)
     }
 }
 
-void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time,
+lw_ps lw_spread_more(lw_ps products, int64_t parts)
+{
+    const __int128 all = 1000000000;
+    __int128 more = ((__int128)products * parts + all / 2) / all;
+
+    return more > INT64_MAX ? INT64_MAX : (lw_ps)more;
+}
+
+void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time, int64_t spread,
                       lw_ps out[LW_N_OP_BOUNDS])
 {
     const struct lw_work *w = op->work >= 0 ? lw_work_at(p, op->work) : NULL;
@@ -99,6 +108,8 @@ void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps tim
         return;
     }
     weights[LW_BOUND_MEASURED] = rest;
+    weights[LW_BOUND_COMPUTE] = lw_add_sat(weights[LW_BOUND_COMPUTE],
+                                           lw_spread_more(weights[LW_BOUND_COMPUTE], spread));
     lw_apportion(time, weights, LW_N_OP_BOUNDS, parts);
     for (int k = 0; k < LW_N_OP_BOUNDS; k++)
         out[k] += parts[k];
@@ -109,7 +120,7 @@ int lw_op_bound(const struct lw_plan *p, const struct lw_op *op)
     lw_ps out[LW_N_OP_BOUNDS] = {0}, own = lw_plan_work_ps(p, op);
     int most = 0;
 
-    lw_op_add_bounds(p, op, own > 0 ? own : 1, out);
+    lw_op_add_bounds(p, op, own > 0 ? own : 1, 0, out);
     for (int k = 1; k < LW_N_OP_BOUNDS; k++)
         most = out[k] > out[most] ? k : most;
     return most;

@@ -21,9 +21,14 @@ const char *lw_op_bound_key(int bound);  /* of JSON and columns, without the uni
  * that the sums from the first on are. All weights 0: out is all 0. */
 void lw_apportion(int64_t total, const int64_t *weights, int n, int64_t *out);
 
-/* Adds `time` of the op to out by what bounds it, in the proportions of its work: what is added
- * sums to `time`. An op that ran longer than its work (noise, interference) keeps them. */
-void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time,
+/* How much longer a time that products bound is on the slowest device, by `parts` of 1e9 of it, to
+ * the nearest picosecond. See docs/design/device_spread.md. */
+lw_ps lw_spread_more(lw_ps products, int64_t parts);
+
+/* Adds `time` of the op to out by what bounds it, in the proportions of its work, whose products
+ * the run lengthened by `spread` parts of 1e9: what is added sums to `time`. An op that ran longer
+ * than that (noise, interference) keeps them. */
+void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps time, int64_t spread,
                       lw_ps out[LW_N_OP_BOUNDS]);
 
 /* An update that the host's processors make (--offload update): the cluster's host times it. */

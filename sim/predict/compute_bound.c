@@ -1,14 +1,17 @@
-/* An op has the split of its work in the plan (shared/plan/op_bound.h). */
+/* An op has the split of its work in the plan (shared/plan/op_bound.h), with products that are as
+ * long as on the slowest device. */
 #include "sim/predict/compute_bound.h"
 
 #include "shared/plan/op.h"
 #include "shared/text/wrap.h"
+#include "sim/timing/device_spread.h"
 
 struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r)
 {
     int32_t worst = r->summary->worst; /* a class of ranks, as the rows' rank is */
     int32_t step = r->summary->ranks[worst].step;
     const struct lw_timeline *t = r->timeline;
+    int64_t spread = sim_spread_parts(r->cluster, r->options, r->plan->n_ranks);
     struct lw_compute_bound b = {0};
 
     for (int64_t i = 0; i < t->n;) {
@@ -18,7 +21,7 @@ struct lw_compute_bound lw_compute_bound_of(const struct lw_sim_report *r)
             const struct lw_times at = lw_timeline_times(t, i);
             if (lw_op_class((enum lw_op_kind)op->kind) == LW_CLASS_COMPUTE &&
                 !lw_op_is_host_update(r->plan, op))
-                lw_op_add_bounds(r->plan, op, at.end - at.start, b.ps);
+                lw_op_add_bounds(r->plan, op, at.end - at.start, spread, b.ps);
         }
         i = run.to;
     }

@@ -14,6 +14,7 @@
 
 #include "shared/numbers/checked.h"
 #include "shared/numbers/normal_max.h"
+#include "shared/plan/op_bound.h"
 #include "sim/timing/device.h"
 #include "sim/timing/sim_options.h"
 
@@ -58,6 +59,5 @@ lw_ps sim_spread_ps(const struct lw_plan *p, const struct lw_op *op, lw_ps own, 
     /* of a work whose time was changed its bounds keep their proportions */
     lw_ps products = known > own ? (lw_ps)((__int128)own * w->bound_ps[LW_BOUND_COMPUTE] / known)
                                  : w->bound_ps[LW_BOUND_COMPUTE];
-    __int128 more = ((__int128)products * parts + SIM_FULL_RATE / 2) / SIM_FULL_RATE;
-    return more > INT64_MAX ? INT64_MAX : (lw_ps)more;
+    return lw_spread_more(products, parts);
 }

@@ -60,7 +60,7 @@ static void explain_world(struct world *w, bool with_cluster, struct explained *
     if (w->t.n == 0)
         ok(lw_sim_run(&w->plan, &w->c, &o, &w->t, &w->s, &err));
     ok(lw_explain(&w->t, &w->plan, 1, -1, -1, &x->e, &err));
-    ok(lw_path_bounds_of(&x->e, &w->plan, false, &x->b, &err));
+    ok(lw_path_bounds_of(&x->e, &w->plan, false, 0, &x->b, &err));
     ok(lw_explain_faster(&w->plan, with_cluster ? &w->c : NULL, &x->b, x->faster, &x->n, &err));
 }
 
@@ -144,12 +144,12 @@ TEST(ops_that_ran_for_real_are_measured)
 
     make_four(&w);
     explain_world(&w, true, &x);
-    ok(lw_path_bounds_of(&x.e, &w.plan, true, &b, &err));
+    ok(lw_path_bounds_of(&x.e, &w.plan, true, 0, &b, &err));
     for (int k = 0; k < LW_N_PATH_BOUNDS; k++)
         assert_int_equal(b.ps[k], k == LW_BOUND_MEASURED ? 1126 * US : 0);
     lw_path_bounds_free(&b);
     struct lw_path_bounds none = {0};
-    EACH_ALLOCATION_FAILS(0, lw_path_bounds_of(&x.e, &w.plan, false, &none, &err), none,
+    EACH_ALLOCATION_FAILS(0, lw_path_bounds_of(&x.e, &w.plan, false, 0, &none, &err), none,
                           lw_path_bounds_free(&none));
     forget(&x);
     free_world(&w);
@@ -243,7 +243,7 @@ static void expect_sums(const struct world *w, int32_t step)
 
     ok(lw_explain(&w->t, &w->plan, 0, step, -1, &e, &err));
     for (int measured = 0; measured < 2; measured++) {
-        ok(lw_path_bounds_of(&e, &w->plan, measured, &b, &err));
+        ok(lw_path_bounds_of(&e, &w->plan, measured, 0, &b, &err));
         sum = works = 0;
         for (int k = 0; k < LW_N_PATH_BOUNDS; k++) {
             assert_true(b.ps[k] >= 0);

@@ -126,6 +126,35 @@ TEST_WITH(a_search_has_it, fixture_open, fixture_close)
 #undef SMALL
 }
 
+/* What bounds compute, of sim's rank and of explain's path: what the spread adds is of products,
+ * and the rest as it is without. All products of a rank are on the path. */
+TEST_WITH(what_it_adds_is_of_products, fixture_open, fixture_close)
+{
+#define PLAIN "-w llama-2-7b --layers 4 --seq 2048 -c dgx-h100 --dp 8 --interference off "
+    static const char *const keys[] = {"\"memory_ns\": ", "\"launch_ns\": ", "\"host_ns\": "};
+    static const char *const spread[] = {"off", "1"};
+
+    for (int i = 0; i < 2; i++) {
+        const char *from = i ? "\"bounds\"" : "\"compute_bound\"";
+        expect("sim " PLAIN "--device-spread off --db off.db", 0, "");
+        expect("sim " PLAIN "--device-spread 1 --db 1.db", 0, "");
+        char *out[2];
+        for (int k = 0; k < 2; k++)
+            out[k] = strdup(i ? lapwingf("explain --db %s.db --format json", spread[k])
+                              : lapwingf("sim " PLAIN "--no-db --device-spread %s --format json",
+                                         spread[k]));
+        const char *off = strstr(out[0], from), *on = strstr(out[1], from);
+        assert_true(off && on);
+        for (int k = 0; k < 3; k++)
+            assert_true(number_in(off, keys[k]) == number_in(on, keys[k]));
+        double was = number_in(off, "\"compute_ns\": "), is = number_in(on, "\"compute_ns\": ");
+        assert_true(fabs(is - was * (1 + 1.42360)) < 1e-5 * is);
+        free(out[0]);
+        free(out[1]);
+    }
+#undef PLAIN
+}
+
 TEST_WITH(runs_and_the_library_have_it, fixture_open, fixture_close)
 {
     const char *const given[] = {"dp", "16", "batch", "4", "device-spread", "0.02", NULL};

@@ -239,7 +239,7 @@ static lw_ps part_of(const struct lw_plan *p, struct lw_op op, lw_ps time, int b
 {
     lw_ps out[LW_N_OP_BOUNDS] = {0};
 
-    lw_op_add_bounds(p, &op, time, out);
+    lw_op_add_bounds(p, &op, time, 0, out);
     return out[bound];
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "shared/numbers/normal_max.h"
+#include "shared/plan/op_bound.h"
 #include "sim/predict/sim.h"
 #include "sim/timing/device_spread.h"
 #include "tests/lib/sim/sim_help.h"
@@ -67,6 +68,31 @@ static void expect_unused(struct world *w, struct lw_sim_options o, lw_ps end, c
     assert_string_equal(term_of(w, "device_spread")->why, why);
     assert_int_equal(w->s.n_remarks, 0);
     free_world(w);
+}
+
+/* What bounds the op then: all that was added is the products', whatever the rest is. */
+TEST(what_is_added_is_of_products)
+{
+    struct world w = {0};
+
+    for (int i = 0; i < 200; i++) {
+        lw_ps products = 1 + (lw_ps)draw(100 * us), memory = (lw_ps)draw(100 * us);
+        lw_ps rest = (lw_ps)draw(2) * (lw_ps)draw(50 * us), sum = 0;
+        lw_ps by[LW_N_OP_BOUNDS] = {0};
+        make(&w, 8, products + memory + rest, products, memory);
+        run_world(&w, plain);
+        int64_t parts = sim_spread_parts(&w.c, &plain, 8);
+        lw_ps more = w.s.end - (products + memory + rest);
+        lw_op_add_bounds(&w.plan, &w.plan.ops[0], w.s.end, parts, by);
+        assert_true(more > 0 || products < 100);
+        assert_int_equal(by[LW_BOUND_COMPUTE], products + more);
+        assert_int_equal(by[LW_BOUND_MEMORY], memory);
+        assert_int_equal(by[LW_BOUND_MEASURED], rest);
+        for (int k = 0; k < LW_N_OP_BOUNDS; k++)
+            sum += by[k];
+        assert_int_equal(sum, w.s.end);
+        free_world(&w);
+    }
 }
 
 TEST(it_is_left_out_with_a_reason)
