@@ -38,8 +38,8 @@ struct session {
     char why[1200];
 };
 
-/* The run's own, with its interference, where no other is named and it is stored. Only what-ifs need
- * it: one that was edited is a reason why there are none. */
+/* The run's own, with its interference, where no other is named and it is stored. Only what-ifs
+ * need it: one that was edited is a reason why there are none. */
 static enum lw_status load_cluster(struct session *s, struct lw_store *store, struct lw_err *err)
 {
     if (s->cluster_file)

@@ -41,8 +41,8 @@ static int begin_row(struct lw_prediction *s, int argc, char **argv)
     int rc = begin(s, argc, argv);
 
     return rc < 0 && s->per_rank
-               ? lw_cli_usage("sim", "--per-rank makes rows of one prediction: lists of values have "
-                                     "a row for each of them; leave it out")
+               ? lw_cli_usage("sim", "--per-rank makes rows of one prediction: lists of values "
+                                     "have a row for each of them; leave it out")
                : rc;
 }
 

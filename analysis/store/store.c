@@ -259,6 +259,8 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
     LW_TRY(lw_sql_number(s, &unused, err, "PRAGMA journal_mode = WAL", ""));
     LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = OFF", err));
+    if (s->keeps_version && s->version > 0 && s->version < s->newest)
+        return LW_OK;
     int64_t before = s->version, n_free = 0;
     LW_TRY(migrate(s, text, schema->len, err)); /* may make a table anew that others refer to */
     if (before > 0 && before < IN_PIECES)
@@ -328,7 +330,8 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
         return lw_fail_nomem(err);
     s->file = strcpy((char *)(s + 1), file);
     s->write = mode != LW_STORE_READ;
-    s->finds_dead = mode == LW_STORE_WRITE;
+    s->finds_dead = mode == LW_STORE_WRITE || mode == LW_STORE_TRY;
+    s->keeps_version = mode == LW_STORE_TRY;
     enum lw_status st = check_name(file, err);
     if (st == LW_OK && !s->write && access(file, R_OK) != 0)
         st = lw_fail_at(err, LW_EIO, file, 0, "cannot open the database (%s): sim, "
@@ -364,7 +367,7 @@ enum lw_status lw_store_usable(const char *file, struct lw_err *err)
     enum lw_status st = check_name(file, &why);
 
     if (st == LW_OK)
-        st = access(file, F_OK) == 0 ? lw_store_open(file, LW_STORE_WRITE, &s, &why)
+        st = access(file, F_OK) == 0 ? lw_store_open(file, LW_STORE_TRY, &s, &why)
                                      : can_make(file, &why);
     lw_store_close(s);
     return st == LW_OK ? LW_OK

@@ -21,13 +21,14 @@ enum lw_store_mode {
     LW_STORE_READ,  /* must exist; all is read as it is at this moment */
     LW_STORE_WRITE, /* created when absent, brought to this version's schema; runs whose process is
                      * dead become failed */
-    LW_STORE_FINISH /* the same, without the last: to end a run that a dead process began */
+    LW_STORE_FINISH, /* the same, without the last: to end a run that a dead process began */
+    LW_STORE_TRY     /* as LW_STORE_WRITE, but one of an older schema stays so, and only closes */
 };
 
 enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct lw_store **out,
                              struct lw_err *err);
 /* Before a run that is to be stored: the file is a database that can be written, or can be made;
- * else the run is refused with what to give instead. Nothing is made yet. */
+ * else the run is refused with what to give instead. Nothing is made or brought up to date yet. */
 enum lw_status lw_store_usable(const char *file, struct lw_err *err);
 void lw_store_close(struct lw_store *s); /* NULL is fine */
 const char *lw_store_file(const struct lw_store *s);

@@ -12,6 +12,7 @@ struct lw_store {
     struct sqlite3 *db;
     char *file;
     bool write, finds_dead;
+    bool keeps_version;   /* an older one is not brought up to date, and no statement follows */
     bool was_busy;        /* the last error: another process held the database */
     int wait_ms;          /* for another writer */
     int64_t version, newest; /* its user_version; the last one that this program knows */

@@ -108,9 +108,9 @@ static enum lw_status take(struct lw_store *store, const struct lw_run *run,
     return st;
 }
 
-/* Read as it is, so that a command that is refused leaves it alone: what stores brings it up to date
- * then. One of a schema that is not read any more is brought up to date first, as storing would;
- * where that fails, the message is that of it. */
+/* Read as it is, so that a command that is refused leaves it alone: what stores brings it up to
+ * date then. One of a schema that is not read any more is brought up to date first, as storing
+ * would; where that fails, the message is that of it. */
 static enum lw_status open_db(const char *db, bool stores, struct lw_store **out,
                               struct lw_err *err)
 {

@@ -4,8 +4,9 @@
     pages.py write PROJECT      write the text between <!-- begin NAME --> and <!-- end NAME -->
     pages.py check PROJECT      exit status 1 and a line for each page that is not what it would be
 
-Results are docs/results/evidence/*.csv (evidence.py), kernels.csv and nccl.csv (kernel_tables.py); pages.json names the groups of README's
-table and says what would settle each large error.
+Results are docs/results/evidence/*.csv (evidence.py), kernels.csv and nccl.csv
+(kernel_tables.py); pages.json names the groups of README's table and says what would settle each
+large error.
 """
 import csv
 import os
@@ -273,8 +274,8 @@ def alike(found):
     for name, values in [*shares.items(), ("all", sum(shares.values(), []))]:
         if values:
             band = sum(75 <= v <= 88 for v in values)
-            rows.append([f"mean of {len(values)} families ({name})", "", f"{mean(values):.1f} %", "",
-                         f"{band} of them 75-88 %"])
+            rows.append([f"mean of {len(values)} families ({name})", "", f"{mean(values):.1f} %",
+                         "", f"{band} of them 75-88 %"])
     return table_text(["family", "steps", "inside", "median width", "interval of"], rows)
 
 
@@ -313,8 +314,8 @@ PAGES = {
     "docs/design/device.md": {"bursts": pages_kernels.bursts, "experts": pages_kernels.experts},
     "docs/design/nccl.md": {"one node": pages_kernels.one_node, "left out": pages_kernels.left_out},
     "docs/design/gpu_accuracy.md": {
-        "families": families, "order": order, "large errors": large_errors, "rows left out": left_out_rows,
-        "devices": devices, "runs alike": alike},
+        "families": families, "order": order, "large errors": large_errors,
+        "rows left out": left_out_rows, "devices": devices, "runs alike": alike},
 }
 
 

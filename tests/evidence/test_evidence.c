@@ -124,7 +124,8 @@ TEST(kept_rows_that_this_build_does_not_give_are_found)
     } cases[] = {
         {"echo gemm,h100_sxm,gemm,bf16,1,1.0,1.0,1.0,1.0 >> $f",
          "kernels.csv: this build does not give gemm,h100_sxm,"},
-        {"sed -n 2p $f > row; cat row >> $f", "kernels.csv: this build does not give gemm,h200_sxm,"},
+        {"sed -n 2p $f > row; cat row >> $f",
+         "kernels.csv: this build does not give gemm,h200_sxm,"},
         {"(sed -n 1p $f; sed 1d $f | tac) > turned; cp turned $f",
          "kernels.csv: its rows are in another order than this build's"},
         {"sed -i 2d $f", "kernels.csv: this build gives gemm,h200_sxm,"},

@@ -33,7 +33,7 @@ struct finder {
     struct lw_arena *arena;
     struct lw_err *err;
     int32_t thread; /* whose gaps these are */
-    bool *waits;      /* [t->n] ops that hold a wait of FSDP's, which is no time of theirs */
+    bool *waits;      /* [t->n] ops that hold a wait of FSDP's, whose time is not theirs */
     struct gap *gaps; /* any length */
     int64_t n_gaps;
 };

@@ -117,6 +117,7 @@ TEST_WITH(a_refused_run_leaves_an_older_database_as_it_is, fixture_open, fixture
 {
     static const char *const refused[] = {"sim --run 2 --db r.db", "sim --run 3 --db r.db",
                                           "exec --run 3 --db r.db",
+                                          "import none.json --store --db r.db",
                                           "sim --run 1 -c nowhere --db r.db"};
     const char *version = "PRAGMA user_version";
 
@@ -144,8 +145,8 @@ TEST_WITH(an_edited_cluster_is_refused, fixture_open, fixture_close)
     expect("sim --run 1 -c dgx-a100 --no-db --db r.db", 0, "step ");
 }
 
-/* Whatever became of the cluster's row, the message names the database and the remedy; what needs no
- * cluster is shown. */
+/* Whatever became of the cluster's row, the message names the database and the remedy; what needs
+ * no cluster is shown. */
 TEST_WITH(a_damaged_cluster_is_named, fixture_open, fixture_close)
 {
     static const struct {

@@ -102,7 +102,7 @@ TEST_WITH(other_caps_are_right_on_both_roads, fixture_open, fixture_close)
     }
 }
 
-/* The wait for the reduction is no time of the model: 467 ms recorded, 4 backwards. */
+/* The wait for the reduction does not count as time of the model: 467 ms recorded, 4 backwards. */
 TEST_WITH(an_accumulating_run_is_imported_without_its_wait, fixture_open, fixture_close)
 {
     needs_files();
