@@ -71,8 +71,8 @@ TEST(neither_stated_sms_nor_measured_rates)
 
     for (int i = 0; i < 4; i++) {
         put_cluster(stated[i % 2]);
-        snprintf(run, sizeof run, "-w llama-3-8b -c c.json --tp 8 --sequence-parallel on --seq 4096 "
-                                  "%s --detail %s",
+        snprintf(run, sizeof run, "-w llama-3-8b -c c.json --tp 8 --sequence-parallel on "
+                                  "--seq 4096 %s --detail %s",
                  i / 2 ? "--collective-algorithm ring" : "", details[i / 2]);
         long long with = step_ns(run, "copies", "off"), pieces = step_ns(run, "pieces", "off");
         put_cluster("");
