@@ -344,6 +344,8 @@ enum lw_status lw_workload_read(const char *file, struct lw_workload *w, struct 
         if (s != LW_ENOMEM)
             s = lw_err_context(err, s, "%s", file);
     }
+    if (read.n_grad_kernels == 0)
+        read.grad_kernel = NULL; /* an empty list is as none */
     if (s == LW_OK && read.n_kernels > 0)
         s = list_products(file, &read, err);
     if (s != LW_OK) {

@@ -14,6 +14,23 @@
 
 static const char example_page[] = "docs/formats/workload.md";
 
+/* An empty list is as none: what times kernels reads it where it is there. */
+TEST(an_empty_list_of_gradients_kernels_is_none)
+{
+    char *text = fixture_example(example_page);
+    char *empty = fixture_replaced(text, "\"ready_order\"", "\"grad_kernel\": [], \"ready_order\"");
+    struct lw_workload w;
+    struct lw_err err = {0};
+
+    fixture_put(fixture_path("w.json"), empty);
+    assert_ok(lw_workload_read(fixture_path("w.json"), &w, &err), err);
+    assert_int_equal(w.n_grad_kernels, 0);
+    assert_null(w.grad_kernel);
+    lw_workload_free(&w);
+    free(empty);
+    free(text);
+}
+
 TEST(documented_example_reads_as_described)
 {
     char *text = fixture_example(example_page);
