@@ -110,8 +110,7 @@ bool lw_device_same_kind(const char *a, const char *b)
            is_family_of(x, y) || is_family_of(y, x);
 }
 
-/* The kind of the name begins with one of the words. */
-static bool begins_with_one(const char *name, const char *const *words)
+bool lw_device_is_one_of(const char *name, const char *const *words)
 {
     const char *kind = name ? lw_device_kind(name) : "";
 
@@ -125,12 +124,12 @@ bool lw_device_is_hopper(const char *name)
 {
     static const char *const hoppers[] = {"H100", "H200", "H800", "H20", "GH200", NULL};
 
-    return begins_with_one(name, hoppers);
+    return lw_device_is_one_of(name, hoppers);
 }
 
 bool lw_device_is_blackwell(const char *name)
 {
     static const char *const blackwells[] = {"B200", "B300", "GB200", "GB300", NULL};
 
-    return begins_with_one(name, blackwells);
+    return lw_device_is_one_of(name, blackwells);
 }

@@ -23,6 +23,9 @@ bool lw_device_same_kind(const char *a, const char *b);
 /* Whether the name is of the kind's family: that word is one of the name's. */
 bool lw_device_same_family(const char *kind, const char *name);
 
+/* The kind of the name begins with one of the words, NULL at the end. NULL: none does. */
+bool lw_device_is_one_of(const char *name, const char *const *words);
+
 /* A device of NVIDIA's Hopper generation. NULL: none is. */
 bool lw_device_is_hopper(const char *name);
 

@@ -3,7 +3,6 @@
 #include "traces/models/model_framework.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework.h"
@@ -65,16 +64,6 @@ static unsigned step_of(const struct lw_framework *f, bool reduced)
            bit(f->step_copy, TRACES_STEP_COPY);
 }
 
-static bool is_one_of(const struct lw_device *d, const char *const *starts)
-{
-    const char *kind = d->kind ? lw_device_kind(d->kind) : "";
-
-    for (; *starts; starts++)
-        if (strncasecmp(kind, *starts, strlen(*starts)) == 0)
-            return true;
-    return false;
-}
-
 static bool is_hopper(const struct lw_device *d)
 {
     return lw_device_is_hopper(d->kind);
@@ -89,7 +78,7 @@ static bool is_older(const struct lw_device *d)
 {
     static const char *const kinds[] = {"A10", "A30", "A40", "A100", "A800", "L4", "V100", NULL};
 
-    return is_one_of(d, kinds);
+    return lw_device_is_one_of(d->kind, kinds);
 }
 
 /* torch holds a workspace for each handle of cuBLAS: 32 MiB on Hopper, elsewhere 2 of 4 MiB and 8
