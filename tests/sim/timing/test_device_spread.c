@@ -7,19 +7,10 @@
 #include "shared/plan/op_bound.h"
 #include "sim/predict/sim.h"
 #include "sim/timing/device_spread.h"
+#include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 
 enum { us = 1000000 };
-
-static uint64_t random_state;
-
-static uint64_t draw(uint64_t below)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (random_state >> 11) % below;
-}
 
 /* An op with a work of its own, of which products and memory bound so much. */
 static void add_kernel(struct lw_builder *b, lw_ps time, lw_ps products, lw_ps memory)
@@ -73,11 +64,12 @@ static void expect_unused(struct world *w, struct lw_sim_options o, lw_ps end, c
 /* What bounds the op then: all that was added is the products', whatever the rest is. */
 TEST(what_is_added_is_of_products)
 {
+    struct prng r = prng_start("bounds of an op");
     struct world w = {0};
 
     for (int i = 0; i < 200; i++) {
-        lw_ps products = 1 + (lw_ps)draw(100 * us), memory = (lw_ps)draw(100 * us);
-        lw_ps rest = (lw_ps)draw(2) * (lw_ps)draw(50 * us), sum = 0;
+        lw_ps products = prng_in(&r, 1, 100 * us), memory = prng_below(&r, 100 * us);
+        lw_ps rest = (lw_ps)prng_below(&r, 2) * prng_below(&r, 50 * us), sum = 0;
         lw_ps by[LW_N_OP_BOUNDS] = {0};
         make(&w, 8, products + memory + rest, products, memory);
         run_world(&w, plain);
@@ -153,20 +145,19 @@ TEST(a_changed_time_keeps_the_proportions_of_its_bounds)
 enum { MOST_OPS = 12 };
 
 /* Works in random proportions, collectives between them; stretched: with the times that the spread
- * gives, by hand. */
-static void random_world(struct world *w, uint64_t seed, bool stretched, double spread)
+ * gives, by hand. The same generator makes the same plan. */
+static void random_world(struct world *w, struct prng r, bool stretched, double spread)
 {
-    random_state = seed * 0x9e3779b97f4a7c15u;
-    int32_t n = 2 + (int32_t)draw(30), n_ops = 1 + (int32_t)draw(MOST_OPS), last = -1;
+    int32_t n = (int32_t)prng_in(&r, 2, 31), n_ops = (int32_t)prng_in(&r, 1, MOST_OPS), last = -1;
     struct lw_builder *b = begin_plan("random", n);
     double more = spread * lw_normal_max(n);
 
     for (int32_t i = 0; i < n_ops; i++) {
-        lw_ps time = (lw_ps)draw(400) * us, products = (lw_ps)(draw(101) * (uint64_t)time / 100);
+        lw_ps time = (lw_ps)prng_below(&r, 400) * us, products = prng_below(&r, 101) * time / 100;
         lw_ps added = stretched ? (lw_ps)((double)products * more + 0.5) : 0;
         add_kernel(b, time + added, products, (time - products) / 2);
-        last = draw(2) ? add_collective(b, LW_OP_ALL_REDUCE, 0, 1, (int64_t)draw(90000), last)
-                       : last;
+        if (prng_below(&r, 2))
+            last = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, prng_below(&r, 90000), last);
     }
     make_world(w, b);
     if (!stretched)
@@ -176,13 +167,16 @@ static void random_world(struct world *w, uint64_t seed, bool stretched, double 
 /* One picosecond a work is the rounding of the parts. */
 TEST(a_spread_is_a_plan_with_longer_works_folded_or_not)
 {
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    struct prng r = prng_start("plans with a spread");
+
+    for (int plan = 1; plan <= 200; plan++) {
         const struct lw_sim_options each[] = {{.n_steps = 2},
                                               {.n_steps = 2, .no_fold = true},
                                               {.n_steps = 2, .no_fold = true, .no_merge = true}};
         struct world spread = {0}, longer = {0};
-        random_world(&spread, seed, false, 0.0005 * (double)(seed % 90));
-        random_world(&longer, seed, true, 0.0005 * (double)(seed % 90));
+        random_world(&spread, r, false, 0.0005 * (plan % 90));
+        random_world(&longer, r, true, 0.0005 * (plan % 90));
+        prng_next(&r);
         lw_ps first = -1;
         for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
             struct lw_timeline a = {0}, b = {0};
@@ -191,8 +185,8 @@ TEST(a_spread_is_a_plan_with_longer_works_folded_or_not)
             assert_ok(lw_sim_run(&spread.plan, &spread.c, &each[i], &a, &s, &err), err);
             assert_ok(lw_sim_run(&longer.plan, &longer.c, &each[i], &b, &t, &err), err);
             if (llabs(s.end - t.end) > 4 * MOST_OPS || (first >= 0 && s.end != first))
-                fail_msg("seed %llu, options %zu: %lld, longer works %lld, folded %lld",
-                         (unsigned long long)seed, i, (long long)s.end, (long long)t.end,
+                fail_msg("plan %d, options %zu: %lld, longer works %lld, folded %lld",
+                         plan, i, (long long)s.end, (long long)t.end,
                          (long long)first);
             first = s.end;
             lw_timeline_free(&a);
