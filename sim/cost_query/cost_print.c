@@ -319,9 +319,10 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
         print_json(c, a, rows, f);
         return LW_OK;
     }
-    fprintf(f, "%s of %s on %d rank%s, %d node%s of '%s'%s\n", lw_op_name(q->op),
-            lw_dtype_name(q->dtype), q->n_ranks, lw_plural(q->n_ranks), q->n_nodes,
-            lw_plural(q->n_nodes), c->name, layout_of(c, q, layout, sizeof layout));
+    fprintf(f, "%s of %s on %d rank%s, %s%d node%s of '%s'%s\n", lw_op_name(q->op),
+            lw_dtype_name(q->dtype), q->n_ranks, lw_plural(q->n_ranks),
+            a->all_devices ? "all devices of " : "", q->n_nodes, lw_plural(q->n_nodes), c->name,
+            layout_of(c, q, layout, sizeof layout));
     LW_TRY(lw_records_text(&r, f, 0, err));
     print_fabrics(rows, a->n, f);
     print_sources(a, f);

@@ -12,6 +12,7 @@ struct sim_cost_answers {
     struct lw_cost_query query[SIM_COST_MAX_ROWS];
     struct lw_cost_answer answer[SIM_COST_MAX_ROWS];
     int n;
+    bool all_devices; /* of the nodes that the user gave, without ranks: the text says so */
 };
 
 enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_answers *a,

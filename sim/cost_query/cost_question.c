@@ -65,7 +65,11 @@ enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t
     int64_t per_node = c->devices_per_node;
     int64_t n_devices = (c->n_nodes > 0 ? c->n_nodes : 1) * per_node; /* 0: as many as needed */
 
-    ranks = ranks > 0 ? ranks : n_devices;
+    if (ranks == 0 && nodes * per_node > SIM_COST_MAX_RANKS)
+        return lw_fail(err, LW_EINVAL,
+                       "--nodes %" PRId64 ": found %" PRId64 " devices, allowed: at most %d: give "
+                       "fewer nodes, or --ranks", nodes, nodes * per_node, SIM_COST_MAX_RANKS);
+    ranks = ranks > 0 ? ranks : nodes > 0 ? nodes * per_node : n_devices;
     nodes = nodes > 0 ? nodes : (ranks + per_node - 1) / per_node;
     if (c->n_nodes > 0 && (ranks > n_devices || nodes > c->n_nodes))
         return lw_fail(err, LW_EINVAL,

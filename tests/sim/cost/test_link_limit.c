@@ -216,6 +216,19 @@ TEST_WITH(nodes_that_are_not_full_are_named, fixture_open, fixture_close)
            {"131", 0, ": 16 nodes of 8 ranks, 1 of 3\n"});
 }
 
+/* As nccl-tests is launched: a process on each device of the nodes. */
+TEST_WITH(nodes_without_ranks_are_all_their_devices, fixture_open, fixture_close)
+{
+    EXPECT("cost --bytes 1GiB",
+           {"-c dgx-h100 --nodes 2", 0, "on 16 ranks, all devices of 2 nodes of 'dgx-h100'\n"},
+           {"-c dgx-h100 --nodes 1", 0, "on 8 ranks, all devices of 1 node of 'dgx-h100'\n"},
+           {"-c dgx-h100 --nodes 2 --ranks 8", 0, "on 8 ranks, 2 nodes of 'dgx-h100': 4, 4"},
+           {"-c dgx-h100 --nodes 2 --op send", 0, "send of f32 on 16 ranks, all devices of 2"},
+           {"-c gb200 --nodes 2", 0, "on 144 ranks, all devices of 2 nodes of 'gb200'\n"},
+           {"-c dgx-h100 --nodes 16777216", 1, "--nodes 16777216: found 134217728 devices"},
+           {"-c dgx-h100 --nodes 3 --format json", 0, "\"n_ranks\": 24,"});
+}
+
 TEST(no_shape_beats_the_links)
 {
     static const char *const names[] = {"dgx-h100", "dgx-a100", "dgx-h200", "p4d", "v100-ib",
