@@ -1,5 +1,6 @@
 /* lapwing runs: what the results database holds; deletes runs and takes over those of another. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "analysis/compare/run_list.h"
 #include "analysis/store/run_filter.h"
@@ -99,7 +100,8 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
     }
     if (!o->del)
         return lw_run_list_print(runs, n, a, o->format, stdout, err);
-    LW_TRY(lw_store_delete_runs(s, runs, n, err));
+    if (n > 0)
+        LW_TRY(lw_store_delete_runs(s, runs, n, err));
     print_deleted(o->format, runs, n);
     return LW_OK;
 }
@@ -111,6 +113,25 @@ static enum lw_status try_other(const char *file, struct lw_err *err)
     enum lw_status st = file ? lw_store_open(file, LW_STORE_READ, &other, err) : LW_OK;
 
     lw_store_close(other);
+    return st;
+}
+
+/* What --delete names, before the database is opened to be written, which brings an older one up to
+ * date. One that is too old to be read is looked at then. *n: how many runs or searches. */
+static enum lw_status find_deleted(const struct options *o, char **names, int n_names, int32_t *n,
+                                   struct lw_arena *a, struct lw_err *err)
+{
+    struct lw_store *s = NULL;
+    struct lw_search search;
+    struct lw_run *runs;
+
+    *n = 1;
+    if (lw_store_open(o->db, LW_STORE_READ, &s, err) != LW_OK)
+        return access(o->db, F_OK) == 0 ? LW_OK : err->code;
+    enum lw_status st = o->search ? lw_store_find_search(s, o->search, a, &search, err)
+                                  : lw_run_filter_select(s, names, n_names, &o->wanted, a, &runs, n,
+                                                         err);
+    lw_store_close(s);
     return st;
 }
 
@@ -150,6 +171,7 @@ int cmd_runs(int argc, char **argv)
     struct lw_store *store = NULL;
     struct lw_arena arena = {0};
     int n, rc;
+    int32_t n_deleted = 1;
 
     if ((rc = lw_cli_begin(&usage, table, argc, argv, &n)) >= 0)
         return rc;
@@ -169,8 +191,11 @@ int cmd_runs(int argc, char **argv)
     enum lw_status st = lw_run_filter_check(&o.wanted, &err);
     if (st == LW_OK)
         st = try_other(o.merge, &err);
+    if (st == LW_OK && o.del)
+        st = find_deleted(&o, argv + 1, n, &n_deleted, &arena, &err);
+    bool writes = o.merge || (o.del && n_deleted > 0);
     if (st == LW_OK)
-        st = lw_store_open(o.db, o.del || o.merge ? LW_STORE_WRITE : LW_STORE_READ, &store, &err);
+        st = lw_store_open(o.db, writes ? LW_STORE_WRITE : LW_STORE_READ, &store, &err);
     if (st == LW_OK)
         st = work(&o, store, argv + 1, n, &arena, &err);
     lw_store_close(store);

@@ -69,6 +69,8 @@ static enum lw_status search(const struct lw_tune_command *c, double began_s,
 
     lw_progress_bar_end(&bar);
     r->wall_s = lw_now_s() - began_s;
+    if (st == LW_OK && r->n_valid == 0)
+        st = lw_tune_answer(c, r, err); /* nothing to store */
     if (st == LW_OK)
         st = lw_tune_memo_finish(memo, r, err);
     if (st == LW_OK && c->shard.n < 2 && !r->interrupted)

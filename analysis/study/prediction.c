@@ -99,6 +99,27 @@ static void begin_row(struct lw_prediction *s)
         lw_sim_row_begin(&s->row, s->db, &info);
 }
 
+/* Tokens are asked for that the step does not have. */
+static enum lw_status check_tokens(const struct lw_prediction *s, struct lw_err *err)
+{
+    return s->budget.tokens > 0 && s->plan.yield.tokens <= 0
+               ? lw_fail(err, LW_EINVAL,
+                         "--tokens: '%s' does not say how many tokens a step has; leave it out, or "
+                         "give a language model's name to -w", s->plan.name)
+               : LW_OK;
+}
+
+/* Before a row is made in the database, which brings an older one up to date. */
+static enum lw_status check(const struct lw_prediction *s, struct lw_err *err)
+{
+    LW_TRY(check_tokens(s, err));
+    LW_TRY(lw_sim_check(&s->plan, &s->cluster, &s->options, err));
+    return s->n_samples > 0
+               ? lw_sim_sample_check(&s->cluster, &s->options, s->n_warmup, (int32_t)s->n_samples,
+                                     err)
+               : LW_OK;
+}
+
 enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
 {
     LW_TRY(load(s, err));
@@ -107,9 +128,10 @@ enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
     lw_framework_hold(&s->source.framework, &s->plan);
     choose_steps(s);
     s->options.buffered |= s->replay.buffered;
-    begin_row(s);
     s->options.noise = s->seed >= 0 || s->options.sigma > 0;
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
+    LW_TRY(check(s, err));
+    begin_row(s);
     LW_TRY(run(s, err));
     if (s->replay.on && !s->replay.graph) {
         LW_TRY(lw_timeline_unpack(&s->classes.rows, err)); /* steps are divided anew */
@@ -195,16 +217,6 @@ static enum lw_status check_fits(const struct lw_sim_report *r, struct lw_err *e
                                   r->cluster->name, lw_format_bytes(lacks, missing));
 }
 
-/* Tokens are asked for that the step does not have. */
-static enum lw_status check_tokens(const struct lw_prediction *s, struct lw_err *err)
-{
-    return s->budget.tokens > 0 && s->plan.yield.tokens <= 0
-               ? lw_fail(err, LW_EINVAL,
-                         "--tokens: '%s' does not say how many tokens a step has; leave it out, or "
-                         "give a language model's name to -w", s->plan.name)
-               : LW_OK;
-}
-
 static void fill_report(struct lw_prediction *s, struct lw_sim_report *r)
 {
     r->graph = s->replay.graph;
@@ -226,8 +238,6 @@ enum lw_status lw_prediction_make(struct lw_prediction *s, struct lw_sim_report 
                                 .stats = &s->stats, .samples = &s->samples, .run = -1,
                                 .n_past = -1, .all = s->all, .budget = s->budget,
                                 .per_rank = s->per_rank};
-    if (status == LW_OK)
-        status = check_tokens(s, err);
     if (status == LW_OK)
         status = find_alike(s, err);
     if (status != LW_OK) {

@@ -70,6 +70,35 @@ static enum lw_status find_own(struct lw_tune_memo *m, struct lw_err *err)
     return any ? LW_OK : refuse(m, n > 0 ? &v[n - 1] : NULL, err);
 }
 
+/* To go on with a search is refused before an older database is brought up to date for it. */
+static enum lw_status look(struct lw_tune_memo *m, struct lw_err *err)
+{
+    struct lw_err unused;
+
+    if (lw_store_open(m->r.db, LW_STORE_READ, &m->store, &unused) != LW_OK)
+        return LW_OK; /* too old to be read, or what fails below */
+    enum lw_status st = find_own(m, err);
+    lw_store_close(m->store);
+    m->store = NULL;
+    return st;
+}
+
+static enum lw_status begin_row(struct lw_tune_memo *m, struct lw_err *err)
+{
+    return m->search.id > 0 ? lw_store_continue_search(m->store, &m->search, err)
+                            : lw_store_begin_search(m->store, &m->search, &m->search.id, err);
+}
+
+/* The search's row, when there is something to store: a database of an older version is brought up
+ * to date then. */
+static enum lw_status open_store(struct lw_tune_memo *m, struct lw_err *err)
+{
+    if (m->store || !m->r.db)
+        return LW_OK;
+    LW_TRY(lw_store_open(m->r.db, LW_STORE_WRITE, &m->store, err));
+    return begin_row(m, err);
+}
+
 static enum lw_status begin(struct lw_tune_memo *m, struct lw_err *err)
 {
     const struct lw_tune_memo_request *r = &m->r;
@@ -79,16 +108,16 @@ static enum lw_status begin(struct lw_tune_memo *m, struct lw_err *err)
         m->first[p + 1] = m->first[p] + r->parts[p].space.n;
     if (!r->db)
         return LW_OK;
-    LW_TRY(lw_store_open(r->db, LW_STORE_WRITE, &m->store, err));
     LW_TRY(lw_tune_identity(r->parts, r->n_parts, &m->arena, &m->search.space, &m->search.hash,
                             err));
-    if (r->resume) {
-        LW_TRY(find_own(m, err));
-        LW_TRY(lw_store_searched_of_space(m->store, m->search.hash, &m->arena, &m->known,
-                                          &m->n_known, err));
-    }
-    return m->search.id > 0 ? lw_store_continue_search(m->store, &m->search, err)
-                            : lw_store_begin_search(m->store, &m->search, &m->search.id, err);
+    if (!r->resume)
+        return LW_OK;
+    LW_TRY(look(m, err));
+    LW_TRY(lw_store_open(r->db, LW_STORE_WRITE, &m->store, err));
+    LW_TRY(find_own(m, err));
+    LW_TRY(lw_store_searched_of_space(m->store, m->search.hash, &m->arena, &m->known, &m->n_known,
+                                      err));
+    return begin_row(m, err);
 }
 
 enum lw_status lw_tune_memo_open(const struct lw_tune_memo_request *r, struct lw_tune_memo **out,
@@ -207,11 +236,10 @@ enum lw_status lw_tune_memo_take(const struct lw_searched *x, struct lw_tune_row
 
 static enum lw_status flush(struct lw_tune_memo *m, struct lw_err *err)
 {
-    enum lw_status st = m->n_waiting > 0 && m->store
-                            ? lw_store_put_searched(m->store, m->search.id, m->waiting,
-                                                    m->n_waiting, err)
-                            : LW_OK;
+    enum lw_status st = m->n_waiting > 0 ? open_store(m, err) : LW_OK;
 
+    if (st == LW_OK && m->n_waiting > 0 && m->store)
+        st = lw_store_put_searched(m->store, m->search.id, m->waiting, m->n_waiting, err);
     m->n_waiting = 0;
     lw_arena_free(&m->waiting_texts);
     m->waiting_texts = (struct lw_arena){0};
@@ -382,7 +410,7 @@ enum lw_status lw_tune_memo_lost(struct lw_tune_memo *m, int64_t number, lw_ps b
 {
     struct lw_tune_row row = {.bound = bound, .missing_bytes = -1, .needed_bound = -1};
 
-    if (!m || !m->store || m->n_lost++ >= LW_TUNE_LOST)
+    if (!m || !m->r.db || m->n_lost++ >= LW_TUNE_LOST)
         return LW_OK;
     const struct lw_searched *known = lw_tune_memo_find(m, number);
     if (known)
@@ -439,8 +467,9 @@ enum lw_status lw_tune_memo_finish(struct lw_tune_memo *m, const struct lw_tune_
     struct lw_search_reason *reasons;
     int64_t n;
 
-    if (!m || !m->store)
+    if (!m || !m->r.db)
         return LW_OK;
+    LW_TRY(open_store(m, err));
     LW_TRY(flush(m, err));
     struct lw_search x = m->search;
     x.status = r->interrupted ? LW_SEARCH_INTERRUPTED : LW_SEARCH_OK;

@@ -81,8 +81,8 @@ bool lw_sim_draws(const struct lw_cluster *c, const struct lw_sim_options *optio
            o.start_skew_ps > 0 || o.rank_sigma > 0;
 }
 
-static enum lw_status check(const struct lw_cluster *c, const struct lw_sim_options *o,
-                            int32_t first_step, int32_t n, struct lw_err *err)
+enum lw_status lw_sim_sample_check(const struct lw_cluster *c, const struct lw_sim_options *o,
+                                   int32_t first_step, int32_t n, struct lw_err *err)
 {
     if (n < 1)
         return lw_fail(err, LW_EINVAL, "--samples: found %d, expected at least 1", n);
@@ -106,7 +106,7 @@ enum lw_status lw_sim_sample(const struct lw_plan *plan, const struct lw_cluster
     struct sampling p = {plan, cluster, options, first_step, NULL};
     const struct lw_parallel_work work = {one, &p, n, "sampling", options->progress, n_threads};
 
-    LW_TRY(check(cluster, options, first_step, n, err));
+    LW_TRY(lw_sim_sample_check(cluster, options, first_step, n, err));
     LW_NEW(p.step, n, err);
     enum lw_status status = lw_parallel(&work, err);
     if (status == LW_OK)
@@ -146,7 +146,7 @@ enum lw_status lw_sim_sample_within(const struct lw_plan *plan, const struct lw_
 {
     struct sampling p = {plan, cluster, options, first_step, NULL};
 
-    LW_TRY(check(cluster, options, first_step, n, err));
+    LW_TRY(lw_sim_sample_check(cluster, options, first_step, n, err));
     LW_NEW(p.step, n, err);
     enum lw_status status = draw_within(&p, n, most, progress, p90, err);
     lw_free(p.step);

@@ -15,6 +15,10 @@ struct lw_sim_samples {
     lw_ps least, most;
 };
 
+/* Whether lw_sim_sample can begin. LW_EINVAL: as below. */
+enum lw_status lw_sim_sample_check(const struct lw_cluster *c, const struct lw_sim_options *options,
+                                   int32_t first_step, int32_t n, struct lw_err *err);
+
 /* first_step: steps before it are warm-up. n_threads: 0 = as many as there are cores.
  * LW_EINVAL: n is not positive, or the options and the cluster draw nothing. Else as lw_sim_run; of
  * several samples that fail, the first one's words. */

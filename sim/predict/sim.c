@@ -254,6 +254,13 @@ static enum lw_status check_devices(const struct lw_plan *p, const struct lw_clu
     return LW_OK;
 }
 
+enum lw_status lw_sim_check(const struct lw_plan *plan, const struct lw_cluster *cluster,
+                            const struct lw_sim_options *options, struct lw_err *err)
+{
+    LW_TRY(check_options(options, err));
+    return check_devices(plan, cluster, err);
+}
+
 /* lengths: when steps end is wanted. */
 static enum lw_status simulate(struct sim_engine *e, const lw_ps *lengths)
 {
@@ -329,8 +336,7 @@ static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_clu
                                  struct sim_fold *fold, struct lw_timeline *rows, lw_ps *lengths,
                                  struct lw_sim_stats *stats, struct lw_err *err)
 {
-    LW_TRY(check_options(options, err));
-    LW_TRY(check_devices(plan, cluster, err));
+    LW_TRY(lw_sim_check(plan, cluster, options, err));
     LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
     struct lw_plan full = *plan;
     if (fold->n_classes == 0 || options->detail == LW_SIM_CHUNK)
