@@ -207,6 +207,25 @@ static enum lw_status refuse_no_file(struct lw_plan_source *s, const char *name,
     return lw_fail(err, LW_EINVAL, "'%s' is a model, not a plan file: give it with -w", name);
 }
 
+/* To standard error: a network that was stated and that nothing asks for. */
+static void warn_of_network(const struct lw_plan_source *s, bool read, const struct lw_cluster *c,
+                            const struct lw_plan *plan)
+{
+    char name[200];
+
+    if (s->silent || s->node_gbps == 0)
+        return;
+    if (plan->n_ranks <= c->devices_per_node)
+        lw_printf_paragraph(stderr, "lapwing: --node-gbps %g changes nothing: all %d rank%s of the "
+                                    "plan are on one node of cluster '%s'", s->node_gbps,
+                            plan->n_ranks, lw_plural(plan->n_ranks),
+                            lw_shown_text(name, sizeof name, c->name));
+    else if (s->simulates_nothing && (read || plan->n_from_times == 0))
+        lw_printf_paragraph(stderr, "lapwing: --node-gbps %g changes nothing: no decision of this "
+                                    "plan is made from times; give it to sim, which predicts them",
+                            s->node_gbps);
+}
+
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
                                    const struct lw_cost *cost, struct lw_cluster *c,
                                    struct lw_plan *plan, struct lw_err *err)
@@ -241,7 +260,23 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
         lw_plan_free(plan);
         return st;
     }
+    warn_of_network(s, plan_file != NULL, c, plan);
     return LW_OK;
+}
+
+/* To standard error: --interference off of a cluster that has no channels by default. */
+static void warn_of_no_terms(const struct lw_plan_source *s, const struct lw_cluster *c)
+{
+    struct lw_cluster on = *c;
+    char name[200];
+
+    on.own_terms_only = false;
+    if (!s->silent && s->interference && strcmp(s->interference, "off") == 0 &&
+        (!lw_figure_is_set(lw_cluster_sms_per_channel(&on)) ||
+         lw_figure_is_set(on.interference.sms_per_channel)))
+        lw_printf_paragraph(stderr, "lapwing: --interference off changes nothing: cluster '%s' has "
+                                    "no terms but those that it states, which stay",
+                            lw_shown_text(name, sizeof name, c->name));
 }
 
 /* A plan file has ranks of its own: 0, not known. */
@@ -294,6 +329,8 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
         lw_cluster_free(cluster);
     else if (!s->silent)
         lw_cluster_warn(cluster, ranks_of(s));
+    if (st == LW_OK)
+        warn_of_no_terms(s, cluster);
     return st;
 }
 

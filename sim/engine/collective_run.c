@@ -320,6 +320,7 @@ bool sim_goes_by_copies(const struct sim_engine *e, const struct sim_group *g, e
 /* Copy engines write to devices that the device's links reach, and to no other node's. */
 static void note_copies(struct sim_engine *e, const struct sim_group *g, enum lw_op_kind op)
 {
+    e->has_kernels |= g->n > 1 && !sim_goes_by_copies(e, g, op);
     if (!is_of_copies(e, g, op))
         return;
     if (g->n_nodes == 1)

@@ -198,7 +198,7 @@ struct sim_engine {
     struct lw_sim_stats *stats;
     struct lw_err *err;
     bool has_collectives, has_channels; /* that hold SMs for channels, if known: any; known */
-    bool has_copies;                    /* collectives by copy engines */
+    bool has_copies, has_kernels; /* collectives by copy engines, and by kernels on SMs */
     bool too_many; /* ops: refused before anything ran */
     struct lw_arena arena;        /* fixed columns */
     struct sim_queue queue;

@@ -102,6 +102,19 @@ static void list_memory(const struct sim_engine *e, struct lw_sim_stats *s, cons
                             : messages);
 }
 
+/* A term of what communication by kernels takes from compute. */
+static const char *why_no_kernels(const struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    bool messages = false;
+
+    for (int32_t i = 0; i < p->n_ops && !messages; i++)
+        messages = lw_op_class(lw_op_at(p, i).kind) == LW_CLASS_P2P;
+    return e->has_kernels || messages ? ""
+           : e->has_copies            ? "all collectives of the plan go by copy engines"
+                                      : "the plan has no collective";
+}
+
 static const char *why_no_channels(const struct sim_engine *e)
 {
     if (e->options.detail == LW_SIM_CHUNK)
@@ -137,13 +150,14 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
                            ? "the measured rates replace it"
                            : "";
 
-    figure(s, "compute_rate_under_comm", i->compute_rate_under_comm, "");
+    figure(s, "compute_rate_under_comm", i->compute_rate_under_comm, why_no_kernels(e));
     figure(s, "comm_rate_under_compute", i->comm_rate_under_compute, messages);
     figure(s, "comm_on_compute_core", i->comm_on_compute_core, core);
     list_cpu_times(e, s, chunk ? messages : core);
     figure(s, "comm_workers", i->comm_workers,
            chunk ? "collectives of a communicator go one by one at chunk detail" : "");
-    figure(s, "comm_sms", i->comm_sms, e->terms.sm_share ? "" : "the device's n_sms is not given");
+    figure(s, "comm_sms", i->comm_sms,
+           e->terms.sm_share ? why_no_kernels(e) : "the device's n_sms is not given");
     figure(s, "sms_per_channel", lw_cluster_sms_per_channel(e->cluster), why_no_channels(e));
     list_memory(e, s, messages);
     if (e->terms.fair_links)

@@ -23,6 +23,32 @@ TEST_WITH(interference_is_of_simulations, fixture_open, fixture_close)
     has(lapwing("help recommend", NULL), "--interference");
 }
 
+/* What has an effect on some plans is told where it has none. */
+TEST_WITH(a_stated_network_that_nothing_asks_for, fixture_open, fixture_close)
+{
+    lapwing("plan -w gpt2 -c dgx-a100 --dp 16 -o p.json", NULL);
+    EXPECT("", {"plan -w gpt2 -c dgx-a100 --dp 16 --node-gbps 9", 0,
+                "--node-gbps 9 changes nothing: no decision of this plan is made from times"},
+           {"plan p.json -c dgx-a100 --node-gbps 9", 0, "--node-gbps 9 changes nothing: no decision"},
+           {"plan -w gpt2 -c dgx-a100 --dp 16 --bucket-policy mg-wfbp --node-gbps 9", 0, "gpt2",
+            .lacks = "changes nothing"},
+           {"sim -w gpt2 -c dgx-a100 --dp 8 --node-gbps 9 --no-db", 0,
+            "--node-gbps 9 changes nothing: all 8 ranks of the plan are on one node of cluster "
+            "'dgx-a100'"},
+           {"sim -w gpt2 -c dgx-a100 --dp 16 --node-gbps 9 --no-db", 0, "step",
+            .lacks = "changes nothing"},
+           {"sim p.json -c dgx-a100 --node-gbps 9 --no-db", 0, "step", .lacks = "changes nothing"});
+}
+
+TEST_WITH(interference_off_of_a_cluster_without_terms, fixture_open, fixture_close)
+{
+    EXPECT("sim -w mlp --no-db --interference off --dp 2 -c",
+           {"host", 0, "--interference off changes nothing: cluster 'host' has no terms but those"},
+           {"mi300x", 0, "--interference off changes nothing"},
+           {"dgx-h100", 0, "step", .lacks = "changes nothing"});
+    expect("sim -w mlp --no-db --dp 2 -c host --interference channels", 0, "step");
+}
+
 TEST_WITH(options_of_one_format_are_refused_for_others, fixture_open, fixture_close)
 {
     EXPECT("import " TRACE "-o w.json", {"--op all_reduce", 1, "--op is for nccl-tests: it changes "

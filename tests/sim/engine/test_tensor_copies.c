@@ -94,6 +94,29 @@ TEST(channels_are_not_used)
            {"pieces", 0, "sms_per_channel = 1", .lacks = "not used"});
 }
 
+/* Nor has what a cluster states of kernels: SMs, and measured rates of compute. */
+TEST(stated_terms_are_not_used)
+{
+    static const char *const stated[] = {
+        "\"comm_sms\": {\"value\": 20, \"source\": \"a test\"}",
+        "\"compute_rate_under_comm\": {\"value\": 0.8, \"source\": \"a test\"}"};
+    static const char *const details[] = {"collective", "chunk --collective-algorithm ring"};
+
+    for (int i = 0; i < 4; i++) {
+        char command[200];
+        put_cluster(stated[i % 2]);
+        snprintf(command, sizeof command, "sim -w llama-3-8b -c c.json --sequence-parallel on "
+                                          "--no-db --detail %s", details[i / 2]);
+        EXPECT(command,
+               {"--tp 8 --tp-overlap copies", 0,
+                "(a test), not used: all collectives of the plan go by copy engines"},
+               {"--tp 8 --tp-overlap pieces", 0, "(a test)", .lacks = "not used"},
+               {"--tp 8 --tp-overlap copies --dp 2", 0, "(a test)", .lacks = "not used"},
+               {"--tp 8 --tp-overlap copies --pp 2", 0, "(a test)", .lacks = "not used"},
+               {"--sequence-parallel off", 0, "(a test), not used: the plan has no collective"});
+    }
+}
+
 /* Two nodes of 8; and one node of 8, of whose plan without sequence parallelism all sums are
  * all-reduces. */
 TEST(copy_engines_do_not_cross_nodes)
