@@ -57,6 +57,8 @@ static enum lw_status put_part(FILE *f, const struct lw_tune_part *p, struct lw_
             p->price > 0                                       ? p->price
             : lw_figure_is_set(c->price_per_device_hour) ? c->price_per_device_hour.value
                                                                : -1);
+    if (lw_figure_is_set(c->noise.device_spread)) /* until it had one, a search left it out */
+        fprintf(f, "device spread %g in every step\n", c->noise.device_spread.value);
     put_framework(f, source->framework_name);
     if (p->workload_hash[0])
         fprintf(f, "workload %s\n", p->workload_hash);

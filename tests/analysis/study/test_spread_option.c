@@ -11,6 +11,7 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/sql_file.h"
 
 #define JOB "-w gpt2 --batch 4 -c dgx-h100 --dp 16 "
 
@@ -153,6 +154,24 @@ TEST_WITH(what_it_adds_is_of_products, fixture_open, fixture_close)
         free(out[1]);
     }
 #undef PLAIN
+}
+
+/* Steps of searches by older programs are without the spread: none is taken for one with it. */
+TEST_WITH(a_search_says_whether_steps_have_it, fixture_open, fixture_close)
+{
+#define SMALL "tune -w gpt2 -c dgx-h100 --ranks 2 --global-batch 2 --tp 1 --pp 1 --db t.db -q "
+    const char *said = "SELECT count(*) FROM search WHERE space LIKE '%device spread 0.1 in every%'";
+
+    lapwing(SMALL, NULL);
+    assert_int_equal(sql_ask(fixture_path("t.db"), said), 0);
+    lapwing(SMALL "--device-spread 0.1", NULL);
+    assert_int_equal(sql_ask(fixture_path("t.db"), said), 1);
+    sql_do(fixture_path("t.db"),
+           "UPDATE search SET hash = 'old',"
+           " space = replace(space, 'device spread 0.1 in every step' || char(10), '')");
+    expect(SMALL "--device-spread 0.1 --resume", 1, "where this one has 'device spread 0.1 in every "
+                                                    "step'");
+#undef SMALL
 }
 
 TEST_WITH(runs_and_the_library_have_it, fixture_open, fixture_close)
