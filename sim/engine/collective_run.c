@@ -386,6 +386,21 @@ enum lw_status sim_collective_alone(struct sim_engine *e, int32_t rank, int32_t 
     return duration(e, g, time);
 }
 
+/* A member has more bytes than those that entered before it: they hold what it holds. */
+static void raise_bytes(struct sim_engine *e, struct sim_group *g, int32_t group, int64_t bytes)
+{
+    int64_t before = g->more_sms;
+
+    g->query.bytes = bytes;
+    g->more_sms = sms_of_channels(e, g, bytes);
+    for (int32_t i = 0; i < g->n_places && g->more_sms != before; i++) {
+        int32_t place = g->first + i;
+        int32_t at = place * e->n_workers + group - e->ring[place].group;
+        if (e->place_turn[at] == g->n_gathered + 1)
+            sim_rank_holds(e, e->ring[place].rank, g->more_sms - before);
+    }
+}
+
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     int32_t number = sim_unit_number(e, rank, unit);
@@ -406,10 +421,12 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         return mismatch(e, g, rank, number);
     }
     if (bytes > g->query.bytes)
-        g->query.bytes = bytes;
+        raise_bytes(e, g, group, bytes);
     if (own > g->own_work)
         g->own_work = own;
-    e->place_unit[place * e->n_workers + group - e->ring[place].group] = unit;
+    int32_t lane = place * e->n_workers + group - e->ring[place].group;
+    e->place_unit[lane] = unit;
+    e->place_turn[lane] = g->n_gathered + 1;
     sim_member_copies(e, g, rank, op->kind, 1);
     if (g->chunked)
         LW_TRY(g->scheduled ? sim_messages_enter(e, place) : sim_ring_enter(e, place, bytes));
@@ -420,6 +437,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
     if (++g->n_arrived < g->n_places)
         return LW_OK;
     g->n_arrived = 0;
+    g->n_gathered++;
     g->all_in = e->now;
     if (!g->chunked)
         return start(e, group);

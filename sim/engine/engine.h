@@ -142,6 +142,7 @@ struct sim_group {
     int32_t n_nodes, fewest; /* nodes they live on; members on the one with the fewest */
     bool alone;              /* all ranks of the run are members */
     int32_t n_arrived;      /* places in the collective that gathers */
+    uint32_t n_gathered;    /* collectives that gathered before it, modulo 2^32 */
     int32_t first_rank, first_op; /* of the member that came first */
     struct lw_cost_query query; /* of the collective that gathers; bytes: largest of the members */
     lw_ps own_work;         /* largest own (recorded) work; 0 = none */
@@ -239,6 +240,7 @@ struct sim_engine {
     int32_t *place_of;            /* [n_comms * n_ranks]; -1 = outside */
     int32_t *place_unit;          /* [places * n_workers]: unit in which the member entered last;
                                    * -1 = none */
+    uint32_t *place_turn;         /* [places * n_workers]: n_gathered of that entry, + 1 */
     struct sim_group *groups;     /* [groups * n_workers] */
     struct sim_ring_place *ring;
     lw_ps *ring_scratch[4];       /* [largest group] each */

@@ -454,6 +454,7 @@ static enum lw_status prepare_groups(struct sim_engine *e)
     COLUMN(dirty_groups, (int64_t)p->n_groups * e->n_workers);
     COLUMN(ring, p->n_members);
     COLUMN(place_unit, (int64_t)p->n_members * e->n_workers);
+    COLUMN(place_turn, (int64_t)p->n_members * e->n_workers);
     COLUMN(place_of, (int64_t)p->n_comms * p->n_ranks);
     memset(e->place_unit, 0xff,
            (size_t)p->n_members * (size_t)e->n_workers * sizeof *e->place_unit);

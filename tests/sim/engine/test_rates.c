@@ -116,6 +116,38 @@ TEST(a_collective_holds_the_sms_of_its_channels)
     }
 }
 
+/* Members of unequal bytes, one of 8 with 1 MiB and the others with 256 KiB: the collective is of 1
+ * MiB, and holds 24 of 96 SMs of each, whichever enters first. Entered at 30 and moving until 70, it
+ * leaves a kernel of 100 us 40 x 3/4 meanwhile: 110. Where the larger one enters at 50, the others
+ * hold 8 of 96 from 30 to 50, and all 24 from there to 90: 30 + 20 x 11/12 + 40 x 3/4 = 78 1/3 are
+ * done by then, and the kernel ends at 111 2/3; on the larger one's device at 110. */
+TEST(unequal_members_hold_the_sms_of_the_largest)
+{
+    enum { N = 8 };
+
+    for (int large = 0; large < N; large++)
+        for (int late = 0; late < 2; late++) {
+            struct hand_op ops[3 * N];
+            struct world w;
+            for (int r = 0; r < N; r++) {
+                int at = r == large && late ? 50 : 30, last = late ? 90 : 70;
+                ops[3 * r] = (struct hand_op){r, LW_OP_KERNEL, 0, .us = 100};
+                ops[3 * r + 1] = (struct hand_op){r, LW_OP_HOST, 1, .us = at};
+                ops[3 * r + 2] = (struct hand_op){
+                    r, LW_OP_ALL_REDUCE, 1, .bytes = r == large ? 1 << 20 : 256 << 10, .us = 40,
+                    .after = 3 * r + 2, .start = at, .end = last};
+            }
+            make_hand(&w, N, ops);
+            give_channels(&w.c, 96, 1);
+            run_hand(&w, ops);
+            for (int r = 0; r < N; r++) {
+                lw_ps end = late && r != large ? 111666667 : 110 * us;
+                assert_in_range(end_of(&w, r, 3 * r), end, end + 1);
+            }
+            free_world(&w);
+        }
+}
+
 /* An exchange of tokens whose copies travel once is DeepEP's: 20 of 80 SMs. From 30 to 70 the
  * kernel does 30 of 40 us and ends at 110. NCCL's own exchange has as many blocks as a ring has
  * channels, 12 of 80: 34 us, and 106. */
