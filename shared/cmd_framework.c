@@ -24,7 +24,7 @@ int cmd_framework(int argc, char **argv)
         "fact and where it comes from. -o writes it as a file, to be edited and given to "
         "--framework. Without --framework, other commands take the one that such a strategy is "
         "usually run with: on a CPU and with --compat ideal, with --tp, --pp, --cp or --ep "
-        "megatron-lm (ideal, if the model is no transformer), with --zero 3 torch-fsdp2, with "
+        "megatron-lm (ideal, if the model is not a transformer), with --zero 3 torch-fsdp2, with "
         "--zero 1 or 2 deepspeed, else torch-ddp. Recorded times are ideal: nothing is added.",
         lw_frameworks_list, show};
 

@@ -50,7 +50,7 @@ static enum lw_status words_of(const struct lw_run *run, struct line *l, const c
          word = strtok_r(NULL, " ", &rest))
         l->argv[l->argc++] = word;
     if (l->argc == 0 || strcmp(l->argv[0], "sim") != 0)
-        *why = "the run is no prediction of 'lapwing sim'; give -w and its options to explain "
+        *why = "the run is not a prediction of 'lapwing sim'; give -w and its options to explain "
                "--memory";
     return LW_OK;
 }

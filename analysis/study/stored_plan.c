@@ -29,8 +29,8 @@ static enum lw_status find_known(const struct lw_run *run, struct lw_cluster *fo
 
     if (lw_names_file(name) || lw_cluster_find(name, found, &why) != LW_OK)
         return lw_fail(err, LW_EINVAL,
-                       "run %lld is of cluster '%s', which is no known system: give its file, or "
-                       "another cluster, with -c", (long long)run->id, name);
+                       "run %lld is of cluster '%s', which is not a known system: give its file, "
+                       "or another cluster, with -c", (long long)run->id, name);
     lw_cluster_place(found, run->n_ranks);
     *terms = lw_cluster_terms_of_hash(found, run->cluster_hash);
     if (*terms)

@@ -458,7 +458,7 @@ static enum lw_status put_left_out(const struct sweep *w, FILE *out, struct lw_e
         return LW_OK;
     const char *word = w->rows[k].left_out;
     FILE *f = lw_paragraph_open(&line, out, NULL);
-    fprintf(f, "pp 1 is no pipeline: its rows are without %.*s", (int)strcspn(word, "="), word);
+    fprintf(f, "pp 1 is not a pipeline: its rows are without %.*s", (int)strcspn(word, "="), word);
     return lw_paragraph_close(&line, err);
 }
 

@@ -84,7 +84,7 @@ void lw_cli_help_man(FILE *f, const struct lw_usage *u, const struct lw_opt *tab
     fputs(".SH EXIT STATUS\n0 yes; 1 could not; 2 wrong usage; 3 it ran, and the answer is no.\n"
           "Wrong usage is what the command line alone shows: an option that does not exist, is "
           "missing or excludes another one, or a value that it never takes.\n"
-          "A file, a name that is no known one and no file, or values that cannot be combined give "
+          "A file, a name that is neither known nor a file, or values that cannot be combined give "
           "1.\n",
           f);
     fputs(".SH SEE ALSO\n.BR lapwing (1)\n", f);

@@ -86,7 +86,7 @@ static enum lw_status follow_ranks(const struct lw_plan_source *s, struct lw_str
     if ((below = ranks - ranks % others) > 0)
         snprintf(fewer, sizeof fewer, "%lld or ", below);
     return lw_fail(err, LW_EINVAL,
-                   "--ranks %lld is no multiple of the %lld ranks that --pp %lld, --tp %lld and "
+                   "--ranks %lld is not a multiple of the %lld ranks that --pp %lld, --tp %lld and "
                    "--cp %lld make: take --ranks %s%lld, or other sizes",
                    ranks, (long long)others, (long long)strategy->pp, (long long)strategy->tp,
                    (long long)strategy->cp, fewer, below + (long long)others);

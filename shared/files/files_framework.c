@@ -153,7 +153,7 @@ static enum lw_status join_base(struct lw_framework *f, struct lw_err *err)
         return f->n_without ? lw_fail(err, LW_EFORMAT, "at without: there is no base") : LW_OK;
     const struct lw_embedded *e = find_known(f->base);
     if (!e)
-        return lw_fail(err, LW_EFORMAT, "at base: '%s' is no known framework%s; `lapwing "
+        return lw_fail(err, LW_EFORMAT, "at base: '%s' is not a known framework%s; `lapwing "
                                         "framework` lists them", f->base,
                        nearest_known(f->base, hint));
     LW_TRY(read_known(e, &base, err));

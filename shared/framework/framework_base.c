@@ -54,7 +54,7 @@ static enum lw_status check_without(const struct lw_framework *f, const struct l
 {
     for (int32_t i = 0; i < f->n_without; i++) {
         if (!states(base, f->without[i]))
-            return lw_fail(err, LW_EFORMAT, "at without[%d]: '%s' is no fact or usual option of "
+            return lw_fail(err, LW_EFORMAT, "at without[%d]: '%s' is not a fact or usual option of "
                                             "%s; `lapwing framework %s` lists them", i,
                            f->without[i], base->name, base->name);
         if (states(f, f->without[i]))

@@ -513,7 +513,7 @@ static enum lw_status take_dependents(struct reader *r, int64_t appendix, int64_
                 return bad(r, byte, "a node's dependents lie beyond the list of its rank");
             int64_t to = (int64_t)at(r, appendix + 4 * (first + i), 4);
             if (to >= n_nodes)
-                return bad(r, appendix + 4 * (first + i), "a dependent that is no node");
+                return bad(r, appendix + 4 * (first + i), "a dependent that is not a node");
             struct goal_op *op = &r->ops[first_op + to];
             if (fill)
                 r->deps[op->first_dep + fill[to]++] = (struct goal_dep){node, kind == 1};

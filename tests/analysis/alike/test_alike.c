@@ -469,7 +469,7 @@ TEST(a_stored_run_knows_its_cluster)
     shell("rm mine.json", NULL);
     expect("sim --run last --no-db --db c.db", 0, "cluster 'mine', that of run 5; -c names");
     sql_do(fixture_path("c.db"), "UPDATE run SET cluster_file = NULL");
-    expect("sim --run last --db c.db", 1, "cluster 'mine', which is no known system");
+    expect("sim --run last --db c.db", 1, "cluster 'mine', which is not a known system");
 }
 
 /* So is its interference, unless another is asked for. */

@@ -134,7 +134,7 @@ TEST_WITH(dp_follows_from_ranks, fixture_open, fixture_close)
 {
     EXPECT(SIM "--no-db", {"--ranks 16 --tp 2", 0, "dp8 pp1 tp2", {"16 ranks"}},
            {"--ranks 16,8 --tp 1,2", 0, "ranks  tp"},
-           {"--ranks 7 --tp 2", 1, "--ranks 7 is no multiple of the 2 ranks that --pp 1, --tp 2 "
+           {"--ranks 7 --tp 2", 1, "--ranks 7 is not a multiple of the 2 ranks that --pp 1, --tp 2 "
                                    "and --cp 1 make: take --ranks 6 or 8, or other sizes",
             .lacks = "--dp"},
            {"--ranks 1 --tp 2", 1, "make: take --ranks 2, or other sizes"},
@@ -252,7 +252,7 @@ TEST_WITH(pp_1_of_a_list_takes_no_options_of_pipelines, fixture_open, fixture_cl
         assert_true(number_after(out, "\"step_ns\": ") == one);
     }
     expect(SIM "--pp 1,2 --micro-batches 4 --schedule 1f1b --no-db", 0,
-           "pp 1 is no pipeline: its rows are without --schedule");
+           "pp 1 is not a pipeline: its rows are without --schedule");
     expect(SIM "--pp 1 --micro-batches 4 --schedule 1f1b --no-db", 1, "--schedule needs --pp");
 }
 
@@ -273,7 +273,7 @@ TEST_WITH(pp_1_of_a_list_is_one_row_for_all_schedules, fixture_open, fixture_clo
     has_not(csv, "failed");
     free(one);
     expect(SIM "--pp 1,2 --micro-batches 4 --schedule 1f1b,gpipe --no-db", 0,
-           "pp 1 is no pipeline: its rows are without --schedule");
+           "pp 1 is not a pipeline: its rows are without --schedule");
 }
 
 /* What `runs` and `tune` say of a prediction has its digits too. */

@@ -170,7 +170,7 @@ TEST_WITH(statuses_do_not_depend_on_which_option_is_wrong, fixture_open, fixture
            {"--as-recorded --device dgx-a100", 2, "give only one of them"});
     EXPECT("sim -w gpt2 -c dgx-a100 --no-db",
            {"--ranks 99999999", 1, "--ranks 99999999: --dp: '99999999' is not a whole number"},
-           {"--ranks 3 --tp 4", 1, "--ranks 3 is no multiple of the 4 ranks"},
+           {"--ranks 3 --tp 4", 1, "--ranks 3 is not a multiple of the 4 ranks"},
            {"--device 0", 1, "--device: cluster '0': no such file and no known system"});
     EXPECT("plan --schedule 1f1b --pp 2 --micro-batches 2",
            {"--lower shards", 2, "--lower needs --format csv"},

@@ -117,13 +117,13 @@ TEST_WITH(what_cannot_be_is_named_with_its_place, fixture_open, fixture_close)
         const char *rest, *says;
     } cases[] = {
         {"\"base\": \"nanotrn\"",
-         "at base: 'nanotrn' is no known framework (did you mean 'nanotron'?)"},
-        {"\"base\": \"own.json\"", "at base: 'own.json' is no known framework"},
+         "at base: 'nanotrn' is not a known framework (did you mean 'nanotron'?)"},
+        {"\"base\": \"own.json\"", "at base: 'own.json' is not a known framework"},
         {"\"without\": [\"step.step_clip\"]", "at without: there is no base"},
         {"\"base\": \"ideal\", \"without\": [\"step.step_clip\"]",
-         "at without[0]: 'step.step_clip' is no fact or usual option of ideal"},
+         "at without[0]: 'step.step_clip' is not a fact or usual option of ideal"},
         {"\"base\": \"megatron-lm\", \"without\": [\"step_clip\"]",
-         "at without[0]: 'step_clip' is no fact or usual option of megatron-lm"},
+         "at without[0]: 'step_clip' is not a fact or usual option of megatron-lm"},
         {"\"base\": \"megatron-lm\", \"without\": [\"usual.tp-overlap\"], \"usual\":"
          " [{\"option\": \"tp-overlap\", \"value\": \"off\", \"source\": \"s\"}]",
          "at without[0]: 'usual.tp-overlap' is stated in this file"},
