@@ -7,6 +7,7 @@
 #include "shared/base/nearest.h"
 #include "shared/base/shown_text.h"
 #include "shared/cli/cluster_warning.h"
+#include "shared/cli/source_names.h"
 #include "shared/cli/source_parts.h"
 #include "shared/cluster/cluster_terms.h"
 #include "shared/device/kernel_share.h"
@@ -201,9 +202,13 @@ static enum lw_status refuse_no_file(struct lw_plan_source *s, const char *name,
 {
     struct lw_workload w;
     struct lw_strategy strategy = s->given;
+    struct lw_err unused;
 
-    LW_TRY(lw_plan_source_workload(s, name, &strategy, c, &w, err));
-    lw_workload_free(&w);
+    /* a model's name is enough: its times need not be known on the cluster */
+    if (lw_source_name_check("workload", name, s->make_model, &unused) != LW_OK) {
+        LW_TRY(lw_plan_source_workload(s, name, &strategy, c, &w, err));
+        lw_workload_free(&w);
+    }
     return lw_fail(err, LW_EINVAL, "'%s' is a model, not a plan file: give it with -w", name);
 }
 
