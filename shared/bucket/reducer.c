@@ -146,7 +146,7 @@ static void launch(struct lw_reducer *r, int32_t b, int32_t *launches, int32_t *
 }
 
 static inline enum lw_status mark(struct lw_reducer *r, int32_t p, int32_t *launches, int32_t *n,
-                           struct lw_err *err)
+                                  struct lw_err *err)
 {
     if (p < 0 || p >= r->n_params || r->bucket_of[p] < 0)
         return lw_fail(err, LW_EFAILED, "gradient %d became ready, but is in no bucket", p);
@@ -164,20 +164,27 @@ static inline enum lw_status mark(struct lw_reducer *r, int32_t p, int32_t *laun
     return LW_OK;
 }
 
-enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launches,
-                               int32_t *n_launches, struct lw_err *err)
+enum lw_status lw_reducer_mark_list(struct lw_reducer *r, const int32_t *params, int32_t n,
+                                    int32_t *launches, int32_t *n_launches, struct lw_err *err)
 {
-    int32_t n = 0, n_unused = r->n_unused;
+    int32_t found = 0, n_unused = r->n_unused;
 
     *n_launches = 0;
-    if (!r->synchronised)
+    if (!r->synchronised || n == 0)
         return LW_OK;
     r->n_unused = 0;
     for (int32_t i = 0; i < n_unused; i++)
-        LW_TRY(mark(r, r->unused[i], launches, &n, err));
-    LW_TRY(mark(r, p, launches, &n, err));
-    *n_launches = n;
+        LW_TRY(mark(r, r->unused[i], launches, &found, err));
+    for (int32_t i = 0; i < n; i++)
+        LW_TRY(mark(r, params[i], launches, &found, err));
+    *n_launches = found;
     return LW_OK;
+}
+
+enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launches,
+                               int32_t *n_launches, struct lw_err *err)
+{
+    return lw_reducer_mark_list(r, &p, 1, launches, n_launches, err);
 }
 
 bool lw_reducer_finished(const struct lw_reducer *r)

@@ -41,6 +41,9 @@ enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, in
  * order; *n_launches their number. LW_EFAILED: marked twice, or not reduced at all. */
 enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launches,
                                int32_t *n_launches, struct lw_err *err);
+/* The same of n gradients, one after the other: launches[] has the buckets of all of them. */
+enum lw_status lw_reducer_mark_list(struct lw_reducer *r, const int32_t *params, int32_t n,
+                                    int32_t *launches, int32_t *n_launches, struct lw_err *err);
 /* Every bucket was launched. */
 bool lw_reducer_finished(const struct lw_reducer *r);
 /* Reduced gradients not ready in this backward, ascending: fills at most room, returns how many. */

@@ -3,6 +3,7 @@
  * the same storage, or, of a copy at another stage, the first of all. */
 #include <string.h>
 
+#include "shared/numbers/checked.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
@@ -170,6 +171,18 @@ static int64_t sparse_bytes(const struct lw_part *d)
     return bytes;
 }
 
+/* Parameters from i on that cost the same. Muon's states follow from names too, which rows have
+ * not. */
+static int32_t n_alike(const struct lw_workload *w, int32_t i)
+{
+    int32_t n = 1;
+
+    while (w->optimizer != LW_OPTIMIZER_MUON && i + n < w->n_params &&
+           lw_params_are_one_row(w, i, i + n))
+        n++;
+    return n;
+}
+
 enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_t *last_spares,
                               struct lw_err *err)
 {
@@ -181,16 +194,18 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_
     if (sharded && rule.zero >= 2 && !lw_part_drops_gradients(d))
         rule.whole_gradients = true;
 
-    for (int32_t i = 0; i < w->n_params; i++) {
+    for (int32_t i = 0, n; i < w->n_params; i += n) {
         const struct lw_param *p = LW_PARAM(w, i);
+        n = n_alike(w, i);
         if (p->tied >= 0)
             continue;
+        int64_t numel = lw_mul_sat(n, p->numel);
         rule.grad = lw_strategy_grad_dtype(d->s, p->dtype);
         rule.matrix = lw_param_is_matrix(p);
         if (p->trainable)
-            lw_memory_add(&rule, p->dtype, p->numel, 0, bytes);
+            lw_memory_add(&rule, p->dtype, numel, 0, bytes);
         else if (!lw_part_shards_frozen(d, p))
-            bytes[LW_MEM_PARAMS] += p->numel * lw_dtype_size(p->dtype);
+            bytes[LW_MEM_PARAMS] += numel * lw_dtype_size(p->dtype);
     }
     for (int32_t i = 0; i < w->n_buffers; i++)
         bytes[LW_MEM_PARAMS] += w->buffers[i].numel * lw_dtype_size(w->buffers[i].dtype);

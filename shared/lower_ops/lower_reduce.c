@@ -24,6 +24,12 @@ static int64_t bytes_of(const struct lw_part *d, int32_t param)
              : lw_param_at(d->w, param).numel * lw_dtype_size(dtype_of(d, param));
 }
 
+/* Known to take as many bytes. */
+static bool alike(const struct lw_part *d, int32_t a, int32_t b)
+{
+    return d->w->n_sparse == 0 && lw_params_are_one_row(d->w, a, b);
+}
+
 /* One pass over a bucket that holds its gradients already. */
 static int32_t scale_bucket(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
 {
@@ -199,15 +205,17 @@ static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t
                     int32_t n)
 {
     const struct lw_part *d = x->d;
-    int64_t bytes = 0;
+    int64_t bytes = 0, each = 0;
     int32_t n_unused = x->unused_copied ? 0 : d->n_unused, last = -1, n_reduced = 0;
 
     for (int32_t i = 0; i < n; i++) {
         if (!d->reduced[params[i]])
             continue;
+        if (last < 0 || !alike(d, last, params[i]))
+            each = bytes_of(d, params[i]);
         last = params[i];
         n_reduced++;
-        bytes += bytes_of(d, last);
+        bytes += each;
     }
     if (last < 0)
         return false;
@@ -224,6 +232,22 @@ static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t
     return true;
 }
 
+/* The reducer launches what the n gradients complete, all of which are reduced. */
+static enum lw_status mark(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                           int32_t n, bool late, int32_t copy, struct lw_err *err)
+{
+    int32_t n_launches;
+
+    LW_TRY(lw_reducer_mark_list(x->reducer, params, n, x->launches, &n_launches, err));
+    for (int32_t l = 0; l < n_launches; l++) {
+        if (late)
+            x->late[x->n_late++] = x->launches[l];
+        else
+            launch(k, x, x->launches[l], copy);
+    }
+    return LW_OK;
+}
+
 /* Copy, then let the reducer launch what the copied gradients complete. */
 enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
                               int32_t n, struct lw_err *err)
@@ -234,17 +258,10 @@ enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, con
     if (d->scaling != LW_SCALE_AT_LAUNCH && !copy_in(k, x, params, n))
         return LW_OK;
     int32_t copy = k->last_compute;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t n_launches;
-        if (!d->reduced[params[i]])
-            continue;
-        LW_TRY(lw_reducer_mark(x->reducer, params[i], x->launches, &n_launches, err));
-        for (int32_t l = 0; l < n_launches; l++) {
-            if (late)
-                x->late[x->n_late++] = x->launches[l];
-            else
-                launch(k, x, x->launches[l], copy);
-        }
+    for (int32_t i = 0, end; i < n; i = end + 1) {
+        for (end = i; end < n && d->reduced[params[end]];)
+            end++;
+        LW_TRY(mark(k, x, params + i, end - i, late, copy, err));
     }
     if (!late && k->pass->used_map == LW_MAP_EACH && lw_reducer_finished(x->reducer))
         reduce_used_map(k, x, copy);

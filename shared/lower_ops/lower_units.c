@@ -51,6 +51,12 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
     x->unit_waited[buffer] = false;
 }
 
+/* Some module of the part uses units. */
+static bool has_units(const struct lw_writer_part *x)
+{
+    return x->unit_there || x->n_elsewhere > 0;
+}
+
 /* The i-th unit that the module uses: its part's, then those of other parts; part NULL: no more. */
 static struct lw_unit_elsewhere unit_at(struct lw_writer_part *x, int32_t module, int32_t i)
 {
@@ -136,6 +142,8 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
     struct lw_unit_elsewhere u, waited[8];
     int32_t wait[8], n = 0;
 
+    if (!has_units(x))
+        return;
     gather_ahead(k, x, module, step);
     for (int32_t i = 0; (u = unit_at(x, module, i)).part; i++) {
         if (u.part->unit_waited[u.unit])
@@ -171,7 +179,7 @@ static bool frees_units(const struct lw_writer *k, const struct lw_writer_part *
 {
     bool stays = lw_part_keeps_units(x->d) && (x->uses_left > 0 || !k->pass->ends_step);
 
-    return !stays;
+    return has_units(x) && !stays;
 }
 
 void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
@@ -188,7 +196,7 @@ void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x)
 
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
-    if (x->d->s->reshard && module + 1 < x->d->w->n_modules &&
+    if (has_units(x) && x->d->s->reshard && module + 1 < x->d->w->n_modules &&
         !lw_part_same_unit(x->d, module, module + 1))
         free_units(k, x, module, false);
 }

@@ -482,10 +482,12 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     int32_t n_units = d->initial.name ? k->n_buckets : 0;
     struct placed *frozen;
 
+    if (!lw_part_has_units(d->s) || d->n_members == 1)
+        return LW_OK;
     LW_TRY(find_unit_modules(d, err));
     LW_TAKE(&d->scratch, frozen, d->w->n_params, err);
     int32_t n_frozen = list_frozen(d, frozen);
-    if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)
+    if (n_units + n_frozen == 0)
         return LW_OK;
     h->runs_room = 3 * (d->n_grads + n_frozen); /* whole shares, and one before and after them */
     LW_TAKE(&d->scratch, h->runs, h->runs_room, err); /* until they are sorted */

@@ -174,6 +174,15 @@ static void read_numbers(const struct feeding *x, const char *row, int64_t numbe
     }
 }
 
+/* The next numbers of a row, which has few. */
+static void feed_few(struct lw_hash *h, const int64_t *v, int n)
+{
+    unsigned char *to = lw_hash_room(h, (size_t)n * sizeof *v);
+
+    for (int i = 0; i < n; i++)
+        lw_put_int(to + (size_t)i * sizeof *v, v[i]);
+}
+
 /* Row number `number` of its table. */
 static void feed_row(const struct canon *c, const struct feeding *x, const char *row,
                      int64_t number)
@@ -185,12 +194,12 @@ static void feed_row(const struct canon *c, const struct feeding *x, const char 
     for (int i = 0; i < x->n_others; i++) {
         int to = x->others[i].before;
         if (to > from)
-            lw_hash_ints(c->h, numbers + from, to - from);
+            feed_few(c->h, numbers + from, to - from);
         from = to;
         feed_other(c, x->others[i].field, row, number);
     }
     if (x->n_numbers > from)
-        lw_hash_ints(c->h, numbers + from, x->n_numbers - from);
+        feed_few(c->h, numbers + from, x->n_numbers - from);
 }
 
 static void feed_rows(const struct canon *c, const struct lw_plan_table *t, int64_t n)

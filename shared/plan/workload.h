@@ -256,6 +256,12 @@ static inline struct lw_param lw_param_at(const struct lw_workload *w, int32_t p
 /* The same to point at: a copy that lasts as long as the block in which it stands. */
 #define LW_PARAM(w, i) ((const struct lw_param[1]){lw_param_at(w, i)})
 
+/* They are one row: alike but for their names and modules. */
+static inline bool lw_params_are_one_row(const struct lw_workload *w, int32_t a, int32_t b)
+{
+    return !w->params && w->param_row[a] == w->param_row[b];
+}
+
 static inline const char *lw_module_name(const struct lw_workload *w, int32_t module)
 {
     return w->modules ? w->modules[module].name : w->module_names[module];

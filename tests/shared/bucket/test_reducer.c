@@ -5,6 +5,7 @@
 #include "shared/bucket/reducer.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/strategy_words.h"
+#include "tests/lib/prng.h"
 
 /* Gradients 0..4: bucket 0 = {3, 4}, bucket 1 = {1, 2}, bucket 2 = {0}. */
 static const int32_t bucket_of[] = {2, 1, 1, 0, 0};
@@ -234,6 +235,55 @@ TEST(random_orders_launch_every_bucket_once_and_in_order)
         }
         assert_int_equal(next, B);
         lw_reducer_free(r);
+    }
+}
+
+/* Lists of random lengths launch what their gradients launch one after the other, in every order
+ * and under both rules. */
+TEST(a_list_launches_what_its_gradients_launch)
+{
+    enum { N = 40, B = 7 };
+    struct prng x = prng_start("lists of ready gradients");
+    struct lw_err err = {0};
+
+    for (int round = 0; round < 500; round++) {
+        int32_t of[N], order[N], launches[B], one[B], n, n_of_one;
+        enum lw_launch_order how = round % 2 ? LW_LAUNCH_COMPLETION : LW_LAUNCH_IN_ORDER;
+        struct lw_reducer *r[2];
+        for (int32_t i = 0; i < N; i++) {
+            of[i] = i < B ? i : prng_below(&x, B);
+            order[i] = i;
+        }
+        for (int32_t i = N - 1, j; i > 0; i--) {
+            int32_t t = order[i];
+            j = prng_below(&x, i + 1);
+            order[i] = order[j];
+            order[j] = t;
+        }
+        int32_t n_unused = prng_below(&x, 4);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(lw_reducer_new(N, of, B, how, &r[k], &err), LW_OK);
+            lw_reducer_set_rules(r[k], round % 4 < 2 ? LW_REDUCER_REPAIRED : LW_REDUCER_C10D_2020);
+            assert_int_equal(lw_reducer_begin(r[k], true, &err), LW_OK);
+            assert_int_equal(lw_reducer_unused(r[k], order, n_unused, &err), LW_OK);
+        }
+        for (int32_t i = n_unused, length; i < N; i += length) {
+            int32_t next = 0;
+            length = prng_below(&x, N - i + 1);
+            assert_int_equal(lw_reducer_mark_list(r[0], order + i, length, launches, &n, &err),
+                             LW_OK);
+            for (int32_t p = i; p < i + length; p++) {
+                assert_int_equal(lw_reducer_mark(r[1], order[p], one, &n_of_one, &err), LW_OK);
+                for (int32_t k = 0; k < n_of_one; k++)
+                    assert_int_equal(launches[next++], one[k]);
+            }
+            assert_int_equal(next, n);
+            assert_int_equal(lw_reducer_unmarked(r[0], NULL, 0),
+                             lw_reducer_unmarked(r[1], NULL, 0));
+        }
+        assert_true(lw_reducer_finished(r[0]));
+        lw_reducer_free(r[0]);
+        lw_reducer_free(r[1]);
     }
 }
 
