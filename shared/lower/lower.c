@@ -645,9 +645,9 @@ static enum lw_status lower_freeing(struct lw_workload *w, const struct lw_strat
 {
     struct lw_strategy resolved;
 
-    LW_TRY(resolve(w, false, false, s, &resolved, err));
     if (w->n_params >= SHARE_ROWS_FROM)
         LW_TRY(lw_workload_share_rows(w, err));
+    LW_TRY(resolve(w, false, false, s, &resolved, err));
     return lw_lower(w, &resolved, false, cost, plan, err);
 }
 

@@ -29,6 +29,7 @@ struct lw_builder {
     int64_t capacity[LW_N_TABLES];
     int n_settled;      /* tables that the plan's arena owns */
     const char **words; /* [capacity] names of ops, each kept once: open addressing, NULL = free */
+    const char *last_word; /* of them; NULL: none was asked for */
     int64_t n_words, words_capacity;
     int32_t variant, role; /* that ops are added to */
     bool list_open;        /* the op added last has a list that close_list has not seen */

@@ -75,11 +75,13 @@ static bool grow_words(struct lw_builder *b)
     return true;
 }
 
-/* As keep, but a name that ops share is kept once. */
+/* As keep, but a name that ops share is kept once: often that of the last one. */
 const char *lw_builder_keep_word(struct lw_builder *b, const char *s)
 {
     if (!s || !*s || b->failed)
         return "";
+    if (b->last_word && strcmp(b->last_word, s) == 0)
+        return b->last_word;
     if (!grow_words(b)) {
         b->failed = true;
         return "";
@@ -90,6 +92,7 @@ const char *lw_builder_keep_word(struct lw_builder *b, const char *s)
         b->failed = !*slot;
         b->n_words++;
     }
+    b->last_word = *slot;
     return *slot ? *slot : "";
 }
 

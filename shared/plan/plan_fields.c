@@ -117,6 +117,8 @@ struct feeding {
         uint8_t shift; /* of a bit */
     } of_size[4][MAX_NUMBERS], bits[MAX_NUMBERS], reducers[MAX_NUMBERS];
     int n_of_size[4], n_bits, n_reducers, n_numbers, n_others;
+    size_t numbers_from, size; /* of a row that is a text and then numbers; 0, 0: of another */
+    int64_t numbers[MAX_NUMBERS]; /* of the row read last */
     struct other {
         const struct lw_plan_field *field;
         int before; /* numbers before it */
@@ -128,8 +130,9 @@ static int size_of(const struct lw_plan_field *f)
     return f->size == 8 ? 3 : f->size == 4 ? 2 : f->size == 2 ? 1 : 0;
 }
 
-static void prepare_feeding(struct feeding *x, const struct lw_plan_field *fields)
+static void prepare_feeding(struct feeding *x, const struct lw_plan_table *t)
 {
+    const struct lw_plan_field *fields = t->fields;
     int bit = 0;
 
     memset(x, 0, sizeof *x);
@@ -149,10 +152,21 @@ static void prepare_feeding(struct feeding *x, const struct lw_plan_field *field
             x->others[x->n_others++] = (struct other){f, x->n_numbers};
         }
     }
+    if (x->n_others == 1 && fields->kind == LW_PF_TEXT && fields->at == 0) {
+        x->numbers_from = sizeof(char *);
+        x->size = t->size;
+    }
 }
 
-static void read_numbers(const struct feeding *x, const char *row, int64_t numbers[MAX_NUMBERS])
+/* The numbers of a row: a parameter has mostly those of the one before it. */
+static void read_numbers(struct feeding *x, const char *row, int64_t number)
 {
+    int64_t *numbers = x->numbers;
+
+    if (number > 0 && x->size > 0 &&
+        memcmp(row + x->numbers_from, row - x->size + x->numbers_from, x->size - x->numbers_from) ==
+            0)
+        return;
 #define READ(k, type)                                                                     \
     for (int i = 0; i < x->n_of_size[k]; i++)                                             \
         numbers[x->of_size[k][i].to] =                                                    \
@@ -184,13 +198,12 @@ static void feed_few(struct lw_hash *h, const int64_t *v, int n)
 }
 
 /* Row number `number` of its table. */
-static void feed_row(const struct canon *c, const struct feeding *x, const char *row,
-                     int64_t number)
+static void feed_row(const struct canon *c, struct feeding *x, const char *row, int64_t number)
 {
-    int64_t numbers[MAX_NUMBERS];
+    const int64_t *numbers = x->numbers;
     int from = 0;
 
-    read_numbers(x, row, numbers);
+    read_numbers(x, row, number);
     for (int i = 0; i < x->n_others; i++) {
         int to = x->others[i].before;
         if (to > from)
@@ -207,7 +220,7 @@ static void feed_rows(const struct canon *c, const struct lw_plan_table *t, int6
     struct feeding x;
     struct lw_op op;
 
-    prepare_feeding(&x, t->fields);
+    prepare_feeding(&x, t);
     for (int64_t i = 0; i < n; i++)
         feed_row(c, &x, lw_table_row(t, c->p, i, &op), i);
 }
@@ -294,7 +307,7 @@ static enum lw_status feed_shared_ops(const struct canon *c, struct lw_err *err)
 {
     struct op_feeding f = {.c = *c};
 
-    prepare_feeding(&f.x, lw_plan_tables[LW_TABLE_ops].fields);
+    prepare_feeding(&f.x, &lw_plan_tables[LW_TABLE_ops]);
     return lw_hash_shared_ops(c->h, c->p, &c->works, feed_whole_op, &f, err);
 }
 

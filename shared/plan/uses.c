@@ -132,13 +132,34 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
 
 /* --- gradients that are used alike ------------------------------------------------------------ */
 
-/* Of a list: alike[i] is false where it has i without i - 1 beside it, or i - 1 without i. */
+/* The end of the run from v[first] on in which each is one more than the one before it, or each is
+ * one less. */
+static int32_t run_end(const int32_t *v, int32_t n, int32_t first)
+{
+    int32_t end = first + 1, step = end < n ? v[end] - v[first] : 0;
+
+    if (step != 1 && step != -1)
+        return end;
+    while (end < n && v[end] - v[end - 1] == step)
+        end++;
+    return end;
+}
+
+/* Of a list: alike[i] is false where it has i without i - 1 beside it, or i - 1 without i. In a run
+ * the lowest has none below beside it, and the highest none above. */
 static void part_unlike(bool *alike, const int32_t *v, int32_t n)
 {
-    for (int32_t k = 0; k < n; k++) {
-        int32_t i = v[k], before = k > 0 ? v[k - 1] : -2, after = k + 1 < n ? v[k + 1] : -2;
-        alike[i] &= before == i - 1 || after == i - 1;
-        alike[i + 1] &= before == i + 1 || after == i + 1;
+    for (int32_t k = 0, end; k < n; k = end) {
+        int32_t low = v[k], high, before = k > 0 ? v[k - 1] : -2;
+        end = run_end(v, n, k);
+        high = v[end - 1];
+        if (high < low) {
+            high = low;
+            low = v[end - 1];
+        }
+        bool alone = end == k + 1;
+        alike[low] &= alone && before == low - 1;
+        alike[high + 1] &= alone && before == high + 1;
     }
 }
 

@@ -448,8 +448,8 @@ static enum lw_status check_grad_kernel(const struct lw_workload *w, int32_t i, 
                    lw_module_name(w, lw_param_at(w, i).module));
 }
 
-static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
-                                   struct lw_err *err)
+static enum lw_status check_module_numbers(const struct lw_workload *w, int32_t i,
+                                           struct lw_err *err)
 {
     const struct lw_module *m = lw_module_at(w, i);
     const struct {
@@ -480,15 +480,25 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
     for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)
         for (int32_t k = 0; k < m->n_products[f]; k++)
             LW_TRY(in_range(err, "modules", i, "products", m->products[f][k], 0, w->n_products));
-    LW_TRY(add_time(err, sum, m->forward_ps));
-    LW_TRY(add_time(err, sum, m->backward_input_ps));
-    LW_TRY(add_time(err, sum, m->backward_weight_ps));
     LW_TRY(check_attention(i, m, err));
     return check_products(i, m, err);
 }
 
-static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_t *total,
-                                  lw_ps backward, struct lw_err *err)
+/* Numbers of modules of one row are checked once where they follow each other. */
+static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
+                                   struct lw_err *err)
+{
+    const struct lw_module *m = lw_module_at(w, i);
+
+    if (i == 0 || !lw_modules_are_one_row(w, i - 1, i))
+        LW_TRY(check_module_numbers(w, i, err));
+    LW_TRY(add_time(err, sum, m->forward_ps));
+    LW_TRY(add_time(err, sum, m->backward_input_ps));
+    return add_time(err, sum, m->backward_weight_ps);
+}
+
+static enum lw_status check_param_numbers(const struct lw_workload *w, int32_t i, lw_ps backward,
+                                          struct lw_err *err)
 {
     const struct lw_param *p = LW_PARAM(w, i);
 
@@ -497,11 +507,9 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
     if (p->rows > 0 && p->numel % p->rows != 0)
         return bad(err, "params", i, "rows", p->rows, "a divisor of numel");
     LW_TRY(in_range(err, "params", i, "dtype", (int64_t)p->dtype, 0, LW_N_DTYPES));
-    LW_TRY(in_range(err, "params", i, "module", p->module, 0, w->n_modules));
     LW_TRY(at_least(err, "params", i, "device", p->device, 0));
     LW_TRY(in_range(err, "params", i, "tp_split", (int64_t)p->tp_split, 0, LW_TP_BLOCK));
     LW_TRY(in_range(err, "params", i, "tied", p->tied, -1, i));
-    LW_TRY(check_grad_kernel(w, i, err));
     if (p->tied >= 0) {
         const struct lw_param *first = LW_PARAM(w, p->tied);
         if (first->tied >= 0)
@@ -523,6 +531,19 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
                        "at params[%d].ready_ns: found %.3f, allowed: none for a parameter without "
                        "a gradient (not trainable or not used)",
                        i, (double)p->ready_ps / 1e3);
+    return LW_OK;
+}
+
+/* Numbers of parameters of one row are checked once where they follow each other. */
+static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_t *total,
+                                  lw_ps backward, struct lw_err *err)
+{
+    const struct lw_param *p = LW_PARAM(w, i);
+
+    if (i == 0 || !lw_params_are_one_row(w, i - 1, i))
+        LW_TRY(check_param_numbers(w, i, backward, err));
+    LW_TRY(in_range(err, "params", i, "module", p->module, 0, w->n_modules));
+    LW_TRY(check_grad_kernel(w, i, err));
     if (__builtin_add_overflow(*total, p->numel, total) || *total > MOST_SIZE)
         return lw_fail(err, LW_EFORMAT, "at params[%d].numel: all sizes together are beyond 2^59",
                        i);

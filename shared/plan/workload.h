@@ -256,6 +256,12 @@ static inline struct lw_param lw_param_at(const struct lw_workload *w, int32_t p
 /* The same to point at: a copy that lasts as long as the block in which it stands. */
 #define LW_PARAM(w, i) ((const struct lw_param[1]){lw_param_at(w, i)})
 
+/* They are one row: alike but for their names. */
+static inline bool lw_modules_are_one_row(const struct lw_workload *w, int32_t a, int32_t b)
+{
+    return !w->modules && w->module_row[a] == w->module_row[b];
+}
+
 /* They are one row: alike but for their names and modules. */
 static inline bool lw_params_are_one_row(const struct lw_workload *w, int32_t a, int32_t b)
 {
