@@ -75,9 +75,10 @@ enum lw_status lw_group_kinds_find(const struct lw_plan *p, struct lw_group_kind
 {
     struct listing l = {.p = p, .out = out};
     enum lw_status status = LW_OK;
+    bool ruled = p->grid && lw_grid_rules_all(p); /* no class is listed group by group */
     int32_t most = 0;
 
-    for (int32_t g = 0; g < p->n_groups; g++)
+    for (int32_t g = 0; !ruled && g < p->n_groups; g++)
         most = p->groups[g].n_members > most ? p->groups[g].n_members : most;
     LW_NEW(out->first, (int64_t)p->n_comms + 1, err);
     LW_NEW(out->inside, (int64_t)p->n_comms * p->n_roles + 1, err);

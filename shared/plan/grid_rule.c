@@ -224,29 +224,54 @@ static void group_steps(const struct lw_comm_rule *x, int64_t step[LW_N_DIGITS])
     }
 }
 
+/* One digit of the ranks of a class along an axis. */
+struct axis_digit {
+    int32_t count, at;
+    int64_t apart, adds; /* coordinates, and numbers of groups, between two of its values */
+};
+
+/* The digits along the axis; one of one value where there is none. Their number. */
+static int32_t digits_along(const struct lw_digit axis[LW_N_AXES], int a,
+                            const struct lw_comm_rule *x, struct axis_digit d[LW_N_DIGITS])
+{
+    int64_t step[LW_N_DIGITS];
+    int32_t n = 0;
+
+    group_steps(x, step);
+    for (int32_t i = 0; i < x->ranks.n; i++)
+        if (x->ranks.at[i].count > 1 && axis_of(axis, &x->ranks.at[i]) == a)
+            d[n++] = (struct axis_digit){.count = x->ranks.at[i].count,
+                                         .apart = x->ranks.at[i].stride / axis[a].stride,
+                                         .adds = step[i]};
+    if (n == 0)
+        d[n++] = (struct axis_digit){.count = 1};
+    return n;
+}
+
 /* All values of one axis' digits: `of` gets what they add; false where two are one coordinate. */
 static bool fill_axis(const struct lw_digit axis[LW_N_AXES], int a, const struct lw_comm_rule *x,
                       int32_t base, int32_t *of)
 {
-    int64_t step[LW_N_DIGITS];
-    int32_t mine[LW_N_DIGITS], n = 0, at[LW_N_DIGITS] = {0}, k = 0;
+    struct axis_digit d[LW_N_DIGITS];
+    int32_t n = digits_along(axis, a, x, d), k;
+    const struct axis_digit *last = &d[n - 1];
 
-    group_steps(x, step);
     memset(of, 0xff, (size_t)axis[a].count * sizeof *of);
-    for (int32_t i = 0; i < x->ranks.n; i++)
-        if (x->ranks.at[i].count > 1 && axis_of(axis, &x->ranks.at[i]) == a)
-            mine[n++] = i;
     do {
         int64_t coordinate = base, adds = 0;
-        for (int32_t i = 0; i < n; i++) {
-            coordinate += at[i] * (int64_t)(x->ranks.at[mine[i]].stride / axis[a].stride);
-            adds += at[i] * step[mine[i]];
+        for (int32_t i = 0; i < n - 1; i++) {
+            coordinate += d[i].at * d[i].apart;
+            adds += d[i].at * d[i].adds;
         }
-        if (coordinate >= axis[a].count || of[coordinate] >= 0)
-            return false;
-        of[coordinate] = (int32_t)adds;
-        for (k = n; k-- > 0 && ++at[k] == x->ranks.at[mine[k]].count;)
-            at[k] = 0;
+        for (int32_t i = 0; i < last->count; i++) {
+            if (coordinate >= axis[a].count || of[coordinate] >= 0)
+                return false;
+            of[coordinate] = (int32_t)adds;
+            coordinate += last->apart;
+            adds += last->adds;
+        }
+        for (k = n - 1; k-- > 0 && ++d[k].at == d[k].count;)
+            d[k].at = 0;
     } while (k >= 0);
     return true;
 }
@@ -444,12 +469,12 @@ static bool groups_hold(const struct lw_plan *p, const struct lw_comm_rule *x)
     int64_t first = p->groups[x->first_group].first_member;
     if (first < 0 || n > p->n_members - first)
         return false;
-    for (int32_t g = 0; g < x->n_groups; g++) {
-        const struct lw_group *y = &p->groups[x->first_group + g];
-        if (y->first_member != first + (int64_t)g * x->n_members || y->n_members != x->n_members)
-            return false;
-    }
-    return true;
+    const struct lw_group *groups = p->groups + x->first_group;
+    uint32_t wrong = 0;
+    for (int32_t g = 0; g < x->n_groups; g++) /* all of them lie in the table of members */
+        wrong |= (uint32_t)(groups[g].first_member ^ (int32_t)(first + (int64_t)g * x->n_members)) |
+                 (uint32_t)(groups[g].n_members ^ x->n_members);
+    return wrong == 0;
 }
 
 static enum lw_status comm_holds(const struct lw_plan *p, int32_t comm, bool *holds,

@@ -47,14 +47,16 @@ static struct lw_spread count_by_pairs(int32_t per_node, const int32_t *ranks, i
     return x;
 }
 
-/* Members of most groups ascend. */
+/* Members of most groups ascend, and those of many lie a node or more apart. */
 struct lw_spread lw_spread_over(int32_t per_node, const int32_t *ranks, int32_t n)
 {
-    int32_t i = 1;
+    int32_t least = INT32_MAX;
 
-    while (i < n && ranks[i - 1] <= ranks[i])
-        i++;
-    if (i >= n)
+    for (int32_t i = 1; i < n; i++)
+        least = ranks[i] - ranks[i - 1] < least ? ranks[i] - ranks[i - 1] : least;
+    if (n > 0 && least >= per_node)
+        return (struct lw_spread){.n_nodes = n, .fewest = 1};
+    if (least >= 0)
         return count_nodes(per_node, ranks, n);
     int32_t *sorted = lw_alloc((size_t)n * sizeof *sorted);
     if (!sorted)
