@@ -21,6 +21,9 @@
  *   comm      members of a communicator issue the same collectives; sends meet receives
  *   progress  no rank waits for ever under rendezvous semantics, nor does its host, which issues
  *             the ops in the order of the list */
+/* lw_plan_check with every op looked at: no repeats are left out (shared/check/repeats.h). */
+enum lw_status lw_plan_check_each(const struct lw_plan *p, struct lw_err *err);
+
 /* *grid: the plan has rules of a grid, and they hold. */
 enum lw_status lw_check_tables(const struct lw_plan *p, bool *grid, struct lw_err *err);
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
