@@ -54,7 +54,7 @@ enum lw_status sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_p
 {
     const struct sim_program *p = e->ranks[rank].program;
 
-    return sim_op_all_in(e, rank, p->parts[p->first_part[unit]], all_in);
+    return sim_op_all_in(e, rank, sim_part(p, sim_first_part(p, unit)), all_in);
 }
 
 enum lw_status sim_record_op(struct sim_engine *e, int32_t rank, int32_t op, lw_ps start,
@@ -69,8 +69,8 @@ static enum lw_status record_start(struct sim_engine *e, int32_t rank, int32_t u
 {
     const struct sim_program *p = e->ranks[rank].program;
 
-    for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
-        LW_TRY(sim_record_op(e, rank, p->parts[i], e->now, -1, e->now));
+    for (int32_t i = sim_first_part(p, unit); i < sim_first_part(p, unit + 1); i++)
+        LW_TRY(sim_record_op(e, rank, sim_part(p, i), e->now, -1, e->now));
     return LW_OK;
 }
 
@@ -78,8 +78,8 @@ static enum lw_status record_end(struct sim_engine *e, int32_t rank, int32_t uni
 {
     const struct sim_program *p = e->ranks[rank].program;
 
-    for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
-        LW_TRY(noted(e, lw_packed_put_end(e->rows, row_of(e, rank, p->parts[i]), e->now)));
+    for (int32_t i = sim_first_part(p, unit); i < sim_first_part(p, unit + 1); i++)
+        LW_TRY(noted(e, lw_packed_put_end(e->rows, row_of(e, rank, sim_part(p, i)), e->now)));
     return LW_OK;
 }
 
@@ -219,7 +219,7 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
 enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
-    int32_t number = p->parts[p->first_part[unit]];
+    int32_t number = sim_part(p, sim_first_part(p, unit));
     const struct lw_op *op = LW_OP_HELD(e->plan, number);
 
     e->ranks[rank].wait[unit] = SIM_STARTED;

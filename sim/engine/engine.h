@@ -434,7 +434,7 @@ static inline int32_t sim_unit_number(const struct sim_engine *e, int32_t rank, 
 {
     const struct sim_program *p = e->ranks[rank].program;
 
-    return p->parts[p->first_part[unit]];
+    return sim_part(p, sim_first_part(p, unit));
 }
 
 static inline struct lw_op sim_unit_op(const struct sim_engine *e, int32_t rank, int32_t unit)

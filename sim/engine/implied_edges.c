@@ -150,7 +150,7 @@ static enum lw_status drop(struct clocks *c, struct lw_arena *room, struct lw_er
     list_before(c);
     memset(c->over, 0xff, (size_t)(n * c->width) * sizeof *c->over);
     for (int32_t u = 0; u < n; u++)
-        c->stream[u] = LW_OP_HELD(c->plan, c->p->parts[c->p->first_part[u]])->stream;
+        c->stream[u] = LW_OP_HELD(c->plan, sim_part(c->p, sim_first_part(c->p, u)))->stream;
     memset(c->p->first_next, 0, ((size_t)n + 1) * sizeof *c->p->first_next);
     for (int32_t v = 0; v < n; v++) {
         c->p->wait[v] = keep(c, v);
@@ -245,10 +245,8 @@ static enum lw_status take_walk(struct clocks *c, struct lw_arena *room, struct 
     LW_TAKE(room, *on_stream, plan->n_streams + 1, err);
     LW_TAKE(room, *on_comm, plan->n_comms + 1, err);
     LW_TAKE(arena, c->p->first_next, n + 1, err);
-    c->p->first_part = lw_arena_room(arena, n + 1, sizeof *c->p->first_part);
-    c->p->parts = lw_arena_room(arena, n + 1, sizeof *c->p->parts);
     c->p->wait = lw_arena_room(arena, n + 1, sizeof *c->p->wait);
-    return c->p->first_part && c->p->parts && c->p->wait ? LW_OK : lw_fail_nomem(err);
+    return c->p->wait ? LW_OK : lw_fail_nomem(err);
 }
 
 /* The edges into op v, of which n are listed. */
@@ -272,11 +270,9 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
     memset(on_stream, 0xff, (size_t)c->plan->n_streams * sizeof *on_stream);
     memset(on_comm, 0xff, (size_t)c->plan->n_comms * sizeof *on_comm);
     p->n_units = p->n_ops;
-    c->first_before[0] = p->first_part[0] = 0;
+    c->first_before[0] = 0;
     for (int32_t v = 0; v < p->n_ops; v++) {
         const struct lw_op *op = LW_OP_HELD(c->plan, (int64_t)p->first_op + v);
-        p->parts[v] = p->first_op + v;
-        p->first_part[v + 1] = v + 1;
         c->stream[v] = op->stream;
         p->wait[v] = keep_of_list(c, v, list_before_op(c, v, op, on_stream, on_comm));
         count_next(c, v);

@@ -229,8 +229,8 @@ static void fill_parts(const struct merging *m, int32_t k, struct sim_program *o
 
     for (int32_t i = m->first[k]; i < m->first[k + 1]; i++) {
         int32_t u = m->units[i];
-        for (int32_t at = p->first_part[u]; at < p->first_part[u + 1]; at++)
-            out->parts[part++] = p->parts[at];
+        for (int32_t at = sim_first_part(p, u); at < sim_first_part(p, u + 1); at++)
+            out->parts[part++] = sim_part(p, at);
     }
     out->first_part[k + 1] = part;
 }
@@ -319,8 +319,10 @@ static enum lw_status fill_as_is(const struct sim_program *p, int32_t n_roots,
                                  struct lw_err *err)
 {
     out->n_units = p->n_units;
-    LW_TRY(copy(p->first_part, p->n_units + INT64_C(1), arena, &out->first_part, err));
-    LW_TRY(copy(p->parts, p->n_ops, arena, &out->parts, err));
+    if (p->first_part) {
+        LW_TRY(copy(p->first_part, p->n_units + INT64_C(1), arena, &out->first_part, err));
+        LW_TRY(copy(p->parts, p->n_ops, arena, &out->parts, err));
+    }
     LW_TRY(copy(p->wait, p->n_units, arena, &out->wait, err));
     LW_TRY(copy(p->first_next, p->n_units + INT64_C(1), arena, &out->first_next, err));
     LW_TRY(copy(p->next, p->first_next[p->n_units], arena, &out->next, err));

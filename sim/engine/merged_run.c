@@ -37,14 +37,14 @@ static enum lw_status put_row(struct sim_engine *e, int32_t rank, int32_t number
 static enum lw_status run_parts(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps *time)
 {
     const struct sim_program *p = e->ranks[rank].program;
-    int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
+    int32_t first = sim_first_part(p, unit), n = sim_first_part(p, unit + 1) - first;
     const int32_t *first_inner = p->first_inner + p->merged[p->merged_of[unit]].first_inner;
     lw_ps *start = e->part_start; /* of each part, from now on */
     int64_t unused;
 
     memset(start, 0, (size_t)n * sizeof *start);
     for (int32_t i = 0; i < n; i++) {
-        int32_t number = p->parts[first + i];
+        int32_t number = sim_part(p, first + i);
         const struct lw_op *op = LW_OP_HELD(e->plan, number);
         LW_TRY(time_of_part(e, rank, number, op, time, &unused));
         if (sim_is_on_device(op))
@@ -78,7 +78,7 @@ static enum lw_status read_parts(struct sim_engine *e, const struct unit_run *u,
         e->part[i].wait = 0;
     for (int32_t i = 0; i < n; i++) {
         struct sim_part *x = &e->part[i];
-        int32_t number = p->parts[u->first + i];
+        int32_t number = sim_part(p, u->first + i);
         const struct lw_op *op = LW_OP_HELD(e->plan, number);
         lw_ps work;
         LW_TRY(time_of_part(e, u->rank, number, op, &work, &x->sms));
@@ -110,7 +110,7 @@ static enum lw_status end_parts(struct sim_engine *e, struct unit_run *u)
         }
         e->running[at] = e->running[--u->n_running];
         u->sms -= e->part[i].sms;
-        LW_TRY(put_row(e, u->rank, p->parts[u->first + i], e->part[i].start, u->now));
+        LW_TRY(put_row(e, u->rank, sim_part(p, u->first + i), e->part[i].start, u->now));
         for (int32_t k = u->first_inner[i]; k < u->first_inner[i + 1]; k++)
             if (--e->part[p->inner[k]].wait == 0)
                 start_part(e, u, p->inner[k]);
@@ -142,12 +142,12 @@ static enum lw_status run_beside(struct sim_engine *e, int32_t rank, int32_t uni
                                  const struct sim_slot_state *s, lw_ps *end)
 {
     const struct sim_program *p = e->ranks[rank].program;
-    struct unit_run u = {.rank = rank, .first = p->first_part[unit], .now = s->beside[0].from,
+    struct unit_run u = {.rank = rank, .first = sim_first_part(p, unit), .now = s->beside[0].from,
                          .first_inner = p->first_inner +
                                         p->merged[p->merged_of[unit]].first_inner};
     int64_t at = 0;
 
-    LW_TRY(read_parts(e, &u, p->first_part[unit + 1] - u.first));
+    LW_TRY(read_parts(e, &u, sim_first_part(p, unit + 1) - u.first));
     start_part(e, &u, 0);
     LW_TRY(end_parts(e, &u));
     while (u.n_running > 0 && u.now < INT64_MAX) {

@@ -33,7 +33,7 @@ struct sim_program {
     int32_t first_op, n_ops, n_units, n_roots;
     int32_t *unit_of;    /* [n_ops], by op - first_op */
     int32_t *first_part; /* [n_units + 1]: parts of unit u are parts[first_part[u]] .. */
-    int32_t *parts;      /* [n_ops]: ops of the plan */
+    int32_t *parts;      /* [n_ops]: ops of the plan; both NULL: unit u is op u of the program */
     int32_t *wait;       /* [n_units]: edges into the unit */
     int32_t *first_next; /* [n_units + 1] */
     int32_t *next;       /* units that wait for this one */
@@ -49,6 +49,18 @@ struct sim_program {
     int32_t *next_pooled;  /* [n_units]: the next one there; -1 = last; SIM_NOT_POOLED */
     int32_t n_pooled;
 };
+
+/* Parts of unit u are numbers sim_first_part(u) to below sim_first_part(u + 1). */
+static inline int32_t sim_first_part(const struct sim_program *p, int32_t unit)
+{
+    return p->first_part ? p->first_part[unit] : unit;
+}
+
+/* The op of the plan that part i is. */
+static inline int32_t sim_part(const struct sim_program *p, int32_t i)
+{
+    return p->parts ? p->parts[i] : p->first_op + i;
+}
 
 /* pooled[n_comms]: communicators, of collectives alone, that have several workers; NULL = none.
  * LW_EPLAN: a group call holds something else than sends and receives. Memory is the arena's. */

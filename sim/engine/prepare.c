@@ -225,7 +225,7 @@ static enum lw_status number_units(const struct sim_engine *e, struct lw_arena *
     if (!x->like || !x->facts || !*number)
         return lw_fail_nomem(e->err);
     for (int32_t u = 0; u < p->n_units; u++) {
-        int32_t k = sim_like_of(x->of_ops, e->plan, p->parts[p->first_part[u]]);
+        int32_t k = sim_like_of(x->of_ops, e->plan, sim_part(p, sim_first_part(p, u)));
         x->like[u] = k;
         if (there[k])
             continue;
@@ -269,9 +269,9 @@ static enum lw_status merge_program(struct sim_engine *e, struct to_merge *x, co
         if (out->merged_of[u] != n) /* not the first of its shape */
             continue;
         struct sim_merged *shape = &out->merged[n++];
-        for (int32_t i = out->first_part[u]; i < out->first_part[u + 1]; i++) {
-            const struct lw_op *op = LW_OP_HELD(e->plan, out->parts[i]);
-            shape->by_rank |= sim_known_work(e, out->parts[i]) < 0 || op->comm >= 0;
+        for (int32_t i = sim_first_part(out, u); i < sim_first_part(out, u + 1); i++) {
+            const struct lw_op *op = LW_OP_HELD(e->plan, sim_part(out, i));
+            shape->by_rank |= sim_known_work(e, sim_part(out, i)) < 0 || op->comm >= 0;
         }
     }
     return LW_OK;

@@ -268,12 +268,12 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
 enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct sim_program *p = e->ranks[rank].program;
-    int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
-    int32_t slot = sim_slot(e, rank, LW_OP_HELD(e->plan, p->parts[first])->stream);
+    int32_t first = sim_first_part(p, unit), n = sim_first_part(p, unit + 1) - first;
+    int32_t slot = sim_slot(e, rank, LW_OP_HELD(e->plan, sim_part(p, first))->stream);
 
     e->slots[slot].parts = n + 1; /* one more, so that it cannot complete while it enters */
     for (int32_t i = 0; i < n; i++)
-        LW_TRY(enter_part(e, rank, unit, slot, p->parts[first + i]));
+        LW_TRY(enter_part(e, rank, unit, slot, sim_part(p, first + i)));
     return part_done(e, rank, unit, slot);
 }
 
