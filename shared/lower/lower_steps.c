@@ -187,7 +187,7 @@ static void free_all(struct lw_lowering *l)
     lw_arena_free(&l->arena);
 }
 
-/* Tables of these are large. */
+/* Tables of these, and of LW_SHARE_OPS_FROM ops, are large: what was freed goes to the system. */
 enum { MANY_PARAMS = 1 << 18 };
 
 enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s, bool draft,
@@ -196,9 +196,10 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
     struct lw_lowering l = {.given = w, .w = w, .s = s};
     enum lw_status st = decide(&l, cost, err);
     struct lw_plan_size size = lw_plan_size_estimate(w, s);
+    bool many = w->n_params >= MANY_PARAMS || size.ops >= LW_SHARE_OPS_FROM;
     int64_t least_cap = 0, next_cap = 0;
 
-    if (w->n_params >= MANY_PARAMS)
+    if (many)
         lw_alloc_trim(); /* of what decisions were made with */
     if (st == LW_OK) {
         find_caps(&l, &least_cap, &next_cap);
@@ -219,13 +220,15 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
         st = l.b ? write_all(&l, err) : lw_fail_nomem(err);
     }
     free_all(&l);
-    if (w->n_params >= MANY_PARAMS)
+    if (many)
         lw_alloc_trim();
     if (st != LW_OK) {
         lw_builder_free(l.b);
         return st;
     }
     LW_TRY(lw_builder_finish(l.b, plan, err));
+    if (many)
+        lw_alloc_trim(); /* of what the hash took */
     plan->last_spares = l.last_spares;
     plan->least_cap = least_cap;
     plan->next_cap = next_cap;
