@@ -483,13 +483,19 @@ static void put_key(const struct lw_plot *p, const struct key *k, FILE *f)
         fputs("set key outside top right spacing 1.5\n", f);
 }
 
+/* A line whose runs have no option but the x axis's. */
+static const char *name_of(const struct plot_lines *l, int32_t line)
+{
+    return l->names[line][0] ? l->names[line] : l->n_lines > 1 ? "defaults" : "step";
+}
+
 static void put_curves(const struct plot_lines *l, const struct key *k, double x, double y, FILE *f)
 {
     for (int32_t line = 0; line < l->n_lines; line++) {
         fprintf(f, "%s  $line%d using 1:2 with linespoints pointtype %d pointsize 1.3 linewidth 2 "
                    "dashtype %d linecolor rgb '#%06x' title ", line ? ", \\\n" : "", line,
                 shapes[line], line / N_COLOURS + 1, (unsigned)colours[line % N_COLOURS]);
-        plot_text(f, l->names[line][0] ? l->names[line] : "step");
+        plot_text(f, name_of(l, line));
     }
     for (int32_t line = 0; line < l->n_lines && k->lacks; line++)
         fprintf(f, ", \\\n  $line%d using 1:($3 > 0 ? $2 : NaN) with points pointtype 2 pointsize "
@@ -510,7 +516,7 @@ static void put_letters(const struct plot_lines *l, const struct key *k, double 
     for (int32_t line = 0; line < l->n_lines; line++) {
         fprintf(f, "%s  $line%d using 1:2 with points pointtype %d title ", line ? ", \\\n" : "",
                 line, line + 1);
-        plot_text(f, l->names[line][0] ? l->names[line] : "step");
+        plot_text(f, name_of(l, line));
     }
     for (int32_t line = 0; line < l->n_lines && k->lacks; line++)
         fprintf(f, ", \\\n  $line%d using 1:($3 > 0 ? $2 : NaN):('x') with labels offset 1,0 "

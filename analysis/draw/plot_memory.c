@@ -201,6 +201,12 @@ static void put_mark(FILE *f, int tag, double y, const char *text, bool left, co
             left ? "left" : "right");
 }
 
+/* Where the peak's text stands: above a line that would go through it. */
+static double above(double line, double y, double range)
+{
+    return line >= y && line - y < 0.05 * range ? line : y;
+}
+
 static void put_marks(const struct lw_run *run, const struct view *v, const char *unit)
 {
     double x = (double)(v->peak_at - v->from) / v->unit.ps, y = (double)v->peak / v->byte;
@@ -209,9 +215,11 @@ static void put_marks(const struct lw_run *run, const struct view *v, const char
     char style[64];
 
     fputs("set style textbox opaque margins 0.3,0.2 noborder\n", v->f);
-    fprintf(v->f, "set label 1 'peak %.4g %s' at %.6g,%.6g %s offset %s,0.7 front point "
-                  "pointtype 7 pointsize 0.8\n", y, unit, x, y, right ? "right" : "left",
-            right ? "-1" : "1");
+    double range = m.top * 1.15;
+    double at = above(m.device_line ? m.device : 0, above(m.with_framework, y, range), range);
+    fprintf(v->f, "set label 1 'peak %.4g %s' at %.6g,%.6g %s offset %s,0.7 front\n", y, unit, x, at,
+            right ? "right" : "left", right ? "-1" : "1");
+    fprintf(v->f, "set label 4 '' at %.6g,%.6g front point pointtype 7 pointsize 0.8\n", x, y);
     snprintf(style, sizeof style, "linewidth 1.5 linecolor rgb '#%06x'", (unsigned)PLOT_OTHER);
     if (m.with_framework > 0)
         put_mark(v->f, 3, m.with_framework, m.framework_text, right, style);
@@ -222,7 +230,7 @@ static void put_marks(const struct lw_run *run, const struct view *v, const char
         plot_text(v->f, m.device_text);
         fputs(" at graph 0.99,0.97 right front\n", v->f);
     }
-    fprintf(v->f, "set yrange [0:%.6g]\n", m.top * 1.15);
+    fprintf(v->f, "set yrange [0:%.6g]\n", range);
 }
 
 static void put_plot(const struct view *v)

@@ -438,6 +438,7 @@ TEST_WITH(memory_is_stacked_by_category, runs_open, fixture_close)
     has(text, "\n100 100 100 100 100 100 100 100 100\n100 100 100 100 100 100 100 100 140\n");
     has(text, "\n300 100 100 100 100 100 100 100 140\n300 100 100 100 100 100 100 100 100\n432 ");
     has(text, "set label 1 'peak 140 KiB' at 100,140 left");
+    has(text, "set label 4 '' at 100,140 front point");
     has(text, "'activations' at screen");
     assert_null(strstr(text, "'optimizer' at screen")); /* it holds none */
     test_free(text);
@@ -468,6 +469,12 @@ TEST_WITH(memory_shows_what_the_device_has, runs_open, fixture_close)
     snprintf(sql, sizeof sql, "set arrow 2 from graph 0,first %.6g to graph 1,first %.6g nohead",
              gib, gib);
     has(text, sql);
+    test_free(text);
+    runs_rows_sql("UPDATE memory SET bytes = 84000000000"); /* 78.23 of 79.65 GiB: the line is near */
+    text = script_of(LW_PLOT_MEMORY);
+    snprintf(sql, sizeof sql, "set label 1 'peak 78.23 GiB' at 0,%.6g left", gib);
+    has(text, sql);
+    has(text, "set label 4 '' at 0,78.2311 front point");
     test_free(text);
     runs_rows_sql("UPDATE memory SET bytes = 2000000000");
     text = script_of(LW_PLOT_MEMORY);

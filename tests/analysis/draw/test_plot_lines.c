@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "analysis/draw/plot_lines.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 enum { MANY = 400 };
 
@@ -69,6 +72,20 @@ TEST(options_of_the_cluster_are_an_axis)
         plot_lines_free(&l);
         assert_int_equal(plot_lines_find(runs, 6, "dp", "x.db", &l, &err), LW_EINVAL);
     }
+}
+
+/* Of several lines the one whose runs have no option says so; a line alone is the step. */
+TEST_WITH(a_line_without_options_is_of_the_defaults, fixture_open, fixture_close)
+{
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 2 --db l.db", NULL);
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 4 --db l.db", NULL);
+    lapwing("plot sweep --db l.db -o one.gp", NULL);
+    has(shell("grep ' title ' one.gp", NULL), " title 'step'");
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 2 --zero 1 --db l.db", NULL);
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 4 --zero 1 --db l.db", NULL);
+    lapwing("plot sweep --db l.db -o two.gp", NULL);
+    has(shell("grep ' title ' two.gp", NULL), " title 'zero 1'");
+    has(shell("grep ' title ' two.gp", NULL), " title 'defaults'");
 }
 
 /* Two models, and two batches, of equal plans on one cluster: each is a line of its own. A workload
