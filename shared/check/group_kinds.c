@@ -75,14 +75,10 @@ enum lw_status lw_group_kinds_find(const struct lw_plan *p, struct lw_group_kind
 {
     struct listing l = {.p = p, .out = out};
     enum lw_status status = LW_OK;
-    bool ruled = p->grid && lw_grid_rules_all(p); /* no class is listed group by group */
-    int32_t most = 0;
 
-    for (int32_t g = 0; !ruled && g < p->n_groups; g++)
-        most = p->groups[g].n_members > most ? p->groups[g].n_members : most;
     LW_NEW(out->first, (int64_t)p->n_comms + 1, err);
     LW_NEW(out->inside, (int64_t)p->n_comms * p->n_roles + 1, err);
-    LW_NEW(l.roles, (int64_t)most + 1, err);
+    LW_NEW(l.roles, lw_largest_group(p) + INT64_C(1), err);
     for (int32_t c = 0; status == LW_OK && c < p->n_comms; c++)
         status = p->grid && p->grid->comms[c].n_groups > 0 ? list_by_rule(&l, c, err)
                                                            : list_class(&l, c, err);

@@ -536,6 +536,20 @@ bool lw_grid_rules_all(const struct lw_plan *p)
     return n == p->n_groups && members == p->n_members;
 }
 
+int32_t lw_largest_group(const struct lw_plan *p)
+{
+    int32_t most = 0;
+
+    if (p->grid && lw_grid_rules_all(p)) {
+        for (int32_t c = 0; c < p->n_comms; c++)
+            most = p->grid->comms[c].n_members > most ? p->grid->comms[c].n_members : most;
+        return most;
+    }
+    for (int32_t g = 0; g < p->n_groups; g++)
+        most = p->groups[g].n_members > most ? p->groups[g].n_members : most;
+    return most;
+}
+
 /* --- the tables that a large plan lacks --------------------------------------------------------
  */
 

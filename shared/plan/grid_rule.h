@@ -113,3 +113,5 @@ static inline int32_t lw_grid_member(const struct lw_comm_rule *x, int32_t numbe
 enum lw_status lw_grid_rule_holds(const struct lw_plan *p, bool *holds, struct lw_err *err);
 /* Every communicator has a rule, and every group is of one. */
 bool lw_grid_rules_all(const struct lw_plan *p);
+/* Members of the largest group; 0: there is none. */
+int32_t lw_largest_group(const struct lw_plan *p);

@@ -25,25 +25,15 @@ static int column_of(int32_t c)
     return c < LW_ROW_STEPS ? c : LW_ROW_STEPS - 1;
 }
 
-/* The rows again, `count - 1` times, each time with the step added once more. */
-static void repeat(struct block *b, int32_t count, const int64_t step[LW_ROW_STEPS])
-{
-    int64_t n = b->n;
-
-    for (int64_t from = 0; from < n * (count - 1); from += b->width)
-        for (int32_t c = 0; c < b->width; c++)
-            b->v[n + from + c] = b->v[from + c] + step[column_of(c)];
-    b->n = n * count;
-}
-
 /* What is added to each number of the block. */
 static void prepare(struct block *b, const int64_t sum[LW_ROW_STEPS])
 {
     if (b->n_by == b->n && memcmp(b->last, sum, sizeof b->last) == 0)
         return;
-    for (int64_t from = 0; from < b->n; from += b->width)
-        for (int32_t c = 0; c < b->width; c++)
-            b->by[from + c] = sum[column_of(c)];
+    for (int32_t c = 0; c < b->width; c++)
+        b->by[c] = sum[column_of(c)];
+    for (int64_t n = b->width; n < b->n; n *= 2)
+        memcpy(b->by + n, b->by, (size_t)(n < b->n - n ? n : b->n - n) * sizeof *b->by);
     memcpy(b->last, sum, sizeof b->last);
     b->n_by = b->n;
 }
@@ -109,6 +99,23 @@ static void add(struct block *b, const int64_t sum[LW_ROW_STEPS])
         return;
     prepare(b, sum);
     b->add(b->v, b->by, b->n);
+}
+
+/* The rows again, `count - 1` times, each time with the step added once more: as many as are there
+ * are made at a time. */
+static void repeat(struct block *b, int32_t count, const int64_t step[LW_ROW_STEPS])
+{
+    int64_t n = b->n, sum[LW_ROW_STEPS];
+
+    for (int32_t have = 1, more; have < count; have += more) {
+        more = have < count - have ? have : count - have;
+        for (int c = 0; c < LW_ROW_STEPS; c++)
+            sum[c] = have * step[c];
+        prepare(b, sum);
+        memcpy(b->v + b->n, b->v, (size_t)(more * n) * sizeof *b->v);
+        b->add(b->v + b->n, b->by, more * n);
+        b->n += more * n;
+    }
 }
 
 /* The next values of digits 0 to n - 1; false after the last. *sum: what is added by it. */

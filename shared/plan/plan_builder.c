@@ -335,7 +335,7 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
 static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x)
 {
     struct lw_plan *p = &b->plan;
-    int32_t at = p->n_members, n = x->n_groups * x->n_members;
+    int32_t at = p->n_members, each = x->n_members, n = x->n_groups * each;
     struct lw_group *groups = lw_builder_extend(b, LW_TABLE_groups, x->n_groups);
     int32_t *members = b->by_rules ? NULL : lw_builder_extend(b, LW_TABLE_members, n);
 
@@ -343,8 +343,8 @@ static void write_groups(struct lw_builder *b, const struct lw_comm_rule *x)
     if (b->failed)
         return;
     p->n_members += n;
-    for (int32_t g = 0; g < x->n_groups; g++)
-        groups[g] = (struct lw_group){at + g * x->n_members, x->n_members};
+    for (int32_t g = 0; g < x->n_groups; g++, at += each)
+        groups[g] = (struct lw_group){at, each};
     if (members)
         lw_digits_write(&x->ranks, 0, members, n);
     if (members)

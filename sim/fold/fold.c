@@ -342,13 +342,10 @@ static enum lw_status take_columns(struct sim_folding *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
     struct lw_arena *a = &m->arena;
-    int32_t largest = 1;
 
-    for (int32_t g = 0; g < p->n_groups; g++)
-        largest = p->groups[g].n_members > largest ? p->groups[g].n_members : largest;
     LW_TAKE(a, m->ring, p->n_comms + 1, err);
     LW_TAKE(a, m->unlike, p->n_comms + 1, err);
-    LW_TAKE(a, m->set, largest, err);
+    LW_TAKE(a, m->set, lw_largest_group(p) + 1L, err);
     LW_TAKE(a, m->roles, p->n_roles, err);
     LW_TAKE(a, m->first_of, p->n_roles + 1, err);
     return LW_OK;
