@@ -51,6 +51,10 @@ void *lw_arena_room(struct lw_arena *a, int64_t n, size_t size);  /* the same, n
 #define LW_TAKE(arena, pointer, n, err)                                             \
     LW_TRY(((pointer) = lw_arena_alloc(arena, n, sizeof *(pointer))) != NULL ? LW_OK \
                                                                        : lw_fail_nomem(err))
+/* The same, not zeroed: for what is written before it is read. */
+#define LW_TAKE_ROOM(arena, pointer, n, err)                                       \
+    LW_TRY(((pointer) = lw_arena_room(arena, n, sizeof *(pointer))) != NULL ? LW_OK \
+                                                                      : lw_fail_nomem(err))
 char *lw_arena_strdup(struct lw_arena *a, const char *s);         /* NULL only without memory */
 /* Take over a block of lw_alloc or lw_realloc: it goes with the arena. -1 without memory: it is
  * still the caller's. */

@@ -50,7 +50,7 @@ enum lw_status lw_bucketing_room(struct lw_bucketing *b, int32_t n_buckets, int3
                                  struct lw_err *err)
 {
     b->first = lw_arena_alloc(&b->arena, n_buckets + 1L, sizeof *b->first);
-    b->items = lw_arena_alloc(&b->arena, n_items, sizeof *b->items);
+    b->items = lw_arena_room(&b->arena, n_items, sizeof *b->items);
     b->limit_bytes = lw_arena_alloc(&b->arena, n_buckets, sizeof *b->limit_bytes);
     if (b->first && b->items && b->limit_bytes)
         return LW_OK;
@@ -257,7 +257,7 @@ static enum lw_status run(struct assign *a, const int32_t *order, struct lw_buck
 {
     enum { UNSEEN = -2 };
 
-    LW_TAKE(&a->room, a->next, a->n, err);
+    LW_TAKE_ROOM(&a->room, a->next, a->n, err);
     LW_TRY(collect_keys(a, err));
     for (int32_t i = 0; i < a->n; i++)
         a->next[i] = UNSEEN;

@@ -33,7 +33,7 @@ struct lw_bucketing {
 };
 
 void lw_bucketing_free(struct lw_bucketing *b);
-/* Room for at most so many buckets of n items. */
+/* Room for at most so many buckets of n items, which are not zeroed. */
 enum lw_status lw_bucketing_room(struct lw_bucketing *b, int32_t n_buckets, int32_t n_items,
                                  struct lw_err *err);
 /* The list of buckets back to front; the order inside each stays. LW_ENOMEM: unchanged. */

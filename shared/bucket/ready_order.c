@@ -116,10 +116,10 @@ static enum lw_status cut_all(struct cut *c, struct lw_err *err)
     const struct lw_workload *w = c->w;
     struct lw_backward *b = c->b;
 
-    LW_TAKE(&b->arena, b->ready, w->n_params, err);
-    LW_TAKE(&b->arena, b->stretches, (int64_t)w->n_modules + w->n_params, err);
+    LW_TAKE_ROOM(&b->arena, b->ready, w->n_params, err);
+    LW_TAKE_ROOM(&b->arena, b->stretches, (int64_t)w->n_modules + w->n_params, err);
     LW_TAKE(&c->room, c->window_end, w->n_modules, err);
-    LW_TAKE(&c->room, c->at, w->n_params, err);
+    LW_TAKE_ROOM(&c->room, c->at, w->n_params, err);
     LW_TRY(find_order(c, err));
     find_times(c);
     for (int32_t m = w->n_modules - 1; m >= 0; m--)

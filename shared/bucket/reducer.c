@@ -43,7 +43,7 @@ enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_
     r->n_params = n_params;
     r->n_buckets = n_buckets;
     r->order = order;
-    r->bucket_of = lw_arena_alloc(&r->arena, n_params, sizeof *r->bucket_of);
+    r->bucket_of = lw_arena_room(&r->arena, n_params, sizeof *r->bucket_of);
     r->marked = lw_arena_alloc(&r->arena, n_params, sizeof *r->marked);
     r->size = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->size);
     r->pending = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->pending);

@@ -210,9 +210,9 @@ enum lw_status lw_check_hazards_init(struct lw_hazards **out, const struct lw_us
     k->uses = uses;
     enum lw_status s = lw_op_clock_init(&k->clock, k->p, &k->room, err);
     k->talks = talks(k->p);
-    k->last = lw_arena_alloc(&k->room,
-                             buffers_of(k->p, k->talks ? lw_plan_longest_program(k->p) : 0),
-                             sizeof *k->last);
+    k->last = lw_arena_room(&k->room, /* a program begins with its buffers */
+                            buffers_of(k->p, k->talks ? lw_plan_longest_program(k->p) : 0),
+                            sizeof *k->last);
     if (s == LW_OK && !k->last)
         s = lw_fail_nomem(err);
     if (s == LW_OK)

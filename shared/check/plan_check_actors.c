@@ -167,8 +167,8 @@ static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
 
     struct call *calls;
     int32_t *last_on_comm, *n_on_comm, *last_on_stream;
-    LW_TAKE(&k->room, k->next_on_stream, p->n_ops, err);
-    LW_TAKE(&k->room, k->before_on_comm, p->n_ops, err);
+    LW_TAKE_ROOM(&k->room, k->next_on_stream, p->n_ops, err);
+    LW_TAKE_ROOM(&k->room, k->before_on_comm, p->n_ops, err);
     if (lw_check_has_collectives(p))
         LW_TAKE(&k->room, k->ordinal, p->n_ops, err);
     bool has = has_calls(k);

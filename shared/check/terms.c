@@ -567,8 +567,8 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
             lw_plan_bucket_kind(p, o->bucket) == LW_BUCKET_GRADIENTS)
             k->has_rooms = k->roomed[o->bucket] = true;
     }
-    LW_TAKE(room, k->made, p->n_params, err);
-    LW_TAKE(room, k->copied, p->n_params, err);
+    LW_TAKE_ROOM(room, k->made, p->n_params, err);
+    LW_TAKE_ROOM(room, k->copied, p->n_params, err);
     LW_TAKE(room, k->copied_of, p->n_params, err);
     if (!k->uses->has_copies && !has_tied_set(p))
         return LW_OK;

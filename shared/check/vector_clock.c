@@ -14,7 +14,7 @@ enum lw_status lw_op_clock_init(struct lw_op_clock *c, const struct lw_plan *p,
 
     *c = (struct lw_op_clock){.p = p, .n_streams = p->n_streams};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (!(*lists[i] = lw_arena_alloc(room, longest, sizeof **lists[i])))
+        if (!(*lists[i] = lw_arena_room(room, longest, sizeof **lists[i])))
             return lw_fail_nomem(err);
     c->clock = lw_arena_alloc(room, longest, (size_t)p->n_streams * sizeof *c->clock);
     c->ticked = lw_arena_alloc(room, longest, sizeof *c->ticked);

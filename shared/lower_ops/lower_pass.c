@@ -46,7 +46,7 @@ static enum lw_status index_room(struct lw_writer_part *x, struct lw_arena *room
     const struct lw_bucketing *k = &x->set->buckets;
 
     LW_TAKE(room, x->room_at, k->n_buckets, err);
-    LW_TAKE(room, x->bucket_of, x->d->w->n_params, err);
+    LW_TAKE_ROOM(room, x->bucket_of, x->d->w->n_params, err);
     memset(x->room_at, -1, (size_t)k->n_buckets * sizeof *x->room_at);
     find_buckets(x->d, k, x->bucket_of);
     return LW_OK;
@@ -57,7 +57,7 @@ static enum lw_status new_reducer(const struct lw_part *d, const struct lw_part_
 {
     const struct lw_bucketing *k = &set->buckets;
     struct lw_arena room = {0};
-    int32_t *bucket_of = lw_arena_alloc(&room, d->w->n_params, sizeof *bucket_of);
+    int32_t *bucket_of = lw_arena_room(&room, d->w->n_params, sizeof *bucket_of);
 
     if (!bucket_of)
         return lw_fail_nomem(err);

@@ -25,10 +25,10 @@ static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
     const struct lw_workload *w = d->w;
     int32_t n = 0, n_unused = 0;
 
-    LW_TAKE(&d->scratch, d->grads, w->n_params, err);
-    LW_TAKE(&d->scratch, d->param_of, w->n_params, err);
-    LW_TAKE(&d->scratch, d->grad_of, w->n_params, err);
-    LW_TAKE(&d->scratch, d->order, w->n_params, err);
+    LW_TAKE_ROOM(&d->scratch, d->grads, w->n_params, err);
+    LW_TAKE_ROOM(&d->scratch, d->param_of, w->n_params, err);
+    LW_TAKE_ROOM(&d->scratch, d->grad_of, w->n_params, err);
+    LW_TAKE_ROOM(&d->scratch, d->order, w->n_params, err);
     LW_TAKE(&d->arena, d->reduced, w->n_params, err);
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = LW_PARAM(w, i);

@@ -91,7 +91,7 @@ static enum lw_status share(struct sharing *s, struct lw_arena *room, struct lw_
         s->n_found *= 2;
     LW_TAKE(room, s->first, s->most, err);
     LW_TAKE(room, s->found, s->n_found, err);
-    LW_TAKE(a, s->row, s->n_items, err);
+    LW_TAKE_ROOM(a, s->row, s->n_items, err);
     for (int32_t i = 0; i < s->n_items; i++)
         if (!find_row(s, i)) {
             lw_arena_release(a, s->row, s->n_items, sizeof *s->row);
@@ -113,7 +113,7 @@ static enum lw_status share_modules(struct lw_workload *w, struct lw_arena *room
     LW_TRY(share(&s, room, &w->arena, &rows, err));
     if (!rows)
         return LW_OK;
-    LW_TAKE(&w->arena, w->module_names, w->n_modules, err);
+    LW_TAKE_ROOM(&w->arena, w->module_names, w->n_modules, err);
     for (int32_t m = 0; m < w->n_modules; m++)
         w->module_names[m] = w->modules[m].name;
     lw_arena_release(&w->arena, w->modules, w->n_modules, sizeof *w->modules);
@@ -133,8 +133,8 @@ static enum lw_status share_params(struct lw_workload *w, struct lw_arena *room,
     LW_TRY(share(&s, room, &w->arena, &rows, err));
     if (!rows)
         return LW_OK;
-    LW_TAKE(&w->arena, w->param_names, w->n_params, err);
-    LW_TAKE(&w->arena, w->param_module, w->n_params, err);
+    LW_TAKE_ROOM(&w->arena, w->param_names, w->n_params, err);
+    LW_TAKE_ROOM(&w->arena, w->param_module, w->n_params, err);
     for (int32_t i = 0; i < w->n_params; i++) {
         w->param_names[i] = w->params[i].name;
         w->param_module[i] = w->params[i].module;

@@ -372,11 +372,13 @@ int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p)
 {
     const struct lw_plan_param *before =
         b->plan.n_params > 0 ? &b->plan.params[b->plan.n_params - 1] : NULL;
-    struct lw_plan_param copy = *p;
-
     bool same = before && p->name && strcmp(before->name, p->name) == 0;
-    copy.name = same ? before->name : keep(b, p->name);
-    return lw_builder_push(b, LW_TABLE_params, &copy);
+    const char *name = same ? before->name : keep(b, p->name);
+    int32_t number = lw_builder_push(b, LW_TABLE_params, p);
+
+    if (!b->failed)
+        b->plan.params[number].name = name;
+    return number;
 }
 
 int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p)

@@ -117,7 +117,6 @@ struct feeding {
         uint8_t shift; /* of a bit */
     } of_size[4][MAX_NUMBERS], bits[MAX_NUMBERS], reducers[MAX_NUMBERS];
     int n_of_size[4], n_bits, n_reducers, n_numbers, n_others;
-    size_t numbers_from, size; /* of a row that is a text and then numbers; 0, 0: of another */
     int64_t numbers[MAX_NUMBERS]; /* of the row read last */
     struct other {
         const struct lw_plan_field *field;
@@ -130,9 +129,8 @@ static int size_of(const struct lw_plan_field *f)
     return f->size == 8 ? 3 : f->size == 4 ? 2 : f->size == 2 ? 1 : 0;
 }
 
-static void prepare_feeding(struct feeding *x, const struct lw_plan_table *t)
+static void prepare_feeding(struct feeding *x, const struct lw_plan_field *fields)
 {
-    const struct lw_plan_field *fields = t->fields;
     int bit = 0;
 
     memset(x, 0, sizeof *x);
@@ -152,21 +150,12 @@ static void prepare_feeding(struct feeding *x, const struct lw_plan_table *t)
             x->others[x->n_others++] = (struct other){f, x->n_numbers};
         }
     }
-    if (x->n_others == 1 && fields->kind == LW_PF_TEXT && fields->at == 0) {
-        x->numbers_from = sizeof(char *);
-        x->size = t->size;
-    }
 }
 
-/* The numbers of a row: a parameter has mostly those of the one before it. */
-static void read_numbers(struct feeding *x, const char *row, int64_t number)
+static void read_numbers(struct feeding *x, const char *row)
 {
     int64_t *numbers = x->numbers;
 
-    if (number > 0 && x->size > 0 &&
-        memcmp(row + x->numbers_from, row - x->size + x->numbers_from, x->size - x->numbers_from) ==
-            0)
-        return;
 #define READ(k, type)                                                                     \
     for (int i = 0; i < x->n_of_size[k]; i++)                                             \
         numbers[x->of_size[k][i].to] =                                                    \
@@ -188,13 +177,16 @@ static void read_numbers(struct feeding *x, const char *row, int64_t number)
     }
 }
 
+static void put_numbers(unsigned char *to, const int64_t *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        lw_put_int(to + (size_t)i * sizeof *v, v[i]);
+}
+
 /* The next numbers of a row, which has few. */
 static void feed_few(struct lw_hash *h, const int64_t *v, int n)
 {
-    unsigned char *to = lw_hash_room(h, (size_t)n * sizeof *v);
-
-    for (int i = 0; i < n; i++)
-        lw_put_int(to + (size_t)i * sizeof *v, v[i]);
+    put_numbers(lw_hash_room(h, (size_t)n * sizeof *v), v, n);
 }
 
 /* Row number `number` of its table. */
@@ -203,7 +195,7 @@ static void feed_row(const struct canon *c, struct feeding *x, const char *row, 
     const int64_t *numbers = x->numbers;
     int from = 0;
 
-    read_numbers(x, row, number);
+    read_numbers(x, row);
     for (int i = 0; i < x->n_others; i++) {
         int to = x->others[i].before;
         if (to > from)
@@ -215,12 +207,48 @@ static void feed_row(const struct canon *c, struct feeding *x, const char *row, 
         feed_few(c->h, numbers + from, x->n_numbers - from);
 }
 
+/* A row is a text and then numbers. */
+static bool begins_with_text(const struct feeding *x, const struct lw_plan_table *t)
+{
+    return x->n_others == 1 && x->others[0].before == 0 && t->fields->kind == LW_PF_TEXT &&
+           t->fields->at == 0;
+}
+
+/* Such rows: numbers are read where they differ from those of the row before, as those of few
+ * parameters do. */
+static void feed_named_rows(const struct canon *c, const struct lw_plan_table *t,
+                            struct feeding *x, int64_t n)
+{
+    const size_t after = sizeof(char *), bytes = (size_t)x->n_numbers * sizeof(int64_t);
+    const char *row = lw_table_at(t, c->p);
+
+    for (int64_t i = 0; i < n; i++, row += t->size) {
+        const char *name = text(t->fields, row);
+        size_t length = name ? strlen(name) : 0, all = sizeof(int64_t) + length + bytes;
+        if (i == 0 || memcmp(row + after, row - t->size + after, t->size - after) != 0)
+            read_numbers(x, row);
+        if (all > LW_HASH_ROOM) {
+            lw_hash_string(c->h, name);
+            feed_few(c->h, x->numbers, x->n_numbers);
+            continue;
+        }
+        unsigned char *to = lw_hash_room(c->h, all);
+        lw_put_int(to, (int64_t)length);
+        memcpy(to + sizeof(int64_t), name ? name : "", length);
+        put_numbers(to + sizeof(int64_t) + length, x->numbers, x->n_numbers);
+    }
+}
+
 static void feed_rows(const struct canon *c, const struct lw_plan_table *t, int64_t n)
 {
     struct feeding x;
     struct lw_op op;
 
-    prepare_feeding(&x, t);
+    prepare_feeding(&x, t->fields);
+    if (begins_with_text(&x, t)) {
+        feed_named_rows(c, t, &x, n);
+        return;
+    }
     for (int64_t i = 0; i < n; i++)
         feed_row(c, &x, lw_table_row(t, c->p, i, &op), i);
 }
@@ -307,7 +335,7 @@ static enum lw_status feed_shared_ops(const struct canon *c, struct lw_err *err)
 {
     struct op_feeding f = {.c = *c};
 
-    prepare_feeding(&f.x, &lw_plan_tables[LW_TABLE_ops]);
+    prepare_feeding(&f.x, lw_plan_tables[LW_TABLE_ops].fields);
     return lw_hash_shared_ops(c->h, c->p, &c->works, feed_whole_op, &f, err);
 }
 

@@ -160,9 +160,9 @@ enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works 
     for (int32_t i = 0; i < p->n_ops; i++)
         with_work += lw_op_at(p, i).work >= 0;
     *w = (struct lw_whole_works){0};
-    w->of = lw_calloc((size_t)p->n_ops + 1, sizeof *w->of);
-    w->v = lw_calloc((size_t)with_work + 1, sizeof *w->v);
-    t.op = lw_calloc((size_t)t.n, sizeof *t.op);
+    w->of = lw_alloc(((size_t)p->n_ops + 1) * sizeof *w->of);
+    w->v = lw_alloc(((size_t)with_work + 1) * sizeof *w->v);
+    t.op = lw_alloc((size_t)t.n * sizeof *t.op);
     uint64_t *marks = lw_calloc((size_t)p->n_works + 1, sizeof *marks);
     if (!w->of || !w->v || !t.op || !marks) {
         lw_free(t.op);

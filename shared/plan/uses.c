@@ -110,10 +110,10 @@ bool lw_plan_weights_ahead(const struct lw_plan *p, bool *ahead)
 enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err)
 {
     *u = (struct lw_uses){.p = p, .variant = -1, .role = -1, .here_stage = -1};
-    LW_TAKE(&u->room, u->bucket_of, p->n_params, err);
-    LW_TAKE(&u->room, u->copied_in, p->n_params, err);
+    LW_TAKE_ROOM(&u->room, u->bucket_of, p->n_params, err);
+    LW_TAKE_ROOM(&u->room, u->copied_in, p->n_params, err);
     LW_TAKE(&u->room, u->copied_out, p->n_buckets, err);
-    LW_TAKE(&u->room, u->here, p->n_params, err);
+    LW_TAKE_ROOM(&u->room, u->here, p->n_params, err);
     LW_TAKE(&u->room, u->temporary, p->n_buckets, err);
     LW_TAKE(&u->room, u->ahead, p->n_buckets, err);
     LW_TAKE(&u->room, u->held, 2L * p->n_buckets, err);
