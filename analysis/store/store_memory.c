@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/store/pieces.h"
+#include "analysis/store/piece_writer.h"
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
 #include "analysis/store/store_state.h"
@@ -19,41 +19,27 @@ enum { MOST_CATEGORIES = 64, MOST_WORD = 40 };
 enum { WAIT, CATEGORY, MORE_BYTES, N_NUMBERS };
 
 struct writer {
-    struct lw_sql *add_order, *add_piece;
-    int64_t run;
+    struct piece_writer pieces;
     const char *of_file;          /* where rows come from, and their run there */
     int64_t of_run;
     lw_ps at;                     /* of the last change */
     int64_t held[MOST_CATEGORIES];
     char words[MOST_CATEGORIES][MOST_WORD];
     int n_words;
-    struct piece_coder coder;
 };
 
-static void put_order(void *ctx, int64_t place, const int64_t *item)
+static void put_order(void *ctx, struct lw_sql *add, int64_t run, int64_t place,
+                      const int64_t *item)
 {
-    struct writer *w = ctx;
+    const struct writer *w = ctx;
 
-    lw_sql_run(w->add_order, "llltl", w->run, place, item[WAIT], w->words[item[CATEGORY]],
-               item[MORE_BYTES]);
-}
-
-static void put_piece(void *ctx, const struct piece *p)
-{
-    struct writer *w = ctx;
-
-    lw_sql_run(w->add_piece, "lllll", w->run, p->first, p->n, p->key, p->place);
+    lw_sql_run(add, "llltl", run, place, item[WAIT], w->words[item[CATEGORY]], item[MORE_BYTES]);
 }
 
 static enum lw_status writer_end(struct writer *w, enum lw_status st, struct lw_err *err)
 {
-    if (!w)
-        return st;
-    if (st == LW_OK)
-        st = piece_coder_end(&w->coder, err);
-    piece_coder_free(&w->coder);
-    st = lw_sql_end(w->add_order, st, err);
-    st = lw_sql_end(w->add_piece, st, err);
+    if (w)
+        st = piece_writer_end(&w->pieces, st, err);
     lw_free(w);
     return st;
 }
@@ -61,20 +47,16 @@ static enum lw_status writer_end(struct writer *w, enum lw_status st, struct lw_
 static enum lw_status writer_new(struct lw_store *s, int64_t run, struct writer **out,
                                  struct lw_err *err)
 {
+    static const struct piece_tables tables = {
+        "INSERT INTO main.memory_order (run, place, wait_ps, category, more_bytes)"
+        " VALUES (?,?,?,?,?)",
+        "INSERT INTO main.memory_piece (run, change, n, rank, place) VALUES (?,?,?,?,?)",
+        N_NUMBERS, put_order};
     struct writer *w;
 
     LW_NEW(w, 1, err);
-    *w = (struct writer){.run = run, .of_file = s->file, .of_run = run};
-    w->coder = (struct piece_coder){.n_numbers = N_NUMBERS, .sink = {w, put_order, put_piece}};
-    enum lw_status st = lw_sql_prepare(s,
-                                       "INSERT INTO main.memory_order (run, place, wait_ps,"
-                                       " category, more_bytes) VALUES (?,?,?,?,?)",
-                                       &w->add_order, err);
-    if (st == LW_OK)
-        st = lw_sql_prepare(s,
-                            "INSERT INTO main.memory_piece (run, change, n, rank, place)"
-                            " VALUES (?,?,?,?,?)",
-                            &w->add_piece, err);
+    *w = (struct writer){.of_file = s->file, .of_run = run};
+    enum lw_status st = piece_writer_begin(&w->pieces, s, &tables, run, w, err);
     if (st != LW_OK)
         return writer_end(w, st, err);
     *out = w;
@@ -117,7 +99,7 @@ static enum lw_status put(struct writer *w, int64_t change, int64_t rank, lw_ps 
         [WAIT] = minus(at, w->at), [CATEGORY] = k, [MORE_BYTES] = minus(bytes, w->held[k])};
     w->at = at;
     w->held[k] = bytes;
-    return piece_coder_add(&w->coder, change, rank, item, err);
+    return piece_coder_add(&w->pieces.coder, change, rank, item, err);
 }
 
 /* --- of a timeline --------------------------------------------------------------------------- */

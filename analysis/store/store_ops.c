@@ -3,45 +3,32 @@
  * list has those of one micro-batch of each stage. */
 #include "analysis/store/store_ops.h"
 
-#include "analysis/store/pieces.h"
+#include "analysis/store/piece_writer.h"
 #include "analysis/store/sql.h"
 #include "shared/base/arena.h"
 
 struct op_writer {
-    struct lw_sql *add_order, *add_piece;
-    int64_t plan;
-    struct piece_coder coder;
+    struct piece_writer pieces;
 };
 
-static void put_order(void *ctx, int64_t place, const int64_t *alike)
+static void put_order(void *ctx, struct lw_sql *add, int64_t plan, int64_t place,
+                      const int64_t *alike)
 {
-    struct op_writer *w = ctx;
-
-    lw_sql_run(w->add_order, "lll", w->plan, place, *alike);
-}
-
-static void put_piece(void *ctx, const struct piece *p)
-{
-    struct op_writer *w = ctx;
-
-    lw_sql_run(w->add_piece, "lllll", w->plan, p->first, p->n, p->key, p->place);
+    (void)ctx;
+    lw_sql_run(add, "lll", plan, place, *alike);
 }
 
 enum lw_status op_writer_new(struct lw_store *s, int64_t plan, struct op_writer **out,
                              struct lw_err *err)
 {
+    static const struct piece_tables tables = {
+        "INSERT INTO main.op_order (plan, place, alike) VALUES (?,?,?)",
+        "INSERT INTO main.op_piece (plan, op, n, micro_batch, place) VALUES (?,?,?,?,?)", 1,
+        put_order};
     struct op_writer *w;
 
     LW_NEW(w, 1, err);
-    *w = (struct op_writer){.plan = plan};
-    w->coder = (struct piece_coder){.n_numbers = 1, .sink = {w, put_order, put_piece}};
-    enum lw_status st = lw_sql_prepare(
-        s, "INSERT INTO main.op_order (plan, place, alike) VALUES (?,?,?)", &w->add_order, err);
-    if (st == LW_OK)
-        st = lw_sql_prepare(s,
-                            "INSERT INTO main.op_piece (plan, op, n, micro_batch, place)"
-                            " VALUES (?,?,?,?,?)",
-                            &w->add_piece, err);
+    enum lw_status st = piece_writer_begin(&w->pieces, s, &tables, plan, NULL, err);
     if (st != LW_OK)
         return op_writer_end(w, st, err);
     *out = w;
@@ -51,18 +38,13 @@ enum lw_status op_writer_new(struct lw_store *s, int64_t plan, struct op_writer 
 enum lw_status op_writer_add(struct op_writer *w, int64_t op, int64_t micro_batch, int64_t alike,
                              struct lw_err *err)
 {
-    return piece_coder_add(&w->coder, op, micro_batch, &alike, err);
+    return piece_coder_add(&w->pieces.coder, op, micro_batch, &alike, err);
 }
 
 enum lw_status op_writer_end(struct op_writer *w, enum lw_status st, struct lw_err *err)
 {
-    if (!w)
-        return st;
-    if (st == LW_OK)
-        st = piece_coder_end(&w->coder, err);
-    piece_coder_free(&w->coder);
-    st = lw_sql_end(w->add_order, st, err);
-    st = lw_sql_end(w->add_piece, st, err);
+    if (w)
+        st = piece_writer_end(&w->pieces, st, err);
     lw_free(w);
     return st;
 }
