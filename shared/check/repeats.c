@@ -39,11 +39,19 @@ static int64_t smaller(int64_t a, int64_t b)
 static bool may_repeat(const struct lw_plan *p, int32_t i)
 {
     const struct lw_op *o = lw_op_shared(p, i);
-    bool computes = o->kind == LW_OP_FORWARD || o->kind == LW_OP_BACKWARD ||
-                    o->kind == LW_OP_BACKWARD_INPUT || o->kind == LW_OP_BACKWARD_WEIGHT;
 
-    return (computes || lw_op_class(o->kind) == LW_CLASS_P2P) && o->bucket < 0 && o->module >= 0 &&
-           lw_op_micro_batch(p, i) >= 0;
+    switch (o->kind) {
+    case LW_OP_FORWARD:
+    case LW_OP_BACKWARD:
+    case LW_OP_BACKWARD_INPUT:
+    case LW_OP_BACKWARD_WEIGHT:
+    case LW_OP_SEND:
+    case LW_OP_RECV:
+    case LW_OP_HOST:
+        return o->bucket < 0 && lw_op_micro_batch(p, i) >= 0;
+    default:
+        return false;
+    }
 }
 
 /* Op i + length is op i with a later micro-batch. */

@@ -19,8 +19,8 @@ struct lw_repeat {
 
 /* The repeats of a program of a plan that shares ops: the longest run around its middle in which
  * each op is the one `length` before it but for `stride` micro-batches more, and waits for ops as
- * far before it. Ops of a run are forwards, backwards, sends and receives of a micro-batch, about no
- * bucket. O(ops + dependencies). */
+ * far before it. Ops of a run are forwards, backwards, sends, receives and host ops of a micro-batch,
+ * about no bucket. O(ops + dependencies). */
 struct lw_repeat lw_repeat_find(const struct lw_plan *p, struct lw_program g, int32_t stride);
 
 /* *shorter: `out` is the plan with fewer repeats; its tables of ops are of its arena, which the
