@@ -76,8 +76,10 @@ static void take_program(const struct lw_plan *p, int64_t first, int64_t end,
                          const struct places *t, const uint64_t *marks, struct lw_whole_works *w)
 {
     for (int64_t i = first; i < end; i++) {
+        if (w->of[i] >= 0)
+            continue;
         const struct lw_op *op = LW_OP(p, i);
-        if (op->work < 0 || op->work >= p->n_works || w->of[i] >= 0)
+        if (op->work < 0 || op->work >= p->n_works)
             continue;
         int32_t *place = op->module >= 0 && t ? place_of(t, p, op) : NULL;
         if (place && *place != FREE) {
@@ -133,10 +135,85 @@ static int64_t longest_program(const struct lw_plan *p)
     return most;
 }
 
-/* Programs share no ops; where they do, the plan is refused, and the rest is not looked at. */
-static void take_programs(const struct lw_plan *p, struct places *t, const uint64_t *marks,
-                          struct lw_whole_works *w)
+/* --- ops that are whole ----------------------------------------------------------------------- */
+
+/* Rows of one program in turn. */
+struct whole_rows {
+    int64_t *program;     /* [n_op_rows]: 1 + the program that the next two are of */
+    int32_t *micro_batch; /* [n_op_rows]: of the row's last op */
+    int32_t *number;      /* [n_op_rows]: of the row's whole work */
+    int32_t *rows, n;     /* [MOST_ROWS]: of the program, those with a work */
+};
+
+enum { MOST_ROWS = 256 };
+
+static bool same_kind_of_work(const struct lw_op *a, const struct lw_op *b)
 {
+    return a->module >= 0 && a->kind == b->kind && a->module == b->module && a->stage == b->stage;
+}
+
+/* Lists the rows of the program that have works; false: an op may be a part of a work. No two of the
+ * rows are of one kind, module and stage, and each has a micro-batch once: they count up. */
+static bool are_whole(const struct lw_plan *p, int64_t program, const struct lw_whole_works *w,
+                      struct whole_rows *k)
+{
+    struct lw_program g = p->programs[program];
+
+    k->n = 0;
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        int32_t row = p->op_places[i].row, micro_batch = p->op_places[i].micro_batch;
+        const struct lw_op *op = &p->op_rows[row];
+        if (op->work < 0 || op->work >= p->n_works)
+            continue;
+        if (w->of[i] >= 0)
+            return false; /* of another program too */
+        bool first = k->program[row] != program + 1;
+        if (first ? k->n == MOST_ROWS : op->module >= 0 && micro_batch <= k->micro_batch[row])
+            return false;
+        for (int32_t r = 0; first && r < k->n; r++)
+            if (same_kind_of_work(op, &p->op_rows[k->rows[r]]))
+                return false;
+        if (first)
+            k->rows[k->n++] = row;
+        k->program[row] = program + 1;
+        k->micro_batch[row] = micro_batch;
+    }
+    return true;
+}
+
+/* Ops of one row do as much. */
+static void take_rows(const struct lw_plan *p, struct lw_program g, const struct whole_rows *k,
+                      const uint64_t *marks, struct lw_whole_works *w)
+{
+    for (int32_t r = 0; r < k->n; r++) {
+        int32_t work = p->op_rows[k->rows[r]].work;
+        k->number[k->rows[r]] = w->n;
+        w->v[w->n] = (struct lw_whole_work){0};
+        add(&w->v[w->n++], lw_work_at(p, work), marks[work]);
+    }
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        int32_t row = p->op_places[i].row, work = p->op_rows[row].work;
+        if (work >= 0 && work < p->n_works)
+            w->of[i] = k->number[row];
+    }
+}
+
+static bool make_whole_rows(const struct lw_plan *p, struct lw_arena *room, struct whole_rows *k)
+{
+    k->program = lw_arena_alloc(room, p->n_op_rows, sizeof *k->program);
+    k->micro_batch = lw_arena_alloc(room, p->n_op_rows, sizeof *k->micro_batch);
+    k->number = lw_arena_alloc(room, p->n_op_rows, sizeof *k->number);
+    k->rows = lw_arena_alloc(room, MOST_ROWS, sizeof *k->rows);
+    return k->program && k->micro_batch && k->number && k->rows;
+}
+
+/* --- all -------------------------------------------------------------------------------------- */
+
+/* Programs share no ops; where they do, the plan is refused, and the rest is not looked at. */
+static void take_programs(const struct lw_plan *p, struct places *t, struct whole_rows *rows,
+                          const uint64_t *marks, struct lw_whole_works *w)
+{
+    bool shared = !p->ops && !p->op_own;
     int64_t seen = 0;
 
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
@@ -146,6 +223,10 @@ static void take_programs(const struct lw_plan *p, struct places *t, const uint6
         seen += g.n_ops;
         if (seen > p->n_ops)
             return;
+        if (shared && are_whole(p, i, w, rows)) {
+            take_rows(p, g, rows, marks, w);
+            continue;
+        }
         begin_places(p, g, t);
         take_program(p, g.first_op, g.first_op + (int64_t)g.n_ops, t, marks, w);
     }
@@ -164,19 +245,22 @@ enum lw_status lw_whole_works_of(const struct lw_plan *p, struct lw_whole_works 
     w->v = lw_alloc(((size_t)with_work + 1) * sizeof *w->v);
     t.op = lw_alloc((size_t)t.n * sizeof *t.op);
     uint64_t *marks = lw_calloc((size_t)p->n_works + 1, sizeof *marks);
-    if (!w->of || !w->v || !t.op || !marks) {
-        lw_free(t.op);
-        lw_free(marks);
-        lw_whole_works_free(w);
-        return lw_fail_nomem(err);
+    struct lw_arena room = {0};
+    struct whole_rows rows = {0};
+    bool made = w->of && w->v && t.op && marks && make_whole_rows(p, &room, &rows);
+
+    if (made) {
+        memset(w->of, -1, (size_t)p->n_ops * sizeof *w->of);
+        mark_products(p, marks);
+        take_programs(p, &t, &rows, marks, w);
+        take_program(p, 0, p->n_ops, NULL, marks, w); /* what belongs to no program */
     }
-    memset(w->of, -1, (size_t)p->n_ops * sizeof *w->of);
-    mark_products(p, marks);
-    take_programs(p, &t, marks, w);
-    take_program(p, 0, p->n_ops, NULL, marks, w); /* what belongs to no program */
+    lw_arena_free(&room);
     lw_free(t.op);
     lw_free(marks);
-    return LW_OK;
+    if (!made)
+        lw_whole_works_free(w);
+    return made ? LW_OK : lw_fail_nomem(err);
 }
 
 void lw_whole_works_free(struct lw_whole_works *w)
