@@ -2,16 +2,15 @@
  * decides what is predicted. */
 #include "tests/lib/unit.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/python_server.h"
 #include "tests/lib/files/file_fixture.h"
+TEST_GROUP(fixture_open, python_close)
 
-TEST_GROUP(fixture_open, fixture_close)
-
-#define CONVERT "PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/convert.py "
-#define CHECK "PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/check.py "
 
 static const char *rows_of(const char *name, const char *csv)
 {
@@ -19,7 +18,7 @@ static const char *rows_of(const char *name, const char *csv)
 
     snprintf(file, sizeof file, "%s.csv", name);
     fixture_put(fixture_path(file), csv);
-    return shellf(CONVERT "%s", file);
+    return pythonf("convert.py %s", file);
 }
 
 static void refuses(const char *name, const char *csv, const char *says)
@@ -30,33 +29,62 @@ static void refuses(const char *name, const char *csv, const char *says)
     snprintf(words, sizeof words, "%s.csv", name);
     if (csv)
         fixture_put(fixture_path(words), csv);
-    snprintf(words, sizeof words, CONVERT "%s.csv", name);
-    const char *out = shell(words, &rc);
+    snprintf(words, sizeof words, "convert.py %s.csv", name);
+    const char *out = python(words, &rc);
     const char *line = strchr(out, '\n');
     if (rc != 1 || !strstr(out, says) || !line || line[1])
         fail_msg("%s: exit %d, expected 1 and one line with '%s':\n%s", words, rc, says, out);
 }
 
-/* The cell of the first row below a title. */
+/* Reads a cell of a line of CSV into `out` as the csv module reads it: quotes are taken off, and
+ * two of them are one. Where the next one begins; NULL after the last one. */
+static const char *next_cell(const char *at, char *out, size_t size)
+{
+    bool quoted = false;
+    size_t n = 0;
+
+    for (; *at && (quoted || (*at != ',' && *at != '\n')); at++) {
+        if (*at == '"' && !(quoted && at[1] == '"')) {
+            quoted = !quoted;
+            continue;
+        }
+        at += *at == '"';
+        assert_true(n + 1 < size);
+        out[n++] = *at;
+    }
+    out[n] = '\0';
+    return *at == ',' ? at + 1 : NULL;
+}
+
+/* The cell of the first row below a title; "" where no column has it. */
 static void expect_cell(const char *csv, const char *title, const char *value)
 {
-    char script[400], text[2048];
-    int rc;
+    const char *head = csv, *row = strchr(csv, '\n');
+    char name[512], found[512] = "";
 
-    snprintf(text, sizeof text, "%s", csv);
-    fixture_put(fixture_path("out.csv"), text);
-    snprintf(script, sizeof script,
-             "python3 -c \"import csv; "
-             "print(next(csv.DictReader(open('out.csv'))).get('%s', ''))\"", title);
-    const char *out = shell(script, &rc);
-    if (rc != 0 || strlen(out) != strlen(value) + 1 || strncmp(out, value, strlen(value)) != 0)
-        fail_msg("%s: found %sexpected %s in\n%s", title, out, value, text);
+    assert_true(row && row[1]);
+    for (row++; head;) {
+        assert_non_null(row);
+        head = next_cell(head, name, sizeof name);
+        row = next_cell(row, found, sizeof found);
+        if (strcmp(name, title) == 0)
+            break;
+        found[0] = '\0';
+    }
+    if (strcmp(found, value) != 0)
+        fail_msg("%s: found %s, expected %s in\n%s", title, found, value, csv);
 }
 
 #define TABLE4 "gpus,tp,cp,pp,dp,seq,batch_per_dp"
 
 TEST(bad_input_is_one_line)
 {
+    int rc;
+    const char *out = shell("python3 -B $P/tests/evidence/convert.py nothing.csv", &rc);
+    const char *line = strchr(out, '\n');
+
+    if (rc != 1 || !strstr(out, "unknown table 'nothing'; expected ") || !line || line[1])
+        fail_msg("nothing.csv: exit %d, expected 1 and one line:\n%s", rc, out);
     refuses("nothing", NULL, "unknown table 'nothing'; expected a file named as one of: ");
     refuses("llama3_table4", NULL, "llama3_table4.csv: No such file");
     refuses("llama3_table4", "", "the file is empty; expected a line of titles");
@@ -687,8 +715,8 @@ static void check_shared(const char *name)
     char words[200];
     int rc;
 
-    snprintf(words, sizeof words, CHECK "%s $P/../shared", name);
-    const char *out = shell(words, &rc);
+    snprintf(words, sizeof words, "check.py %s $P/../shared", name);
+    const char *out = python(words, &rc);
     if (rc == 4) {
         print_message("SKIP %s: ../shared has no table\n", name);
         skip();
@@ -709,5 +737,5 @@ TEST(no_table_loses_rows)
 
 TEST(known_models_have_the_blocks_that_are_listed)
 {
-    shell(CHECK "layers $L", NULL);
+    python("check.py layers $L", NULL);
 }

@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/python_server.h"
 #include "tests/lib/files/file_fixture.h"
 
-TEST_GROUP(fixture_open, fixture_close)
+TEST_GROUP(fixture_open, python_close)
 
 #define PYTHON "PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/"
 
@@ -17,9 +18,9 @@ static void check_sample(const char *how)
     char words[200];
     int rc;
 
-    snprintf(words, sizeof words, PYTHON "evidence.py %s $L $P/../shared $P/docs/results/evidence",
+    snprintf(words, sizeof words, "evidence.py %s $L $P/../shared $P/docs/results/evidence",
              how);
-    const char *out = shell(words, &rc);
+    const char *out = python(words, &rc);
     if (rc == 4) {
         print_message("SKIP %s: ../shared has no table of the results\n", how);
         skip();
@@ -43,8 +44,8 @@ static const char *kernel_tables(const char *how, const char *shared, const char
 {
     char words[300];
 
-    snprintf(words, sizeof words, PYTHON "kernel_tables.py %s $L %s %s", how, shared, project);
-    return shell(words, rc);
+    snprintf(words, sizeof words, "kernel_tables.py %s $L %s %s", how, shared, project);
+    return python(words, rc);
 }
 
 TEST(the_kept_errors_of_kernels_are_those_of_this_build)

@@ -12,6 +12,7 @@
 #include "analysis/validate/validate_kinds.h"
 #include "shared/base/arena.h"
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/python_server.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 
@@ -20,16 +21,16 @@ static const char *const folders[] = {"gpu-tables", "papers", "runs-2025"};
 /* A published table as a file of runs: its titles and n random rows. NULL: a table of no runs. */
 static char *sample(const char *path, int n, struct prng *r)
 {
-    char *all = strdup(shellf("PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/convert.py "
-                              "$P/../%s 2>/dev/null || true",
-                              path + 3));
-    char *out = calloc(1, strlen(all) + 2), *lines[2000];
-    int n_lines = 0;
+    char words[400], *lines[2000];
+    int n_lines = 0, rc;
+
+    snprintf(words, sizeof words, "convert.py $P/%s", path);
+    char *all = strdup(python(words, &rc)), *out = calloc(1, strlen(all) + 2);
 
     assert_non_null(out);
     for (char *at = strtok(all, "\n"); at && n_lines < 2000; at = strtok(NULL, "\n"))
         lines[n_lines++] = at;
-    if (n_lines < 2) {
+    if (rc != 0 || n_lines < 2) {
         free(out);
         free(all);
         return NULL;
@@ -89,7 +90,7 @@ static void run_case(const struct lw_case *c)
                  c->memory_kind, c->command);
 }
 
-TEST_GROUP(fixture_open, fixture_close)
+TEST_GROUP(fixture_open, python_close)
 
 /* How many commands were run. */
 static int run_table(const char *path, int n, struct prng *r)
