@@ -9,8 +9,8 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/commands/python_server.h"
 #include "tests/lib/files/file_fixture.h"
-TEST_GROUP(fixture_open, python_close)
 
+TEST_GROUP(fixture_open, python_close)
 
 static const char *rows_of(const char *name, const char *csv)
 {

@@ -5,6 +5,7 @@
 
 #include "shared/cluster/cluster.h"
 #include "shared/device/device_time.h"
+#include "shared/files/files.h"
 #include "shared/framework/framework.h"
 #include "shared/framework/framework_rates.h"
 
