@@ -46,7 +46,7 @@ static void take(const struct lw_runs *r, int32_t row, const struct lw_predictio
     out->step_ns = (double)p->summary.step / (double)LW_PS_PER_NS;
     out->memory_bytes = shown_bytes(r, row, p);
     out->needed_bytes = p->memory.needed;
-    out->capacity_bytes = d->memory_bytes.value - (double)lw_device_framework_bytes(d);
+    out->capacity_bytes = d->memory_bytes.value - (double)p->memory.own_bytes;
     out->n_devices = p->plan.n_ranks;
     out->samples = (double)t.samples;
     out->tokens = (double)t.tokens;

@@ -194,7 +194,7 @@ static enum lw_status sort_parts(struct lw_memory_story *x, struct lw_err *err)
 /* The rest of what the allocator has taken, and what the framework takes before any tensor. */
 static void put_rest(const struct lw_prediction *s, struct lw_memory_story *x)
 {
-    int64_t context = lw_device_framework_bytes(&s->cluster.device), sum = 0;
+    int64_t context = s->memory.own_bytes, sum = 0;
 
     for (int32_t i = 0; i < x->n_parts; i++)
         sum += x->parts[i].bytes;

@@ -77,8 +77,7 @@ static void put_memory(const struct search *s, const struct lw_sim_classes *c,
     lw_memory_figures_of(sum, &c->plan, s->framework, s->cluster, &m);
     point->peak_memory_bytes = m.peak_bytes;
     point->device_bytes = m.peak_bytes < 0 ? -1 : lw_memory_device_bytes(&m);
-    point->needed_bytes =
-        m.peak_bytes < 0 ? -1 : lw_memory_least_bytes(&m, &s->cluster->device);
+    point->needed_bytes = m.peak_bytes < 0 ? -1 : lw_memory_least_bytes(&m);
 }
 
 static enum lw_status simulate(const struct search *s, const struct lw_plan *p,

@@ -150,10 +150,7 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
 /* Of the recommended point; -1 = unknown. */
 static int64_t missing_bytes(const struct lw_recommend_report *p)
 {
-    const struct lw_device *d = &p->cluster->device;
-    int64_t needed = recommended(p)->needed_bytes;
-
-    return lw_device_missing_bytes(d, needed < 0 ? -1 : needed - lw_device_framework_bytes(d));
+    return lw_device_missing_bytes(&p->cluster->device, recommended(p)->needed_bytes);
 }
 
 static void put_memory(const struct lw_recommend_report *p, FILE *f)

@@ -73,11 +73,9 @@ struct round {
 };
 
 /* What a device has for tensors; -1 = not known. */
-static int64_t room_of(const struct lw_device *d)
+static int64_t room_of(const struct lw_device *d, int64_t own_bytes)
 {
-    return lw_figure_is_set(d->memory_bytes)
-               ? (int64_t)d->memory_bytes.value - lw_device_framework_bytes(d)
-               : -1;
+    return lw_figure_is_set(d->memory_bytes) ? (int64_t)d->memory_bytes.value - own_bytes : -1;
 }
 
 static void begin_row(struct job *j, int part, int64_t k, lw_ps bound, int64_t needed)
@@ -97,10 +95,10 @@ static enum lw_status look(const struct search *s, struct job *j, struct lw_err 
     int part;
     int64_t k;
     const struct lw_tune_part *p = part_of(s, j->of.number, &part, &k);
-    int64_t room = room_of(&p->request.cluster->device);
 
     lw_tune_strategy(&p->space, k, &strategy, &given, NULL);
     LW_TRY(lw_tune_case_of(s->contexts[part], &strategy, true, NULL, &c, err));
+    const int64_t room = room_of(&p->request.cluster->device, c.own_bytes);
     begin_row(j, part, k, lw_tune_bound_of(p, &c), c.needed_bytes);
     LW_TRY(lw_tune_row_texts(p, &given, &j->arena, &j->row, err));
     j->what = room >= 0 && c.needed_bytes > room ? UNFIT : UNKNOWN;

@@ -12,6 +12,7 @@
 #include "analysis/tune_bound/tune_shelf.h"
 #include "shared/cli/model_source.h"
 #include "shared/device/device_kind.h"
+#include "shared/framework/framework_memory.h"
 #include "shared/framework/framework_stages.h"
 #include "shared/lower/plan_size.h"
 #include "sim/cost/cost_model.h"
@@ -571,6 +572,7 @@ enum lw_status lw_tune_case_of(struct lw_tune_context *c, const struct lw_strate
                                                     lw_workload_selects_nothing(&m->w)};
     LW_TRY(lw_tune_bounds(&x, &resolved, memory, &out->bound, &out->needed_bytes, err));
     out->bound = c->unbounded ? 0 : out->bound;
+    out->own_bytes = lw_framework_own_bytes(x.framework, &resolved, &c->cluster.device);
     keep_last(c, last, &as_given, &sizeless, out);
     return LW_OK;
 }

@@ -17,6 +17,7 @@ struct lw_tune_case {
     lw_ps bound;            /* of the step */
     int64_t needed_bytes;   /* lower bound of what the fullest rank's allocator needs; -1 = not
                              * asked for, or not known */
+    int64_t own_bytes;      /* beside, of a device (lw_framework_own_bytes) */
     int64_t most_ops;       /* of its plan there are no more */
     bool selects_nothing;   /* selective recomputation is the same as none */
 };

@@ -83,11 +83,10 @@ int64_t lw_device_framework_bytes(const struct lw_device *d)
     return lw_figure_is_set(d->n_sms) ? (int64_t)LW_FRAMEWORK_MIB << 20 : 0;
 }
 
-int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t peak)
+int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t needed)
 {
-    if (peak < 0 || !lw_figure_is_set(d->memory_bytes))
+    if (needed < 0 || !lw_figure_is_set(d->memory_bytes))
         return -1;
-    int64_t needed = lw_add_sat(peak, lw_device_framework_bytes(d));
     return (double)needed > d->memory_bytes.value ? needed - (int64_t)d->memory_bytes.value : 0;
 }
 

@@ -68,9 +68,9 @@ struct lw_device {
  * docs/design/memory.md. */
 enum { LW_FRAMEWORK_MIB = 1343 };
 int64_t lw_device_framework_bytes(const struct lw_device *d);
-/* Bytes that the device lacks for a peak and for the framework beside it; 0 = they fit, -1 = the
- * device's memory or the peak (-1) is unknown. */
-int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t peak);
+/* Bytes that the device lacks for what is needed of it, the framework's part among it; 0 = it fits,
+ * -1 = the device's memory or what is needed (-1) is unknown. */
+int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t needed);
 
 enum lw_link_level {
     LW_LINK_INTRA,

@@ -111,7 +111,10 @@
     row(keeps_outputs, "", FLAG, "a stage keeps what it sent until the micro-batch's backward") \
     row(last_outputs, "", COUNT, "the last stage holds f32 scores of so many micro-batches") \
     row(stage_buffers, "per stage", COUNT, "buffers of inputs and weights on all but the last") \
-    row(flat_weights, "", FLAG, "beside f32 sums weights are copied to one tensor")
+    row(flat_weights, "", FLAG, "beside f32 sums weights are copied to one tensor") \
+    row(own_bytes, "B", ELEMENTS, "outside the allocator, where the cluster does not say") \
+    row(own_bytes_split, "B", ELEMENTS, "the same with tensor groups") \
+    row(own_bytes_grace, "B", ELEMENTS, "the same on GH200, with tensor groups or without")
 
 #define LW_FRAMEWORK_STAGES(row, time) \
     row(even_blocks, "", FLAG, "stages have equal numbers of blocks, the first ones one more") \

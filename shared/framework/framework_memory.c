@@ -4,7 +4,7 @@
  *   reserved    what torch's allocator has taken from the device: more by the fact `reserved`,
  *               and by scores that the loss has freed (`freed_scores`). Buffers made once, before
  *               an empty cache, take what they hold
- *   device      as nvidia-smi: reserved, and what the framework takes (device.framework_bytes)
+ *   device      as nvidia-smi: reserved, and what the framework takes outside of its allocator
  *
  * Blocks that are freed stay with the allocator. What an optimizer's step allocates adds to what
  * the allocator has reserved where no freed block is large enough. A device that is full takes
@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "shared/cluster/cluster.h"
+#include "shared/device/device_kind.h"
 #include "shared/framework/framework.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/dtype.h"
@@ -537,11 +538,26 @@ void lw_framework_beside_of(const struct lw_framework *f, const struct lw_plan *
     *out = beside(&r, &x);
 }
 
+int64_t lw_framework_own_bytes(const struct lw_framework *f, const struct lw_strategy *s,
+                               const struct lw_device *d)
+{
+    static const char *const grace[] = {"GH200", NULL};
+    struct lw_figure own = f->own_bytes;
+
+    if (lw_figure_is_set(f->own_bytes_split) && s->tp > 1)
+        own = f->own_bytes_split;
+    if (lw_figure_is_set(f->own_bytes_grace) && lw_device_is_one_of(d->kind, grace))
+        own = f->own_bytes_grace;
+    if (lw_figure_is_set(d->framework_bytes) || !lw_figure_is_set(own))
+        return lw_device_framework_bytes(d);
+    return (int64_t)own.value;
+}
+
 static void bytes_of(const struct run *r, const struct lw_device *d, const struct rank_bytes *x,
                      const struct lw_measure *m, struct lw_framework_bytes *out)
 {
     const struct lw_framework *f = r->f;
-    double factor = lw_fact_value(f->reserved, 1), own = (double)lw_device_framework_bytes(d);
+    double factor = lw_fact_value(f->reserved, 1), own = (double)lw_framework_own_bytes(f, r->s, d);
     double full = lw_figure_is_set(d->memory_bytes) ? d->memory_bytes.value - own : 1e300;
     bool gathers = lw_fact(f->step_gathers); /* buffers made once, before an empty cache */
     int32_t stage = r->plan->roles[lw_plan_role_of(r->plan, m->rank)].stage;

@@ -7,6 +7,7 @@
 struct lw_device;
 struct lw_framework;
 struct lw_plan;
+struct lw_strategy;
 
 /* Adds to what the ranks of a plan hold throughout what the framework holds beside: buckets,
  * weights of blocks' products that are 8-bit numbers, an optimizer's state of another size. */
@@ -19,6 +20,12 @@ struct lw_framework_bytes {
     double device;    /* as nvidia-smi: reserved, and what the framework and the driver take */
     double needed;    /* what the allocator needs: a full device takes freed blocks back */
 };
+
+/* What a framework takes of a device outside its allocator's memory: a context, loaded kernels,
+ * communicators. The cluster's figure comes before the framework's, and that before the default
+ * (lw_device_framework_bytes). */
+int64_t lw_framework_own_bytes(const struct lw_framework *f, const struct lw_strategy *s,
+                               const struct lw_device *device);
 
 void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_plan *plan,
                            const struct lw_device *device, const struct lw_measure *m,

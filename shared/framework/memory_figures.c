@@ -2,6 +2,7 @@
 #include "shared/framework/memory_figures.h"
 
 #include "shared/cluster/cluster.h"
+#include "shared/numbers/checked.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/plan.h"
 #include "shared/text/wrap.h"
@@ -34,6 +35,7 @@ void lw_memory_figures_of(const struct lw_summary *s, const struct lw_plan *p,
     struct lw_measure before = {0};
 
     *out = (struct lw_memory_figures){.peak_bytes = s->peak_memory_bytes};
+    out->own_bytes = lw_framework_own_bytes(f, p->strategy, &c->device);
     if (s->n_ranks == 0)
         return;
     lw_framework_bytes_of(f, p, &c->device, lw_memory_fullest(s), &out->fullest);
@@ -63,14 +65,14 @@ int64_t lw_memory_device_bytes(const struct lw_memory_figures *m)
     return whole(m->fullest.device);
 }
 
-int64_t lw_memory_least_bytes(const struct lw_memory_figures *m, const struct lw_device *d)
+int64_t lw_memory_least_bytes(const struct lw_memory_figures *m)
 {
-    return whole(m->needed) + lw_device_framework_bytes(d);
+    return lw_add_sat(whole(m->needed), m->own_bytes);
 }
 
 int64_t lw_memory_missing_bytes(const struct lw_memory_figures *m, const struct lw_device *d)
 {
-    return lw_device_missing_bytes(d, m->peak_bytes < 0 ? -1 : whole(m->needed));
+    return lw_device_missing_bytes(d, m->peak_bytes < 0 ? -1 : lw_memory_least_bytes(m));
 }
 
 enum lw_status lw_memory_figures_text(const struct lw_memory_figures *m, const struct lw_device *d,
@@ -86,8 +88,8 @@ enum lw_status lw_memory_figures_text(const struct lw_memory_figures *m, const s
     }
     FILE *f = lw_paragraph_open(&line, out, NULL);
     fprintf(f, "memory %s a device", lw_format_bytes(needed, lw_memory_device_bytes(m)));
-    if (lw_memory_least_bytes(m, d) < lw_memory_device_bytes(m))
-        fprintf(f, ", %s of it needed,", lw_format_bytes(needed, lw_memory_least_bytes(m, d)));
+    if (lw_memory_least_bytes(m) < lw_memory_device_bytes(m))
+        fprintf(f, ", %s of it needed,", lw_format_bytes(needed, lw_memory_least_bytes(m)));
     if (missing < 0)
         fprintf(f, "; the cluster does not say how much a device has (device.memory_bytes)");
     else

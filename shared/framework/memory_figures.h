@@ -16,6 +16,7 @@ struct lw_summary;
 /* Memory of a plan as its framework holds it: what sim, plan, exec and recommend print. */
 struct lw_memory_figures {
     int64_t peak_bytes; /* of the largest rank's tensors; -1: activations are not known */
+    int64_t own_bytes;  /* outside the allocator's memory (lw_framework_own_bytes) */
     /* As the framework holds and prints it: of the fullest rank, of rank 0 and of the last rank;
      * needed: the most that any rank's allocator needs. */
     struct lw_framework_bytes fullest, first, last;
@@ -32,7 +33,7 @@ const struct lw_measure *lw_memory_fullest(const struct lw_summary *s);
 
 /* Bytes of a device that the fullest rank takes, and the least that the fullest needs of it. */
 int64_t lw_memory_device_bytes(const struct lw_memory_figures *m);
-int64_t lw_memory_least_bytes(const struct lw_memory_figures *m, const struct lw_device *d);
+int64_t lw_memory_least_bytes(const struct lw_memory_figures *m);
 /* What the fullest rank lacks; 0 = it fits, -1 = unknown. */
 int64_t lw_memory_missing_bytes(const struct lw_memory_figures *m, const struct lw_device *d);
 

@@ -495,10 +495,16 @@ static void put_part(FILE *f, const char *before, int64_t bytes, const char *aft
         fprintf(f, "%s%s%s", before, lw_format_bytes(buf, bytes), after);
 }
 
+/* What lies outside the allocator; recordings and graphs have no framework. */
+static int64_t own_bytes(const struct lw_sim_report *r)
+{
+    return r->memory ? r->memory->own_bytes : lw_device_framework_bytes(&r->cluster->device);
+}
+
 /* The head's memory of a device, as the sum of its parts. */
 static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
 {
-    int64_t framework = lw_device_framework_bytes(&r->cluster->device);
+    int64_t framework = own_bytes(r);
     int64_t peak = r->summary->peak_memory_bytes;
     bool holds = r->memory && r->framework->from != LW_FRAMEWORK_RECORDED &&
                  !(r->framework->from == LW_FRAMEWORK_PLAN && !r->framework->file &&
@@ -516,9 +522,10 @@ static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct
     }
     if (framework > 0)
         fprintf(f, " and %s of the framework (%s)", lw_format_bytes(buf, framework),
-                lw_figure_is_set(r->cluster->device.framework_bytes)
-                    ? "device.framework_bytes"
-                    : "the default; see device.framework_bytes");
+                lw_figure_is_set(r->cluster->device.framework_bytes) ? "device.framework_bytes"
+                : framework == lw_device_framework_bytes(&r->cluster->device)
+                    ? "the default; see device.framework_bytes"
+                    : "its own_bytes");
     if (x)
         put_part(f, ": ", lw_round_sat(x->device), " in all");
     if (lw_sim_missing_bytes(r) > 0)
@@ -656,8 +663,8 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
 {
     struct lw_figure memory = r->cluster->device.memory_bytes;
 
-    LW_JSON(o, "framework_bytes", lw_device_framework_bytes(&r->cluster->device),
-            "device_memory_bytes", lw_known_if(lw_figure_is_set(memory), (int64_t)memory.value));
+    LW_JSON(o, "framework_bytes", own_bytes(r), "device_memory_bytes",
+            lw_known_if(lw_figure_is_set(memory), (int64_t)memory.value));
     if (lw_sim_missing_bytes(r) >= 0)
         lw_jsonout_bool(o, "memory_fits", lw_sim_missing_bytes(r) == 0);
     else

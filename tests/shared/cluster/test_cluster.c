@@ -546,15 +546,15 @@ TEST(a_table_of_work_is_part_of_the_hash)
     assert_string_not_equal(with, changed);
 }
 
-/* 1000 B hold 400 B and 600 B of the framework, and not one byte more. */
+/* 1000 B hold 1000 B, the framework's among them, and not one byte more. */
 TEST(missing_memory_is_unknown_without_a_capacity_or_a_peak)
 {
     struct lw_device d = {.framework_bytes = {600, "test"}};
 
-    assert_int_equal(lw_device_missing_bytes(&d, 400), -1);
+    assert_int_equal(lw_device_missing_bytes(&d, 1000), -1);
     d.memory_bytes = (struct lw_figure){1000, "test"};
-    assert_int_equal(lw_device_missing_bytes(&d, 400), 0);
-    assert_int_equal(lw_device_missing_bytes(&d, 401), 1);
+    assert_int_equal(lw_device_missing_bytes(&d, 1000), 0);
+    assert_int_equal(lw_device_missing_bytes(&d, 1001), 1);
     assert_int_equal(lw_device_missing_bytes(&d, -1), -1);
     assert_true(lw_device_missing_bytes(&d, INT64_MAX) == INT64_MAX - 1000);
 }

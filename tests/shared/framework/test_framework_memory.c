@@ -80,6 +80,42 @@ static void same(double found, double expected)
         fail_msg("found %.0f, expected %.0f", found, expected);
 }
 
+/* Of a cluster that says nothing: the default of a GPU; the framework's own figure, with tensor
+ * groups another, of GH200 a third. The cluster's figure comes before all. */
+TEST(what_lies_outside_the_allocator)
+{
+    const struct lw_figure set = {3e9, "a test"};
+    static const struct {
+        const char *kind;
+        int64_t tp;
+        bool facts, stated;
+        int64_t own;
+    } cases[] = {
+        {"H100-SXM5-80GB", 1, false, false, (int64_t)LW_FRAMEWORK_MIB << 20},
+        {"H100-SXM5-80GB", 1, true, false, 11},
+        {"H100-SXM5-80GB", 4, true, false, 22},
+        {"GH200-96GB", 1, true, false, 33},
+        {"NVIDIA GH200 480GB", 4, true, false, 33},
+        {"GH200-96GB", 4, false, false, (int64_t)LW_FRAMEWORK_MIB << 20},
+        {"GH200-96GB", 4, true, true, 3000000000},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_device d = {.kind = cases[k].kind, .n_sms = {132, "a test"}};
+        struct lw_strategy s = lw_strategy_default();
+        struct lw_framework f = {0};
+        s.tp = cases[k].tp;
+        if (cases[k].stated)
+            d.framework_bytes = set;
+        if (cases[k].facts) {
+            f.own_bytes = (struct lw_figure){11, "a test"};
+            f.own_bytes_split = (struct lw_figure){22, "a test"};
+            f.own_bytes_grace = (struct lw_figure){33, "a test"};
+        }
+        assert_int_equal(lw_framework_own_bytes(&f, &s, &d), cases[k].own);
+    }
+}
+
 /* One whole input or output: 2 samples of 100 tokens, 1000 elements of 2 bytes. */
 TEST(figures_of_each_kind)
 {
