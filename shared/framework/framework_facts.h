@@ -45,6 +45,7 @@
     row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \
     row(kept_scattered, "", FLAG, "sums in a fixed order keep what each expert gives") \
     row(no_dropout, "", FLAG, "GPT's blocks and embedding have no dropout") \
+    row(embedding_norm, "", FLAG, "a norm follows GPT's embedding") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(gathers_operands, "", FLAG, "a tensor group gathers inputs of 8-bit products in 8 bits") \
     row(input_casts, "", FLAG, "a kernel casts what an 8-bit product reads, but for a norm's") \

@@ -394,13 +394,18 @@ static int64_t in_flight(const struct run *r)
     return r->s->micro_batches < r->s->pp ? r->s->micro_batches : r->s->pp;
 }
 
-/* Of the first stage, which has most micro-batches in flight. */
+/* Of the first stage, which has most micro-batches in flight. Where a tensor rank sends its part of
+ * an output, the part is kept, and a backward restores the whole (deepspeedai/DeepSpeed@2151c787,
+ * runtime/pipe/engine.py: _exec_forward_pass clears first_output.data, _exec_backward_pass fills
+ * it by part_output.full()). */
 static double stage_outputs(const struct run *r)
 {
     bool kept = lw_fact(r->f->keeps_outputs) && r->s->pp > 1;
-    double outputs = kept ? whole_tensors(r, (double)in_flight(r)) : 0;
+    double output = kept ? whole_tensors(r, 1) : 0, n = (double)in_flight(r);
 
-    return r->s->sequence_parallel ? outputs / (double)r->s->tp : outputs;
+    if (r->s->sequence_parallel)
+        return n * output / (double)r->s->tp;
+    return r->s->scatter_gather && r->s->tp > 1 ? (n / (double)r->s->tp + 1) * output : n * output;
 }
 
 /* Scores in 16 bits that the loss freed: their block is smaller than what it takes next. The stage

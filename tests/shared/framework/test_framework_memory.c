@@ -148,6 +148,21 @@ TEST(figures_of_each_kind)
     }
 }
 
+/* Four outputs in flight of 4e5 bytes. Of each a tensor rank keeps the part that it sent, and one
+ * is whole in a backward; without parts all are whole. */
+TEST(outputs_that_were_sent_in_parts_are_kept_in_parts)
+{
+    for (int parts = 0; parts < 2; parts++) {
+        struct fixture x;
+        set_up(&x, 0, 0, 0, 2000000000);
+        x.strategy.tp = 8;
+        x.strategy.pp = 4;
+        x.strategy.scatter_gather = parts;
+        x.strategy.grad_dtype = LW_GRAD_F32;
+        same(bytes_of(&x, "megatron-deepspeed").allocated, 2e9 + (parts ? 4 / 8.0 + 1 : 4) * 4e5);
+    }
+}
+
 /* Stage 0: of two blocks the larger one's products, 2 bytes an element; no norm, no frozen weight,
  * no expert. Not with ZeRO-3, and not of a program whose library makes none. */
 TEST(gradients_in_name_alone_share_a_tensor_of_each_shape)

@@ -198,6 +198,29 @@ TEST(gpt_without_dropout_keeps_no_masks)
     }
 }
 
+/* A norm after the embedding keeps its input, 2 bytes of a token and width: of a token of BLOOM's
+ * program 3 bytes of its width with dropout's mask. */
+TEST(a_norm_after_the_embedding_keeps_its_input)
+{
+    struct lw_framework f;
+    struct lw_strategy strategy = lw_strategy_default();
+    struct lw_workload w;
+    struct lw_err err;
+
+    for (int norm = 0; norm < 2; norm++) {
+        struct traces_model_shape s = {.batch = 1, .layers = 2, .hidden = HIDDEN, .heads = HEADS,
+                                       .seq = SEQ, .vocab = 4096, .dtype = "bf16",
+                                       .attention = "flash"};
+        assert_ok(lw_framework_find(norm ? "megatron-deepspeed" : "ideal", &f, &err), err);
+        traces_model_take_framework(&f, &strategy, &cluster.device, &s);
+        lw_framework_free(&f);
+        assert_ok(traces_model_build("gpt-13b", &s, &cluster.device, &w, &err), err);
+        int64_t table = w.modules[0].kept_bytes[LW_RECOMPUTE_NONE];
+        lw_workload_free(&w);
+        assert_int_equal(table, SEQ * (8 + HIDDEN + norm * 2 * HIDDEN));
+    }
+}
+
 /* A norm that keeps its result and not its input, and ReLU, of a block in f32 on one rank: what
  * eth-easl/sailor@cf2c8e3 measured of OPT-350M (sailor/Planner/llm_info.json, act_mem_bytes), less
  * the block's result and the norms' factors, 4 bytes of a token each. Of GPT-Neo 2.7B, whose norms
