@@ -17,6 +17,8 @@
     row(norm_casts, "", FLAG, "a kernel casts a norm's input to f32, and its gradient back") \
     row(unfused_grads, "", FLAG, "gradients are added to sums of their own type by a kernel") \
     row(unfused_expert_bias, "", FLAG, "experts' biases and their gate's clamp are kernels") \
+    row(fused_clamp, "", FLAG, "that clamp is part of the gate's kernel, which keeps its input") \
+    row(unfused_up_bias, "", FLAG, "so are the biases before that gate, which no product adds") \
     row(unfused_rotation, "", FLAG, "the steps of rotation are kernels in f32, a norm is one") \
     row(unfused_yarn, "", FLAG, "the steps of a rotation that YaRN scales are kernels") \
     row(unfused_mask, "", FLAG, "a kernel masks stored scores before their softmax") \

@@ -143,6 +143,8 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->fp8_transposes = holds_transposes(f, d);
     shape->fused_experts =
         lw_fact(f->fused_experts) && is_blackwell(d) && shape->fp8 && !shape->fp4;
+    shape->fused_clamp = lw_fact(f->fused_clamp);
+    shape->unfused_up_bias = lw_fact(f->unfused_up_bias);
     shape->gathers_operands = lw_fact(f->gathers_operands);
     shape->fused_latent = lw_fact(f->fused_latent_rotation);
     shape->no_dropout = lw_fact(f->no_dropout);

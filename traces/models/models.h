@@ -148,6 +148,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool narrow_params;     /* the framework holds weights of blocks in 8 bits */
     bool fp8_transposes;    /* weights of 8 bits are held in both layouts */
     bool fused_experts;     /* an expert's gate is part of its 8-bit products */
+    bool unfused_up_bias;   /* kernels add experts' biases before their gate */
+    bool fused_clamp;       /* the clamp before an expert's gate is part of its kernel */
     bool gathers_operands;  /* a tensor group gathers 8-bit inputs as the products read them */
     bool fused_latent;      /* latent attention's rotation makes keys and values, in one kernel */
     bool gather_buffer;     /* what a tensor or expert group gathers has a buffer that stays */

@@ -188,6 +188,19 @@ static void add_bias(struct transformer *t, int64_t copies)
                    .experts = t->b.shape.experts, .n_forward = 2, .n_backward = f32 ? 5 : 4);
 }
 
+/* To the input of each expert's gate its bias: the sum, for each expert, and all side by side.
+ * Backward: the pieces of the gradient side by side, and the sum of each for the bias, for each
+ * expert (NVIDIA-NeMo/Automodel@5e55eca63, nemo_automodel/components/moe/layers.py,
+ * GroupedExpertsDeepEP._apply_bias: torch.split and torch.cat; its products take no bias). */
+static void add_up_bias(struct transformer *t, int64_t copies)
+{
+    int64_t n = copies * t->b.shape.expert_ffn * (t->b.shape.plain_ffn ? 1 : 2);
+
+    if (has_bias_kernels(t) && t->b.shape.unfused_up_bias)
+        TRACES_TRAFFIC(&t->b, 4 * t->b.item * n, 3 * t->b.item * n, 0, .split = LW_SPLIT_GROUP,
+                       .experts = t->b.shape.experts, .n_forward = 2, .n_backward = 2);
+}
+
 /* SiLU and the product, or an activation: of every copy. */
 static void gate(struct transformer *t, int64_t copies)
 {
@@ -198,7 +211,7 @@ static void gate(struct transformer *t, int64_t copies)
     bool before = transformer_begin_part(t, LW_AGAIN_MOE_ACT);
     if (t->b.shape.plain_ffn && (t->b.shape.kept & TRACES_KEPT_UNWEIGHTED))
         transformer_keep(t, t->b.item * copies * t->b.shape.expert_ffn, false);
-    if (has_bias_kernels(t))
+    if (has_bias_kernels(t) && !t->b.shape.fused_clamp)
         clamp(t, copies);
     transformer_end_part(t, before);
     if (t->b.shape.plain_ffn)
@@ -296,6 +309,7 @@ static void add_routed(struct transformer *t, const char *i)
     traces_builder_gathers(&t->b, gathers ? t->b.item * copies * h : 0);
     pad(t, copies);
     int32_t up = transformer_grouped(t, h, wide, !s->plain_ffn, LW_TP_COLUMN);
+    add_up_bias(t, copies);
     gate(t, copies);
     int32_t down = transformer_grouped(t, f, h, false, LW_TP_ROW);
     traces_builder_sums(&t->b, gathers ? t->b.item * copies * h : 0);

@@ -282,6 +282,41 @@ MODEL_TEST(biases_of_experts_move_bytes_of_their_own)
     assert_int_equal(y.modules[1].forward_bytes - bytes, 10 * 2 * 32 * (64 + 32));
 }
 
+/* Bytes that a block's kernels move: phase 0 forward, 1 backward. */
+static int64_t moved(const struct lw_workload *w, int phase)
+{
+    const struct lw_module *m = &w->modules[1];
+    int64_t bytes = 0;
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+        bytes += w->kernels[k].bytes[phase];
+    return bytes;
+}
+
+/* The same 64 copies where the clamp is part of the gate's kernel, which keeps its own input, and
+ * where kernels add the biases before it: 4 times an element forward, 3 times backward. */
+MODEL_TEST(a_fused_clamp_keeps_nothing_and_biases_before_it_move_bytes)
+{
+    for (int fused = 0; fused < 2; fused++)
+        for (int up = 0; up < 2; up++) {
+            struct traces_model_shape s = {
+                .batch = 1, .layers = 1, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96,
+                .seq = 32, .vocab = 128, .experts = 8, .topk = 2, .expert_ffn = 48,
+                .expert_bias = true, .fused_clamp = fused, .unfused_up_bias = up};
+            struct lw_workload a = model_kept("decoder", &cluster.device, s);
+            s.unfused = TRACES_UNFUSED_EXPERT_BIAS;
+            struct lw_workload b = model_kept("decoder", &cluster.device, s);
+            int64_t clamp = fused ? 0 : 64 * 48, half = up ? 2 * 64 * 48 : 0;
+            assert_int_equal(b.modules[1].kept_bytes[LW_RECOMPUTE_NONE] -
+                                 a.modules[1].kept_bytes[LW_RECOMPUTE_NONE],
+                             2 * 2 * clamp);
+            assert_int_equal(moved(&b, 0) - moved(&a, 0),
+                             8 * 2 * clamp + 4 * 2 * half + 6 * 2 * 64 * 64);
+            assert_int_equal(moved(&b, 1) - moved(&a, 1),
+                             (11 * 2 + 8) * clamp + 3 * 2 * half + 8 * 2 * 64 * 64);
+        }
+}
+
 /* With f32 weights of copies, of 2 x 2 bytes of results: 4 + 2 + 4 + 4 + 8 + 4 + 2 forward, and
  * backward 2 + 4, 4 + 2, two products of 8, two sums of 4 and 4. */
 MODEL_TEST(biases_of_experts_are_f32_where_a_token_goes_once)
