@@ -13,6 +13,7 @@ struct lw_model_dims {
     bool experts;  /* of a plan: its model has some */
     int64_t n_experts; /* that a token chooses among; 0 = none, or not known */
     int64_t expert_groups, topk_groups; /* of so many of so many groups; 0 = of all */
+    bool experts_in_turn; /* a token's are those after the experts of the token before */
     int64_t workspace; /* bytes that libraries hold on a device for their kernels */
     int64_t score_bytes; /* that the last module's loss keeps of all scores of a micro-batch, on one
                           * rank of no group; 0 = not known */

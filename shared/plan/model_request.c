@@ -55,6 +55,9 @@ static const struct lw_model_option options[] = {
     SIZE("mtp-layers", mtp_layers, 1, 4096, "llama: blocks that predict further tokens"),
     FLAG("whole-experts", expert_whole,
         "llama: a tensor group shares experts, and does not split each"),
+    FLAG("experts-in-turn", experts_in_turn,
+        "llama: a token's experts are those after the experts of the token before, as of a router "
+        "that is balanced by counting (at random; --dispatch-once sends fewer copies then)"),
     FLAG("tied", tied, "the head's weights are the embedding's"),
     SIZE("head-width", head_width, 1, 65536, "llama: of every head (hidden / heads)"),
     SIZE("kv-lora", kv_lora, 1, 65536,

@@ -30,7 +30,7 @@ struct lw_model_request {
     double expert_capacity;
     int64_t lora;           /* rank of adapters; 0: all is trained */
     int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, mtp_layers;
-    bool expert_whole, tied;
+    bool expert_whole, experts_in_turn, tied;
     int64_t positions; /* rows of a learned table of positions; 0: the model's own */
     int64_t head_waits;
     bool layer_norm, biases, dropout, fused_loss, deterministic, expert_serial, expert_gathered;

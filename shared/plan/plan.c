@@ -52,7 +52,8 @@ struct lw_routing lw_plan_routing(const struct lw_plan *p)
     return (struct lw_routing){.copies = (int32_t)p->strategy->dispatch_once,
                                .experts = (int32_t)p->dims.n_experts,
                                .groups = (int32_t)p->dims.expert_groups,
-                               .topk_groups = (int32_t)p->dims.topk_groups};
+                               .topk_groups = (int32_t)p->dims.topk_groups,
+                               .in_turn = p->dims.experts_in_turn};
 }
 
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank)

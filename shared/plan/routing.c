@@ -53,12 +53,28 @@ static double limited(int32_t n, const struct lw_routing *r)
     return p;
 }
 
+/* Places of the tokens whose first experts are 0, K, 2 K, ... of a circle of E, each once. */
+static double in_turn(int32_t n, const struct lw_routing *r)
+{
+    int64_t K = r->copies, E = r->experts, first = 0, n_places = 0, n_tokens = 0;
+
+    do {
+        int64_t places = (first + K - 1) * n / E - first * n / E + 1;
+        n_places += places < n ? places : n; /* the last may be the first again */
+        n_tokens++;
+        first = (first + K) % E;
+    } while (first != 0);
+    return (double)n_places / (double)(n_tokens * K);
+}
+
 double lw_first_copies(int32_t n, const struct lw_routing *r)
 {
     double none;
 
     if (r->copies <= 0)
         return 1;
+    if (r->in_turn && r->experts >= r->copies)
+        return in_turn(n, r);
     if (r->experts < r->copies)
         none = pow(1 - 1.0 / n, r->copies);
     else if (is_limited(n, r))

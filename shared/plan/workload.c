@@ -209,7 +209,8 @@ struct lw_routing lw_workload_routing(const struct lw_workload *w, int64_t copie
 {
     return (struct lw_routing){.copies = (int32_t)copies, .experts = (int32_t)experts_of(w),
                                .groups = (int32_t)w->dims.expert_groups,
-                               .topk_groups = (int32_t)w->dims.topk_groups};
+                               .topk_groups = (int32_t)w->dims.topk_groups,
+                               .in_turn = w->dims.experts_in_turn};
 }
 
 /* Biases of experts have a row for each. */

@@ -378,6 +378,7 @@ def model_options(row, put):
     lora = has(row.task, "LoRA") or has(row.model, "LoRA")
     put("lora", LORA_RANK if lora else "")
     put("whole-experts", "yes" if row.etp < row.tp else "")
+    put("experts-in-turn", "yes" if sends_once(row) and has(row.routing, "in turn") else "")
     put("dtype", dtype)
     put("fp8", "yes" if narrow == "fp8" else "")
     put("fp4", "yes" if narrow == "fp4" else "")

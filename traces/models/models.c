@@ -185,6 +185,7 @@ static const struct {
     {"dense-layers", OF_EXPERTS(dense_layers)},
     {"expert-capacity", OF_EXPERTS(expert_capacity)},
     {"whole-experts", OF_EXPERTS(expert_whole)},
+    {"experts-in-turn", OF_EXPERTS(experts_in_turn)},
     {"mtp-layers", OF_FAMILY(mtp_layers)},
     {"tied", OF_FAMILY(tied)},
     {"lora", OF_FAMILY(lora)},

@@ -426,7 +426,8 @@ static struct lw_routing routing_of(const struct traces_model_shape *s)
 {
     return (struct lw_routing){.copies = (int32_t)s->dispatch_once, .experts = (int32_t)s->experts,
                                .groups = (int32_t)s->expert_groups,
-                               .topk_groups = (int32_t)s->topk_groups};
+                               .topk_groups = (int32_t)s->topk_groups,
+                               .in_turn = s->experts_in_turn};
 }
 
 static struct lw_kernel_groups groups_of(const struct traces_model_shape *s)
@@ -507,7 +508,9 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
                                   .fp8 = s->fp8, .fp4 = s->fp4,
                                   .fp8_transposes = s->fp8 && s->fp8_transposes,
                                   .n_experts = s->experts, .expert_groups = s->expert_groups,
-                                  .topk_groups = s->topk_groups, .workspace = s->workspace,
+                                  .topk_groups = s->topk_groups,
+                                  .experts_in_turn = s->experts_in_turn,
+                                  .workspace = s->workspace,
                                   .score_bytes = s->score_bytes,
                                   .whole_grad_bytes = s->whole_grad_bytes,
                                   .pair_grad_bytes = s->pair_grad_bytes,

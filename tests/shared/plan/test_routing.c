@@ -82,6 +82,49 @@ TEST(limited_to_groups_it_is_the_mean_over_their_choices)
     }
 }
 
+/* Places of the experts t K to t K + K - 1, modulo E, over E tokens: of so many each expert is the
+ * first as often as any other that is one at all. */
+static double counted_in_turn(int n, int experts, int copies)
+{
+    int64_t sum = 0;
+
+    for (int t = 0; t < experts; t++) {
+        bool have[64] = {false};
+        for (int k = 0; k < copies; k++)
+            have[(t * copies + k) % experts * n / experts] = true;
+        for (int i = 0; i < n; i++)
+            sum += have[i];
+    }
+    return (double)sum / ((double)experts * copies);
+}
+
+TEST(in_turn_it_is_the_mean_over_the_tokens)
+{
+    for (int experts = 1; experts <= 48; experts++)
+        for (int n = 1; n <= experts; n++)
+            for (int copies = 1; copies <= experts; copies++) {
+                const struct lw_routing r = {.copies = copies, .experts = experts, .in_turn = true};
+                assert_true(fabs(lw_first_copies(n, &r) - counted_in_turn(n, experts, copies)) <
+                            1e-12);
+            }
+}
+
+/* 128 experts on eight ranks, 16 each. Eight of a token are of one rank. Six begin at an even
+ * place of a rank's 16, and at 12 and 14 of 0, 2, ... 14 they reach the next: 1.25 ranks. */
+TEST(in_turn_a_token_goes_to_one_rank_or_two)
+{
+    struct lw_routing r = {.copies = 8, .experts = 128, .in_turn = true};
+
+    assert_true(lw_first_copies(8, &r) == 1.0 / 8);
+    assert_true(lw_first_copies(2, &r) == 1.0 / 8);
+    r.copies = 6;
+    assert_true(fabs(lw_first_copies(8, &r) - 1.25 / 6) < 1e-12);
+    r.in_turn = false; /* at random to 8 (1 - C(112,6) / C(128,6)) */
+    assert_true(fabs(lw_first_copies(8, &r) - 4.4711 / 6) < 1e-4);
+    r = (struct lw_routing){.copies = 8, .in_turn = true}; /* of an unknown number: at random */
+    assert_true(fabs(lw_first_copies(2, &r) - 255.0 / 1024) < 1e-12);
+}
+
 /* DeepSeek-V3: 8 of 256 experts, of 4 of 8 groups. Eight nodes: 8 (1 - C(224,8)/C(256,8)) = 5.29
  * of them at random. Limited, a node is one group: 1/2 are not chosen, and of the others
  * 1 - C(96,8)/C(128,8) = 0.9073 have one: 3.63 nodes. */

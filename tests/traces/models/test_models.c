@@ -281,6 +281,7 @@ MODEL_TEST(options_that_a_family_would_ignore_are_refused)
         {"dense-layers", {.dense_layers = 1}, true},
         {"expert-capacity", {.expert_capacity = 1.25}, true},
         {"whole-experts", {.expert_whole = true}, true},
+        {"experts-in-turn", {.experts_in_turn = true}, true},
         {"mtp-layers", {.mtp_layers = 1}, false},
         {"lora", {.lora = 8}, false},
     };
