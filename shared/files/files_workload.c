@@ -131,6 +131,8 @@ static const struct lw_field module_fields[] = {
     LW_F_NS("attention_backward_start_ns", AT(attention_backward_start_ps), 0),
     LW_F_NS("attention_backward_ns", AT(attention_backward_ps), 0),
     LW_F_INT64("dispatch_bytes", AT(dispatch_bytes), 0),
+    LW_F_INT64("dispatch_weight_bytes", AT(dispatch_weight_bytes), 0),
+    LW_F_INT64("routing_map_bytes", AT(routing_map_bytes), 0),
     LW_F_INT64("reused_numel", AT(reused_numel), 0),
     PRODUCTS("forward_products", LW_PRODUCTS_FORWARD),
     PRODUCTS("input_products", LW_PRODUCTS_INPUT),

@@ -72,8 +72,12 @@ static void add_step(struct lw_writer *k, struct module_ops *o, const struct lw_
     case LW_STEP_RING:
         o->received = lw_write_ring(k, o->d, o->module, false, step->which, -1);
         break;
-    case LW_STEP_SENT: lw_write_tokens(k, o->d, o->module, "dispatch", o->input); break;
-    case LW_STEP_BACK: lw_write_tokens(k, o->d, o->module, "combine", o->input); break;
+    case LW_STEP_SENT:
+        if (o->kind == LW_OP_FORWARD || o->kind == LW_OP_KERNEL) /* or the forward again */
+            lw_write_routing_map(k, o->d, o->module, o->input);
+        lw_write_dispatch(k, o->d, o->module, o->input);
+        break;
+    case LW_STEP_BACK: lw_write_combine(k, o->d, o->module, o->input); break;
     }
 }
 

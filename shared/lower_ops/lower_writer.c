@@ -152,14 +152,36 @@ int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t modu
     return last;
 }
 
-void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
-                     int32_t input)
+static void add_tokens(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
+                       int64_t bytes, int32_t module, const char *name, int32_t input)
 {
-    int64_t bytes = lw_module_at(d->w, module)->dispatch_bytes;
-
     if (k->l->ep > 1 && bytes > 0)
-        k->after = add_activations(k, LW_OP_ALL_TO_ALL, bytes, lw_part_module(d, module),
-                                   k->l->expert, name, input);
+        k->after = add_activations(k, kind, bytes, lw_part_module(d, module), k->l->expert, name,
+                                   input);
+}
+
+void lw_write_routing_map(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                          int32_t input)
+{
+    int64_t item = lw_dtype_size(k->l->activation_dtype);
+    int64_t own = lw_module_at(d->w, module)->routing_map_bytes;
+
+    add_tokens(k, d, LW_OP_ALL_GATHER, (own + item - 1) / item * item * k->l->ep, module,
+               "routing map", input);
+}
+
+void lw_write_dispatch(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input)
+{
+    const struct lw_module *m = lw_module_at(d->w, module);
+
+    add_tokens(k, d, LW_OP_ALL_TO_ALL, m->dispatch_bytes + m->dispatch_weight_bytes, module,
+               "dispatch", input);
+}
+
+void lw_write_combine(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input)
+{
+    add_tokens(k, d, LW_OP_ALL_TO_ALL, lw_module_at(d->w, module)->dispatch_bytes, module,
+               "combine", input);
 }
 
 int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)

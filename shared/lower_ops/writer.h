@@ -168,9 +168,13 @@ void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int
  * receive, -1 where the step has no message; what follows the step waits for it (`after`). */
 int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t module, bool backward,
                       int32_t step, int32_t input);
-/* Tokens to the experts of a module that has some, or back; nothing without expert parallelism. */
-void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
-                     int32_t input);
+/* Tokens to the experts of a module that has some, or their gradients from these back (dispatch),
+ * and the other way (combine); before a forward's dispatch, what all ranks gather of the experts
+ * that each token goes to. Nothing without expert parallelism. */
+void lw_write_routing_map(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                          int32_t input);
+void lw_write_dispatch(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input);
+void lw_write_combine(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input);
 /* lower_module.c: a module's steps, with its works from `work` on; `input`: the op that brings what
  * it takes, -1 = none. Those of a backward that is written stretch by stretch have no work. */
 void lw_write_module(struct lw_writer *k, const struct lw_part *d, int32_t module,

@@ -82,7 +82,8 @@ void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIEL
         &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
         &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
         &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
-        &m->dispatch_bytes, &m->tp_column_ps, &m->tp_row_ps,
+        &m->dispatch_bytes, &m->dispatch_weight_bytes, &m->routing_map_bytes,
+        &m->tp_column_ps, &m->tp_row_ps,
         &m->attention_start_ps, &m->attention_ps,
         &m->attention_backward_start_ps, &m->attention_backward_ps,
         &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
@@ -290,6 +291,8 @@ static enum lw_status check_total_bytes(const struct lw_workload *w, struct lw_e
                    OF("tp_backward_bytes", tp_backward_bytes),
                    OF("kv_bytes", kv_bytes),
                    OF("dispatch_bytes", dispatch_bytes),
+                   OF("dispatch_weight_bytes", dispatch_weight_bytes),
+                   OF("routing_map_bytes", routing_map_bytes),
                    OF("reused_numel", reused_numel)};
 #undef OF
 

@@ -61,6 +61,9 @@ struct lw_module {
     lw_ps attention_backward_start_ps, attention_backward_ps;
     /* expert parallelism: tokens that the experts get, and give back; 0 = it has no experts */
     int64_t dispatch_bytes;
+    /* With them: beside the tokens to the experts, and beside the gradients that come back from
+     * them; and what a rank has of what all of the group gather before a forward sends tokens. */
+    int64_t dispatch_weight_bytes, routing_map_bytes;
     /* Elements of parameters that other modules own, or that it uses before, which one token's
      * products use here again: the head's of a block for further tokens. Model FLOPs count them as
      * they count its own. */
@@ -85,7 +88,7 @@ struct lw_module {
 void lw_module_forget_bounds(struct lw_module *m);
 
 /* What grows with the tokens of a micro-batch, which a context group shares. */
-enum { LW_N_TOKEN_FIELDS = 25 };
+enum { LW_N_TOKEN_FIELDS = 27 };
 void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIELDS]);
 
 /* The module's forward and backward have become longer or shorter: attention keeps its share. */

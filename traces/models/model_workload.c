@@ -242,6 +242,17 @@ static enum lw_status note_order(struct lw_workload *w, const struct lw_model_ta
     return lw_note_add(&w->arena, &w->notes, &w->n_notes, text, err);
 }
 
+/* Nodes of the ranks that share the experts, which follow each other; tensor ranks lie between
+ * those of a group that splits or has each expert beside it. */
+static int64_t expert_nodes(const struct lw_strategy *s, const struct lw_cluster *c)
+{
+    int64_t span = (int64_t)s->ep * (lw_strategy_folds_experts(s) ? 1 : s->tp);
+
+    return c && c->devices_per_node > 0 && span > c->devices_per_node
+               ? (span + c->devices_per_node - 1) / c->devices_per_node
+               : 1;
+}
+
 enum lw_status traces_model_workload(const struct lw_model_request *request,
                                      const struct lw_model_target *target, struct lw_workload *w,
                                      struct lw_err *err)
@@ -262,6 +273,7 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.tensor = s->tp;
     shape.context = s->cp;
     shape.expert_ranks = s->ep;
+    shape.expert_nodes = expert_nodes(s, target->cluster);
     shape.dispatch_once = s->dispatch_once;
     shape.expert_folded = lw_strategy_folds_experts(s);
     shape.expert_whole = shape.expert_whole || shape.expert_folded;

@@ -24,6 +24,7 @@ enum traces_unfused {
     TRACES_ROUTER_F32 = 1024, /* gradients of a router's scores are f32 products, with casts */
     TRACES_GRAPH_COPIES = 2048, /* with experts: captured parts copy what they take */
     TRACES_PADDED_EXPERTS = 4096, /* 8-bit experts: copies of tokens are padded by kernels */
+    TRACES_HYBRID_EP = 8192, /* beside a token that goes once, weights of all experts; and a map */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 
@@ -102,6 +103,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t mtp_layers;     /* llama: blocks for further tokens, each with the head again */
     double expert_capacity; /* rows that an expert takes of its even share, padded; 0 = all */
     int64_t expert_ranks;   /* ranks that share the experts and that times are for; 0 = 1 */
+    int64_t expert_nodes;   /* that these ranks are on; 0 = 1 */
     int64_t dispatch_once;  /* experts of a token that goes once to each rank; 0 = every copy */
     bool experts_in_turn;   /* a token's are those after the experts of the token before */
     bool expert_whole;      /* a tensor group shares experts, and does not split each */

@@ -387,6 +387,23 @@ static void add_copies(struct transformer *t)
         transformer_copies(t, results, 4 * t->tokens * t->b.shape.experts);
 }
 
+/* What HybridEP sends beside tokens (deepseek-ai/DeepEP@41cad944, csrc/hybrid_ep): a copy of a token
+ * has an f32 weight of each expert of its node with it, and on the way back in backward their
+ * gradients (backend/hybrid_ep_backend.cuh, expert_output_prob: NUM_OF_EXPERTS_PER_RANK x
+ * NUM_OF_RANKS_PER_NODE floats). Before a forward every rank gathers which experts each token of
+ * the group goes to, a byte of each (executor/executor.cu, allgather_routing_map). */
+static void add_weights_beside(struct transformer *t)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    struct lw_module *m = traces_builder_last(&t->b);
+    int64_t nodes = s->expert_nodes > 1 ? s->expert_nodes : 1, map = t->tokens * s->experts;
+
+    if (!(s->unfused & TRACES_HYBRID_EP) || s->dispatch_once == 0)
+        return;
+    m->dispatch_weight_bytes = copies_of(t) * 4 * (s->experts / nodes);
+    m->routing_map_bytes = map * ranks_of(s) / (s->expert_ranks > 1 ? s->expert_ranks : 1);
+}
+
 void transformer_experts(struct transformer *t, const char *block)
 {
     const struct traces_model_shape *s = &t->b.shape;
@@ -399,6 +416,7 @@ void transformer_experts(struct transformer *t, const char *block)
     if (!s->expert_whole && !s->sequence_parallel)
         transformer_sums(t);
     traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * width_of(t);
+    add_weights_beside(t);
     int64_t idle = (s->experts - s->topk) *
                    ((inner(s) + s->expert_ffn) * width_of(t) + biases);
     if (block)
