@@ -78,6 +78,42 @@ TEST(tokens_go_to_experts_and_back)
     lw_workload_free(&w);
 }
 
+/* 600 bytes of weights beside the tokens to the experts and the gradients that come back from them;
+ * before each forward, also the second, two ranks gather 101 bytes each: whole elements of f32. */
+TEST(weights_go_with_the_tokens_after_a_map_of_all)
+{
+    static const struct {
+        const char *name;
+        int64_t bytes;
+    } order[] = {{"routing map", 208}, {"dispatch", 4696}, {"combine", 4096}},
+      back[] = {{"routing map", 208}, {"dispatch", 4696}, {"combine", 4096}, {"combine", 4096},
+                {"dispatch", 4696}};
+    struct lw_workload w = model();
+    size_t n = 0;
+
+    for (int32_t m = 0; m < w.n_modules; m++)
+        if (w.modules[m].dispatch_bytes > 0) {
+            w.modules[m].dispatch_weight_bytes = 600;
+            w.modules[m].routing_map_bytes = 101;
+        }
+    struct lw_plan p = plan_of_words(&w, "dp 4 ep 2 recompute full");
+    struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 0);
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *o = &p.ops[i];
+        if (!comm_of(&p, o) || comm_of(&p, o)->purpose != LW_COMM_EXPERT)
+            continue;
+        bool forward = n < LAYERS * 3;
+        assert_string_equal(o->name, forward ? order[n % 3].name : back[(n - 6) % 5].name);
+        assert_int_equal(o->bytes, forward ? order[n % 3].bytes : back[(n - 6) % 5].bytes);
+        assert_int_equal(o->kind, strcmp(o->name, "routing map") == 0 ? LW_OP_ALL_GATHER
+                                                                      : LW_OP_ALL_TO_ALL);
+        n++;
+    }
+    assert_int_equal(n, LAYERS * (3 + 5));
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
 /* Ranks 1 and 3 of 4 hold the same half of the experts: their gradients are reduced over these
  * two, all others over four. No bucket has both. */
 TEST(experts_are_reduced_over_their_own_group)

@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "shared/files/files.h"
+#include "shared/framework/framework.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/traces/model_help.h"
+#include "traces/models/model_workload.h"
 
 /* Total and active elements in units of 10^9, as the model cards print them: mistral.ai/news
  * (46.7 and 12.9, 141 and 39 G), arXiv 2405.04434 (236 and 21), 2412.19437 (671 and 37), 2507.20534
@@ -294,6 +297,70 @@ MODEL_TEST(a_token_that_goes_once_is_copied_where_it_comes)
     s.dispatch_once = 0;
     struct lw_workload plain = build(s);
     assert_int_equal(alone.modules[1].forward_bytes, plain.modules[1].forward_bytes);
+}
+
+/* HybridEP: each of 64 copies has 8 f32 weights with it, on two nodes those of 4 experts; 32 tokens
+ * have a byte for each of 8 experts, on both ranks of a tensor group that has experts beside it.
+ * Nothing where every copy travels. */
+MODEL_TEST(weights_of_all_experts_go_with_a_token_that_goes_once)
+{
+    struct traces_model_shape s = small;
+
+    s.unfused = TRACES_HYBRID_EP;
+    s.expert_ranks = 4;
+    struct lw_workload each = build(s);
+    assert_int_equal(each.modules[1].dispatch_weight_bytes, 0);
+    assert_int_equal(each.modules[1].routing_map_bytes, 0);
+    s.dispatch_once = 2;
+    struct lw_workload once = build(s);
+    assert_int_equal(once.modules[1].dispatch_bytes, 64 * 64 * 2);
+    assert_int_equal(once.modules[1].dispatch_weight_bytes, 64 * 8 * 4);
+    assert_int_equal(once.modules[1].routing_map_bytes, 32 * 8);
+    assert_int_equal(once.modules[0].dispatch_weight_bytes, 0);
+    s.expert_nodes = 2;
+    s.tensor = 2;
+    s.expert_whole = true;
+    struct lw_workload nodes = build(s);
+    assert_int_equal(nodes.modules[1].dispatch_weight_bytes, 64 * 4 * 4);
+    assert_int_equal(nodes.modules[1].routing_map_bytes, 2 * 32 * 8);
+    s.unfused = 0;
+    struct lw_workload deep = build(s);
+    assert_int_equal(deep.modules[1].dispatch_weight_bytes, 0);
+}
+
+/* Of a request, the nodes are those of its cluster: 128 experts of Qwen3-30B, 4,096 tokens that go
+ * to 8. Eight ranks fill a node of DGX H100, which is one NVLink domain, sixteen two, but not one
+ * rack of GB200. DeepEP's weights, of the experts that a token goes to alone, are not counted. */
+MODEL_TEST(a_copy_has_the_weights_of_its_node)
+{
+    static const struct {
+        const char *cluster, *framework;
+        int ep, weights;
+    } cases[] = {{"dgx-h100", "megatron-bridge", 8, 128}, {"dgx-h100", "megatron-bridge", 16, 64},
+                 {"gb200", "megatron-bridge", 16, 128}, {"gb200", "megatron-mlperf", 16, 128},
+                 {"dgx-h100", "nemo-automodel-te", 8, 0}};
+    const struct lw_model_request r = {.name = "qwen3-30b-a3b", .batch = 1, .seq = 4096,
+                                       .layers = 1, .dtype = "bf16"};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_framework f;
+        struct lw_cluster c;
+        struct lw_workload w;
+        struct lw_err err;
+        struct lw_strategy s = lw_strategy_default();
+        s.ep = s.dp = cases[i].ep;
+        s.dispatch_once = 8;
+        assert_ok(lw_framework_find(cases[i].framework, &f, &err), err);
+        assert_ok(lw_cluster_find(cases[i].cluster, &c, &err), err);
+        struct lw_model_target target = {.strategy = &s, .cluster = &c, .framework = &f};
+        assert_ok(traces_model_workload(&r, &target, &w, &err), err);
+        assert_int_equal(w.modules[1].dispatch_weight_bytes,
+                         INT64_C(4) * 4096 * 8 * cases[i].weights);
+        assert_int_equal(w.modules[1].routing_map_bytes, cases[i].weights > 0 ? 4096 * 128 : 0);
+        lw_workload_free(&w);
+        lw_cluster_free(&c);
+        lw_framework_free(&f);
+    }
 }
 
 /* Folded over the tensor group, ranks of experts are counted with it: 2 of data times 2 of it. */
