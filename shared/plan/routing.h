@@ -10,8 +10,8 @@ struct lw_routing {
     int32_t experts; /* of which they are chosen, none twice; 0 = not known: one may be again */
     int32_t groups, topk_groups; /* of so many of so many equal groups alone (node-limited routing:
                                   * DeepSeek-V3, arXiv 2412.19437, 2.1.2); 0 = of all */
-    bool in_turn; /* with experts: token t has the K from K t on, modulo E, as a program whose router
-                   * is balanced by counting gives them (NVIDIA-NeMo/Automodel@5e55eca63,
+    bool in_turn; /* with experts: token t has the K from K t on, modulo E, as a program whose
+                   * router is balanced by counting gives them (NVIDIA-NeMo/Automodel@5e55eca63,
                    * nemo_automodel/components/moe/layers.py, FakeBalancedGate) */
 };
 

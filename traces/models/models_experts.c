@@ -387,8 +387,8 @@ static void add_copies(struct transformer *t)
         transformer_copies(t, results, 4 * t->tokens * t->b.shape.experts);
 }
 
-/* What HybridEP sends beside tokens (deepseek-ai/DeepEP@41cad944, csrc/hybrid_ep): a copy of a token
- * has an f32 weight of each expert of its node with it, and on the way back in backward their
+/* What HybridEP sends beside tokens (deepseek-ai/DeepEP@41cad944, csrc/hybrid_ep): a copy of a
+ * token has an f32 weight of each expert of its node with it, and on the way back in backward their
  * gradients (backend/hybrid_ep_backend.cuh, expert_output_prob: NUM_OF_EXPERTS_PER_RANK x
  * NUM_OF_RANKS_PER_NODE floats). Before a forward every rank gathers which experts each token of
  * the group goes to, a byte of each (executor/executor.cu, allgather_routing_map). */
