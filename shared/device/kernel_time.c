@@ -26,10 +26,10 @@ struct sums {
     lw_ps attention_start, attention, attention_backward_end, attention_backward;
     lw_ps bound[2][LW_N_BOUNDS]; /* of one rank: forward, backward */
     int64_t flops, bytes;        /* of the forward */
-    int64_t n_forward, n_backward;
+    lw_ps host[2]; /* of one rank, to launch: forward, backward */
+    bool experts;  /* experts' products are launched one by one */
     struct reach {
-        lw_ps time, whole;
-        int64_t n_launches;
+        lw_ps time, whole, host;
     } before_experts, after_experts; /* of the forward: their products are between */
 };
 
@@ -168,6 +168,12 @@ static int64_t launches_of(const struct timer *t, const struct lw_kernel_work *w
     return work->n_launches > 0 ? work->n_launches : is_two(t, work) ? 2 : 1;
 }
 
+/* What the host takes to launch a work. */
+static lw_ps host_of(const struct timer *t, const struct lw_kernel_work *work)
+{
+    return lw_mul_sat(launches_of(t, work), t->rates->host_op_ps);
+}
+
 static void add_forward(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
 {
     const struct lw_kernel *k = t->k;
@@ -176,7 +182,6 @@ static void add_forward(const struct timer *t, const struct lw_kernel_work *work
 
     s->flops = lw_add_sat(s->flops, work->flops);
     s->bytes = lw_add_sat(s->bytes, work->bytes);
-    s->n_forward += launches_of(t, work);
     add(&s->again, k->again ? time : 0);
     add(&s->column,
         dense && (k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_VOCAB) ? time : 0);
@@ -184,12 +189,9 @@ static void add_forward(const struct timer *t, const struct lw_kernel_work *work
     add(&s->attention, k->attention ? time : 0);
 }
 
-static void add_backward(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
+static void add_backward(const struct timer *t, lw_ps time)
 {
-    struct sums *s = t->of;
-
-    s->n_backward += launches_of(t, work);
-    add(&s->attention_backward, t->k->attention ? time : 0);
+    add(&t->of->attention_backward, t->k->attention ? time : 0);
 }
 
 static enum lw_time_source source_of(const struct timer *t, const struct lw_kernel_work *work)
@@ -241,13 +243,14 @@ static void add_one(struct timer *t, const struct lw_kernel_work *work)
     add(&t->of->time[work->phase], time);
     add(&t->of->whole[work->phase], work->whole ? time : 0);
     add(&t->of->bound[work->phase != LW_PRODUCTS_FORWARD][x.bound], time / ranks);
+    add(&t->of->host[work->phase != LW_PRODUCTS_FORWARD], host_of(t, work));
     note_time(t, work->phase, (struct lw_bounded){time / ranks, x.bound});
     note_source(t, source_of(t, work), time / ranks);
     count_products(t, work);
     if (work->phase == LW_PRODUCTS_FORWARD)
         add_forward(t, work, time);
     else
-        add_backward(t, work, time);
+        add_backward(t, time);
 }
 
 /* Column products of a block read what a norm wrote, in 8 bits; experts' read copies of tokens. */
@@ -292,7 +295,7 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
 static struct reach reach_of(const struct sums *s)
 {
     return (struct reach){s->time[LW_PRODUCTS_FORWARD], s->whole[LW_PRODUCTS_FORWARD],
-                          s->n_forward};
+                          s->host[0]};
 }
 
 static void add_kernel(struct timer *t)
@@ -300,8 +303,9 @@ static void add_kernel(struct timer *t)
     struct sums *s = t->of;
     bool each = t->rates->expert_products && t->k->experts > 0 && t->k->kind == LW_KERNEL_GEMM;
 
-    if (each && s->after_experts.n_launches == 0)
+    if (each && !s->experts)
         s->before_experts = reach_of(s);
+    s->experts = s->experts || each;
 
     if (t->k->attention && s->attention == 0)
         s->attention_start = s->time[LW_PRODUCTS_FORWARD];
@@ -312,8 +316,8 @@ static void add_kernel(struct timer *t)
         return;
     lw_kernel_share(t->k, t->groups, add_work, t);
     if (t->k->tokens == LW_TOKENS_SENT_BEFORE) {
-        s->n_forward += t->rates->router_forward;
-        s->n_backward += t->rates->router_backward;
+        add(&s->host[0], lw_mul_sat(t->rates->router_forward, t->rates->host_op_ps));
+        add(&s->host[1], lw_mul_sat(t->rates->router_backward, t->rates->host_op_ps));
     }
     if (each)
         s->after_experts = reach_of(s);
@@ -332,12 +336,12 @@ static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
 /* What the host lacks for experts' products, one by one, in a forward: it has waited for the device
  * to read the numbers of tokens (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/moe/
  * experts.py, TEGroupedMLP.forward: tokens_per_expert.tolist()) and is not ahead of it. */
-static lw_ps short_of_experts(const struct sums *s, lw_ps op, int64_t split)
+static lw_ps short_of_experts(const struct sums *s, int64_t split)
 {
     const struct reach *from = &s->before_experts, *to = &s->after_experts;
     lw_ps device = of_rank(to->time - from->time, to->whole - from->whole, split);
 
-    return lw_mul_sat(to->n_launches - from->n_launches, op) - device;
+    return to->host - from->host - device;
 }
 
 /* A module's forward and backward last at least as long as the host launches their kernels; where
@@ -346,17 +350,17 @@ static lw_ps short_of_experts(const struct sums *s, lw_ps op, int64_t split)
 static void hold_for_host(const struct timer *t, const struct sums *s, struct lw_module *m)
 {
     int64_t split = m->tp_split == LW_TP_REPLICATED ? 1 : lw_group_size(t->groups->tp);
-    lw_ps op = t->rates->host_op_ps, forward = of_rank(s->time[0], s->whole[0], split);
+    lw_ps forward = of_rank(s->time[0], s->whole[0], split);
     lw_ps input = of_rank(s->time[1], s->whole[1], split);
     lw_ps weight = of_rank(s->time[2], s->whole[2], split);
     bool waits = t->rates->host_waits;
-    lw_ps short_f = lw_mul_sat(s->n_forward, op) - (waits ? 0 : forward);
-    lw_ps short_b = lw_mul_sat(s->n_backward, op) - (waits ? 0 : lw_add_sat(input, weight));
+    lw_ps short_f = s->host[0] - (waits ? 0 : forward);
+    lw_ps short_b = s->host[1] - (waits ? 0 : lw_add_sat(input, weight));
 
-    if (op <= 0)
+    if (t->rates->host_op_ps <= 0)
         return;
-    if (!waits && short_of_experts(s, op, split) > short_f)
-        short_f = short_of_experts(s, op, split);
+    if (!waits && short_of_experts(s, split) > short_f)
+        short_f = short_of_experts(s, split);
     m->bound_ps[0][LW_BOUND_HOST] = short_f > 0 ? short_f : 0;
     m->bound_ps[1][LW_BOUND_HOST] = short_b > 0 ? short_b : 0;
     m->host_bounds[0] = !waits && short_f > 0;
