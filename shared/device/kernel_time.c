@@ -156,22 +156,46 @@ static lw_ps backward_of(const struct sums *s)
     return lw_add_sat(s->time[LW_PRODUCTS_INPUT], s->time[LW_PRODUCTS_WEIGHT]);
 }
 
-/* Of one work. Where the framework has no grouped kernel each expert has a product of its own, and
- * in 8 bits a cast of its input, or of the gradient of its result, before it. */
 static int64_t launches_of(const struct timer *t, const struct lw_kernel_work *work)
 {
-    bool each = t->rates->expert_products && t->k->experts > 0 && work->product.batch > 0;
-    bool casts = t->k->fp8 && work->phase != LW_PRODUCTS_WEIGHT;
-
-    if (each)
-        return work->product.batch * (casts ? 2 : 1);
     return work->n_launches > 0 ? work->n_launches : is_two(t, work) ? 2 : 1;
 }
 
-/* What the host takes to launch a work. */
+/* Of n experts' products of a phase, one by one, each after a cast of its input or of the gradient
+ * of its result in 8 bits. */
+static lw_ps host_of_experts(const struct timer *t, const struct lw_kernel_work *work, int64_t n)
+{
+    bool casts = t->k->fp8 && work->phase != LW_PRODUCTS_WEIGHT;
+
+    return lw_mul_sat(n * (casts ? 2 : 1), t->rates->host_op_ps);
+}
+
+/* The host's time of the framework's layer around a product: of weights that a tensor group would
+ * split. Routers, heads and what every rank does are operators; NULL. */
+static const lw_ps *layer_of(const struct timer *t)
+{
+    const struct lw_kernel *k = t->k;
+    bool is = k->kind == LW_KERNEL_GEMM && !k->both && k->only == LW_ONLY_NOT &&
+              (k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_ROW) &&
+              (k->experts > 0 || !t->rates->captured);
+
+    return is && t->rates->host_layer_ps[k->fp8][0] > 0 ? t->rates->host_layer_ps[k->fp8] : NULL;
+}
+
+/* What the host takes to launch a work. A layer's time has its casts and one product of each
+ * phase: those of its backward are charged with the gradient of its input. */
 static lw_ps host_of(const struct timer *t, const struct lw_kernel_work *work)
 {
-    return lw_mul_sat(launches_of(t, work), t->rates->host_op_ps);
+    const lw_ps *layer = layer_of(t);
+    bool product = work->product.batch > 0;
+    bool each = t->rates->expert_products && t->k->experts > 0 && product;
+    lw_ps own = layer && product && work->phase != LW_PRODUCTS_WEIGHT
+                    ? layer[work->phase != LW_PRODUCTS_FORWARD]
+                    : 0;
+
+    if (each)
+        return lw_add_sat(own, host_of_experts(t, work, work->product.batch - (layer ? 1 : 0)));
+    return layer ? own : lw_mul_sat(launches_of(t, work), t->rates->host_op_ps);
 }
 
 static void add_forward(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)

@@ -10,6 +10,10 @@
 /* What a framework does to the time of a kernel. Zeroed: nothing. */
 struct lw_kernel_rates {
     lw_ps host_op_ps;       /* host time per launch: a lower bound of a module */
+    /* Host time of the layer around a column or row product, with its casts: [operands of 16 bits,
+     * narrower][forward, backward]; 0 = of its launches. Of a grouped one with its first expert. */
+    lw_ps host_layer_ps[2][2];
+    bool captured; /* parts of a layer are graphs: such a time is only that of experts' products */
     bool host_waits;        /* each launch waits for the previous kernel: times add up */
     bool input_casts;      /* a kernel casts what an 8-bit product reads, unless a norm writes it */
     bool scale_passes;      /* before each such cast, gradients' too, another reads the tensor */

@@ -16,11 +16,16 @@ static double attention_speed(const struct lw_framework *f, const char *kind)
     return speed;
 }
 
-lw_ps lw_framework_host_op(const struct lw_framework *f, const struct lw_device *d)
+static lw_ps of_host(const struct lw_device *d, struct lw_figure fact)
 {
     double scale = lw_figure_is_set(d->host_op_scale) ? d->host_op_scale.value : 1;
 
-    return lw_ps_from_seconds(lw_fact_value(f->host_op_ps, 0) * 1e-12 * scale);
+    return lw_ps_from_seconds(lw_fact_value(fact, 0) * 1e-12 * scale);
+}
+
+lw_ps lw_framework_host_op(const struct lw_framework *f, const struct lw_device *d)
+{
+    return of_host(d, f->host_op_ps);
 }
 
 struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const struct lw_device *d)
@@ -29,6 +34,10 @@ struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const st
 
     return (struct lw_kernel_rates){
         .host_op_ps = lw_framework_host_op(f, d),
+        .host_layer_ps = {{of_host(d, f->host_forward_ps), of_host(d, f->host_backward_ps)},
+                          {of_host(d, f->host_forward_8bit_ps),
+                           of_host(d, f->host_backward_8bit_ps)}},
+        .captured = lw_fact(f->graph_copies),
         .host_waits = lw_fact(f->host_waits),
         .input_casts = lw_fact(f->input_casts),
         .scale_passes = hopper && lw_fact(f->scale_passes_hopper),

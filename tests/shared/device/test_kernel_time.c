@@ -339,6 +339,48 @@ TEST(the_host_launches_each_experts_product)
     }
 }
 
+/* A layer's own time, F forward and B backward, is in place of its launches: of 16-bit operands 3
+ * and 5 s, of narrower ones 7 and 11. Of 4 experts a rank it is the first one's; each other one's
+ * product is a launch, in 8 bits with one for its cast, of forward and of both products of
+ * backward: F + 3 (1 or 2), B + 3 (2 or 3). Where parts of the layer are captured only experts have
+ * it; what every rank does, as a router, has 1 and 2 launches, in 8 bits 1 and 3. */
+TEST(a_layer_has_its_own_time_of_the_host)
+{
+    enum { NONE = LW_SPLIT_NONE, COLUMN = LW_SPLIT_COLUMN, ROW = LW_SPLIT_ROW };
+    const struct lw_kernel_groups two = {.ep = 2};
+    const struct {
+        uint8_t split;
+        bool fp8, experts, captured;
+        int64_t forward, backward;
+    } cases[] = {
+        {COLUMN, false, false, false, 3, 5},        {ROW, false, false, false, 3, 5},
+        {COLUMN, true, false, false, 7, 11},        {NONE, false, false, false, 1, 2},
+        {COLUMN, false, true, false, 3 + 3, 5 + 6}, {ROW, true, true, false, 7 + 6, 11 + 9},
+        {COLUMN, false, true, true, 3 + 3, 5 + 6},  {COLUMN, false, false, true, 1, 2},
+        {COLUMN, true, false, true, 1, 3},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lw_ps s1 = LW_PS_PER_S;
+        const struct lw_kernel_rates rates = {
+            .host_op_ps = s1, .expert_products = true, .captured = cases[i].captured,
+            .host_layer_ps = {{3 * s1, 5 * s1}, {7 * s1, 11 * s1}}};
+        struct small s;
+
+        small_init(&s);
+        s.module.n_kernels = 1;
+        s.params[1].trainable = false;
+        s.kernels[0] = (struct lw_kernel){
+            .kind = LW_KERNEL_GEMM, .split = cases[i].split, .batch = 1, .m = 16, .n = 8, .k = 4,
+            .experts = cases[i].experts ? 8 : 0, .dtype = LW_BF16, .trained = true,
+            .fp8 = cases[i].fp8};
+        s.grad_kernel[1] = 0;
+        evaluate(&s, &rates, &two);
+        assert_int_equal(s.module.forward_ps, cases[i].forward * s1);
+        assert_int_equal(lw_module_backward(&s.module), cases[i].backward * s1);
+    }
+}
+
 /* A kernel of `before` ns, then the products of 4 experts, 4 launches, of d ns together. The host
  * has read the experts' numbers of tokens when they begin, so it is not ahead: they take at least 4
  * launches, whatever ran before. A grouped product is a launch that the first kernel hides. In
