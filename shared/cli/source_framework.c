@@ -232,6 +232,17 @@ static enum lw_status take_other(struct lw_plan_source *s, const struct lw_plan 
     return LW_OK;
 }
 
+/* The plan's kept bytes and states are in its file, as the program that planned it had them. */
+static void say_older_rules(struct lw_plan_source *s, const struct lw_plan *p)
+{
+    size_t at = strlen(s->choice.why);
+
+    if (p->rules < LW_PLAN_RULES)
+        snprintf(s->choice.why + at, sizeof s->choice.why - at,
+                 "; planned by an older lapwing, whose rules of memory and times differ: plan it "
+                 "again for those of today");
+}
+
 enum lw_status lw_source_framework_of_plan(struct lw_plan_source *s, const char *file,
                                            const struct lw_plan *p, struct lw_err *err)
 {
@@ -255,8 +266,10 @@ enum lw_status lw_source_framework_of_plan(struct lw_plan_source *s, const char 
                        ideal ? "" : lw_source_text(p->framework_hash),
                        ideal ? "" : ")");
     if (!same)
-        return take_other(s, p, err);
-    if (!named)
+        LW_TRY(take_other(s, p, err));
+    else if (!named)
         snprintf(s->choice.why, sizeof s->choice.why, "the plan file names none");
+    if (named && !ideal)
+        say_older_rules(s, p);
     return LW_OK;
 }

@@ -218,6 +218,7 @@ const struct lw_field *lw_plan_file_fields(struct lw_plan_format *m)
         LW_F_STRING("device", AT(plan.device)),
         LW_F_STRING("framework", AT(plan.framework)),
         LW_F_STRING("framework_hash", AT(plan.framework_hash)),
+        LW_F("rules", INT32, AT(plan.rules), .most = INT32_MAX),
         LW_F_STRING("optimizer", AT(plan.optimizer)),
         LW_F_OBJECT("dims", AT(plan.dims), lw_model_dims_fields),
         LW_F("state_bytes", INT64, AT(plan.own_states), .most = 100),

@@ -24,7 +24,7 @@ struct lw_framework_choice {
     const char *name;
     char hash[33];    /* of its data */
     const char *file; /* as --framework has it, where from is GIVEN */
-    char why[160];    /* where it is not GIVEN */
+    char why[240];    /* where it is not GIVEN */
     char left_out[128]; /* lw_framework_left_out */
 };
 

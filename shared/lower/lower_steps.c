@@ -144,6 +144,7 @@ static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *p
 
     plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash ? w->from.hash : "");
     plan->device = lw_arena_strdup(&plan->arena, w->from.device ? w->from.device : "");
+    plan->rules = has ? LW_PLAN_RULES : 0;
     plan->framework = lw_arena_strdup(&plan->arena, has ? m->framework : "ideal");
     plan->framework_hash =
         lw_arena_strdup(&plan->arena, has && m->framework_hash ? m->framework_hash : "");

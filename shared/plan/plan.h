@@ -352,6 +352,7 @@ struct lw_plan {
     const char *framework, *framework_hash; /* "ideal" has no hash; "" = of an older file */
     const char *optimizer;  /* of its times (lw_optimizer_name); "" = unknown; outside the hash */
     struct lw_model_dims dims;
+    int32_t rules;      /* LW_PLAN_RULES of the program that planned it; outside the hash */
     int64_t own_states; /* lw_own_states of its workload; outside the hash */
     /* Bytes of optimizer state that the last rank lacks of its role's, which is that of the
      * fullest; outside the hash. */
@@ -588,6 +589,10 @@ enum lw_status lw_plan_op_fail(const struct lw_plan *p, int32_t op, struct lw_er
 
 /* Of plan files and of the canonical bytes. Files of format 1 state a hash that covers times. */
 enum { LW_PLAN_FORMAT = 2 };
+/* Of plans of a framework but the ideal one. Raised where a change of the program gives such a plan
+ * other kept bytes, states or times with the facts and decisions that it had. 0: of a plan file that
+ * states none, which is older. */
+enum { LW_PLAN_RULES = 1 };
 
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without
  * padding, paths, provenance or times. Of the work of an op it covers what plan_work.h says. */

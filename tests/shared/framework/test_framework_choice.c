@@ -190,6 +190,21 @@ TEST_WITH(a_plan_file_names_its_framework, fixture_open, fixture_close)
     expect("exec ddp.json -c dgx-a100 --framework nemo --no-db", 1, "was made with framework");
 }
 
+/* What ops keep is in a plan file, by the rules of the program that planned it. */
+TEST_WITH(an_older_plan_file_says_that_its_rules_are_older, fixture_open, fixture_close)
+{
+    lapwing("plan " GPU " --dp 2 -o ddp.json", NULL);
+    lapwing("plan " GPU " --dp 2 --framework ideal -o ideal.json", NULL);
+    shell("grep -q '\"rules\": 1,' ddp.json && ! grep -q '\"rules\"' ideal.json && "
+          "grep -v '\"rules\": 1,' ddp.json >older.json", NULL);
+    EXPECT("", {"plan ddp.json", 0, "as the plan file says", .lacks = "older lapwing"},
+           {"sim ddp.json -c dgx-a100 --no-db", 0, "torch-ddp", .lacks = "older lapwing"},
+           {"sim ideal.json -c dgx-a100 --no-db", 0, "ideal", .lacks = "older lapwing"},
+           {"plan older.json", 0, "as the plan file says; planned by an older lapwing, whose rules of "
+                                  "memory and times differ: plan it again for those of today"},
+           {"sim older.json -c dgx-a100 --no-db", 0, "planned by an older lapwing"});
+}
+
 /* Facts of a shipped framework change from version to version: the rules of today hold then. */
 TEST_WITH(an_older_plan_file_has_the_facts_of_today, fixture_open, fixture_close)
 {
