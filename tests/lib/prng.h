@@ -10,13 +10,19 @@ struct prng {
     uint64_t state;
 };
 
+/* Of one of many seeds, which the test prints where it fails. */
+static inline struct prng prng_of(uint64_t seed)
+{
+    return (struct prng){seed * 2685821657736338717u + 1};
+}
+
 static inline struct prng prng_start(const char *what)
 {
     const char *given = getenv("LAPWING_TEST_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 10) : 20260101;
 
     printf("seed of %s: %llu\n", what, (unsigned long long)seed);
-    return (struct prng){seed * 2685821657736338717u + 1};
+    return prng_of(seed);
 }
 
 static inline uint64_t prng_next(struct prng *r)

@@ -7,6 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
@@ -203,14 +204,11 @@ TEST(ready_collectives_queue_without_bound)
     free_world(&w);
 }
 
-static uint64_t random_state;
+static struct prng draws;
 
 static uint64_t draw(uint64_t below)
 {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (random_state >> 11) % below;
+    return prng_next(&draws) % below;
 }
 
 static void random_world(struct world *w, int32_t n_workers, int32_t n_collectives, int32_t *ops)
@@ -243,7 +241,7 @@ TEST(random_collectives_follow_the_rule_of_the_workers)
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct world w;
         int32_t ops[MOST];
-        random_state = seed * 0x9e3779b97f4a7c15u;
+        draws = prng_of(seed * 0x9e3779b97f4a7c15u);
         int32_t n_workers = 1 + (int32_t)draw(4), n = 1 + (int32_t)draw(MOST);
         random_world(&w, n_workers, n, ops);
         for (int32_t k = 0; k < n; k++) {

@@ -4,16 +4,14 @@
 #include <string.h>
 
 #include "shared/timeline/timeline.h"
+#include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 
-static uint64_t random_state;
+static struct prng draws;
 
 static uint64_t draw(uint64_t below)
 {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (random_state >> 11) % below;
+    return prng_next(&draws) % below;
 }
 
 static bool same_times(const struct lw_timeline *a, const struct lw_timeline *b)
@@ -62,7 +60,7 @@ TEST(events_and_recurrence_agree_on_every_row)
         struct lw_cluster c;
         struct lw_timeline a, b;
         struct lw_sim_stats s, u;
-        random_state = seed * 0x9e3779b97f4a7c15u;
+        draws = prng_of(seed * 0x9e3779b97f4a7c15u);
         int32_t n = 2 + (int32_t)draw(14);
         random_ring_plan(&plan, n);
         random_ring_cluster(&c, n);
@@ -222,7 +220,7 @@ TEST(random_plans_keep_their_bounds_and_their_bytes)
         struct lw_timeline a, b;
         struct lw_sim_stats s;
         lw_ps critical, serial;
-        random_state = seed * 0xd1342543de82ef95u;
+        draws = prng_of(seed * 0xd1342543de82ef95u);
         random_history(&h);
         history_plan(&h, map, &plan, op_of);
         make_cluster(&c, h.n_ranks, 1e9, LATENCY);
@@ -254,7 +252,7 @@ TEST(permuted_ranks_permute_the_timeline)
         struct lw_timeline a, b;
         struct lw_sim_stats s;
         int32_t map[MAX_RANKS];
-        random_state = seed * 0xaf251af3b0f025b5u;
+        draws = prng_of(seed * 0xaf251af3b0f025b5u);
         random_history(&h);
         memcpy(map, same, sizeof map);
         for (int32_t i = h.n_ranks - 1; i > 0; i--) {
@@ -302,7 +300,7 @@ TEST(slowed_runs_stay_within_the_slowest_rate)
         struct lw_timeline t;
         struct lw_sim_stats s;
         lw_ps critical, serial;
-        random_state = seed * 0x2545f4914f6cdd1du;
+        draws = prng_of(seed * 0x2545f4914f6cdd1du);
         random_history(&h);
         history_plan(&h, map, &plan, op_of);
         make_cluster(&c, h.n_ranks, 1e9, LATENCY);
@@ -334,7 +332,7 @@ TEST(plans_in_random_issue_order_end_or_name_what_waits)
         struct lw_sim_stats s;
         struct lw_sim_options o = {.n_steps = 1, .buffered = seed % 2};
         struct lw_err err = {0};
-        random_state = seed * 0x94d049bb133111ebu;
+        draws = prng_of(seed * 0x94d049bb133111ebu);
         random_history(&h);
         h.n_items = h.n_items < 11 ? h.n_items : 3 + (int32_t)draw(8);
         for (int32_t i = 0; i < h.n_items; i++) {
