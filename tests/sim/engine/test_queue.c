@@ -1,20 +1,9 @@
 /* The event queue against a sorted reference. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
-
 #include "shared/base/arena.h"
 #include "sim/engine/queue.h"
-
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t draw(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
+#include "tests/lib/prng.h"
 
 TEST(empty_queue_gives_nothing)
 {
@@ -108,23 +97,22 @@ static struct sim_event take_least(struct reference *r)
 TEST(random_loads_match_the_sorted_reference)
 {
     static struct reference r;
+    struct prng x = prng_start("loads of the queue");
 
     for (int round = 0; round < 40; round++) {
         struct sim_queue q = {0};
         struct sim_event e, expected;
-        uint64_t number = 0, seed = random_state;
-        lw_ps now = 0, spread = (lw_ps)1 << (draw() % 50);
+        uint64_t number = 0;
+        lw_ps now = 0, spread = (lw_ps)1 << (prng_next(&x) % 50);
         r.n = 0;
         for (int i = 0; i < 3000; i++) {
-            if (draw() % 5 < 3 && r.n < 4096) {
-                lw_ps t = now + (lw_ps)(draw() % (uint64_t)spread);
+            if (prng_next(&x) % 5 < 3 && r.n < 4096) {
+                lw_ps t = now + (lw_ps)(prng_next(&x) % (uint64_t)spread);
                 assert_int_equal(sim_queue_push(&q, t, number), 0);
                 r.items[r.n++] = (struct sim_event){t, number++};
             } else if (r.n > 0) {
                 expected = take_least(&r);
                 assert_int_equal(sim_queue_pop(&q, &e), 1);
-                if (e.time != expected.time || e.what != expected.what)
-                    printf("seed %llu\n", (unsigned long long)seed);
                 assert_true(e.time == expected.time);
                 assert_true(e.what == expected.what);
                 now = e.time;
