@@ -130,6 +130,61 @@ TEST(a_plan_of_shared_rows_is_that_of_whole_ones)
     assert_true(n > 30 && n_shared > 10);
 }
 
+/* One number of one module or parameter is out of its range; 0: none. Their number. */
+static int spoil(struct lw_workload *w, int which, int32_t module, int32_t param)
+{
+    struct lw_module *m = &w->modules[module];
+    struct lw_param *p = &w->params[param];
+
+    switch (which) {
+    case 0: break;
+    case 1: m->forward_ps = -1; break;
+    case 2: m->tp_split = LW_N_TP_SPLITS; break;
+    case 3: m->whole_forward_ps = m->forward_ps + 1; break;
+    case 4: m->attention_ps = m->forward_ps + 1; break;
+    case 5: m->tp_row_ps = m->forward_ps + 1; break;
+    case 6: m->kept_bytes[LW_RECOMPUTE_FULL] = INT64_MAX; break;
+    case 7: p->numel = -1; break;
+    case 8: p->numel = INT64_C(1) << 60; break;
+    case 9: p->dtype = LW_N_DTYPES; break;
+    case 10: p->module = w->n_modules; break;
+    case 11: p->module = -1; break;
+    case 12: p->device = -1; break;
+    case 13: p->tied = param; break;
+    case 14: p->ready_ps = INT64_MAX; break;
+    default: p->rows = p->numel + 1;
+    }
+    return 16;
+}
+
+/* Numbers of one row are looked at once, and what is a place's own at each. */
+TEST(a_model_of_rows_is_refused_as_the_whole_one)
+{
+    struct prng r = prng_start("models that are wrong");
+    int n_refused = 0, n_shared = 0;
+
+    for (int i = 0; i < unit_cases(200, 2000); i++) {
+        int32_t kinds = (int32_t)prng_in(&r, 1, 3);
+        int32_t modules = 8 * kinds + (int32_t)prng_in(&r, 0, 9);
+        int32_t params = modules * (int32_t)prng_in(&r, 40, 80);
+        struct lw_workload w = model(modules, kinds, params), q = model(modules, kinds, params);
+        struct lw_err x = {0}, y = {0};
+        int32_t m = prng_below(&r, modules), k = prng_below(&r, params);
+        int which = i % spoil(&w, 0, m, k);
+        spoil(&w, which, m, k);
+        spoil(&q, which, m, k);
+        assert_ok(lw_workload_share_rows(&q, &y), y);
+        n_shared += !q.modules && !q.params;
+        assert_int_equal(lw_workload_check(&w, &x), which == 0 ? LW_OK : LW_EFORMAT);
+        assert_int_equal(lw_workload_check(&q, &y), x.code);
+        assert_string_equal(x.msg, y.msg);
+        n_refused += which != 0;
+        lw_workload_free(&w);
+        lw_workload_free(&q);
+    }
+    assert_true(n_refused > 0 && n_shared > n_refused / 2);
+}
+
 /* 5,000 modules of two kinds share rows on the way; nothing is left of the workload. */
 TEST(a_workload_is_freed)
 {
