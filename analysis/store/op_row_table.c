@@ -5,20 +5,15 @@
  * they are unpacked: a small file may claim any number of ops. */
 #include "analysis/store/op_row_table.h"
 
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/store/row_table.h"
 #include "shared/base/arena.h"
 
 enum column { PLAN, OP, MICRO_BATCH, ALIKE };
 static const char declared[] =
     "CREATE TABLE x (plan INTEGER, op INTEGER, micro_batch INTEGER, alike INTEGER)";
-
-struct table {
-    sqlite3_vtab base;
-    sqlite3 *db;
-};
 
 struct row {
     int64_t op, micro_batch, alike;
@@ -32,29 +27,6 @@ struct cursor {
     int64_t n, room;
     int64_t at, to; /* rows that the query sees: [at, to) */
 };
-
-static int connect_table(sqlite3 *db, void *aux, int argc, const char *const *argv,
-                         sqlite3_vtab **out, char **words)
-{
-    struct table *t;
-
-    (void)aux, (void)argc, (void)argv, (void)words;
-    int rc = sqlite3_declare_vtab(db, declared);
-    if (rc != SQLITE_OK)
-        return rc;
-    t = sqlite3_malloc(sizeof *t);
-    if (!t)
-        return SQLITE_NOMEM;
-    *t = (struct table){.db = db};
-    *out = &t->base;
-    return SQLITE_OK;
-}
-
-static int disconnect_table(sqlite3_vtab *t)
-{
-    sqlite3_free(t);
-    return SQLITE_OK;
-}
 
 /* Bits of idxNum: which bounds of op are given after the plan, in this order. */
 enum { FROM = 1, AFTER = 2, UP_TO = 4, BEFORE = 8, EQUAL = 16 };
@@ -125,11 +97,8 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 
 static int damaged(struct cursor *c)
 {
-    sqlite3_free(c->base.pVtab->zErrMsg);
-    c->base.pVtab->zErrMsg =
-        sqlite3_mprintf("the ops of plan %lld are damaged: delete its runs (lapwing runs N "
-                        "--delete) and run them again", (long long)c->plan);
-    return SQLITE_CORRUPT;
+    return row_table_damaged(&c->base, "the ops of plan %lld are damaged: delete its runs (lapwing "
+                                       "runs N --delete) and run them again", (long long)c->plan);
 }
 
 static int add(struct cursor *c, struct row row)
@@ -146,7 +115,7 @@ typedef int take_fn(struct cursor *c, sqlite3_stmt *q, void *ctx);
 static int each(struct cursor *c, const char *sql, take_fn *fn, void *ctx)
 {
     sqlite3_stmt *q;
-    int rc = sqlite3_prepare_v2(((struct table *)c->base.pVtab)->db, sql, -1, &q, NULL);
+    int rc = sqlite3_prepare_v2(row_table_db(&c->base), sql, -1, &q, NULL);
 
     if (rc != SQLITE_OK)
         return rc;
@@ -211,7 +180,7 @@ static int take_number(struct cursor *c, sqlite3_stmt *q, void *ctx)
 
 static int read_plan(struct cursor *c, int64_t plan)
 {
-    sqlite3 *db = ((struct table *)c->base.pVtab)->db;
+    sqlite3 *db = row_table_db(&c->base);
     struct order o = {.n = 0};
 
     c->held = false;
@@ -330,9 +299,9 @@ static int show_id(sqlite3_vtab_cursor *base, sqlite3_int64 *id)
 }
 
 static const sqlite3_module module = {
-    .xConnect = connect_table, /* without xCreate: a table that is always there */
+    .xConnect = row_table_connect,
     .xBestIndex = best_index,
-    .xDisconnect = disconnect_table,
+    .xDisconnect = row_table_disconnect,
     .xOpen = open_cursor,
     .xClose = close_cursor,
     .xFilter = filter,
@@ -344,5 +313,5 @@ static const sqlite3_module module = {
 
 int op_row_table_register(sqlite3 *db)
 {
-    return sqlite3_create_module(db, "op_rows", &module, NULL);
+    return sqlite3_create_module(db, "op_rows", &module, (void *)declared);
 }

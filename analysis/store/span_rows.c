@@ -4,11 +4,11 @@
  * written. What a block says of itself is checked before it is unpacked. */
 #include "analysis/store/span_rows.h"
 
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "analysis/store/row_table.h"
 #include "analysis/store/span_pack.h"
 #include "shared/base/arena.h"
 
@@ -19,11 +19,6 @@ static const char declared[] = "CREATE TABLE x (id INTEGER, run INTEGER, step IN
                                " pass INTEGER, rank INTEGER, op INTEGER, kind INTEGER,"
                                " stream INTEGER, comm INTEGER, start_ps INTEGER, ready_ps INTEGER,"
                                " issue_ps INTEGER, all_in_ps INTEGER, end_ps INTEGER)";
-
-struct table {
-    sqlite3_vtab base;
-    sqlite3 *db;
-};
 
 struct cursor {
     sqlite3_vtab_cursor base;
@@ -39,29 +34,6 @@ struct cursor {
     int64_t (*rows)[SPAN_N_VALUES];       /* [SPAN_BLOCK] */
     bool end;
 };
-
-static int connect_table(sqlite3 *db, void *aux, int argc, const char *const *argv,
-                         sqlite3_vtab **out, char **words)
-{
-    struct table *t;
-
-    (void)aux, (void)argc, (void)argv, (void)words;
-    int rc = sqlite3_declare_vtab(db, declared);
-    if (rc != SQLITE_OK)
-        return rc;
-    t = sqlite3_malloc(sizeof *t);
-    if (!t)
-        return SQLITE_NOMEM;
-    *t = (struct table){.db = db};
-    *out = &t->base;
-    return SQLITE_OK;
-}
-
-static int disconnect_table(sqlite3_vtab *t)
-{
-    sqlite3_free(t);
-    return SQLITE_OK;
-}
 
 /* Bits of idxNum: which of run, step and rank are given, in this order. Reading is never cheap: a
  * plan that reads the blocks again for each row of another table is not chosen. */
@@ -109,12 +81,10 @@ static int close_cursor(sqlite3_vtab_cursor *base)
 
 static int damaged(struct cursor *c)
 {
-    sqlite3_free(c->base.pVtab->zErrMsg);
-    c->base.pVtab->zErrMsg =
-        sqlite3_mprintf("spans of run %lld from row %lld on are damaged: delete the run (lapwing "
-                        "runs %lld --delete) and run it again",
-                        (long long)c->run, (long long)c->first, (long long)c->run);
-    return SQLITE_CORRUPT;
+    return row_table_damaged(&c->base,
+                             "spans of run %lld from row %lld on are damaged: delete the run "
+                             "(lapwing runs %lld --delete) and run it again",
+                             (long long)c->run, (long long)c->first, (long long)c->run);
 }
 
 static int64_t minus(int64_t a, int64_t b)
@@ -165,14 +135,14 @@ static int read_codes(struct cursor *c)
         "SELECT alike, op, kind, stream, comm, start, ready, issue, all_in, length, held"
         " FROM main.span_alike WHERE run = ?1 ORDER BY alike";
     static const char none[] = "SELECT 1 WHERE ?1 IS NULL";
-    struct table *t = (struct table *)c->base.pVtab;
+    sqlite3 *db = row_table_db(&c->base);
     sqlite3_stmt *q;
 
     if (c->codes && c->codes_of == c->run)
         return SQLITE_OK;
-    int rc = sqlite3_table_column_metadata(t->db, "main", "span_alike", NULL, NULL, NULL, NULL,
+    int rc = sqlite3_table_column_metadata(db, "main", "span_alike", NULL, NULL, NULL, NULL,
                                            NULL, NULL);
-    rc = sqlite3_prepare_v2(t->db, rc == SQLITE_OK ? query : none, -1, &q, NULL);
+    rc = sqlite3_prepare_v2(db, rc == SQLITE_OK ? query : none, -1, &q, NULL);
     if (rc != SQLITE_OK)
         return rc;
     sqlite3_bind_int64(q, 1, c->run);
@@ -247,7 +217,7 @@ static int filter(sqlite3_vtab_cursor *base, int given, const char *text, int ar
         " WHERE %s AND (?2 IS NULL OR b.step = ?2) AND (?3 IS NULL OR b.rank = ?3)"
         " ORDER BY b.run, b.first";
     struct cursor *c = (struct cursor *)base;
-    struct table *t = (struct table *)c->base.pVtab;
+    sqlite3 *db = row_table_db(&c->base);
     int rc, next = 0;
 
     (void)text, (void)argc;
@@ -256,7 +226,7 @@ static int filter(sqlite3_vtab_cursor *base, int given, const char *text, int ar
     char *sql = sqlite3_mprintf(query, given & 1 ? "b.run = ?1" : "?1 IS NULL");
     if (!sql)
         return SQLITE_NOMEM;
-    rc = sqlite3_prepare_v2(t->db, sql, -1, &c->blocks, NULL);
+    rc = sqlite3_prepare_v2(db, sql, -1, &c->blocks, NULL);
     sqlite3_free(sql);
     for (int k = 0; k < 3 && rc == SQLITE_OK; k++)
         if (given & 1 << k)
@@ -307,9 +277,9 @@ static int show_id(sqlite3_vtab_cursor *base, sqlite3_int64 *id)
 }
 
 static const sqlite3_module module = {
-    .xConnect = connect_table, /* without xCreate: a table that is always there */
+    .xConnect = row_table_connect,
     .xBestIndex = best_index,
-    .xDisconnect = disconnect_table,
+    .xDisconnect = row_table_disconnect,
     .xOpen = open_cursor,
     .xClose = close_cursor,
     .xFilter = filter,
@@ -321,5 +291,5 @@ static const sqlite3_module module = {
 
 int span_rows_register(sqlite3 *db)
 {
-    return sqlite3_create_module(db, "span_rows", &module, NULL);
+    return sqlite3_create_module(db, "span_rows", &module, (void *)declared);
 }
