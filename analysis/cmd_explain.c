@@ -227,27 +227,12 @@ static bool take_memory(int *argc, char **argv)
     return found;
 }
 
-/* An option of the charges of a step beside --memory; or NULL. */
-static const char *idle_of_memory(int argc, char **argv)
+/* Words with --memory are those of a prediction, but for it and what would be idle beside it. */
+static int explain_memory(const struct lw_opt *options, int argc, char **argv)
 {
-    static const char *const names[] = {"--step", "--rank"};
+    int rc = lw_cli_refuse_beside(&of_memory, options, "memory", argc, argv);
 
-    for (int i = 1; i < argc; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-            size_t n = strlen(names[k]);
-            if (strncmp(argv[i], names[k], n) == 0 && (!argv[i][n] || argv[i][n] == '='))
-                return names[k];
-        }
-    return NULL;
-}
-
-static int explain_memory(int argc, char **argv)
-{
-    const char *idle = idle_of_memory(argc, argv);
-
-    return idle ? lw_cli_usage("explain", "%s names what is charged with its time: it changes "
-                               "nothing of --memory; leave one out", idle)
-                : lw_memory_explain(&of_memory, argc, argv);
+    return rc >= 0 ? rc : lw_memory_explain(&of_memory, argc, argv);
 }
 
 int cmd_explain(int argc, char **argv)
@@ -261,9 +246,9 @@ int cmd_explain(int argc, char **argv)
         {"cluster", 'c', LW_OPT_STRING, &s.cluster_file, "NAME|FILE",
          "known cluster or cluster file to simulate the what-ifs on (the run's own)"},
         {"step", 0, LW_OPT_INT, &s.step, "N", "the step to explain (the one nearest the median)", 0,
-         INT32_MAX},
+         INT32_MAX, .idle_with = "memory"},
         {"rank", 0, LW_OPT_INT, &s.rank, "N", "whose period is charged (the longest)", 0,
-         INT32_MAX},
+         INT32_MAX, .idle_with = "memory"},
         {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every piece of the path (the ten longest)"},
         LW_OPTION_DB(&s.db),
         LW_OPTION_FORMAT(&s.format),
@@ -280,7 +265,7 @@ int cmd_explain(int argc, char **argv)
     int n_operands, rc;
 
     if (take_memory(&argc, argv))
-        return explain_memory(argc, argv);
+        return explain_memory(options, argc, argv);
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
     s.run_name = n_operands == 1 ? argv[1] : "last";

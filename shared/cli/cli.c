@@ -372,6 +372,16 @@ static enum lw_status unknown_option(const struct lw_opt *table, const char *wha
                    lw_nearest_hint(&near, "--", hint, sizeof hint));
 }
 
+/* The option has the name word[n], in which '_' is '-'. */
+static bool is_named(const struct lw_opt *o, const char *word, size_t n)
+{
+    size_t k = 0;
+
+    while (k < n && (word[k] == '_' ? '-' : word[k]) == o->name[k])
+        k++;
+    return k == n && !o->name[n];
+}
+
 /* "-zero 3": getopt would take the letters one by one, and the first may be an option. */
 static enum lw_status refuse_one_dash(const struct lw_opt *table, int argc, char **argv,
                                       struct lw_err *err)
@@ -381,14 +391,10 @@ static enum lw_status refuse_one_dash(const struct lw_opt *table, int argc, char
         size_t n = strcspn(word, "=");
         if (argv[i][0] != '-' || n < 2 || word[0] == '-')
             continue;
-        for (const struct lw_opt *o = table; o->name; o++) {
-            bool same = strlen(o->name) == n;
-            for (size_t k = 0; same && k < n; k++)
-                same = (word[k] == '_' ? '-' : word[k]) == o->name[k];
-            if (same)
+        for (const struct lw_opt *o = table; o->name; o++)
+            if (is_named(o, word, n))
                 return lw_fail(err, LW_EINVAL, "option '%s' has one dash, expected two: '--%s%s'",
                                argv[i], o->name, word + n);
-        }
     }
     return LW_OK;
 }
@@ -442,6 +448,21 @@ static enum lw_status refuse_idle(const struct lw_opt *table, const bool *given,
                            o->name, o->idle_with);
     }
     return LW_OK;
+}
+
+int lw_cli_refuse_beside(const struct lw_usage *u, const struct lw_opt *table, const char *beside,
+                         int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0)
+            continue;
+        for (const struct lw_opt *o = table; o->name; o++)
+            if (o->idle_with && strcmp(o->idle_with, beside) == 0 &&
+                is_named(o, argv[i] + 2, strcspn(argv[i] + 2, "=")))
+                return lw_cli_usage(u->command, "--%s changes nothing with --%s: leave one out",
+                                    o->name, beside);
+    }
+    return -1;
 }
 
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,

@@ -105,6 +105,11 @@ struct lw_usage {
 int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc, char **argv,
                  int *n_operands);
 
+/* Where an option turns a command into another, with a table of its own, and is taken out of the
+ * words: refuses those of `table` that are idle with it. -1 to go on, else the exit status. */
+int lw_cli_refuse_beside(const struct lw_usage *u, const struct lw_opt *table, const char *beside,
+                         int argc, char **argv);
+
 /* The command line as it was typed (words joined by blanks, cut at size); call it before
  * lw_cli_begin, which moves operands. Returns buf. */
 char *lw_cli_join(int argc, char **argv, char *buf, size_t size);

@@ -166,9 +166,8 @@ TEST(what_cannot_be_explained_is_refused)
            {"--memory --db none.db", 1, "none.db"},
            {"--memory " LLAMA "--dp 2 --tp 3", 1, "--tp"},
            {"--memory missing.json", 1, "missing.json"},
-           {"1 --memory --step 1", 2, "--step names what is charged with its time: it changes "
-                                      "nothing of --memory; leave one out"},
-           {"--rank=0 1 --memory", 2, "--rank names what is charged"},
+           {"1 --memory --step 1", 2, "--step changes nothing with --memory: leave one out"},
+           {"--rank=0 1 --memory", 2, "--rank changes nothing with --memory"},
            {"--memory --replay x.json", 2, "--memory is of a plan"},
            {"--dp 2", 2, "--dp"});
 }
