@@ -117,12 +117,16 @@ static enum lw_status ask_reducer(const struct check *k, struct choice *x)
 static bool is_modelled(const struct lw_cluster *c, const struct lw_plan *p)
 {
     struct lw_cost_query q = {.n_ranks = 2, .n_nodes = 1};
+    int32_t n;
+    const struct lw_op *held = lw_plan_held_ops(p, &n);
 
-    for (int32_t i = 0; i < p->n_ops; i++) {
-        q.op = LW_OP_HELD(p, i)->kind;
-        if (!is_collective(p, LW_OP_HELD(p, i)))
+    n = p->op_own ? p->n_ops : n; /* works are the ops' own */
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_op *op = p->op_own ? LW_OP(p, i) : &held[i];
+        q.op = op->kind;
+        if (!is_collective(p, op))
             continue;
-        q.algorithm = (enum lw_reducer_kind)p->comms[LW_OP_HELD(p, i)->comm].reducer;
+        q.algorithm = (enum lw_reducer_kind)p->comms[op->comm].reducer;
         if (sim_nccl_applies(c, &q))
             return true;
     }

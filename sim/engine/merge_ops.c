@@ -86,14 +86,34 @@ static int32_t only_next(const struct merging *m, int32_t u)
 }
 
 /* A block may be entered at u and left later: no edge leads from u to what never joins one. */
-static bool may_grow(const struct merging *m, int32_t u)
+static bool may_begin(const struct merging *m, int32_t u)
 {
     if (!(m->facts[u] & SIM_ALONE))
         return false;
     for (int32_t i = m->p->first_next[u]; i < m->p->first_next[u + 1]; i++)
-        if (!(m->facts[m->p->next[i]] & SIM_ALONE) || m->of[m->p->next[i]] >= 0)
+        if (!(m->facts[m->p->next[i]] & SIM_ALONE))
             return false;
     return true;
+}
+
+/* And to none that is in one. */
+static bool may_grow(const struct merging *m, int32_t u)
+{
+    if (!may_begin(m, u))
+        return false;
+    for (int32_t i = m->p->first_next[u]; i < m->p->first_next[u + 1]; i++)
+        if (m->of[m->p->next[i]] >= 0)
+            return false;
+    return true;
+}
+
+/* Some units may be the first of several in a block. */
+static bool may_merge(const struct merging *m)
+{
+    for (int32_t u = 0; u < m->p->n_units; u++)
+        if (n_next(m->p, u) > 0 && may_begin(m, u))
+            return true;
+    return false;
 }
 
 /* The longest block from u on; its units are the first of m->block. */
@@ -314,10 +334,13 @@ static enum lw_status copy(const int32_t *from, int64_t n, struct lw_arena *aren
 }
 
 /* Where nothing is merged, block k is unit k. */
-static enum lw_status fill_as_is(const struct sim_program *p, int32_t n_roots,
-                                 struct lw_arena *arena, struct sim_program *out,
-                                 struct lw_err *err)
+static enum lw_status fill_as_is(const struct sim_program *p, struct lw_arena *arena,
+                                 struct sim_program *out, struct lw_err *err)
 {
+    int32_t n_roots = 0;
+
+    for (int32_t u = 0; u < p->n_units; u++)
+        n_roots += p->wait[u] == 0;
     out->n_units = p->n_units;
     if (p->first_part) {
         LW_TRY(copy(p->first_part, p->n_units + INT64_C(1), arena, &out->first_part, err));
@@ -336,11 +359,11 @@ static enum lw_status fill_as_is(const struct sim_program *p, int32_t n_roots,
 static enum lw_status fill(const struct merging *m, struct lw_arena *arena, struct sim_program *out,
                            struct lw_err *err)
 {
-    struct sizes size = measure(m);
     struct inner_cursor at = {0, 0};
 
     if (m->n_shapes == 0)
-        return fill_as_is(m->p, size.roots, arena, out, err);
+        return fill_as_is(m->p, arena, out, err);
+    const struct sizes size = measure(m);
     out->n_units = m->n;
     TAKE(arena, out->first_part, m->n);
     TAKE(arena, out->parts, m->p->n_ops);
@@ -348,12 +371,10 @@ static enum lw_status fill(const struct merging *m, struct lw_arena *arena, stru
     TAKE(arena, out->first_next, m->n);
     TAKE(arena, out->next, size.outer);
     TAKE(arena, out->roots, size.roots);
-    if (m->n_shapes > 0) {
-        TAKE(arena, out->merged_of, m->n);
-        TAKE(arena, out->merged, m->n_shapes);
-        TAKE(arena, out->first_inner, size.first_inner);
-        TAKE(arena, out->inner, size.inner);
-    }
+    TAKE(arena, out->merged_of, m->n);
+    TAKE(arena, out->merged, m->n_shapes);
+    TAKE(arena, out->first_inner, size.first_inner);
+    TAKE(arena, out->inner, size.inner);
     for (int32_t k = 0; k < m->n; k++)
         fill_unit(m, k, &at, out);
     return LW_OK;
@@ -364,6 +385,8 @@ static enum lw_status merge(struct merging *m, struct lw_arena *temporary, struc
 {
     int32_t *columns[7], n = m->p->n_units; /* written before they are read */
 
+    if (!may_merge(m))
+        return fill_as_is(m->p, arena, out, err);
     TAKE(temporary, m->from_block, n);
     for (int i = 0; i < 7; i++) {
         columns[i] = lw_arena_room(temporary, n + INT64_C(1), sizeof *columns[i]);

@@ -305,6 +305,8 @@ static enum lw_status make_merged(struct sim_engine *e, struct lw_arena *room)
     return LW_OK;
 }
 
+enum { MANY_OPS = 1 << 20 }; /* what merging them took goes back to the system */
+
 /* Merged where what an op takes does not depend on what runs beside it, but for the SMs that
  * channels hold, and nothing is drawn. */
 static enum lw_status prepare_programs(struct sim_engine *e)
@@ -320,6 +322,8 @@ static enum lw_status prepare_programs(struct sim_engine *e)
     if (e->merges) {
         enum lw_status status = make_merged(e, &room);
         lw_arena_free(&room);
+        if (p->n_ops >= MANY_OPS)
+            lw_alloc_trim();
         return status;
     }
     for (int64_t i = 0; i < n; i++)
