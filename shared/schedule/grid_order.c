@@ -141,17 +141,18 @@ static enum lw_status find_order(const struct lw_grid *g, bool early, const stru
     for (int32_t i = 0; i < n; i++)
         order[t->turn[i]] = i;
     LW_TRY(sort_by(way, n, &order, &other, room, err));
+    lw_arena_release(room, way, n, sizeof *way);
     LW_TRY(sort_by(t->end, n, &order, &other, room, err));
+    lw_arena_release(room, other, n, sizeof *other);
     *out = order;
     return LW_OK;
 }
 
-static enum lw_status fill(const struct lw_grid *g, bool early, const struct lw_grid_times *t,
+static enum lw_status fill(const struct lw_grid *g, bool early, const int32_t *order,
                            struct lw_arena *room, struct lw_grid_order *o, struct lw_err *err)
 {
-    int32_t *order, *at;
+    int32_t *at;
 
-    LW_TRY(find_order(g, early, t, room, &order, err));
     LW_TAKE(room, at, g->n_ranks, err);
     LW_TAKE(&o->arena, o->first, (int64_t)g->n_ranks + 1, err);
     walk(g, early, order, o, at);
@@ -171,11 +172,15 @@ enum lw_status lw_grid_order(const struct lw_grid *g, bool early, struct lw_grid
     struct lw_grid_costs costs = nominal;
     struct lw_grid_times t;
     struct lw_arena room = {0};
+    int32_t *order = NULL;
 
     costs.early = early;
     LW_TRY(lw_grid_time(g, &costs, &t, err));
-    enum lw_status s = fill(g, early, &t, &room, &o, err);
-    lw_arena_free(&room);
+    lw_arena_release(&t.arena, t.start, g->first[g->n_ranks], sizeof *t.start);
+    enum lw_status s = find_order(g, early, &t, &room, &order, err);
     lw_grid_times_free(&t);
+    if (s == LW_OK)
+        s = fill(g, early, order, &room, &o, err);
+    lw_arena_free(&room);
     LW_GIVE(s, out, o, lw_grid_order_free(&o));
 }
