@@ -7,7 +7,11 @@
  * a unit waits for, directly or not, stays what it was, also in a program whose edges have one.
  *
  * Without group calls the units are the ops, and what one waits for has a lower number: the edges
- * that stay are found in one walk, and others are never made. */
+ * that stay are found in one walk, and others are never made.
+ *
+ * Micro-batches repeat. What an op keeps follows from its row, from what it waits for, and from the
+ * clocks of those ops. Where all of these are, as far back as any op has waited, those of the ops
+ * `period` before them with their numbers moved along, so is what it keeps: it is copied. */
 #include "sim/engine/implied_edges.h"
 
 #include <stdlib.h>
@@ -260,10 +264,118 @@ static int32_t keep_of_list(struct clocks *c, int32_t v, int32_t n)
     return keep(c, v);
 }
 
-static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_arena *arena,
-                           struct lw_err *err)
+/* --- repeats ---------------------------------------------------------------------------------- */
+
+struct repeats {
+    int32_t period; /* 0: none */
+    int32_t n;      /* ops before this one that are alike, and keep alike edges */
+    int32_t reach;  /* ops from the one that waits to the first that one has waited for, at most */
+};
+
+/* Op v shares the row of the one before it by `period`, and its dependencies stand as far before it.
+ */
+static inline bool is_alike(const struct lw_plan *plan, int32_t first_op, int32_t v, int32_t period)
+{
+    int64_t i = (int64_t)first_op + v, j = i - period;
+    const int32_t *di = plan->deps + lw_op_first_dep(plan, i);
+    const int32_t *dj = plan->deps + lw_op_first_dep(plan, j);
+
+    if (lw_op_row(plan, i) != lw_op_row(plan, j))
+        return false;
+    for (int32_t d = 0; d < lw_op_shared(plan, i)->n_deps; d++)
+        if (di[d] - period != dj[d])
+            return false;
+    return true;
+}
+
+/* The least period of many ops after the middle of the program; 0: none. */
+static int32_t find_period(const struct lw_plan *plan, struct lw_program g)
+{
+    enum { MOST = 1 << 10, MANY = 3 * MOST };
+    int32_t middle = g.n_ops / 2;
+
+    if (plan->ops || plan->op_own || middle + MOST + MANY >= g.n_ops)
+        return 0;
+    for (int32_t period = 1; period <= MOST; period++) {
+        int32_t n = 0;
+        while (n < MANY && is_alike(plan, g.first_op, middle + period + n, period))
+            n++;
+        if (n == MANY)
+            return period;
+    }
+    return 0;
+}
+
+static inline int32_t moved(int32_t unit, int32_t by)
+{
+    return unit < 0 ? unit : unit + by;
+}
+
+/* What v keeps is what the op before it by the period keeps. */
+static bool keeps_alike(const struct clocks *c, int32_t v, int32_t period)
+{
+    int32_t u = v - period;
+    const int32_t *of = c->before + c->first_before[u], *mine = c->before + c->first_before[v];
+    bool same = c->p->wait[u] == c->p->wait[v];
+
+    for (int32_t i = 0; same && i < c->p->wait[v]; i++)
+        same = mine[i] == of[i] + period;
+    for (int32_t s = 0; same && s < c->plan->n_streams; s++)
+        same = over_of(c, v)[s] == moved(over_of(c, u)[s], period);
+    return same;
+}
+
+/* The edges that v keeps; their number. */
+static int32_t copy_kept(const struct clocks *c, int32_t v, int32_t period)
+{
+    int32_t u = v - period, n = c->p->wait[u], *over = over_of(c, v);
+    const int32_t *from = c->before + c->first_before[u], *of = over_of(c, u);
+    int32_t *before = c->before + c->first_before[v];
+
+    for (int32_t i = 0; i < n; i++)
+        before[i] = from[i] + period;
+    for (int32_t s = 0; s < c->plan->n_streams; s++)
+        over[s] = moved(of[s], period);
+    return n;
+}
+
+/* Op v, which waits for n ops: as far back as one of them. */
+static void note_reach(const struct clocks *c, int32_t v, int32_t n, struct repeats *r)
+{
+    int32_t reach = n > 0 ? v - c->before[c->first_before[v]] : 0;
+
+    r->reach = reach > r->reach ? reach : r->reach;
+}
+
+static void walk_op(struct clocks *c, int32_t v, int32_t *on_stream, int32_t *on_comm,
+                    struct repeats *r)
 {
     struct sim_program *p = c->p;
+    const struct lw_op *op = LW_OP_HELD(c->plan, (int64_t)p->first_op + v);
+    bool alike = r->period > 0 && v >= r->period &&
+                 is_alike(c->plan, p->first_op, v, r->period);
+
+    c->stream[v] = op->stream;
+    if (alike && r->n >= r->period && r->n >= r->reach) {
+        on_stream[op->stream] = v;
+        if (op->comm >= 0)
+            on_comm[op->comm] = v;
+        p->wait[v] = copy_kept(c, v, r->period);
+    } else {
+        int32_t n = list_before_op(c, v, op, on_stream, on_comm);
+        note_reach(c, v, n, r);
+        p->wait[v] = keep_of_list(c, v, n);
+        r->n = alike && keeps_alike(c, v, r->period) ? r->n + 1 : 0;
+    }
+    count_next(c, v);
+    c->first_before[v + 1] = c->first_before[v] + p->wait[v];
+}
+
+static enum lw_status walk(struct clocks *c, struct lw_program range, struct lw_arena *room,
+                           struct lw_arena *arena, struct lw_err *err)
+{
+    struct sim_program *p = c->p;
+    struct repeats r = {.period = find_period(c->plan, range)};
     int32_t *on_stream = NULL, *on_comm = NULL;
 
     LW_TRY(take_walk(c, room, arena, &on_stream, &on_comm, err));
@@ -271,13 +383,8 @@ static enum lw_status walk(struct clocks *c, struct lw_arena *room, struct lw_ar
     memset(on_comm, 0xff, (size_t)c->plan->n_comms * sizeof *on_comm);
     p->n_units = p->n_ops;
     c->first_before[0] = 0;
-    for (int32_t v = 0; v < p->n_ops; v++) {
-        const struct lw_op *op = LW_OP_HELD(c->plan, (int64_t)p->first_op + v);
-        c->stream[v] = op->stream;
-        p->wait[v] = keep_of_list(c, v, list_before_op(c, v, op, on_stream, on_comm));
-        count_next(c, v);
-        c->first_before[v + 1] = c->first_before[v] + p->wait[v];
-    }
+    for (int32_t v = 0; v < p->n_ops; v++)
+        walk_op(c, v, on_stream, on_comm, &r);
     LW_TAKE(arena, p->next, (int64_t)c->first_before[p->n_ops] + 1, err);
     write_next(c);
     return LW_OK;
@@ -303,7 +410,7 @@ enum lw_status sim_program_make_lean(const struct lw_plan *plan, struct lw_progr
         return sim_program_drop_implied(plan, out, err);
     }
     *out = (struct sim_program){.first_op = range.first_op, .n_ops = range.n_ops};
-    enum lw_status status = walk(&c, &room, arena, err);
+    enum lw_status status = walk(&c, range, &room, arena, err);
     lw_arena_free(&room);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "shared/plan/op_rows.h"
 #include "sim/engine/implied_edges.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
@@ -399,7 +400,7 @@ static void expect_lean(const struct lw_plan *p)
     assert_ok(sim_program_make(p, p->programs[0], NULL, &a, &all, &err), err);
     assert_ok(sim_program_drop_implied(p, &all, &err), err);
     assert_ok(sim_program_make_lean(p, p->programs[0], &a, &lean, &err), err);
-    size_t n = (size_t)all.n_units, n_edges = (size_t)all.first_next[n];
+    const size_t n = (size_t)all.n_units, n_edges = (size_t)all.first_next[n];
     assert_int_equal(lean.n_units, n);
     for (int32_t i = 0; i < all.n_ops; i++)
         assert_int_equal(sim_part(&lean, i), sim_part(&all, i));
@@ -420,6 +421,71 @@ TEST(implied_edges_of_random_plans_are_never_made)
         make_random(&r, &w);
         expect_lean(&w.plan);
         free_world(&w);
+    }
+}
+
+/* Of a program: ops on random streams and communicators, each after some of the last `far`. */
+static void add_op_after(struct lw_builder *b, int32_t stream, int32_t comm, int32_t at,
+                         const int32_t *far)
+{
+    struct lw_op op = lw_builder_blank(comm < 0 ? LW_OP_KERNEL : LW_OP_ALL_REDUCE, stream);
+    int32_t deps[2], n = 0;
+
+    op.comm = comm;
+    op.work_ps = us;
+    for (int k = 0; k < 2; k++)
+        if (far[k] > 0 && far[k] <= at)
+            deps[n++] = at - far[k];
+    lw_builder_op(b, &op, deps, n);
+}
+
+/* A few ops, then a pattern of ops again and again, of which one is another now and then, and shared
+ * rows: what the walk copies is what it would find. */
+static void make_repeats(struct prng *r, struct lw_plan *p)
+{
+    enum { LONGEST = 40, N_OPS = 9000, FIRST = 20 };
+    struct lw_builder *b = lw_builder_new("repeats", 1);
+    const int32_t length = (int32_t)prng_in(r, 1, LONGEST), rank = 0;
+    int32_t stream[LONGEST], comm[LONGEST], far[LONGEST][2];
+    int64_t every = prng_in(r, 0, 1) ? N_OPS + 1 : prng_in(r, 10, N_OPS);
+    struct lw_err err = {0};
+
+    lw_builder_role(b, &(struct lw_role){.name = "all"});
+    lw_builder_rank(b, 0, 0, 0, 0, 0);
+    for (int k = 0; k < STREAMS; k++)
+        lw_builder_stream(b, "s", LW_STREAM_COMPUTE, 0);
+    for (int k = 0; k < COMMS; k++)
+        lw_builder_group(b, lw_builder_comm(b, "c", LW_COMM_DATA, 0, 0), &rank, 1);
+    lw_builder_variant(b, "steady", "", true);
+    lw_builder_program(b, 0, 0);
+    for (int32_t i = 0; i < length; i++) {
+        stream[i] = (int32_t)prng_in(r, 0, STREAMS - 2);
+        comm[i] = (int32_t)prng_in(r, -3, COMMS - 1);
+        comm[i] = comm[i] < 0 ? -1 : comm[i];
+        for (int k = 0; k < 2; k++)
+            far[i][k] = prng_in(r, 0, 1) ? (int32_t)prng_in(r, 1, 3 * length) : 0;
+    }
+    for (int32_t i = 0; i < N_OPS; i++) {
+        static const int32_t none[2] = {0, 0};
+        int32_t k = i % length;
+        if (i < FIRST || i % every == every - 1)
+            add_op_after(b, (int32_t)prng_in(r, 0, STREAMS - 1), -1, i, none);
+        else
+            add_op_after(b, stream[k], comm[k], i, far[k]);
+    }
+    assert_ok(lw_builder_finish(b, p, &err), err);
+    assert_ok(lw_plan_share_ops(p, false, &err), err);
+}
+
+TEST(edges_of_ops_that_repeat_are_copied)
+{
+    struct prng r = prng_start("lean repeats");
+
+    for (int i = 0; i < unit_cases(60, 1000); i++) {
+        struct lw_plan p;
+        make_repeats(&r, &p);
+        expect_lean(&p);
+        lw_plan_free(&p);
     }
 }
 
