@@ -111,18 +111,24 @@ static void expect_bounds(const char *space)
         assert_true(csv_figure(csv, line, "bound_ns") <= csv_figure(csv, line, "step_ns"));
 }
 
+/* Parts of spaces without LAPWING_MANY. */
 TEST_WITH(a_search_has_it, fixture_open, fixture_close)
 {
 #define SMALL "-w llama-2-7b --layers 4 --seq 2048 --ranks 8 --global-batch 16 "
-    static const char *const spaces[] = {
-        SMALL "-c dgx-h100 --device-spread 0.1",
-        SMALL "-c dgx-h100 --device-spread 0.5 --recompute none,full --schedule zb-h1,1f1b",
-        "-w gpt2 --dtype f16 -c v100-ib --ranks 8 --global-batch 16 --batch 1,2",
+    static const struct { const char *space, *part; } spaces[] = {
+        {SMALL "-c dgx-h100 --device-spread 0.1", "--batch 2 --zero 1,3 --schedule 1f1b"},
+        {SMALL "-c dgx-h100 --device-spread 0.5 --recompute none,full --schedule zb-h1,1f1b",
+         "--batch 1 --zero 0,2"},
+        {"-w gpt2 --dtype f16 -c v100-ib --ranks 8 --global-batch 16",
+         "--batch 2 --zero 0,1 --recompute none,full --schedule 1f1b"},
     };
 
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++) {
-        expect_rows(spaces[i]);
-        expect_bounds(spaces[i]);
+        char space[400];
+        snprintf(space, sizeof space, "%s %s", spaces[i].space,
+                 getenv("LAPWING_MANY") ? "" : spaces[i].part);
+        expect_rows(space);
+        expect_bounds(space);
     }
 #undef SMALL
 }

@@ -160,8 +160,8 @@ TEST_WITH(processes_of_a_launcher_take_their_parts, fixture_open, fixture_close)
 #undef RANK
 }
 
-/* A search that lasts more than a second. */
-#define LONG "--no-bounds --layers 40"
+/* A search that lasts half a second and more. */
+#define LONG "--no-bounds --layers 20"
 /* It beside this program, which leaves its pid and, when it has ended, the file `ended`. */
 #define SLOW                                                                                     \
     "(sh -c 'echo $$ >pid; exec \"$@\"' sh $L tune " SPACE                                      \

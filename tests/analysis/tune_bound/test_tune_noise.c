@@ -2,9 +2,11 @@
  * strategies. */
 #include "tests/lib/unit.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "analysis/tune_bound/tune_noise.h"
 #include "shared/numbers/units.h"
@@ -13,6 +15,7 @@
 #include "tests/lib/files/csv_cells.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/files/sql_file.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 
@@ -103,8 +106,8 @@ TEST(a_bound_falls_by_the_least_draw)
 }
 
 #define SMALL                                                                                     \
-    "-w gpt2 -c dgx-a100 --ranks 8 --global-batch 32 --batch 1,2 --tp 1,2 --recompute none "      \
-    "--schedule 1f1b,zb-h1 --best 4 --interference off -q "
+    "-w gpt2 --layers 4 -c dgx-a100 --ranks 8 --global-batch 16 --batch 1,2 --tp 1,2 "            \
+    "--recompute none --schedule 1f1b,zb-h1 --best 4 --interference off -q "
 
 /* The printed commands of rows, as they are typed. */
 TEST_WITH(the_command_of_a_row_draws_its_samples, fixture_open, fixture_close)
@@ -196,11 +199,24 @@ TEST_WITH(a_stored_search_has_its_samples, fixture_open, fixture_close)
     free(one);
 }
 
+/* The database has a search, which goes on. */
+static bool is_searched(const char *db)
+{
+    return access(db, F_OK) == 0 && sql_ask(db, "PRAGMA user_version") > 0 &&
+           sql_ask(db, "SELECT count(*) FROM search") > 0;
+}
+
 /* Interrupted before a strategy has all of its samples: none is known, and it says so. */
 TEST_WITH(an_interrupted_search_has_no_part_of_a_sample, fixture_open, fixture_close)
 {
-    shell("timeout -s INT 2 $L tune " SMALL "--noise 0.04 --samples 900000 --db i.db >i.txt 2>&1; "
-          "true", NULL);
+    const char *db = fixture_path("i.db");
+
+    shell("($L tune " SMALL "--noise 0.04 --samples 900000 --db i.db >i.txt 2>&1 & echo $! >pid; "
+          "wait; touch ended) >/dev/null 2>&1 &", NULL);
+    for (int i = 0; i < 3000 && !is_searched(db); i++)
+        usleep(10000);
+    shell("kill -INT $(cat pid); for i in $(seq 6000); do [ -e ended ] && break; sleep 0.01; done; "
+          "ls ended", NULL);
     const char *text = shell("cat i.txt", NULL);
     has(text, "\n0 simulated, ");
     has(text, "--resume goes on");

@@ -103,7 +103,7 @@ TEST(no_two_that_are_executed_are_predicted_equal)
 {
     if (!two_cores())
         skip();
-    for (int seed = 1; seed <= 4; seed++) {
+    for (int seed = 1; seed <= unit_cases(2, 4); seed++) {
         char words[64];
         snprintf(words, sizeof words, "--no-db --format csv --seed %d", seed);
         char *csv = here(words);
