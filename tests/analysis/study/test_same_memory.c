@@ -11,7 +11,7 @@
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 
-enum { N_STRATEGIES = 30, N_OPTIONS = 400, N_MEASURES = 5 };
+enum { N_OPTIONS = 400, N_MEASURES = 5 };
 
 #define ONE_OF(r, ...) \
     ((const char *const[]){__VA_ARGS__}[prng_below( \
@@ -78,7 +78,7 @@ TEST_WITH(four_commands_print_the_same_memory, fixture_open, fixture_close)
     long long sim[N_MEASURES], other[N_MEASURES];
     char options[N_OPTIONS];
 
-    for (int i = 0; i < N_STRATEGIES; i++) {
+    for (int i = 0; i < unit_cases(10, 30); i++) {
         draw(&r, options);
         print_message("strategy %d: %s\n", i, options);
         measures(lapwingf("sim %s --no-db --format json", options), NULL, sim);
@@ -117,7 +117,7 @@ TEST_WITH(a_plan_and_its_file_have_the_same_memory, fixture_open, fixture_close)
     char made[1000], read[1000];
     int n_differ = 0;
 
-    for (int i = 0; i < N_STRATEGIES; i++) {
+    for (int i = 0; i < unit_cases(10, 30); i++) {
         const char *cluster = ONE_OF(&r, "dgx-a100", "dgx-h100");
         const char *options = ONE_OF(&r, "--zero 1", "--zero 2", "--zero 3", "--zero 1 --pp 2",
                                      "--zero 1 --tp 2", "--zero 1 --offload optimizer",

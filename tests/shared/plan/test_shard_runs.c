@@ -61,7 +61,7 @@ TEST(runs_are_hashed_and_proven_as_whole_shards)
     struct prng r = prng_start("shard runs");
     int n = 0, n_long = 0, n_refused = 0, n_faults = 0;
 
-    for (int i = 0; i < unit_cases(40, 400); i++) {
+    for (int i = 0; i < unit_cases(22, 400); i++) {
         static struct random_model k;
         struct lw_arena room = {0};
         struct lw_plan p, q;
