@@ -11,7 +11,7 @@ CXX     := g++
 endif
 # Sanitizers: gcc takes twice as long for -O2, and most of those checks is compiling.
 CFLAGS  ?= $(if $(filter 1,$(SAN) $(TSAN) $(FUZZ)),-O1 -g1,-O2 -g)
-TEST_CFLAGS ?= -O1 # of tests, after CFLAGS: most of the time of make check is compiling them
+TEST_CFLAGS ?= -O0 # of tests, after CFLAGS: most of the time of make check is compiling them
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PYTHONDIR ?= $(PREFIX)/lib/python3/dist-packages
