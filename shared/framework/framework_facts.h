@@ -96,6 +96,7 @@
     row(mask_in_batch, "", FLAG, "a batch has a mask of all pairs of positions") \
     row(gather_buffer, "", FLAG, "what a group gathers of all tokens goes to a buffer that stays") \
     row(reserved, "", FACTOR, "memory that the allocator reserves, against tensors alive") \
+    row(reserved_stages, "", FACTOR, "the same in stages of a pipeline, where there is room") \
     row(freed_scores, "B", COUNT, "of a score, freed by the loss and still reserved") \
     row(whole_inputs, "", COUNT, "sequence parallelism: whole inputs held by a backward") \
     row(fp8_params, "", FLAG, "weights of blocks are 8 bits beside 8-bit products") \

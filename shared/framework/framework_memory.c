@@ -558,17 +558,27 @@ int64_t lw_framework_own_bytes(const struct lw_framework *f, const struct lw_str
     return (int64_t)own.value;
 }
 
+/* What the allocator reserves against tensors. A device without room takes freed blocks back, so
+ * stages need no more than others. */
+static double reserved_factor(const struct run *r)
+{
+    double factor = lw_fact_value(r->f->reserved, 1);
+
+    return r->s->pp > 1 ? lw_fact_value(r->f->reserved_stages, factor) : factor;
+}
+
 static void bytes_of(const struct run *r, const struct lw_device *d, const struct rank_bytes *x,
                      const struct lw_measure *m, struct lw_framework_bytes *out)
 {
     const struct lw_framework *f = r->f;
-    double factor = lw_fact_value(f->reserved, 1), own = (double)lw_framework_own_bytes(f, r->s, d);
+    double least = lw_fact_value(f->reserved, 1), factor = reserved_factor(r);
+    double own = (double)lw_framework_own_bytes(f, r->s, d);
     double full = lw_figure_is_set(d->memory_bytes) ? d->memory_bytes.value - own : 1e300;
     bool gathers = lw_fact(f->step_gathers); /* buffers made once, before an empty cache */
     int32_t stage = r->plan->roles[lw_plan_role_of(r->plan, m->rank)].stage;
 
     out->allocated = tensors(r, x);
-    out->needed = factor * out->allocated;
+    out->needed = least * out->allocated;
     double bytes = (gathers ? 1 : factor) * (x->fixed + x->gradients + step_bytes(r, x->bytes)) +
                    factor * (x->active + stage_outputs(r)) + factor * whole_inputs(r) +
                    freed_scores(r, m) + (double)reduced_copy(r, stage) +

@@ -11,7 +11,7 @@
 
 static const struct lw_device device = {.framework_bytes = {.value = 1e9, .source = "a test"},
                                         .memory_bytes = {.value = 81e9, .source = "a test"}};
-static const double RESERVE = 1.056;
+static const double RESERVE = 1.056, STAGES = 1.151; /* of BLOOM's program */
 static const struct lw_model_dims dims = {.layers = 10, .hidden = 1000, .seq = 100, .batch = 2};
 
 /* A rank that holds its role's bytes throughout, and `peak` at most. */
@@ -140,11 +140,13 @@ TEST(figures_of_each_kind)
         x.strategy.sequence_parallel = cases[k].tp > 1;
         x.strategy.grad_dtype = LW_GRAD_F32;
         struct lw_framework_bytes b = bytes_of(&x, cases[k].framework);
-        double factor = k == 0 ? 1 : RESERVE;
+        double least = k == 0 ? 1 : RESERVE;
+        bool stages = strcmp(cases[k].framework, "megatron-deepspeed") == 0 && cases[k].pp > 1;
+        double factor = stages ? STAGES : least;
         same(b.allocated, cases[k].allocated);
         same(b.reserved, factor * cases[k].allocated);
         same(b.device, factor * cases[k].allocated + 1e9);
-        same(b.needed, factor * cases[k].allocated);
+        same(b.needed, least * cases[k].allocated);
     }
 }
 
