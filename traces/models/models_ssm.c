@@ -170,15 +170,17 @@ void transformer_ssm(struct transformer *t, const char *layer, bool registers)
     struct ssm m = ssm_of(t);
     int64_t conv = m.d + 2 * m.g, columns = transformer_ssm_columns(&t->b.shape), e = m.item;
 
+    bool reorders = t->batch > 1 && !(t->b.shape.unfused & TRACES_SAMPLES_FIRST);
+
     transformer_gathers(t);
     int32_t in = transformer_linear(t, t->tokens, t->hidden, columns, LW_TP_COLUMN);
     transformer_keep(t, e * m.tokens * columns, false);
-    if (t->batch > 1) /* samples before tokens: the scan takes them apart */
+    if (reorders) /* samples before tokens: the scan takes them apart */
         move(&m, 2 * e * columns, 2 * e * columns, 1);
     int32_t mix = move(&m, 2 * e * conv, 5 * e * conv, 2);
     add_scan(&m);
     count_scan(&m);
-    if (t->batch > 1)
+    if (reorders)
         move(&m, 2 * e * m.d, 2 * e * m.d, 1);
     transformer_keep(t, 2 * e * m.tokens * m.d + F32 * m.tokens * m.groups, false);
     int32_t norm = move(&m, 2 * e * m.d, 3 * e * m.d, 1);

@@ -121,6 +121,32 @@ MODEL_TEST(a_layer_registers_its_norm_and_its_mixer)
     }
 }
 
+/* Two copies of bf16 put samples before tokens and back: of the first product's result and of the
+ * scan's, forward and backward. None where samples come first, nor of one sample. */
+MODEL_TEST(samples_that_come_first_are_not_copied)
+{
+    for (int64_t batch = 1; batch <= 3; batch++) {
+        int64_t bytes[2][2] = {{0}};
+        int32_t kernels[2];
+        for (int first = 0; first < 2; first++) {
+            struct traces_model_shape s = small("M");
+            s.batch = batch;
+            s.unfused = first ? TRACES_SAMPLES_FIRST : 0;
+            struct lw_workload w = model_kept("nemotron-h-8b", NULL, s);
+            const struct lw_module *m = &w.modules[1];
+            for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++) {
+                bytes[first][0] += w.kernels[k].bytes[LW_PRODUCTS_FORWARD];
+                bytes[first][1] += w.kernels[k].bytes[LW_PRODUCTS_INPUT];
+            }
+            kernels[first] = m->n_kernels;
+        }
+        int64_t copied = batch > 1 ? batch * T * 2 * 2 * (IN + D) : 0;
+        assert_int_equal(bytes[0][0] - bytes[1][0], copied);
+        assert_int_equal(bytes[0][1] - bytes[1][1], copied);
+        assert_int_equal(kernels[0] - kernels[1], batch > 1 ? 2 : 0);
+    }
+}
+
 /* Of a token: 2 h (2 d + 2 g + H) + 2 d h of the products, g = G N. The scan: C B is 2 L N for each
  * group, states and what earlier chunks give are 2 N d each, within a chunk 2 L d. */
 enum { PRODUCTS = 2 * H * IN + 2 * D * H, SCAN = 2 * L * N * G + 4 * N * D + 2 * L * D };
