@@ -26,6 +26,7 @@
     row(graph_copies, "", FLAG, "with experts: inputs and gradients of CUDA graphs are copied") \
     row(padded_experts, "", FLAG, "8-bit experts: copies of tokens are padded by kernels") \
     row(hybrid_ep, "", FLAG, "what goes once has weights of all experts beside it, and a map") \
+    row(unfused_dispatch, "", FLAG, "experts: f32 weighting, fills and sums are kernels") \
     row(samples_first, "", FLAG, "hybrids: samples come before tokens, as a scan takes them") \
     row(fused_sums, "", FLAG, "products of weights' gradients add them to f32 sums") \
     row(kept_fused_gate, "", FLAG, "the backward computes the gate's activation again") \

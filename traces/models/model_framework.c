@@ -28,7 +28,8 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->unfused_mask, TRACES_UNFUSED_MASK) | bit(f->router_f32, TRACES_ROUTER_F32) |
            bit(f->graph_copies, TRACES_GRAPH_COPIES) |
            bit(f->padded_experts, TRACES_PADDED_EXPERTS) | bit(f->hybrid_ep, TRACES_HYBRID_EP) |
-           bit(f->samples_first, TRACES_SAMPLES_FIRST);
+           bit(f->samples_first, TRACES_SAMPLES_FIRST) |
+           bit(f->unfused_dispatch, TRACES_UNFUSED_DISPATCH);
 }
 
 /* Operands in 8 bits belong to adapters, whose products are frozen. */

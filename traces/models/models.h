@@ -25,6 +25,7 @@ enum traces_unfused {
     TRACES_GRAPH_COPIES = 2048, /* with experts: captured parts copy what they take */
     TRACES_PADDED_EXPERTS = 4096, /* 8-bit experts: copies of tokens are padded by kernels */
     TRACES_HYBRID_EP = 8192, /* beside a token that goes once, weights of all experts; and a map */
+    TRACES_UNFUSED_DISPATCH = 32768, /* experts: f32 weighting, fills, sums of gradients */
     TRACES_SAMPLES_FIRST = 16384, /* hybrids: no copies put samples before tokens for a scan */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };

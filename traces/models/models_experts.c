@@ -293,6 +293,23 @@ static void pad(struct transformer *t, int64_t copies)
         TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .split = LW_SPLIT_GROUP);
 }
 
+/* torchtitan's dispatch is not compiled (pytorch/torchtitan@1bd2548b1, torchtitan/models/moe/moe.py,
+ * MoE.forward, moe/utils.py, _permute and _unpermute). Beside what permute and sort have, of an
+ * element of a copy: a cast to f32, the product with the score and the cast back, 2 item + 16; a row
+ * of zeros after all copies, 2 item; a result of zeros, and copies put there before they are summed,
+ * 3 item. Backward: casts of the gradient and back, the products for both gradients and the sum of
+ * one, 2 item + 32; the gradient of all but that row, 3 item; zeros and sums there of the copies'
+ * order, 2 item. Of an element of a token: zeros, and two sums of three gradients, 7 item. */
+static void add_unfused_dispatch(struct transformer *t, int64_t copies)
+{
+    int64_t e = t->b.item, h = width_of(t);
+
+    if (t->b.shape.unfused & TRACES_UNFUSED_DISPATCH)
+        TRACES_TRAFFIC(&t->b, copies * h * (7 * e + 16),
+                       copies * h * (7 * e + 32) + t->tokens * h * 7 * e, 0, .n_forward = 6,
+                       .n_backward = 12);
+}
+
 static void add_routed(struct transformer *t, const char *i)
 {
     const struct traces_model_shape *s = &t->b.shape;
@@ -305,6 +322,7 @@ static void add_routed(struct transformer *t, const char *i)
     int32_t to = to_latent(t);
     transformer_take_narrow(t, t->grouped);
     permute(t);
+    add_unfused_dispatch(t, copies);
     sort(t, LW_TOKENS_SENT_BEFORE);
     traces_builder_gathers(&t->b, gathers ? t->b.item * copies * h : 0);
     pad(t, copies);

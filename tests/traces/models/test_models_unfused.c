@@ -424,6 +424,20 @@ MODEL_TEST(copies_of_tokens_are_padded_for_8_bit_experts)
     assert_added(s, 0, 0, 0);
 }
 
+/* 64 copies and 32 tokens of 64 elements of 2 bytes. Forward: 4 + 16 of weighting, 4 and 6 of copies
+ * and fills; backward 4 + 32, 6 and 4, and of the tokens 14. */
+MODEL_TEST(copies_are_weighted_and_filled_by_kernels)
+{
+    struct traces_model_shape s = experts_shape(TRACES_UNFUSED_DISPATCH);
+
+    assert_added(s, 1, 64 * 64 * 30, 64 * 64 * 46 + 32 * 64 * 14);
+    s.expert_capacity = 1.25;
+    assert_added(s, 1, 80 * 64 * 30, 80 * 64 * 46 + 32 * 64 * 14);
+    s.expert_capacity = 0;
+    s.experts = s.topk = s.expert_ffn = 0;
+    assert_added(s, 0, 0, 0);
+}
+
 /* A layer's input is copied to its graph, 2 x 2 bytes an element, and the gradients of its results:
  * the tokens, the residual, what shared experts make, and 8 weights of 4 bytes for each token. */
 MODEL_TEST(inputs_and_gradients_of_captured_layers_are_copied)
