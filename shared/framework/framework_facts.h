@@ -87,7 +87,8 @@
     row(step_scale, "", FLAG, "multiplies all gradients before the reduction of several ranks") \
     row(step_clip, "", FLAG, "takes the norm of gradients and multiplies them") \
     row(step_unscale, "", FLAG, "divides gradients by the loss scale") \
-    row(step_copy, "", FLAG, "a kernel after the optimizer's copies masters to parameters")
+    row(step_copy, "", FLAG, "a kernel after the optimizer's copies masters to parameters") \
+    row(step_foreach, "", FLAG, "Adam is eight kernels over lists of tensors, not a fused one")
 
 #define LW_FRAMEWORK_MEMORY(row, time) \
     row(blas_workspaces, "", COUNT, "workspaces of cuBLAS that torch holds, one a handle") \

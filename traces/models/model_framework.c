@@ -63,7 +63,7 @@ static unsigned step_of(const struct lw_framework *f, bool reduced)
     return bit(f->step_zero, TRACES_STEP_ZERO) | bit(f->step_check, TRACES_STEP_CHECK) |
            (reduced ? bit(f->step_scale, TRACES_STEP_SCALE) : 0) |
            bit(f->step_clip, TRACES_STEP_CLIP) | bit(f->step_unscale, TRACES_STEP_UNSCALE) |
-           bit(f->step_copy, TRACES_STEP_COPY);
+           bit(f->step_copy, TRACES_STEP_COPY) | bit(f->step_foreach, TRACES_STEP_FOREACH);
 }
 
 static bool is_hopper(const struct lw_device *d)

@@ -38,6 +38,7 @@ enum traces_step {
     TRACES_STEP_CLIP = 8,   /* of the elements that it updates: the norm, then a product */
     TRACES_STEP_UNSCALE = 16, /* of the elements that it updates: divides by the loss scale */
     TRACES_STEP_COPY = 32,  /* copies masters to parameters by a kernel after the optimizer's */
+    TRACES_STEP_FOREACH = 64, /* Adam is eight kernels over lists of tensors, not one */
 };
 
 /* What a framework keeps for the backward, where it differs from a kernel's own inputs. */

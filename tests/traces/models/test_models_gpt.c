@@ -187,6 +187,27 @@ MODEL_TEST(a_step_passes_over_gradients)
     }
 }
 
+/* Adam by a kernel for each of its steps: x *= c, m += c (g - m), v *= c, v += c g g, d = sqrt(v),
+ * d /= c, d += c, x -= c m / d, 2 + 3 + 2 + 3 + 2 + 2 + 2 + 4 accesses in place of 7. SGD has none. */
+MODEL_TEST(adam_over_lists_reads_and_writes_each_element_twenty_times)
+{
+    static const struct {
+        const char *dtype, *optimizer;
+        int64_t state, bytes;
+    } cases[] = {{"f32", "adam", 0, 20 * 4},
+                 {"bf16", "adam", 0, 2 + 2 * 4 * 3 + 2 + 13 * 4}, /* f32 masters */
+                 {"bf16", "adam", 4, 20 * 2},                     /* no masters */
+                 {"f32", "momentum", 0, 4 + 2 * 4 * 2},
+                 {"f32", "sgd", 0, 4 + 2 * 4}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = MODEL("gpt-125m", .layers = 1, .dtype = cases[k].dtype,
+                                     .optimizer = cases[k].optimizer,
+                                     .state_bytes = cases[k].state, .step = TRACES_STEP_FOREACH);
+        assert_int_equal(w.step_traffic.update, cases[k].bytes);
+    }
+}
+
 MODEL_TEST(a_longer_sequence_lengthens_the_position_table)
 {
     struct lw_workload w = MODEL("gpt2", .seq = 2048);
