@@ -250,9 +250,9 @@ static bool has_masters(const struct traces_builder *b)
  * its n states read and written; half precision computes on 4-byte masters and writes a copy,
  * unless the framework has no masters: then the parameter itself and its states. Clipping and
  * loss scales take gradients in f32, which are cast where they are not: the norm reads them, a
- * factor reads and writes them. Adam over lists of tensors reads and writes elements 20 times, not 7
- * (pytorch/pytorch@002d2f0b, torch/optim/adamw.py, _multi_tensor_adamw: mul 2, lerp 3, mul 2, addcmul
- * 3, sqrt 2, div 2, add 2, addcdiv 4). */
+ * factor reads and writes them. Adam over lists of tensors has 20 accesses to an element, not 7
+ * (pytorch/pytorch@002d2f0b, torch/optim/adamw.py, _multi_tensor_adamw: mul 2, lerp 3, mul 2,
+ * addcmul 3, sqrt 2, div 2, add 2, addcdiv 4). */
 static int64_t step_bytes(const struct traces_builder *b, int n)
 {
     int64_t f32 = 4, grad = grad_bytes(b);

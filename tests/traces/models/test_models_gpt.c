@@ -188,7 +188,8 @@ MODEL_TEST(a_step_passes_over_gradients)
 }
 
 /* Adam by a kernel for each of its steps: x *= c, m += c (g - m), v *= c, v += c g g, d = sqrt(v),
- * d /= c, d += c, x -= c m / d, 2 + 3 + 2 + 3 + 2 + 2 + 2 + 4 accesses in place of 7. SGD has none. */
+ * d /= c, d += c, x -= c m / d, 2 + 3 + 2 + 3 + 2 + 2 + 2 + 4 accesses in place of 7. SGD has
+ * none. */
 MODEL_TEST(adam_over_lists_reads_and_writes_each_element_twenty_times)
 {
     static const struct {
