@@ -137,10 +137,12 @@ enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *r
     int64_t n;
 
     if (run->n_spans == 0)
-        return lw_fail_at(
-            err, LW_EINVAL, lw_store_file(s), 0,
-            "run %lld was stored without spans (lapwing sim stores them with --spans)",
-            (long long)run->id);
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          run->kind == LW_RUN_EXEC
+                              ? "run %lld has no spans: it ended before a step was measured "
+                                "(`lapwing runs` says why)"
+                              : "run %lld was stored without spans (lapwing sim stores them with "
+                                "--spans)", (long long)run->id);
     LW_TRY(count_rows(s, run->id, &n, err));
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT span.step, pass, ifnull(stands.rank, span.rank), op, op_kind.name,"

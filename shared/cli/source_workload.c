@@ -64,6 +64,13 @@ static const char *idle_of_model(const struct lw_plan_source *s)
     return s->from_device && s->device ? "from-device" : NULL;
 }
 
+static bool is_folder(const char *name)
+{
+    struct stat st;
+
+    return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* LW_ENO: it is no model. */
 static enum lw_status make_model(struct lw_plan_source *s, const char *name,
                                  struct lw_strategy *strategy, const struct lw_cluster *c,
@@ -77,6 +84,9 @@ static enum lw_status make_model(struct lw_plan_source *s, const char *name,
     LW_TRY(lw_plan_source_framework(s, &r, strategy, c, err));
     LW_TRY(lw_strategy_check(strategy, err));
     enum lw_status st = make_for(s, &r, strategy, c, w, &why);
+    if (st == LW_ENO && is_folder(name))
+        return lw_fail(err, LW_EIO, "%s (a folder is read as a model's, by its config.json)",
+                       why.msg);
     if (st == LW_ENO && lw_is_file(name)) {
         *err = why;
         return LW_ENO;

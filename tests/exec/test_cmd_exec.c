@@ -267,6 +267,8 @@ TEST(a_step_beyond_its_time_is_stored_as_timeout)
     expect("exec slow.json --compute sleep --timeout 0.05 --db late.db --format json", 1,
            "\"status\": \"timeout\"");
     expect("runs --db late.db", 0, "timeout");
+    expect("explain 1 --db late.db", 1, "run 1 has no spans: it ended before a step was measured "
+                                        "(`lapwing runs` says why)");
 }
 
 TEST(wrong_usage_is_said)
