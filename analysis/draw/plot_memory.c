@@ -217,8 +217,8 @@ static void put_marks(const struct lw_run *run, const struct view *v, const char
     fputs("set style textbox opaque margins 0.3,0.2 noborder\n", v->f);
     double range = m.top * 1.15;
     double at = above(m.device_line ? m.device : 0, above(m.with_framework, y, range), range);
-    fprintf(v->f, "set label 1 'peak %.4g %s' at %.6g,%.6g %s offset %s,0.7 front\n", y, unit, x, at,
-            right ? "right" : "left", right ? "-1" : "1");
+    fprintf(v->f, "set label 1 'peak %.4g %s' at %.6g,%.6g %s offset %s,0.7 front\n", y, unit, x,
+            at, right ? "right" : "left", right ? "-1" : "1");
     fprintf(v->f, "set label 4 '' at %.6g,%.6g front point pointtype 7 pointsize 0.8\n", x, y);
     snprintf(style, sizeof style, "linewidth 1.5 linecolor rgb '#%06x'", (unsigned)PLOT_OTHER);
     if (m.with_framework > 0)

@@ -31,8 +31,8 @@ struct lw_tune_memo_request {
     int64_t global_batch, n_best;
 };
 
-/* The search's row is made with the first strategy that is stored, or gone on with. LW_EINVAL: there is nothing to resume; says what the
- * last search has in another way. */
+/* The search's row is made with the first strategy that is stored, or gone on with. LW_EINVAL:
+ * there is nothing to resume; says what the last search has in another way. */
 enum lw_status lw_tune_memo_open(const struct lw_tune_memo_request *r, struct lw_tune_memo **out,
                                  struct lw_err *err);
 void lw_tune_memo_close(struct lw_tune_memo *m);

@@ -590,8 +590,8 @@ enum lw_status lw_plan_op_fail(const struct lw_plan *p, int32_t op, struct lw_er
 /* Of plan files and of the canonical bytes. Files of format 1 state a hash that covers times. */
 enum { LW_PLAN_FORMAT = 2 };
 /* Of plans of a framework but the ideal one. Raised where a change of the program gives such a plan
- * other kept bytes, states or times with the facts and decisions that it had. 0: of a plan file that
- * states none, which is older. */
+ * other kept bytes, states or times with the facts and decisions that it had. 0: of a plan file
+ * that states none, which is older. */
 enum { LW_PLAN_RULES = 1 };
 
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without

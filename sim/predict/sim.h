@@ -13,8 +13,8 @@
 
 /* Predict what a plan does on a cluster. See docs/design/engine.md. */
 
-/* What of a run can be refused before it begins: an option out of range or without effect (LW_EINVAL,
- * LW_EUSAGE), more ranks than devices (LW_EINVAL). lw_sim_run begins with it. */
+/* What of a run can be refused before it begins: an option out of range or without effect
+ * (LW_EINVAL, LW_EUSAGE), more ranks than devices (LW_EINVAL). lw_sim_run begins with it. */
 enum lw_status lw_sim_check(const struct lw_plan *plan, const struct lw_cluster *cluster,
                             const struct lw_sim_options *options, struct lw_err *err);
 

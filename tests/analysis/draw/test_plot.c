@@ -470,7 +470,7 @@ TEST_WITH(memory_shows_what_the_device_has, runs_open, fixture_close)
              gib, gib);
     has(text, sql);
     test_free(text);
-    runs_rows_sql("UPDATE memory SET bytes = 84000000000"); /* 78.23 of 79.65 GiB: the line is near */
+    runs_rows_sql("UPDATE memory SET bytes = 84000000000"); /* 78.23 of 79.65 GiB */
     text = script_of(LW_PLOT_MEMORY);
     snprintf(sql, sizeof sql, "set label 1 'peak 78.23 GiB' at 0,%.6g left", gib);
     has(text, sql);

@@ -166,7 +166,8 @@ TEST_WITH(what_it_adds_is_of_products, fixture_open, fixture_close)
 TEST_WITH(a_search_says_whether_steps_have_it, fixture_open, fixture_close)
 {
 #define SMALL "tune -w gpt2 -c dgx-h100 --ranks 2 --global-batch 2 --tp 1 --pp 1 --db t.db -q "
-    const char *said = "SELECT count(*) FROM search WHERE space LIKE '%device spread 0.1 in every%'";
+    const char *said = "SELECT count(*) FROM search"
+                       " WHERE space LIKE '%device spread 0.1 in every%'";
 
     lapwing(SMALL, NULL);
     assert_int_equal(sql_ask(fixture_path("t.db"), said), 0);
@@ -175,8 +176,8 @@ TEST_WITH(a_search_says_whether_steps_have_it, fixture_open, fixture_close)
     sql_do(fixture_path("t.db"),
            "UPDATE search SET hash = 'old',"
            " space = replace(space, 'device spread 0.1 in every step' || char(10), '')");
-    expect(SMALL "--device-spread 0.1 --resume", 1, "where this one has 'device spread 0.1 in every "
-                                                    "step'");
+    expect(SMALL "--device-spread 0.1 --resume", 1,
+           "where this one has 'device spread 0.1 in every step'");
 #undef SMALL
 }
 

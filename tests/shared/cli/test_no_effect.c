@@ -29,7 +29,7 @@ TEST_WITH(a_stated_network_that_nothing_asks_for, fixture_open, fixture_close)
     lapwing("plan -w gpt2 -c dgx-a100 --dp 16 -o p.json", NULL);
     EXPECT("", {"plan -w gpt2 -c dgx-a100 --dp 16 --node-gbps 9", 0,
                 "--node-gbps 9 changes nothing: no decision of this plan is made from times"},
-           {"plan p.json -c dgx-a100 --node-gbps 9", 0, "--node-gbps 9 changes nothing: no decision"},
+           {"plan p.json -c dgx-a100 --node-gbps 9", 0, "--node-gbps 9 changes nothing: no"},
            {"plan -w gpt2 -c dgx-a100 --dp 16 --bucket-policy mg-wfbp --node-gbps 9", 0, "gpt2",
             .lacks = "changes nothing"},
            {"sim -w gpt2 -c dgx-a100 --dp 8 --node-gbps 9 --no-db", 0,

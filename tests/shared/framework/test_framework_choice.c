@@ -200,8 +200,9 @@ TEST_WITH(an_older_plan_file_says_that_its_rules_are_older, fixture_open, fixtur
     EXPECT("", {"plan ddp.json", 0, "as the plan file says", .lacks = "older lapwing"},
            {"sim ddp.json -c dgx-a100 --no-db", 0, "torch-ddp", .lacks = "older lapwing"},
            {"sim ideal.json -c dgx-a100 --no-db", 0, "ideal", .lacks = "older lapwing"},
-           {"plan older.json", 0, "as the plan file says; planned by an older lapwing, whose rules of "
-                                  "memory and times differ: plan it again for those of today"},
+           {"plan older.json", 0,
+            "as the plan file says; planned by an older lapwing, whose rules of memory and times "
+            "differ: plan it again for those of today"},
            {"sim older.json -c dgx-a100 --no-db", 0, "planned by an older lapwing"});
 }
 

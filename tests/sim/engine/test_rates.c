@@ -117,10 +117,10 @@ TEST(a_collective_holds_the_sms_of_its_channels)
 }
 
 /* Members of unequal bytes, one of 8 with 1 MiB and the others with 256 KiB: the collective is of 1
- * MiB, and holds 24 of 96 SMs of each, whichever enters first. Entered at 30 and moving until 70, it
- * leaves a kernel of 100 us 40 x 3/4 meanwhile: 110. Where the larger one enters at 50, the others
- * hold 8 of 96 from 30 to 50, and all 24 from there to 90: 30 + 20 x 11/12 + 40 x 3/4 = 78 1/3 are
- * done by then, and the kernel ends at 111 2/3; on the larger one's device at 110. */
+ * MiB, and holds 24 of 96 SMs of each, whichever enters first. Entered at 30 and moving until 70,
+ * it leaves a kernel of 100 us 40 x 3/4 meanwhile: 110. Where the larger one enters at 50, the
+ * others hold 8 of 96 from 30 to 50, and all 24 from there to 90: 30 + 20 x 11/12 + 40 x 3/4 = 78
+ * 1/3 are done by then, and the kernel ends at 111 2/3; on the larger one's device at 110. */
 TEST(unequal_members_hold_the_sms_of_the_largest)
 {
     enum { N = 8 };
