@@ -228,7 +228,7 @@ TEST_WITH(a_configuration_or_its_folder_is_a_model, fixture_open, fixture_close)
                   "-w decoder --layers 2 --hidden 512 --heads 8 --kv-heads 4 --ffn 1408 --vocab "
                   "1000 --seq 256 -c dgx-a100 --tp 2 --batch 4");
     shell("mkdir empty gpt2", NULL);
-    expect("sim -w empty -c dgx-h100 --no-db", 1, "empty: ");
+    expect("sim -w empty -c dgx-h100 --no-db", 1, "empty/config.json: cannot open");
     expect("sim -w gpt2 -c dgx-h100 --no-db", 0, "step ");
 }
 
