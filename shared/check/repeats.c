@@ -1,15 +1,15 @@
-/* A plan with fewer repeats, which is proven in place of the plan: docs/design/plan.md (Repeats) says
- * why that is enough.
+/* A plan with fewer repeats, which is proven in place of the plan: docs/design/plan.md (Repeats)
+ * says why that is enough.
  *
  * Terms: a program is A, then n repeats of L ops, then C. A repeat is of `stride` micro-batches, of
  * all programs of a variant as many, and as many repeats are taken from each. Micro-batches of C
  * count as many less, and what it waits for stands nearer. At least `least` repeats stay:
  *
- *   reach   the most repeats that an edge spans: a dependency, a message, the room of a host's queue
+ *   reach   the most repeats that an edge spans: a dependency, a message, room in a host's queue
  *   chains  of events in order: what a host issues, what a stream runs
  *   least   2 chains reach: a path that enters no chain twice fits in, on both sides of what is
- *           taken; and L and the ops of A and C beside them, so that lists of messages that are equal
- *           in the shorter plan grow equally fast
+ *           taken; and L and the ops of A and C beside them, so that lists of messages that are
+ *           equal in the shorter plan grow equally fast
  *
  * The micro-batches from `middle` on that are those of `least` repeats have all of their ops in the
  * repeats that stay, of every program: those before them have none in a C, those after them none in
@@ -34,8 +34,8 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* --- where a program repeats ------------------------------------------------------------------ */
 
-/* What a repeat may hold: the proofs look at no more of such an op than its row, its micro-batch and
- * its edges. */
+/* What a repeat may hold: the proofs look at no more of such an op than its row, its micro-batch
+ * and its edges. */
 static bool may_repeat(const struct lw_plan *p, int32_t i)
 {
     const struct lw_op *o = lw_op_shared(p, i);
@@ -76,7 +76,8 @@ static int32_t length_at(const struct lw_plan *p, struct lw_program g, int32_t m
     int64_t end = smaller(g.first_op + g.n_ops, middle + LW_REPEAT_MOST + 1L);
 
     for (int32_t i = middle + 1; i < end; i++)
-        if (p->op_places[i].row == at->row && p->op_places[i].micro_batch == at->micro_batch + stride)
+        if (p->op_places[i].row == at->row &&
+            p->op_places[i].micro_batch == at->micro_batch + stride)
             return i - middle;
     return 0;
 }

@@ -152,8 +152,8 @@ static bool same_kind_of_work(const struct lw_op *a, const struct lw_op *b)
     return a->module >= 0 && a->kind == b->kind && a->module == b->module && a->stage == b->stage;
 }
 
-/* Lists the rows of the program that have works; false: an op may be a part of a work. No two of the
- * rows are of one kind, module and stage, and each has a micro-batch once: they count up. */
+/* Lists the rows of the program that have works; false: an op may be a part of a work. No two of
+ * the rows are of one kind, module and stage, and each has a micro-batch once: they count up. */
 static bool are_whole(const struct lw_plan *p, int64_t program, const struct lw_whole_works *w,
                       struct whole_rows *k)
 {

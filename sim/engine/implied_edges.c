@@ -272,8 +272,8 @@ struct repeats {
     int32_t reach;  /* ops from the one that waits to the first that one has waited for, at most */
 };
 
-/* Op v shares the row of the one before it by `period`, and its dependencies stand as far before it.
- */
+/* Op v shares the row of the one before it by `period`, and its dependencies stand as far before
+ * it. */
 static inline bool is_alike(const struct lw_plan *plan, int32_t first_op, int32_t v, int32_t period)
 {
     int64_t i = (int64_t)first_op + v, j = i - period;

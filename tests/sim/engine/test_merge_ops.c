@@ -439,8 +439,8 @@ static void add_op_after(struct lw_builder *b, int32_t stream, int32_t comm, int
     lw_builder_op(b, &op, deps, n);
 }
 
-/* A few ops, then a pattern of ops again and again, of which one is another now and then, and shared
- * rows: what the walk copies is what it would find. */
+/* A few ops, then a pattern of ops again and again, of which one is another now and then, and
+ * shared rows: what the walk copies is what it would find. */
 static void make_repeats(struct prng *r, struct lw_plan *p)
 {
     enum { LONGEST = 40, N_OPS = 9000, FIRST = 20 };
