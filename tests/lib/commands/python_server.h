@@ -5,8 +5,8 @@
  * has these done and forks for each program. $L is the
  * program and $P the project, as in command_fixture.h; blanks separate the words. */
 
-/* What the program wrote, standard output and after it standard error; until the next call. *rc: the
- * exit status; NULL: it must be 0. */
+/* What the program wrote, standard output and after it standard error; until the next call. *rc:
+ * the exit status; NULL: it must be 0. */
 const char *python(const char *words, int *rc);
 const char *pythonf(const char *words, ...) __attribute__((format(printf, 1, 2)));
 
