@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +33,6 @@ static void run_server(const int in[2], const int out[2])
     setenv("P", project, 1);
     dup2(in[0], 0);
     dup2(out[1], 1);
-    close(in[0]);
-    close(in[1]);
-    close(out[0]);
-    close(out[1]);
     execlp("python3", "python3", "-B", program, folder, "convert", "evidence", "kernel_tables",
            (char *)NULL);
     _exit(127);
@@ -45,8 +42,8 @@ static void start(void)
 {
     int in[2], out[2];
 
-    assert_int_equal(pipe(in), 0);
-    assert_int_equal(pipe(out), 0);
+    assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     fflush(NULL);
     server = fork();
     assert_true(server >= 0);
