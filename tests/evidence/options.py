@@ -133,8 +133,8 @@ def split_model(row):
 
 def split_experts(row):
     """Megatron splits each expert over the tensor group unless --expert-tensor-parallel-size says
-    otherwise; experts that data and context ranks are too few for are shared by the tensor group.
-    ep is then of those ranks alone, as in a plan."""
+    otherwise; experts that data and context ranks are too few for are shared by the tensor group,
+    whose ranks ep then counts too, as --etp 1 of a plan."""
     ranks = row.dp * row.cp
     if row.ep == 1:
         row.etp = row.tp
@@ -142,11 +142,9 @@ def split_experts(row):
         row.etp = 1 if row.ep > ranks else row.tp
     if row.etp not in (1, row.tp):
         raise Cannot("the expert tensor group has a size other than 1 or tp")
-    if row.etp < row.tp:
-        if row.ep % row.tp != 0:
-            raise Cannot("expert ranks are not a multiple of the tensor group")
-        row.ep //= row.tp
-    if ranks % row.ep != 0:
+    if row.etp < row.tp and row.ep % row.tp != 0:
+        raise Cannot("expert ranks are not a multiple of the tensor group")
+    if ranks * row.tp // row.etp % row.ep != 0:
         raise Cannot("expert ranks do not divide data and context ranks")
 
 
@@ -377,7 +375,6 @@ def model_options(row, put):
     put("tied", "yes" if row.tied == "True" else "")
     lora = has(row.task, "LoRA") or has(row.model, "LoRA")
     put("lora", LORA_RANK if lora else "")
-    put("whole-experts", "yes" if row.etp < row.tp else "")
     put("experts-in-turn", "yes" if sends_once(row) and has(row.routing, "in turn") else "")
     put("dtype", dtype)
     put("fp8", "yes" if narrow == "fp8" else "")
@@ -396,6 +393,7 @@ def strategy_options(row, put):
     for option, n in (("dp", row.dp), ("pp", row.pp), ("tp", row.tp), ("cp", row.cp),
                       ("ep", row.ep), ("chunks", row.vpp), ("micro-batches", row.micro_batches)):
         put(option, n if n != 1 else "")
+    put("etp", 1 if row.etp < row.tp else "")
     interleaved = "interleaved-1f1b" if row.vpp > 1 else ""
     put("schedule", interleaved if row.schedule in ("", "1f1b") else row.schedule)
     put("partition", row.partition)
