@@ -75,8 +75,8 @@ TEST_WITH(a_newcomers_wrong_command_is_answered_with_the_next, fixture_open, fix
         {"sim llama-2-13b", 1, "'llama-2-13b' is a model, not a plan file: give it with -w"},
         {"plan llama-2-13b", 1, "'llama-2-13b' is a model, not a plan file: give it with -w"},
         {"sim -w $P/docs -c dgx-h100", 1,
-         "/docs/config.json: cannot open: No such file or directory (a folder is read as a model's, "
-         "by its config.json)"},
+         "/docs/config.json: cannot open: No such file or directory (a folder is read as a "
+         "model's, by its config.json)"},
         {"sim gptt2", 1, "gptt2: no such file; as a model: no model 'gptt2' (did you mean 'gpt2'"},
         {"sim -w gpt2 --gpus 8", 2, "did you mean '--ranks'?"},
         {"sim -w gpt2 --fsdp", 2, "did you mean '--zero'?"},
