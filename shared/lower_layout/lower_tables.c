@@ -3,7 +3,6 @@
  * the same storage, or, of a copy at another stage, the first of all. */
 #include <string.h>
 
-#include "shared/numbers/checked.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
@@ -199,7 +198,7 @@ enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], int64_
         n = n_alike(w, i);
         if (p->tied >= 0)
             continue;
-        int64_t numel = lw_mul_sat(n, p->numel);
+        int64_t numel = n * p->numel; /* a part of all, which is below 2^59 */
         rule.grad = lw_strategy_grad_dtype(d->s, p->dtype);
         rule.matrix = lw_param_is_matrix(p);
         if (p->trainable)
