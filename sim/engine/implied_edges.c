@@ -363,7 +363,8 @@ static void walk_op(struct clocks *c, int32_t v, int32_t *on_stream, int32_t *on
         p->wait[v] = copy_kept(c, v, r->period);
     } else {
         int32_t n = list_before_op(c, v, op, on_stream, on_comm);
-        note_reach(c, v, n, r);
+        if (r->period > 0)
+            note_reach(c, v, n, r);
         p->wait[v] = keep_of_list(c, v, n);
         r->n = alike && keeps_alike(c, v, r->period) ? r->n + 1 : 0;
     }

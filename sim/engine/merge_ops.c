@@ -99,10 +99,10 @@ static bool may_begin(const struct merging *m, int32_t u)
 /* And to none that is in one. */
 static bool may_grow(const struct merging *m, int32_t u)
 {
-    if (!may_begin(m, u))
+    if (!(m->facts[u] & SIM_ALONE))
         return false;
     for (int32_t i = m->p->first_next[u]; i < m->p->first_next[u + 1]; i++)
-        if (m->of[m->p->next[i]] >= 0)
+        if (!(m->facts[m->p->next[i]] & SIM_ALONE) || m->of[m->p->next[i]] >= 0)
             return false;
     return true;
 }
