@@ -438,6 +438,38 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
     }
 }
 
+/* Megatron-Bridge's recipes have whole experts: ranks of tensor groups share them too. */
+TEST(experts_that_a_tensor_group_does_not_split_are_shared_by_its_ranks)
+{
+    static const char TITLES[] =
+        "gpu,gpus,model,seq,gbs,mbs,tp,pp,vpp,dp,cp,ep,precision,framework,version,tok_s_gpu\n";
+    static const char ROW[] = "H100,256,Qwen3_235B_a22B,4096,8192,1,2,8,4,16,1,32,FP8-CS,"
+                              "Megatron-Bridge,26.02 NeMo,1\n";
+    char table[500];
+
+    snprintf(table, sizeof table, "%s%s", TITLES, ROW);
+    expect_cell(rows_of("megatron_bridge_performance", table), "ep", "32");
+    expect_cell(rows_of("megatron_bridge_performance", table), "etp", "1");
+}
+
+/* AutoModel's benchmarks have a gate that counts; one that the table does not name is real. */
+TEST(a_gate_that_is_balanced_by_counting_has_experts_in_turn)
+{
+    static const char TITLES[] = "gpu,gpus,gpus_per_node,model,seq,gbs,mbs,grad_accum,tp,pp,dp,cp,"
+                                 "ep,zero,precision,framework,kernels,moe_variant,step_s,"
+                                 "tok_s_gpu,tflops_gpu,version,task\n";
+    static const struct { const char *gate, *in_turn; } cases[] = {{"fake balanced gate", "yes"},
+                                                                  {"", ""}};
+    char table[500];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table,
+                 "%sH100,8,8,Qwen3 MoE 30B,4096,512,4,16,1,1,8,1,8,FSDP2 group 8,BF16,"
+                 "NeMo AutoModel (PyTorch FSDP2),TE + DeepEP,%s,22,,,,pretrain\n", TITLES, cases[i].gate);
+        expect_cell(rows_of("nemo_performance", table), "experts-in-turn", cases[i].in_turn);
+    }
+}
+
 /* InternEvo shares whole parameters out over all ranks; groups of a node are of equal shares. */
 TEST(the_ranks_that_share_an_optimizer_are_those_of_the_cell)
 {

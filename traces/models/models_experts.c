@@ -293,13 +293,14 @@ static void pad(struct transformer *t, int64_t copies)
         TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .split = LW_SPLIT_GROUP);
 }
 
-/* torchtitan's dispatch is not compiled (pytorch/torchtitan@1bd2548b1, torchtitan/models/moe/moe.py,
- * MoE.forward, moe/utils.py, _permute and _unpermute). Beside what permute and sort have, of an
- * element of a copy: a cast to f32, the product with the score and the cast back, 2 item + 16; a row
- * of zeros after all copies, 2 item; a result of zeros, and copies put there before they are summed,
- * 3 item. Backward: casts of the gradient and back, the products for both gradients and the sum of
- * one, 2 item + 32; the gradient of all but that row, 3 item; zeros and sums there of the copies'
- * order, 2 item. Of an element of a token: zeros, and two sums of three gradients, 7 item. */
+/* torchtitan's dispatch is not compiled (pytorch/torchtitan@1bd2548b1, torchtitan/models/moe/
+ * moe.py, MoE.forward, utils.py, _permute and _unpermute). Beside what permute and sort have, of an
+ * element of a copy: a cast to f32, the product with the score and the cast back, 2 item + 16; a
+ * row of zeros after all copies, 2 item; a result of zeros, and copies put there before they are
+ * summed, 3 item. Backward: casts of the gradient and back, the products for both gradients and the
+ * sum of one, 2 item + 32; the gradient of all but that row, 3 item; zeros and sums there of the
+ * copies' order, 2 item. Of an element of a token: zeros, and two sums of three gradients, 7
+ * item. */
 static void add_unfused_dispatch(struct transformer *t, int64_t copies)
 {
     int64_t e = t->b.item, h = width_of(t);

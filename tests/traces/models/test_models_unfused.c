@@ -424,8 +424,8 @@ MODEL_TEST(copies_of_tokens_are_padded_for_8_bit_experts)
     assert_added(s, 0, 0, 0);
 }
 
-/* 64 copies and 32 tokens of 64 elements of 2 bytes. Forward: 4 + 16 of weighting, 4 and 6 of copies
- * and fills; backward 4 + 32, 6 and 4, and of the tokens 14. */
+/* 64 copies and 32 tokens of 64 elements of 2 bytes. Forward: 4 + 16 of weighting, 4 and 6 of
+ * copies and fills; backward 4 + 32, 6 and 4, and of the tokens 14. */
 MODEL_TEST(copies_are_weighted_and_filled_by_kernels)
 {
     struct traces_model_shape s = experts_shape(TRACES_UNFUSED_DISPATCH);
