@@ -458,14 +458,15 @@ TEST(a_gate_that_is_balanced_by_counting_has_experts_in_turn)
     static const char TITLES[] = "gpu,gpus,gpus_per_node,model,seq,gbs,mbs,grad_accum,tp,pp,dp,cp,"
                                  "ep,zero,precision,framework,kernels,moe_variant,step_s,"
                                  "tok_s_gpu,tflops_gpu,version,task\n";
-    static const struct { const char *gate, *in_turn; } cases[] = {{"fake balanced gate", "yes"},
-                                                                  {"", ""}};
+    static const struct { const char *gate, *in_turn; } cases[] = {
+        {"fake balanced gate", "yes"}, {"", ""}};
     char table[500];
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(table, sizeof table,
                  "%sH100,8,8,Qwen3 MoE 30B,4096,512,4,16,1,1,8,1,8,FSDP2 group 8,BF16,"
-                 "NeMo AutoModel (PyTorch FSDP2),TE + DeepEP,%s,22,,,,pretrain\n", TITLES, cases[i].gate);
+                 "NeMo AutoModel (PyTorch FSDP2),TE + DeepEP,%s,22,,,,pretrain\n",
+                 TITLES, cases[i].gate);
         expect_cell(rows_of("nemo_performance", table), "experts-in-turn", cases[i].in_turn);
     }
 }
