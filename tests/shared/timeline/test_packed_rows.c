@@ -121,6 +121,15 @@ static void check_row(const struct lw_plan *p, const struct lw_timeline *t, cons
     assert_int_equal(s.issue, issue < 0 ? ready : issue);
 }
 
+/* Field by field: what lies between fields is of no value. */
+static bool same_span(const struct lw_span *a, const struct lw_span *b)
+{
+    return a->step == b->step && a->pass == b->pass && a->rank == b->rank &&
+           a->stream == b->stream && a->comm == b->comm && a->op == b->op && a->kind == b->kind &&
+           a->ready == b->ready && a->issue == b->issue && a->start == b->start &&
+           a->all_in == b->all_in && a->end == b->end;
+}
+
 /* What functions of single fields say is what the whole row says; and columns made of it. */
 static void check_readers(const struct lw_timeline *t, int64_t row, const struct lw_timeline *copy)
 {
@@ -128,7 +137,7 @@ static void check_readers(const struct lw_timeline *t, int64_t row, const struct
     const struct lw_times at = lw_timeline_times(t, row);
     const struct lw_row_run a = lw_timeline_run(t, row), b = lw_timeline_run(copy, row);
 
-    assert_memory_equal(&s, &c, sizeof s);
+    assert_true(same_span(&s, &c));
     assert_int_equal(at.start, s.start);
     assert_int_equal(at.all_in, s.all_in);
     assert_int_equal(at.end, s.end);
