@@ -214,18 +214,32 @@ static bool begins_with_text(const struct feeding *x, const struct lw_plan_table
            t->fields->at == 0;
 }
 
+/* Where the numbers of such a row end, which follow each other from its text on; 0: something lies
+ * between them. */
+static size_t end_of_numbers(const struct lw_plan_field *fields)
+{
+    size_t end = sizeof(char *), sum = end;
+
+    for (const struct lw_plan_field *f = fields + 1; f->name; f++) {
+        end = f->at + f->size > end ? f->at + f->size : end;
+        sum += f->size;
+    }
+    return sum == end ? end : 0;
+}
+
 /* Such rows: numbers are read where they differ from those of the row before, as those of few
  * parameters do. */
 static void feed_named_rows(const struct canon *c, const struct lw_plan_table *t,
                             struct feeding *x, int64_t n)
 {
-    const size_t after = sizeof(char *), bytes = (size_t)x->n_numbers * sizeof(int64_t);
-    const char *row = lw_table_at(t, c->p);
+    const size_t bytes = (size_t)x->n_numbers * sizeof(int64_t), after = sizeof(char *);
+    const size_t end = end_of_numbers(t->fields);
+    const char *row = lw_table_at(t, c->p), *before = NULL;
 
-    for (int64_t i = 0; i < n; i++, row += t->size) {
+    for (int64_t i = 0; i < n; i++, before = row, row += t->size) {
         const char *name = text(t->fields, row);
         size_t length = name ? strlen(name) : 0, all = sizeof(int64_t) + length + bytes;
-        if (i == 0 || memcmp(row + after, row - t->size + after, t->size - after) != 0)
+        if (!before || end == 0 || memcmp(row + after, before + after, end - after) != 0)
             read_numbers(x, row);
         if (all > LW_HASH_ROOM) {
             lw_hash_string(c->h, name);
