@@ -350,6 +350,9 @@ static const struct {
     {"allgather-bucket-size",
      "DeepSpeed gathers a group of parameters in one call where torch has all_gather_into_tensor, "
      "whatever this size is (runtime/utils.py, all_gather_dp_groups)"},
+    {"moe-token-dispatcher-type", "here it is --dispatcher all-to-all, or of flex deepep or "
+                                  "hybridep"},
+    {"moe-flex-dispatcher-backend", "here it is --dispatcher deepep|hybridep"},
     {"overlap-moe-expert-parallel-comm", "here it is --expert-overlap on"},
     {"parallel-blocks", "parallel blocks are those of the models gpt-neox-20b, pythia-6.9b, "
                         "gpt-j-6b, falcon-7b, falcon-40b and phi-2, or of a config.json"},

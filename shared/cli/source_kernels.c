@@ -24,12 +24,14 @@ const char *lw_source_made_for_text(const struct lw_made_for *m, const struct lw
     bool others = timed && strcmp(f, g) != 0;
     bool same_groups = timed && !others && m->tp == other->tp && m->cp == other->cp &&
                        m->ep == other->ep;
+    bool sent = m->dispatcher != LW_DISPATCHER_AUTO || other->dispatcher != LW_DISPATCHER_AUTO;
     const char *reduced = m->reduced ? ", several data ranks" : ", one data rank";
     const char *f32 = m->grad_f32 ? ", f32 gradients" : ", gradients of the parameters' type";
 
-    snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%s%s%.60s%s%s", (long long)tp, (long long)cp,
-             (long long)ep, m->folded_experts ? ", etp 1" : "",
-             m->dispatch_once > 0 ? ", dispatch once" : "", others ? ", framework " : "",
+    snprintf(buf, size, "tp %lld, cp %lld, ep %lld%s%s%s%s%s%.60s%s%s", (long long)tp,
+             (long long)cp, (long long)ep, m->folded_experts ? ", etp 1" : "",
+             m->dispatch_once > 0 ? ", dispatch once" : "", sent ? ", dispatcher " : "",
+             sent ? lw_dispatcher_word(m->dispatcher) : "", others ? ", framework " : "",
              others ? f : "",
              same_groups && m->reduced != other->reduced ? reduced : "",
              same_groups && m->grad_f32 != other->grad_f32 ? f32 : "");
@@ -97,7 +99,7 @@ static bool same_kernels(const struct lw_workload *w, const struct lw_strategy *
     const struct lw_made_for to = lw_made_for(strategy);
     bool same = lw_group_size(m->tp) == to.tp && lw_group_size(m->ep) == to.ep &&
                 m->folded_experts == to.folded_experts &&
-                m->sequence_parallel == to.sequence_parallel;
+                m->sequence_parallel == to.sequence_parallel && m->dispatcher == to.dispatcher;
 
     if (!lw_model_is_set(&w->from.model))
         return true; /* they are as the user says */

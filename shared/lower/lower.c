@@ -274,8 +274,29 @@ static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy
         s->bucket_policy = lw_shard_policy(s->shard_policy)->buckets;
 }
 
+static enum lw_status refuse_dispatcher(const struct lw_strategy *s, struct lw_err *err)
+{
+    const char *name = lw_dispatcher_word((int)s->dispatcher);
+
+    if (s->dispatcher == LW_DISPATCHER_AUTO)
+        return LW_OK;
+    if (s->ep == 1)
+        return lw_fail(err, LW_EINVAL, "--dispatcher %s needs --ep of at least 2: without it no "
+                                       "tokens are sent to other ranks", name);
+    if (s->dispatcher == LW_DISPATCHER_ALL_TO_ALL && s->dispatch_once > 0)
+        return lw_fail(err, LW_EINVAL, "--dispatcher %s sends every copy of a token: leave out "
+                                       "--dispatch-once %lld, or give --dispatcher deepep or "
+                                       "hybridep", name, (long long)s->dispatch_once);
+    if (s->dispatcher != LW_DISPATCHER_ALL_TO_ALL && s->dispatch_once == 0)
+        return lw_fail(err, LW_EINVAL, "--dispatcher %s sends a token once to each node and rank: "
+                                       "give --dispatch-once K too, the experts of a token "
+                                       "(--topk)", name);
+    return LW_OK;
+}
+
 static enum lw_status refuse_dispatch(const struct lw_strategy *s, struct lw_err *err)
 {
+    LW_TRY(refuse_dispatcher(s, err));
     if (s->dispatch_once == 0 || s->ep > 1)
         return LW_OK;
     return lw_fail(err, LW_EINVAL, "--dispatch-once %lld needs --ep of at least 2",
@@ -300,6 +321,11 @@ static enum lw_status check_dispatch(const struct lw_workload *w, const struct l
 {
     int64_t n = experts_of_token(w);
 
+    if (s->dispatcher != LW_DISPATCHER_AUTO && w->from.made_for.dispatcher != (int)s->dispatcher)
+        return lw_fail(err, LW_EINVAL,
+                       "--dispatcher %s: what workload '%s' sends beside tokens is in its file and "
+                       "not computed: leave --dispatcher out, or give a model (-w NAME)",
+                       lw_dispatcher_word((int)s->dispatcher), w->name);
     if (s->dispatch_once == 0 || n == 0 || n == s->dispatch_once)
         return LW_OK;
     return lw_fail(err, LW_EINVAL, "--dispatch-once %lld: a token of workload '%s' goes to %lld "

@@ -63,6 +63,7 @@ static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool seque
     x.kv_bytes = over(0, m->kv_bytes, tp);
     x.dispatch_bytes = over(0, m->dispatch_bytes, sequence || folds ? tp : 1);
     x.dispatch_weight_bytes = over(0, m->dispatch_weight_bytes, sequence || folds ? tp : 1);
+    x.dispatch_index_bytes = over(0, m->dispatch_index_bytes, sequence || folds ? tp : 1);
     x.routing_map_bytes = over(0, m->routing_map_bytes, sequence || folds ? tp : 1);
     x.output_bytes = over(0, m->output_bytes, sequence ? tp : 1);
     return x;

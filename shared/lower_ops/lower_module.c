@@ -72,11 +72,13 @@ static void add_step(struct lw_writer *k, struct module_ops *o, const struct lw_
     case LW_STEP_RING:
         o->received = lw_write_ring(k, o->d, o->module, false, step->which, -1);
         break;
-    case LW_STEP_SENT:
-        if (o->kind == LW_OP_FORWARD || o->kind == LW_OP_KERNEL) /* or the forward again */
+    case LW_STEP_SENT: {
+        bool forward = o->kind == LW_OP_FORWARD || o->kind == LW_OP_KERNEL; /* or it again */
+        if (forward)
             lw_write_routing_map(k, o->d, o->module, o->input);
-        lw_write_dispatch(k, o->d, o->module, o->input);
+        lw_write_dispatch(k, o->d, o->module, forward, o->input);
         break;
+    }
     case LW_STEP_BACK: lw_write_combine(k, o->d, o->module, o->input); break;
     }
 }

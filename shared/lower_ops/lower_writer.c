@@ -160,21 +160,29 @@ static void add_tokens(struct lw_writer *k, const struct lw_part *d, enum lw_op_
                                    input);
 }
 
+static int64_t whole_elements(const struct lw_writer *k, int64_t bytes)
+{
+    int64_t item = lw_dtype_size(k->l->activation_dtype);
+
+    return (bytes + item - 1) / item * item;
+}
+
 void lw_write_routing_map(struct lw_writer *k, const struct lw_part *d, int32_t module,
                           int32_t input)
 {
-    int64_t item = lw_dtype_size(k->l->activation_dtype);
     int64_t own = lw_module_at(d->w, module)->routing_map_bytes;
 
-    add_tokens(k, d, LW_OP_ALL_GATHER, (own + item - 1) / item * item * k->l->ep, module,
-               "routing map", input);
+    add_tokens(k, d, LW_OP_ALL_GATHER, whole_elements(k, own) * k->l->ep, module, "routing map",
+               input);
 }
 
-void lw_write_dispatch(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input)
+void lw_write_dispatch(struct lw_writer *k, const struct lw_part *d, int32_t module, bool forward,
+                       int32_t input)
 {
     const struct lw_module *m = lw_module_at(d->w, module);
+    int64_t beside = m->dispatch_weight_bytes + (forward ? m->dispatch_index_bytes : 0);
 
-    add_tokens(k, d, LW_OP_ALL_TO_ALL, m->dispatch_bytes + m->dispatch_weight_bytes, module,
+    add_tokens(k, d, LW_OP_ALL_TO_ALL, m->dispatch_bytes + whole_elements(k, beside), module,
                "dispatch", input);
 }
 

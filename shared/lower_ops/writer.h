@@ -173,7 +173,8 @@ int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t modu
  * that each token goes to. Nothing without expert parallelism. */
 void lw_write_routing_map(struct lw_writer *k, const struct lw_part *d, int32_t module,
                           int32_t input);
-void lw_write_dispatch(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input);
+void lw_write_dispatch(struct lw_writer *k, const struct lw_part *d, int32_t module, bool forward,
+                       int32_t input);
 void lw_write_combine(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input);
 /* lower_module.c: a module's steps, with its works from `work` on; `input`: the op that brings what
  * it takes, -1 = none. Those of a backward that is written stretch by stretch have no work. */

@@ -38,6 +38,7 @@ static const char *const again_parts[] = {LW_RECOMPUTE_PARTS(PART_WORD) NULL};
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", "copies", NULL};
 static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const expert_overlaps[] = {"auto", "off", "on", NULL};
+static const char *const dispatchers[] = {"auto", "all-to-all", "deepep", "hybridep", NULL};
 static const char *const offloads[] = {"none", "optimizer", "activations", "update",
                                        NULL};
 static const char *const on_off[] = {"off", "on", NULL};
@@ -84,6 +85,12 @@ static const struct option {
     COUNT("dispatch-once", dispatch_once, 0, 1 << 16,
           "--ep: a token goes to K experts (the model's --topk), and its copies to one node, and "
           "to one rank, travel once, as with DeepEP and HybridEP (0: every copy travels)"),
+    CHOICE("dispatcher", dispatcher, "NAME", dispatchers,
+           "--ep: what sends tokens to experts, and so what goes beside them: all-to-all "
+           "(Megatron-LM's alltoall): counts and a weight of each copy; with --dispatch-once "
+           "deepep: indexes and weights of a token's experts, or hybridep: a map of all choices, "
+           "and weights of all experts of a node; auto: hybridep where the framework has it and "
+           "copies travel once, else nothing (auto)"),
     CHOICE("expert-overlap", expert_overlap, "MODE", expert_overlaps,
            "--ep: the all-to-alls of one micro-batch run beside the compute of another, in units "
            "of a forward and a backward: auto: in those of dualpipe and dualpipev; on: also in "
@@ -273,6 +280,7 @@ static const struct {
     {"bucket-policy", "c10d", "c10d-2"},
     {"launch-order", "completion", "completion-order"},
     {"cp-comm-type", "allgather", "all-gather"},
+    {"dispatcher", "alltoall", "all-to-all"},
     {"cp-comm-type", "ring", "p2p"},
     {"comm-hook", "fp16-compress-hook", "fp16"},
     {"comm-hook", "bf16-compress-hook", "bf16"},
@@ -676,6 +684,11 @@ bool lw_overlaps_pieces(const struct lw_strategy *s)
 const char *lw_tp_overlap_word(int k)
 {
     return k >= 0 && k < LW_N_TP_OVERLAPS ? tp_overlaps[k] : NULL;
+}
+
+const char *lw_dispatcher_word(int k)
+{
+    return k >= 0 && k < LW_N_DISPATCHERS ? dispatchers[k] : NULL;
 }
 
 const char *lw_offload_name(enum lw_offload x)

@@ -41,6 +41,14 @@ enum lw_expert_overlap {
     LW_EXPERT_OVERLAP_AUTO, LW_EXPERT_OVERLAP_OFF, LW_EXPERT_OVERLAP_ON, LW_N_EXPERT_OVERLAPS,
 };
 
+/* The program that sends tokens to experts, which decides what goes beside them
+ * (traces/models/models_experts.c): the framework's; Megatron-LM's alltoall, a copy for each
+ * expert; DeepEP or HybridEP, with dispatch_once. */
+enum lw_dispatcher {
+    LW_DISPATCHER_AUTO, LW_DISPATCHER_ALL_TO_ALL, LW_DISPATCHER_DEEPEP, LW_DISPATCHER_HYBRIDEP,
+    LW_N_DISPATCHERS,
+};
+
 /* What lies in the host's memory between its uses. */
 enum lw_offload {
     LW_OFFLOAD_NONE,
@@ -79,6 +87,7 @@ struct lw_strategy {
                                     * where these are folded over the tensor group */
     int64_t etp;                   /* ranks that split each expert: tp, or 1; 0 = tp */
     enum lw_expert_overlap expert_overlap;
+    enum lw_dispatcher dispatcher;
     int64_t micro_batches, chunks;
     int64_t micro_batch_group;     /* that pass a chunk before the next's turn; 0 = about pp */
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
@@ -184,6 +193,7 @@ enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype 
 const char *lw_compat_name(enum lw_compat c);
 const char *lw_offload_name(enum lw_offload x);
 const char *lw_tp_overlap_word(int k); /* NULL after the last */
+const char *lw_dispatcher_word(int k); /* the same */
 /* Collectives of the tensor group run in pieces of the products beside them. */
 bool lw_overlaps_pieces(const struct lw_strategy *s);
 

@@ -46,6 +46,7 @@ struct lw_made_for lw_made_for(const struct lw_strategy *s)
                                 .dispatch_once = s->dispatch_once,
                                 .sequence_parallel = s->sequence_parallel,
                                 .tp_overlap = (int32_t)s->tp_overlap,
+                                .dispatcher = (int32_t)s->dispatcher,
                                 .again_parts = s->again_parts};
 }
 
@@ -62,7 +63,7 @@ bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strat
     return (lw_model_is_set(&w->from.model) || w->n_kernels > 0) &&
            (lw_group_size(m->tp) != to.tp || lw_group_size(m->cp) != to.cp ||
             lw_group_size(m->ep) != to.ep || m->folded_experts != to.folded_experts ||
-            m->dispatch_once != to.dispatch_once ||
+            m->dispatch_once != to.dispatch_once || m->dispatcher != to.dispatcher ||
             m->sequence_parallel != to.sequence_parallel ||
             m->tp_overlap != to.tp_overlap || m->again_parts != to.again_parts ||
             !same_text(m->framework_hash, framework_hash));
@@ -82,7 +83,8 @@ void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIEL
         &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
         &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
         &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
-        &m->dispatch_bytes, &m->dispatch_weight_bytes, &m->routing_map_bytes,
+        &m->dispatch_bytes, &m->dispatch_weight_bytes, &m->dispatch_index_bytes,
+        &m->routing_map_bytes,
         &m->tp_column_ps, &m->tp_row_ps,
         &m->attention_start_ps, &m->attention_ps,
         &m->attention_backward_start_ps, &m->attention_backward_ps,
@@ -292,6 +294,7 @@ static enum lw_status check_total_bytes(const struct lw_workload *w, struct lw_e
                    OF("kv_bytes", kv_bytes),
                    OF("dispatch_bytes", dispatch_bytes),
                    OF("dispatch_weight_bytes", dispatch_weight_bytes),
+                   OF("dispatch_index_bytes", dispatch_index_bytes),
                    OF("routing_map_bytes", routing_map_bytes),
                    OF("reused_numel", reused_numel)};
 #undef OF

@@ -62,8 +62,9 @@ struct lw_module {
     /* expert parallelism: tokens that the experts get, and give back; 0 = it has no experts */
     int64_t dispatch_bytes;
     /* With them: beside the tokens to the experts, and beside the gradients that come back from
-     * them; and what a rank has of what all of the group gather before a forward sends tokens. */
-    int64_t dispatch_weight_bytes, routing_map_bytes;
+     * them; beside the tokens alone; and what a rank has of what all of the group gather before a
+     * forward sends tokens. */
+    int64_t dispatch_weight_bytes, dispatch_index_bytes, routing_map_bytes;
     /* Elements of parameters that other modules own, or that it uses before, which one token's
      * products use here again: the head's of a block for further tokens. Model FLOPs count them as
      * they count its own. */
@@ -88,7 +89,7 @@ struct lw_module {
 void lw_module_forget_bounds(struct lw_module *m);
 
 /* What grows with the tokens of a micro-batch, which a context group shares. */
-enum { LW_N_TOKEN_FIELDS = 27 };
+enum { LW_N_TOKEN_FIELDS = 28 };
 void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIELDS]);
 
 /* The module's forward and backward have become longer or shorter: attention keeps its share. */
@@ -156,6 +157,7 @@ struct lw_made_for {
     int64_t dispatch_once;
     bool sequence_parallel;
     int32_t tp_overlap; /* enum lw_tp_overlap */
+    int32_t dispatcher; /* enum lw_dispatcher */
     bool reduced, grad_f32; /* gradients are of several data ranks; of f32 */
     int64_t again_parts; /* lw_strategy.again_parts, of kept_bytes_selective and selective_ns */
     bool usual; /* the framework was not given: another strategy or device may have another one */

@@ -275,6 +275,7 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.expert_ranks = s->ep;
     shape.expert_nodes = expert_nodes(s, target->cluster);
     shape.dispatch_once = s->dispatch_once;
+    shape.dispatcher = s->dispatcher;
     shape.expert_folded = lw_strategy_folds_experts(s);
     shape.expert_whole = shape.expert_whole || shape.expert_folded;
     shape.sequence_parallel = s->sequence_parallel;

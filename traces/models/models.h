@@ -108,6 +108,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t expert_ranks;   /* ranks that share the experts and that times are for; 0 = 1 */
     int64_t expert_nodes;   /* that these ranks are on; 0 = 1 */
     int64_t dispatch_once;  /* experts of a token that goes once to each rank; 0 = every copy */
+    enum lw_dispatcher dispatcher; /* what sends tokens to experts; AUTO = as the framework */
     bool experts_in_turn;   /* a token's are those after the experts of the token before */
     bool expert_whole;      /* a tensor group shares experts, and does not split each */
     bool expert_folded;     /* expert_whole, and expert_ranks counts tensor ranks too (--etp 1) */

@@ -281,15 +281,16 @@ static void add_latent_weights(struct transformer *t, int32_t to, int32_t from, 
 /* 8-bit products take whole multiples of 16 or 32 rows of each expert: the copies of tokens are
  * copied with rows of zeros between, and the results without them; backward does both the other way
  * (NVIDIA/Megatron-LM@3bec9aa9, megatron/core/transformer/moe/experts.py, TEGroupedMLP.forward:
- * quantization_padding, quantization_unpadding). What sends a token once pads as it orders copies
- * (token_dispatcher.py, _HybridEPManager: pad_multiple), and a capacity is padded already. */
+ * quantization_padding, quantization_unpadding). HybridEP pads as it orders copies
+ * (token_dispatcher.py, _HybridEPManager: pad_multiple), and a capacity is padded already. What
+ * sends a token once is HybridEP unless it is named. */
 static void pad(struct transformer *t, int64_t copies)
 {
     const struct traces_model_shape *s = &t->b.shape;
     int64_t bytes = 2 * t->b.item * copies * width_of(t) * splits(t);
 
-    if ((s->unfused & TRACES_PADDED_EXPERTS) && s->fp8 && !s->dispatch_once &&
-        s->expert_capacity == 0)
+    bool ordered = s->dispatch_once > 0 && s->dispatcher != LW_DISPATCHER_DEEPEP;
+    if ((s->unfused & TRACES_PADDED_EXPERTS) && s->fp8 && !ordered && s->expert_capacity == 0)
         TRACES_TRAFFIC(&t->b, bytes, bytes, 0, .split = LW_SPLIT_GROUP);
 }
 
@@ -406,21 +407,79 @@ static void add_copies(struct transformer *t)
         transformer_copies(t, results, 4 * t->tokens * t->b.shape.experts);
 }
 
-/* What HybridEP sends beside tokens (deepseek-ai/DeepEP@41cad944, csrc/hybrid_ep): a copy of a
- * token has an f32 weight of each expert of its node with it, and on the way back in backward their
- * gradients (backend/hybrid_ep_backend.cuh, expert_output_prob: NUM_OF_EXPERTS_PER_RANK x
+/* The program that sends tokens to experts; AUTO: nothing is known to go beside them. */
+static enum lw_dispatcher dispatcher_of(const struct traces_model_shape *s)
+{
+    if (s->dispatcher == LW_DISPATCHER_AUTO && (s->unfused & TRACES_HYBRID_EP))
+        return s->dispatch_once > 0 ? LW_DISPATCHER_HYBRIDEP : LW_DISPATCHER_AUTO;
+    return s->dispatcher;
+}
+
+/* Ranks that exchange tokens for each expert rank of a plan: those of a tensor group that has
+ * experts beside it take part. */
+static int64_t sharers(const struct traces_model_shape *s)
+{
+    return ranks_of(s) / (s->expert_ranks > 1 ? s->expert_ranks : 1);
+}
+
+/* HybridEP (deepseek-ai/DeepEP@41cad944, csrc/hybrid_ep): a copy of a token has an f32 weight of
+ * each expert of its node with it, and on the way back in backward their gradients
+ * (backend/hybrid_ep_backend.cuh, expert_output_prob: NUM_OF_EXPERTS_PER_RANK x
  * NUM_OF_RANKS_PER_NODE floats). Before a forward every rank gathers which experts each token of
  * the group goes to, a byte of each (executor/executor.cu, allgather_routing_map). */
-static void add_weights_beside(struct transformer *t)
+static void add_hybridep(const struct transformer *t, struct lw_module *m)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    struct lw_module *m = traces_builder_last(&t->b);
-    int64_t nodes = s->expert_nodes > 1 ? s->expert_nodes : 1, map = t->tokens * s->experts;
+    int64_t nodes = s->expert_nodes > 1 ? s->expert_nodes : 1;
 
-    if (!(s->unfused & TRACES_HYBRID_EP) || s->dispatch_once == 0)
-        return;
     m->dispatch_weight_bytes = copies_of(t) * 4 * (s->experts / nodes);
-    m->routing_map_bytes = map * ranks_of(s) / (s->expert_ranks > 1 ? s->expert_ranks : 1);
+    m->routing_map_bytes = t->tokens * s->experts * sharers(s);
+}
+
+/* DeepEP (deepseek-ai/DeepEP@dd758caf, csrc/kernels/legacy): a copy of a token has an f32 weight of
+ * each of the token's experts with it, on the way back in backward their gradients, and to the
+ * experts their indexes. Inside a node these are of 64 bits beside the token's own of 32
+ * (intranode.cu, dispatch: channel_src_idx_buffers, channel_topk_idx_buffers, and the weights;
+ * deep_ep/include/deep_ep/common/compiled.cuh, EP_NUM_TOPK_IDX_BITS); between nodes of 32 beside 8
+ * bytes, all in whole multiples of 16 (internode.cu, get_num_bytes_per_token, SourceMeta). Not
+ * counted: 4 or 8 bytes with each copy on the other ways, and what notify_dispatch exchanges before
+ * a forward, a count for each rank and expert. */
+static void add_deepep(const struct transformer *t, struct lw_module *m)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t weights = 4 * s->topk, between = (8 + 2 * weights + 15) / 16 * 16 - weights;
+
+    m->dispatch_weight_bytes = copies_of(t) * weights;
+    m->dispatch_index_bytes = copies_of(t) * (s->expert_nodes > 1 ? between : 4 + 8 * s->topk);
+}
+
+/* Megatron-LM's alltoall (NVIDIA/Megatron-LM@d98e8a64, megatron/core/transformer/moe/
+ * token_dispatcher.py, MoEAlltoAllTokenDispatcher): a second all-to-all sends the weight of each
+ * copy (token_dispatch: permuted_probs; of the type of activations, since the router's type is not
+ * set), and in backward its gradient back. Before a forward all ranks gather how many of each one's
+ * copies go to each expert, 64 bits of each (preprocess: num_local_tokens_per_expert), but not with
+ * a capacity. Counts are the same for any number of tokens, which a plan divides. Not counted: the
+ * second call's own latency. */
+static void add_all_to_all(const struct transformer *t, struct lw_module *m)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t divided = (s->context > 1 ? s->context : 1) *
+                      ((s->sequence_parallel || s->expert_folded) && s->tensor > 1 ? s->tensor : 1);
+
+    m->dispatch_weight_bytes = t->b.item * copies_of(t);
+    m->routing_map_bytes = s->expert_capacity > 0 ? 0 : 8 * s->experts * sharers(s) * divided;
+}
+
+static void add_beside_tokens(struct transformer *t)
+{
+    struct lw_module *m = traces_builder_last(&t->b);
+
+    switch (dispatcher_of(&t->b.shape)) {
+    case LW_DISPATCHER_HYBRIDEP: add_hybridep(t, m); break;
+    case LW_DISPATCHER_DEEPEP: add_deepep(t, m); break;
+    case LW_DISPATCHER_ALL_TO_ALL: add_all_to_all(t, m); break;
+    default: break;
+    }
 }
 
 void transformer_experts(struct transformer *t, const char *block)
@@ -435,7 +494,7 @@ void transformer_experts(struct transformer *t, const char *block)
     if (!s->expert_whole && !s->sequence_parallel)
         transformer_sums(t);
     traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * width_of(t);
-    add_weights_beside(t);
+    add_beside_tokens(t);
     int64_t idle = (s->experts - s->topk) *
                    ((inner(s) + s->expert_ffn) * width_of(t) + biases);
     if (block)
