@@ -123,7 +123,7 @@ void lw_tune_context_free(struct lw_tune_context *c)
  * options. */
 struct model_key {
     int64_t tp, cp, ep, etp, sequence_parallel, tp_overlap, grad_dtype, reduced, zero, schedule,
-        compat, again_parts;
+        compat, again_parts, dispatch_once, dispatcher;
     struct lw_options_given given;
 };
 
@@ -145,6 +145,8 @@ static struct model_key key_of_model(const struct lw_strategy *s)
     k.schedule = s->pp > 1 ? (int64_t)s->schedule : -1;
     k.compat = s->compat;
     k.again_parts = s->again_parts;
+    k.dispatch_once = s->dispatch_once;
+    k.dispatcher = s->dispatcher;
     k.given = s->given;
     return k;
 }

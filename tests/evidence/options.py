@@ -309,6 +309,17 @@ def sends_once(row):
     return row.ep > 1 and has_any_case(row.dispatcher, "ep")
 
 
+# Cells "HybridEP", "DeepEP" or "hybridep", and "alltoall" or "A2A", of Megatron's dispatchers; none:
+# the framework's usual way.
+DISPATCHERS = [("hybridep", "hybridep"), ("deepep", "deepep"), ("alltoall", "all-to-all"),
+               ("a2a", "all-to-all")]
+
+
+def dispatcher_of(row):
+    return next((name for cell, name in DISPATCHERS
+                 if row.ep > 1 and has_any_case(row.dispatcher, cell)), "")
+
+
 # Time of the fullest rank's experts against even loads: median of 178 pairs of kernel-tables/moe.csv
 # (ep above 1, 1,024 tokens and more, 32 experts and more), power_law_1.01, which its authors assume of
 # DeepSeek-V3 (ai-dynamo/aiconfigurator, sdk/models.py: _power_law_alpha).
@@ -402,6 +413,7 @@ def strategy_options(row, put):
     put("tp-overlap", tp_overlap_of(row))
     put("cp-comm-type", row.cp_comm if row.cp > 1 else "")
     put("dispatch-once", topk_of(row) if sends_once(row) else "")
+    put("dispatcher", dispatcher_of(row))
     put("expert-overlap", "on" if overlaps_experts(row, zero) else "")
     put("zero", "" if zero is None else zero)
     put("zero-group", group if 1 < group < row.dp else "")
