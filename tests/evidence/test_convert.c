@@ -412,21 +412,27 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
 {
     static const char TITLES[] =
         "gpu,gpus,model,seq,gbs,mbs,tp,pp,vpp,dp,cp,ep,precision,framework,version,tok_s_gpu\n";
-    static const struct { const char *row, *once, *overlap; } cases[] = {
+    static const struct { const char *row, *once, *overlap, *dispatcher; } cases[] = {
         {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.02 NeMo,1", "",
-         ""},
+         "", ""},
         {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.04 NeMo,1", "4",
-         "on"},
-        {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1", "4", ""},
+         "on", "hybridep"},
+        {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1", "4", "",
+         "hybridep"},
         {"GB300,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,16,MXFP8,Megatron-Bridge,26.08 NeMo,1", "4",
-         "on"},
-        {"GB300,8,Qwen3_30B_a3B,4096,512,8,1,1,,8,1,8,MXFP8,Megatron-Bridge,26.04 NeMo,1", "8", ""},
+         "on", "hybridep"},
+        {"GB300,8,Qwen3_30B_a3B,4096,512,8,1,1,,8,1,8,MXFP8,Megatron-Bridge,26.04 NeMo,1", "8", "",
+         "hybridep"},
         {"GB300,8,Qwen3_30B_a3B,4096,512,8,1,1,,8,1,8,MXFP8,Megatron-Bridge,26.06 NeMo,1", "8",
-         "on"},
+         "on", "hybridep"},
         {"GB300,256,Qwen3_235B_a22B,4096,8192,2,1,4,12,64,1,32,MXFP8,Megatron-Bridge,26.06 NeMo,1",
-         "8", "on"},
+         "8", "on", "hybridep"},
         {"B300,256,Qwen3_235B_a22B,4096,8192,1,1,8,4,32,1,8,MXFP8,Megatron-Bridge,26.02 NeMo,1", "",
-         "on"},
+         "on", "all-to-all"},
+        {"B200,256,DeepSeekV3,4096,2048,1,1,8,2,32,1,32,MXFP8,Megatron-Bridge,26.04.01 NeMo,1", "8",
+         "on", "deepep"},
+        {"B200,256,DeepSeekV3,4096,2048,1,1,16,,16,1,8,MXFP8,Megatron-Bridge,26.04 NeMo,1", "8", "",
+         "hybridep"},
     };
     char table[500];
 
@@ -435,6 +441,8 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
         expect_cell(rows_of("megatron_bridge_performance", table), "dispatch-once", cases[i].once);
         expect_cell(rows_of("megatron_bridge_performance", table), "expert-overlap",
                     cases[i].overlap);
+        expect_cell(rows_of("megatron_bridge_performance", table), "dispatcher",
+                    cases[i].dispatcher);
     }
 }
 

@@ -690,4 +690,39 @@ TEST(groups_of_experts_send_to_fewer_nodes)
 #undef STRATEGY
 }
 
+/* What sends tokens to experts: a model's bytes are its, in a simulation, a plan's file, a stored run
+ * and a search, each of whose rows is what sim says of it. */
+TEST(a_dispatcher_is_a_choice_of_each_command)
+{
+#define STRATEGY "-w mixtral-8x7b --layers 2 -c dgx-h100 --dp 8 --ep 8 --dispatch-once 2 --batch 1 "
+    static const char *const names[] = {"deepep", "hybridep"};
+    double step[2];
+
+    lapwing("model mixtral-8x7b --layers 2 --device dgx-h100 -o m.json", NULL);
+    EXPECT("sim --no-db -c dgx-h100 --dp 8 -w",
+           {"m.json --ep 8 --dispatch-once 2 --dispatcher deepep", 0, "dispatcher deepep"},
+           {"m.json --ep 8 --dispatch-once 2 --dispatcher deepep --as-recorded", 1,
+            "leave --dispatcher out, or give a model"},
+           {"m.json --ep 8 --dispatcher flex", 2, "expected one of auto, all-to-all, deepep, hyb"},
+           {"m.json --ep 8 --dispatcher hybridep", 1, "give --dispatch-once K too"},
+           {"m.json --dispatcher all-to-all", 1, "needs --ep of at least 2"},
+           {"gpt2 --moe-token-dispatcher-type flex", 2, "here it is --dispatcher"},
+           {"gpt2 --moe-flex-dispatcher-backend deepep", 2, "here it is --dispatcher"});
+    lapwing("tune " STRATEGY "--ranks 8 --global-batch 8 --zero 0 --recompute none --dispatcher "
+            "deepep,hybridep --no-db --format csv > t.csv", NULL);
+    for (int k = 0; k < 2; k++) {
+        char row[64];
+        lapwingf("plan " STRATEGY "--zero 0 --dispatcher %s -o d%d.json", names[k], k);
+        step[k] = number_after(lapwingf("sim " STRATEGY "--zero 0 --dispatcher %s --db d.db "
+                                        "--format json", names[k]), "\"step_ns\": ");
+        assert_true(step[k] == number_after(lapwingf("sim d%d.json -c dgx-h100 --no-db "
+                                                     "--format json", k), "\"step_ns\": "));
+        snprintf(row, sizeof row, "%.0f", step[k]);
+        has(shell("cat t.csv", NULL), row);
+    }
+    assert_true(step[0] < step[1]);
+    expect("compare 1 2 --db d.db", 0, "--dispatcher is 'deepep' in the first plan, 'hybridep' in");
+#undef STRATEGY
+}
+
 TEST_GROUP(write_files, fixture_close)

@@ -78,22 +78,24 @@ TEST(tokens_go_to_experts_and_back)
     lw_workload_free(&w);
 }
 
-/* 600 bytes of weights beside the tokens to the experts and the gradients that come back from them;
- * before each forward, also the second, two ranks gather 101 bytes each: whole elements of f32. */
+/* 598 bytes of weights beside the tokens to the experts and the gradients that come back from them,
+ * and in each forward 200 of indexes, whole elements of f32: 800 and 600; before each forward, also
+ * the second, two ranks gather 101 bytes each: 104. */
 TEST(weights_go_with_the_tokens_after_a_map_of_all)
 {
     static const struct {
         const char *name;
         int64_t bytes;
-    } order[] = {{"routing map", 208}, {"dispatch", 4696}, {"combine", 4096}},
-      back[] = {{"routing map", 208}, {"dispatch", 4696}, {"combine", 4096}, {"combine", 4096},
+    } order[] = {{"routing map", 208}, {"dispatch", 4896}, {"combine", 4096}},
+      back[] = {{"routing map", 208}, {"dispatch", 4896}, {"combine", 4096}, {"combine", 4096},
                 {"dispatch", 4696}};
     struct lw_workload w = model();
     size_t n = 0;
 
     for (int32_t m = 0; m < w.n_modules; m++)
         if (w.modules[m].dispatch_bytes > 0) {
-            w.modules[m].dispatch_weight_bytes = 600;
+            w.modules[m].dispatch_weight_bytes = 598;
+            w.modules[m].dispatch_index_bytes = 200;
             w.modules[m].routing_map_bytes = 101;
         }
     struct lw_plan p = plan_of_words(&w, "dp 4 ep 2 recompute full");
@@ -309,6 +311,16 @@ TEST(contradictory_options_are_refused)
     plan_refused(&w, "dp 4 ep 4 zero 3 zero-group 2", "does not divide the 2 ranks of "
                                                       "--zero-group");
     plan_refused(&w, "dp 2 tp 2 etp 1", "it needs --ep of more than 1");
+    plan_refused(&w, "dp 2 dispatcher deepep", "--dispatcher deepep needs --ep of at least 2");
+    plan_refused(&w, "dp 2 ep 2 dispatcher hybridep",
+                 "sends a token once to each node and rank: give --dispatch-once K too");
+    plan_refused(&w, "dp 2 ep 2 dispatcher deepep", "give --dispatch-once K too, the experts of a "
+                                                    "token (--topk)");
+    plan_refused(&w, "dp 2 ep 2 dispatcher alltoall dispatch-once 2",
+                 "--dispatcher all-to-all sends every copy of a token: leave out --dispatch-once 2, "
+                 "or give --dispatcher deepep or hybridep");
+    plan_refused(&w, "dp 2 ep 2 dispatcher all-to-all",
+                 "what workload 'llama-7b' sends beside tokens is in its file and not computed");
     for (int32_t i = 0; i < w.n_params; i++)
         w.params[i].expert = false;
     plan_refused(&w, "dp 2 etp 1", "--etp 1: workload 'llama-7b' has no parameter of experts: "

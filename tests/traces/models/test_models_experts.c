@@ -328,9 +328,54 @@ MODEL_TEST(weights_of_all_experts_go_with_a_token_that_goes_once)
     assert_int_equal(deep.modules[1].dispatch_weight_bytes, 0);
 }
 
+/* 64 copies of bf16, 8 experts, two of a token, whatever the framework's own dispatcher is:
+ *   all-to-all: a weight of 2 bytes each; 8 counts of 8 bytes, times the context and tensor ranks
+ *   among which a plan divides them, or none with a capacity (80 copies);
+ *   DeepEP: 2 weights of 4 bytes; in a node 4 bytes and 2 indexes of 8; between nodes 8 bytes, 2
+ *   indexes of 4 and the weights, 24 bytes, are 32; with 3 experts of 96 copies 8 + 24 are 32 too;
+ *   HybridEP: 8 weights of 4 bytes, 8 bytes of each of 32 tokens. */
+MODEL_TEST(each_dispatcher_sends_what_its_program_does)
+{
+    static const struct {
+        enum lw_dispatcher dispatcher;
+        int64_t once, nodes, topk, context, tensor;
+        double capacity;
+        int64_t weights, indexes, map;
+    } cases[] = {
+        {LW_DISPATCHER_ALL_TO_ALL, 0, 1, 2, 1, 1, 0, 64 * 2, 0, 8 * 8},
+        {LW_DISPATCHER_ALL_TO_ALL, 0, 2, 2, 1, 2, 0, 64 * 2, 0, 8 * 8 * 2},
+        {LW_DISPATCHER_ALL_TO_ALL, 0, 1, 2, 4, 2, 0, 64 * 2, 0, 8 * 8 * 4 * 2},
+        {LW_DISPATCHER_ALL_TO_ALL, 0, 1, 2, 1, 1, 1.25, 80 * 2, 0, 0},
+        {LW_DISPATCHER_DEEPEP, 2, 1, 2, 1, 1, 0, 64 * 2 * 4, 64 * (4 + 2 * 8), 0},
+        {LW_DISPATCHER_DEEPEP, 2, 2, 2, 1, 1, 0, 64 * 2 * 4, 64 * (32 - 8), 0},
+        {LW_DISPATCHER_DEEPEP, 3, 2, 3, 1, 1, 0, 96 * 3 * 4, 96 * (32 - 12), 0},
+        {LW_DISPATCHER_HYBRIDEP, 2, 1, 2, 1, 1, 0, 64 * 8 * 4, 0, 32 * 8},
+        {LW_DISPATCHER_AUTO, 0, 1, 2, 1, 1, 0, 0, 0, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int fact = 0; fact < 2; fact++) {
+            struct traces_model_shape s = small;
+            s.dispatcher = cases[i].dispatcher;
+            s.dispatch_once = cases[i].once;
+            s.expert_ranks = 4;
+            s.expert_nodes = cases[i].nodes;
+            s.topk = cases[i].topk;
+            s.context = cases[i].context;
+            s.tensor = cases[i].tensor;
+            s.sequence_parallel = s.tensor > 1;
+            s.expert_capacity = cases[i].capacity;
+            s.unfused = fact ? TRACES_HYBRID_EP : 0;
+            struct lw_workload w = build(s);
+            assert_int_equal(w.modules[1].dispatch_weight_bytes, cases[i].weights);
+            assert_int_equal(w.modules[1].dispatch_index_bytes, cases[i].indexes);
+            assert_int_equal(w.modules[1].routing_map_bytes, cases[i].map);
+        }
+}
+
 /* Of a request, the nodes are those of its cluster: 128 experts of Qwen3-30B, 4,096 tokens that go
  * to 8. Eight ranks fill a node of DGX H100, which is one NVLink domain, sixteen two, but not one
- * rack of GB200. DeepEP's weights, of the experts that a token goes to alone, are not counted. */
+ * rack of GB200. Of AutoModel, which has DeepEP, no dispatcher is a fact. */
 MODEL_TEST(a_copy_has_the_weights_of_its_node)
 {
     static const struct {

@@ -420,8 +420,10 @@ MODEL_TEST(copies_of_tokens_are_padded_for_8_bit_experts)
     s.expert_capacity = 1.25; /* padded to it */
     assert_added(s, 0, 0, 0);
     s.expert_capacity = 0;
-    s.dispatch_once = 2; /* padded by what orders copies */
+    s.dispatch_once = 2; /* padded by what orders copies: HybridEP, and not DeepEP */
     assert_added(s, 0, 0, 0);
+    s.dispatcher = LW_DISPATCHER_DEEPEP;
+    assert_added(s, 2, 2 * 2 * 2 * 64 * 64, 2 * 2 * 2 * 64 * 64);
 }
 
 /* 64 copies and 32 tokens of 64 elements of 2 bytes. Forward: 4 + 16 of weighting, 4 and 6 of
