@@ -690,8 +690,8 @@ TEST(groups_of_experts_send_to_fewer_nodes)
 #undef STRATEGY
 }
 
-/* What sends tokens to experts: a model's bytes are its, in a simulation, a plan's file, a stored run
- * and a search, each of whose rows is what sim says of it. */
+/* What sends tokens to experts: a model's bytes are its, in a simulation, a plan's file, a stored
+ * run and a search, each of whose rows is what sim says of it. */
 TEST(a_dispatcher_is_a_choice_of_each_command)
 {
 #define STRATEGY "-w mixtral-8x7b --layers 2 -c dgx-h100 --dp 8 --ep 8 --dispatch-once 2 --batch 1 "

@@ -317,8 +317,8 @@ TEST(contradictory_options_are_refused)
     plan_refused(&w, "dp 2 ep 2 dispatcher deepep", "give --dispatch-once K too, the experts of a "
                                                     "token (--topk)");
     plan_refused(&w, "dp 2 ep 2 dispatcher alltoall dispatch-once 2",
-                 "--dispatcher all-to-all sends every copy of a token: leave out --dispatch-once 2, "
-                 "or give --dispatcher deepep or hybridep");
+                 "--dispatcher all-to-all sends every copy of a token: leave out --dispatch-once "
+                 "2, or give --dispatcher deepep or hybridep");
     plan_refused(&w, "dp 2 ep 2 dispatcher all-to-all",
                  "what workload 'llama-7b' sends beside tokens is in its file and not computed");
     for (int32_t i = 0; i < w.n_params; i++)
