@@ -10,11 +10,26 @@
 #include "shared/files/files_field.h"
 #include "shared/plan/grid_rule.h"
 
+/* Copies that go to experts in turn are counted over the experts, whose number is known. */
+static enum lw_status check_experts(const struct lw_plan *p, struct lw_err *err)
+{
+    long long n = (long long)p->dims.n_experts, copies = (long long)p->strategy->dispatch_once;
+
+    if (!p->dims.experts_in_turn || n >= (copies > 1 ? copies : 1))
+        return LW_OK;
+    return n == 0 ? lw_fail(err, LW_EFORMAT,
+                            "at dims.n_experts: found 0, allowed: 1 or more with experts_in_turn")
+                  : lw_fail(err, LW_EFORMAT,
+                            "at dims.n_experts: found %lld, allowed: %lld "
+                            "(strategy.dispatch_once) or more", n, copies);
+}
+
 /* A file of format 1 states a hash that covers times: there is nothing here to compare it with. */
 static enum lw_status verify(struct lw_plan *p, int32_t format, const char *hash, bool unchecked,
                              struct lw_err *err)
 {
     LW_TRY(lw_err_context(err, lw_strategy_check(p->strategy, err), "at strategy"));
+    LW_TRY(check_experts(p, err));
     if (!unchecked)
         LW_TRY(lw_plan_check(p, err));
     LW_TRY(lw_plan_hash(p, err));

@@ -12,6 +12,7 @@ struct lw_strategy;
 struct lw_workload;
 
 enum { LW_MODEL_LAYERS_SIZE = 256 }; /* of a pattern of layers, with its end */
+enum { LW_MOST_EXPERTS = 65536 };    /* of a block, in options and in files */
 
 /* A model that a workload is computed from: its name, and the sizes that are not the name's own.
  * Commands fill it from their options; a workload that was made from one keeps it in its

@@ -640,6 +640,8 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
                     w->batch > 0 ? MOST_TOKENS / w->batch : MOST_TOKENS));
     LW_TRY(at_least(err, NULL, 0, "heads", w->heads, 0));
     LW_TRY(at_least(err, NULL, 0, "kv_heads", w->kv_heads, 0));
+    if (w->dims.experts_in_turn && experts_of(w) == 0)
+        return bad(err, NULL, 0, "dims.n_experts", 0, "1 or more with experts_in_turn");
     LW_TRY(at_least(err, NULL, 0, "attention_flops", w->attention_flops, 0));
     LW_TRY(at_least(err, NULL, 0, "score_flops", w->score_flops, 0));
     LW_TRY(at_least(err, NULL, 0, "idle_numel", w->idle_numel, 0));

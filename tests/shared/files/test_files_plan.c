@@ -145,6 +145,13 @@ TEST(wrong_types_and_signs_are_refused_by_place)
          "at ranks[1] (byte 938): the field \"role\" is missing"},
         {"{\"ns\": 40}", "{\"ns\": null}",
          "at works[4].ns (byte 1804): found null, expected a number"},
+        {"\"strategy\": {", "\"dims\": {\"n_experts\": 65537}, \"strategy\": {",
+         "at dims.n_experts (byte 173): found 65537, allowed: 0 to 65536"},
+        {"\"strategy\": {", "\"dims\": {\"experts_in_turn\": true}, \"strategy\": {",
+         "at dims.n_experts: found 0, allowed: 1 or more with experts_in_turn"},
+        {"\"strategy\": {", "\"dims\": {\"experts_in_turn\": true, \"n_experts\": 4}, "
+         "\"strategy\": {\"dispatch_once\": 8,",
+         "at dims.n_experts: found 4, allowed: 8 (strategy.dispatch_once) or more"},
     };
     char *text = fixture_example(example_page);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
