@@ -134,7 +134,8 @@ static enum lw_status print(const struct lw_cluster *c, struct request *r, struc
 {
     const struct traces_bench_hint hint = {
         .op = r->op, .n_ranks = r->ranks, .n_nodes = r->nodes, .where = r->where};
-    struct sim_cost_answers a = {.n = 0, .all_devices = r->ranks == 0 && r->nodes > 0};
+    struct sim_cost_answers a = {.n = 0, .all_devices = r->ranks == 0 && r->nodes > 0 &&
+                                                       lw_op_class(r->query.op) != LW_CLASS_P2P};
 
     if (r->gemm && r->burst)
         return sim_gemm_burst_print(c, r->gemm, r->dtype ? r->dtype : "bf16", r->format, stdout,
@@ -160,7 +161,7 @@ int cmd_cost(int argc, char **argv)
         {"algorithm", 0, LW_OPT_STRING, &r.algorithm, "NAME",
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
          "nccl:tree/ll128, ... (auto)", .check = is_algorithm},
-        {"ranks", 0, LW_OPT_INT, &r.ranks, "N", "members (all devices of the nodes)", 1,
+        {"ranks", 0, LW_OPT_INT, &r.ranks, "N", "members (all devices of the nodes; 2 of a message)", 1,
          SIM_COST_MAX_RANKS},
         {"nodes", 0, LW_OPT_INT, &r.nodes, "N", "nodes of the members (the fewest that hold "
                                                 "them)", 1,

@@ -59,12 +59,28 @@ enum lw_status sim_cost_ask(const struct lw_cluster *c, struct lw_cost_query q, 
     return LW_OK;
 }
 
+/* A message goes from one rank to another: of one node, or of two. */
+static enum lw_status take_pair(int64_t *ranks, int64_t nodes, enum lw_op_kind op,
+                                struct lw_err *err)
+{
+    if (*ranks != 0 && *ranks != 2)
+        return lw_fail(err, LW_EINVAL, "--ranks %" PRId64 ": found with --op %s, which has 2 "
+                                       "members: leave --ranks out", *ranks, lw_op_name(op));
+    if (nodes > 2)
+        return lw_fail(err, LW_EINVAL, "--nodes %" PRId64 ": found with --op %s, whose 2 members "
+                                       "are of 1 node or 2", nodes, lw_op_name(op));
+    *ranks = 2;
+    return LW_OK;
+}
+
 enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t nodes,
                               struct lw_cost_query *q, struct lw_err *err)
 {
     int64_t per_node = c->devices_per_node;
     int64_t n_devices = (c->n_nodes > 0 ? c->n_nodes : 1) * per_node; /* 0: as many as needed */
 
+    if (lw_op_class(q->op) == LW_CLASS_P2P)
+        LW_TRY(take_pair(&ranks, nodes, q->op, err));
     if (ranks == 0 && nodes * per_node > SIM_COST_MAX_RANKS)
         return lw_fail(err, LW_EINVAL,
                        "--nodes %" PRId64 ": found %" PRId64 " devices, allowed: at most %d: give "

@@ -223,10 +223,21 @@ TEST_WITH(nodes_without_ranks_are_all_their_devices, fixture_open, fixture_close
            {"-c dgx-h100 --nodes 2", 0, "on 16 ranks, all devices of 2 nodes of 'dgx-h100'\n"},
            {"-c dgx-h100 --nodes 1", 0, "on 8 ranks, all devices of 1 node of 'dgx-h100'\n"},
            {"-c dgx-h100 --nodes 2 --ranks 8", 0, "on 8 ranks, 2 nodes of 'dgx-h100': 4, 4"},
-           {"-c dgx-h100 --nodes 2 --op send", 0, "send of f32 on 16 ranks, all devices of 2"},
            {"-c gb200 --nodes 2", 0, "on 144 ranks, all devices of 2 nodes of 'gb200'\n"},
            {"-c dgx-h100 --nodes 16777216", 1, "--nodes 16777216: found 134217728 devices"},
            {"-c dgx-h100 --nodes 3 --format json", 0, "\"n_ranks\": 24,"});
+}
+
+/* It goes from one to another, whatever the number of devices. */
+TEST_WITH(a_message_has_two_ranks, fixture_open, fixture_close)
+{
+    EXPECT("cost --bytes 1GiB -c dgx-h100 --op",
+           {"send", 0, "send of f32 on 2 ranks, 1 node of 'dgx-h100'\n"},
+           {"recv --nodes 2", 0, "recv of f32 on 2 ranks, 2 nodes of 'dgx-h100': 1, 1 ranks\n"},
+           {"send --nodes 2 --ranks 2", 0, "on 2 ranks, 2 nodes of 'dgx-h100': 1, 1 ranks\n"},
+           {"send --nodes 2 --format json", 0, "\"n_ranks\": 2,"},
+           {"send --nodes 2 --ranks 16", 1, "--ranks 16: found with --op send, which has 2 memb"},
+           {"send --nodes 3", 1, "--nodes 3: found with --op send, whose 2 members are of 1"});
 }
 
 TEST(no_shape_beats_the_links)
