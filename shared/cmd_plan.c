@@ -186,6 +186,32 @@ static enum lw_status make(struct lw_plan_source *src, const char *plan_file, co
     return s;
 }
 
+/* "diff A B", which names two plan files as they are. */
+static int compare(const struct lw_plan_source *src, char **argv, int n, const char *out,
+                   enum lw_format format)
+{
+    struct lw_err err = {0};
+
+    if (n != 3)
+        return lw_cli_usage("plan", "diff takes two plan files, got %d", n - 1);
+    if (src->n_given > 0 || src->workload_file || src->cluster_file || src->strategy_file || out)
+        return lw_cli_usage("plan", "diff compares two plan files as they are: %s%s changes "
+                                    "nothing", src->n_given > 0 ? "--" : "",
+                            src->n_given > 0     ? src->names[0]
+                            : src->workload_file ? "-w"
+                            : src->cluster_file  ? "-c"
+                            : src->strategy_file ? "-s"
+                                                 : "-o");
+    for (int i = 2; i < 4; i++) {
+        const char *other = lw_plan_source_of_w(src, argv[i]);
+        if (other)
+            return lw_cli_usage("plan", "diff takes two plan files, and '%s' is %s: "
+                                        "'lapwing plan -w %s -o FILE' writes a plan of it",
+                                argv[i], other, argv[i]);
+    }
+    return lw_cli_end("plan", diff(argv[2], argv[3], format, &err), &err);
+}
+
 int cmd_plan(int argc, char **argv)
 {
     static const struct lw_usage usage = {
@@ -218,18 +244,11 @@ int cmd_plan(int argc, char **argv)
         return done;
     enum lw_status s;
     if (n > 0 && strcmp(argv[1], "diff") == 0) {
-        if (n != 3)
-            return lw_cli_usage("plan", "diff takes two plan files, got %d", n - 1);
-        if (src.n_given > 0 || src.workload_file || src.cluster_file || src.strategy_file || out)
-            return lw_cli_usage("plan", "diff compares two plan files as they are: %s%s changes "
-                                        "nothing", src.n_given > 0 ? "--" : "",
-                                src.n_given > 0     ? src.names[0]
-                                : src.workload_file ? "-w"
-                                : src.cluster_file  ? "-c"
-                                : src.strategy_file ? "-s"
-                                                    : "-o");
-        s = diff(argv[2], argv[3], format, &err);
-    } else if (n > 1) {
+        done = compare(&src, argv, n, out, format);
+        lw_plan_source_free(&src);
+        return done;
+    }
+    if (n > 1) {
         return lw_cli_usage("plan", "takes one plan file, got '%s' too", argv[2]);
     } else if (n == 0 && !src.workload_file && lw_grid_requested(&grid, &src)) {
         s = lw_plan_grid(&src, &grid, out, format, &err);

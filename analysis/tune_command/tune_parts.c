@@ -28,7 +28,7 @@ static const struct lw_usage usage = {
         "predicted with one framework. Processes that mpirun, srun or torchrun starts make one "
         "search, and rank 0 prints its answer. With --here it tunes a small model on this "
         "machine and executes some of what it found.",
-    .max_operands = 0,
+    .max_operands = 1, /* none: refused with what -w takes */
 };
 
 enum { MOST_PARTS = 4096, BATCHES = 8 };
@@ -273,6 +273,15 @@ static enum lw_status check_tokens(const char *text, struct lw_err *err)
     return lw_parse_tokens(text, &tokens, err);
 }
 
+/* A model without -w, or some other word. */
+static int refuse_operand(const struct lw_plan_source *s, const char *word)
+{
+    const char *what = lw_plan_source_of_w(s, word);
+
+    return what ? lw_cli_usage("tune", "'%s' is %s: give it with -w", word, what)
+                : lw_cli_usage("tune", "unexpected '%s'", word);
+}
+
 static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, int argc, char **argv)
 {
     const struct lw_opt own[] = {
@@ -323,9 +332,9 @@ static int begin_part(struct lw_tune_command *c, struct lw_tune_source_of *x, in
         LW_OPTION_FORMAT(&c->format),
         {0},
     };
-    int n;
+    int n, rc = lw_plan_source_begin(&x->source, &usage, own, argc, argv, &n);
 
-    return lw_plan_source_begin(&x->source, &usage, own, argc, argv, &n);
+    return rc < 0 && n > 0 ? refuse_operand(&x->source, argv[1]) : rc;
 }
 
 /* What the k-th combination has of lists that are not of the strategy, for its rows. */

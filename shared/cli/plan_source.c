@@ -192,8 +192,19 @@ static bool is_workload(const char *file)
 {
     char kind[16];
 
-    return strcmp(file, "-") != 0 && lw_file_kind(file, kind, NULL) == LW_OK &&
+    return !lw_source_is_stream(file) && lw_file_kind(file, kind, NULL) == LW_OK &&
            strcmp(kind, "workload") == 0;
+}
+
+const char *lw_plan_source_of_w(const struct lw_plan_source *s, const char *word)
+{
+    char kind[16];
+
+    if (lw_source_is_stream(word))
+        return NULL;
+    if (lw_is_file(word) && lw_file_kind(word, kind, NULL) == LW_OK && *kind)
+        return strcmp(kind, "workload") == 0 ? "a workload" : NULL;
+    return lw_plan_source_is_model(s, word) ? "a model" : NULL;
 }
 
 /* A first operand that names no file. */

@@ -152,6 +152,10 @@ enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workloa
 /* Whether the name is a model's, a configuration's or a folder's with one. */
 bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name);
 
+/* What a word that -w takes is: "a model", "a workload"; NULL: it takes none such. For messages
+ * about the word elsewhere. */
+const char *lw_plan_source_of_w(const struct lw_plan_source *s, const char *word);
+
 /* Options of a model, or --global-batch, beside something that is no workload: LW_EUSAGE. */
 enum lw_status lw_plan_source_no_model(const struct lw_plan_source *s, const char *what,
                                        struct lw_err *err);

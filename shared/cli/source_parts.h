@@ -72,6 +72,9 @@ const char *lw_source_made_for_text(const struct lw_made_for *m, const struct lw
 
 /* --- workload --- */
 
+/* Can be read once only: standard input, a pipe, a device. */
+bool lw_source_is_stream(const char *name);
+
 /* Of the sizes of a model alone: no device, no framework. */
 enum lw_status lw_source_sizes(const struct lw_plan_source *s, const struct lw_model_request *r,
                                struct lw_workload *w, struct lw_err *err);

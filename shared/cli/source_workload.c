@@ -324,8 +324,7 @@ static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
     LW_GIVE(st, w, read, lw_workload_free(&read));
 }
 
-/* Can be read once only: standard input, a pipe, a device. */
-static bool is_stream(const char *name)
+bool lw_source_is_stream(const char *name)
 {
     struct stat st;
 
@@ -338,7 +337,7 @@ static bool is_ours(const char *name)
 {
     char kind[16];
 
-    return is_stream(name) || (lw_file_kind(name, kind, NULL) == LW_OK && kind[0]);
+    return lw_source_is_stream(name) || (lw_file_kind(name, kind, NULL) == LW_OK && kind[0]);
 }
 
 enum lw_status lw_plan_source_workload(struct lw_plan_source *s, const char *name,
@@ -375,7 +374,7 @@ bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name)
     const struct lw_model_request r = {.name = name};
     struct lw_workload w;
 
-    if (!s->make_model || is_stream(name) || lw_source_sizes(s, &r, &w, NULL) != LW_OK)
+    if (!s->make_model || lw_source_is_stream(name) || lw_source_sizes(s, &r, &w, NULL) != LW_OK)
         return false;
     lw_workload_free(&w);
     return true;

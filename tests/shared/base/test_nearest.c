@@ -58,8 +58,23 @@ TEST_WITH(misplaced_argument_is_named, fixture_open, fixture_close)
     lapwing("model mlp --device dgx-a100 -o w.json", NULL);
     expect("sim w.json -c dgx-a100", 1, "'w.json' is a workload, not a plan: give it with -w");
     expect("sim w.json --dp 2 -c dgx-a100", 1, "give it with -w");
+    expect("tune w.json -c dgx-a100", 2, "'w.json' is a workload: give it with -w");
+    expect("plan diff w.json w.json", 2, "takes two plan files, and 'w.json' is a workload");
     expect("sim -w w.json --dp 2 -c dgx-a100 --bucket-cap 5 --no-db", 0,
            "--bucket-cap 5 means 5 bytes; write 5MiB for mebibytes");
+}
+
+/* A pipe is read once: nothing looks at what it is before. */
+TEST_WITH(a_plan_file_may_be_a_pipe, fixture_open, fixture_close)
+{
+    int rc;
+
+    lapwing("plan -w mlp -c dgx-a100 --dp 2 -o p.json", NULL);
+    shell("mkfifo a b", NULL);
+    has(shell("cat p.json >a & $L sim a -c dgx-a100 --no-db 2>&1", &rc), "step ");
+    assert_int_equal(rc, 0);
+    has(shell("cat p.json >a & cat p.json >b & $L plan diff a b 2>&1", &rc), "decide the same");
+    assert_int_equal(rc, 0);
 }
 
 TEST_WITH(a_newcomers_wrong_command_is_answered_with_the_next, fixture_open, fixture_close)
@@ -74,6 +89,12 @@ TEST_WITH(a_newcomers_wrong_command_is_answered_with_the_next, fixture_open, fix
         {"sim gpt2", 1, "'gpt2' is a model, not a plan file: give it with -w"},
         {"sim llama-2-13b", 1, "'llama-2-13b' is a model, not a plan file: give it with -w"},
         {"plan llama-2-13b", 1, "'llama-2-13b' is a model, not a plan file: give it with -w"},
+        {"exec gpt2", 1, "'gpt2' is a model, not a plan file: give it with -w"},
+        {"tune gpt2 -c dgx-h100", 2, "'gpt2' is a model: give it with -w; see 'lapwing help tune'"},
+        {"tune gptt2 -c dgx-h100", 2, "unexpected 'gptt2'"},
+        {"tune -w gpt2 mlp -c dgx-h100", 2, "'mlp' is a model: give it with -w"},
+        {"plan diff gpt2 p1.json", 2, "diff takes two plan files, and 'gpt2' is a model: 'lapwing "
+                                      "plan -w gpt2 -o FILE' writes a plan of it"},
         {"sim -w $P/docs -c dgx-h100", 1,
          "/docs/config.json: cannot open: No such file or directory (a folder is read as a "
          "model's, by its config.json)"},
