@@ -161,8 +161,8 @@ int cmd_cost(int argc, char **argv)
         {"algorithm", 0, LW_OPT_STRING, &r.algorithm, "NAME",
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
          "nccl:tree/ll128, ... (auto)", .check = is_algorithm},
-        {"ranks", 0, LW_OPT_INT, &r.ranks, "N", "members (all devices of the nodes; 2 of a message)", 1,
-         SIM_COST_MAX_RANKS},
+        {"ranks", 0, LW_OPT_INT, &r.ranks, "N",
+         "members (all devices of the nodes, 2 of a message)", 1, SIM_COST_MAX_RANKS},
         {"nodes", 0, LW_OPT_INT, &r.nodes, "N", "nodes of the members (the fewest that hold "
                                                 "them)", 1,
          SIM_COST_MAX_RANKS},

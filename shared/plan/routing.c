@@ -53,8 +53,8 @@ static double limited(int32_t n, const struct lw_routing *r)
     return p;
 }
 
-/* Places of the tokens whose first experts are 0, K, 2 K, ... of a circle of E, each once: at most E
- * of them, which files and options bound by LW_MOST_EXPERTS. */
+/* Places of the tokens whose first experts are 0, K, 2 K, ... of a circle of E, each once: at most
+ * E of them, which files and options bound by LW_MOST_EXPERTS. */
 static double in_turn(int32_t n, const struct lw_routing *r)
 {
     int64_t K = r->copies, E = r->experts, first = 0, n_places = 0, n_tokens = 0;

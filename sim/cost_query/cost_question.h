@@ -12,7 +12,8 @@ enum lw_status sim_cost_op(const char *text, enum lw_op_kind *op, struct lw_err 
 
 /* Ranks and nodes of the question, 0 = not given: without ranks all devices of these nodes, or of
  * the cluster, and of a message (q->op) its 2 members; without nodes the fewest that hold the
- * ranks. LW_EINVAL: more than the cluster has, or than SIM_COST_MAX_RANKS, or than a message has. */
+ * ranks. LW_EINVAL: more than the cluster has, or than SIM_COST_MAX_RANKS, or a message
+ * has. */
 enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t nodes,
                               struct lw_cost_query *q, struct lw_err *err);
 
