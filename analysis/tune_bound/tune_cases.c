@@ -458,6 +458,7 @@ static enum lw_status complete(const struct lw_tune_context *c, const struct mod
     LW_TRY(lw_global_batch_divide(c->r.source->global_batch, &m->w, s, err));
     LW_TRY(lw_framework_strategy(f, times, s, err));
     LW_TRY(lw_strategy_check(s, err));
+    LW_TRY(lw_plan_source_idle(c->r.source, s, err));
     const char *refusal = lw_framework_refusal(f, &m->w.dims, s);
     if (refusal)
         return lw_fail(err, LW_ENOTSUP, "framework '%s': %s", f->name, refusal);

@@ -108,7 +108,9 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
                        (long long)lw_strategy_ranks(strategy));
     LW_TRY(lw_plan_source_workload(s, s->workload_file, strategy, c, &s->workload, err));
     s->has_workload = true;
+    LW_TRY(lw_plan_source_idle(s, strategy, err));
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
+    lw_source_warn_of_idle(s, strategy);
     warn_of_shapes(s, &s->workload, strategy);
     warn_of_layers(s, &s->workload, strategy);
     warn_of_interference(s, &s->workload, c);

@@ -152,6 +152,11 @@ enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workloa
 /* Whether the name is a model's, a configuration's or a folder's with one. */
 bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name);
 
+/* LW_EINVAL: an option of the model that changes nothing of such a strategy (--experts-in-turn
+ * without --dispatch-once). */
+enum lw_status lw_plan_source_idle(const struct lw_plan_source *s, const struct lw_strategy *x,
+                                   struct lw_err *err);
+
 /* What a word that -w takes is: "a model", "a workload"; NULL: it takes none such. For messages
  * about the word elsewhere. */
 const char *lw_plan_source_of_w(const struct lw_plan_source *s, const char *word);

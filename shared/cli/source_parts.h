@@ -78,3 +78,9 @@ bool lw_source_is_stream(const char *name);
 /* Of the sizes of a model alone: no device, no framework. */
 enum lw_status lw_source_sizes(const struct lw_plan_source *s, const struct lw_model_request *r,
                                struct lw_workload *w, struct lw_err *err);
+
+/* --- options without effect --- */
+
+/* To standard error, unless the source is silent: options of a model's experts that change nothing
+ * of such a strategy with the source's framework. */
+void lw_source_warn_of_idle(const struct lw_plan_source *s, const struct lw_strategy *x);

@@ -49,6 +49,68 @@ TEST_WITH(interference_off_of_a_cluster_without_terms, fixture_open, fixture_clo
     expect("sim -w mlp --no-db --dp 2 -c host --interference channels", 0, "step");
 }
 
+/* Experts' options: refused without what they act on, or told where they act on memory that neither
+ * the groups nor the framework has. */
+TEST_WITH(options_of_experts_without_effect, fixture_open, fixture_close)
+{
+#define JOB "-w qwen3-30b-a3b --layers 2 -c dgx-h100 --dp 8 "
+    static const char needs[] = "--experts-in-turn changes nothing without --dispatch-once";
+
+    EXPECT("sim --no-db " JOB, {"--experts-in-turn", 1, needs},
+           {"--ep 8 --experts-in-turn", 1, needs},
+           {"--ep 8 --experts-in-turn --dispatch-once 8", 0, "step"},
+           {"--whole-experts", 0, "--whole-experts changes nothing: --tp 1 has no tensor group"},
+           {"--tp 2 --whole-experts", 0, "step", .lacks = "changes nothing"},
+           {"--serial-experts --framework torchtitan", 0, "--serial-experts changes nothing: its"},
+           {"--serial-experts --framework megatron-lm", 0, "step", .lacks = "changes nothing"},
+           {"--gathered-experts", 0, "--gathered-experts changes nothing: --ep 1 --tp 1 gathers"},
+           {"--ep 8 --gathered-experts --framework torchtitan", 0, "no buffer of gathered tokens"},
+           {"--ep 8 --gathered-experts --framework megatron-lm", 0, "step",
+            .lacks = "changes nothing"},
+           {"--fused-permute --framework torchtitan", 0, "--fused-permute changes nothing: its f"},
+           {"--fused-permute --framework megatron-lm", 0, "without --deterministic no results"},
+           {"--fused-permute --deterministic --framework megatron-lm", 0, "step",
+            .lacks = "fused-permute changes"});
+    expect("plan " JOB "--experts-in-turn", 1, needs);
+    expect("exec --no-db " JOB "--experts-in-turn", 1, needs);
+    expect("tune -w qwen3-30b-a3b --layers 2 -c dgx-h100 --ranks 8 --global-batch 8 --batch 1 "
+           "--tp 1 --pp 1 --ep 8 --zero 1 --recompute none --dispatch-once 0,8 --experts-in-turn "
+           "--no-db -q", 0, "not valid, ");
+#undef JOB
+}
+
+/* What is said to change nothing changes no figure. */
+TEST_WITH(what_is_told_to_change_nothing_changes_nothing, fixture_open, fixture_close)
+{
+    static const char *const options[] = {"whole-experts", "serial-experts", "gathered-experts",
+                                          "fused-permute"};
+    static const char *const frameworks[] = {"ideal", "megatron-lm", "megatron-bridge",
+                                             "torchtitan", "nemo-automodel"};
+    static const char *const groups[] = {"", "--tp 2 --ep 4 --deterministic", "--ep 8", "--tp 2",
+                                         "--deterministic"};
+    int n_idle = 0, n_used = 0;
+
+    for (int g = 0; g < unit_cases(2, 5); g++)
+        for (int f = 0; f < 5; f++) {
+            char job[300];
+            snprintf(job, sizeof job, "$L sim -w qwen3-30b-a3b --layers 2 -c dgx-h100 --dp 8 "
+                     "--no-db --format json %s --framework %s", groups[g], frameworks[f]);
+            char *plain = strdup(shellf("%s 2>/dev/null | grep -v wall_s", job));
+            for (int o = 0; o < 4; o++) {
+                bool idle = strstr(shellf("%s --%s 2>&1 >/dev/null", job, options[o]),
+                                   "changes nothing") != NULL;
+                bool same = strcmp(plain, shellf("%s --%s 2>/dev/null | grep -v wall_s", job,
+                                                 options[o])) == 0;
+                if (idle && !same)
+                    fail_msg("--%s: %s", options[o], job);
+                n_idle += idle;
+                n_used += !same;
+            }
+            free(plain);
+        }
+    assert_true(n_idle > 20 && n_used > 4);
+}
+
 TEST_WITH(options_of_one_format_are_refused_for_others, fixture_open, fixture_close)
 {
     EXPECT("import " TRACE "-o w.json", {"--op all_reduce", 1, "--op is for nccl-tests: it changes "
