@@ -43,15 +43,13 @@ def paths_of(shared, wanted):
 def runs_file(path, folder, keep=lambda row: True):
     out = os.path.join(folder, os.path.basename(path))
     rows = [row for row in convert.convert(path) if keep(row)]
-    with open(out, "w", newline="", encoding="utf-8") as f:
-        convert.write(rows, f)
-    return out, rows
+    return write_rows(rows, out), rows
 
 
-def own_framework(lapwing, left_out, folder):
+def own_framework(lapwing, name, left_out, folder):
     """A file of the framework whose fitted figures are those that it has without the table."""
-    out = os.path.join(folder, left_out["framework"] + ".json")
-    subprocess.run([lapwing, "framework", left_out["framework"], "-o", out, "--force"], check=True,
+    out = os.path.join(folder, name + ".json")
+    subprocess.run([lapwing, "framework", name, "-o", out, "--force"], check=True,
                    stdout=subprocess.DEVNULL)
     with open(out, encoding="utf-8") as f:
         doc = json.load(f)
@@ -62,6 +60,20 @@ def own_framework(lapwing, left_out, folder):
     with open(out, "w", encoding="utf-8") as f:
         json.dump(doc, f)
     return out
+
+
+def own_rows(lapwing, rows, left_out, folder):
+    """The rows with such a file of their framework: the one fitted, or another version of it."""
+    own = {name: own_framework(lapwing, name, left_out, folder)
+           for name in sorted({row["framework"] for row in rows if "why" not in row})}
+    return [{**row, "framework": own[row["framework"]]} if "why" not in row else row
+            for row in rows]
+
+
+def write_rows(rows, path):
+    with open(path, "w", newline="", encoding="utf-8") as f:
+        convert.write(rows, f)
+    return path
 
 
 def validate(lapwing, runs, *options):
@@ -90,8 +102,8 @@ def predict(lapwing, shared, work, wanted):
             expressed = sum("why" not in row for row in rows)
             result = validate(lapwing, runs) if expressed else {"families": [], "cases": []}
             if table.get("left_out"):
-                own = own_framework(lapwing, table["left_out"], folder)
-                without = validate(lapwing, runs, "--framework", own)
+                own = own_rows(lapwing, rows, table["left_out"], folder)
+                without = validate(lapwing, write_rows(own, runs))
                 result["left_out"] = {c["id"]: c["predicted_ns"] for c in without["cases"]}
         with open(os.path.join(work, name + ".json"), "w", encoding="utf-8") as f:
             json.dump(result, f)

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-from convert import convert, table_named, write
-from evidence import own_framework, validate
+from convert import convert, table_named
+from evidence import own_rows, validate, write_rows
 
 FACTORS = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
 STRIDES = {"nanotron_ultrascale": 16, "vtrain_ground_truth_single": 3, "mpt_fsdp": 2,
@@ -35,17 +35,10 @@ def shipped_figures(lapwing, left_out, folder):
             for name in left_out["figures"]}
 
 
-def error_of(lapwing, runs, framework, figures, folder):
-    left_out = {"framework": framework, "figures": {k: (v, "") for k, v in figures.items()}}
-    own = own_framework(lapwing, left_out, folder)
-    return validate(lapwing, runs, "--framework", own)["families"][0]["mean_abs_error_pct"]
-
-
-def write_rows(rows, name, folder):
-    out = os.path.join(folder, name + ".csv")
-    with open(out, "w", newline="", encoding="utf-8") as f:
-        write(rows, f)
-    return out
+def error_of(lapwing, rows, figures, folder):
+    own = own_rows(lapwing, rows, {"figures": {k: (v, "") for k, v in figures.items()}}, folder)
+    runs = write_rows(own, os.path.join(folder, "runs.csv"))
+    return validate(lapwing, runs)["families"][0]["mean_abs_error_pct"]
 
 
 def fit(error, figures):
@@ -65,17 +58,16 @@ def fit_table(lapwing, path, stride):
     left_out = table_named(name)["left_out"]
     rows = list(convert(path))
     with tempfile.TemporaryDirectory() as folder:
-        fitted = write_rows(rows[::stride], "fitted", folder)
+        fitted = rows[::stride]
         others = [row for i, row in enumerate(rows) if i % stride]
 
         def error(runs, figures):
-            return error_of(lapwing, runs, left_out["framework"], figures, folder)
+            return error_of(lapwing, runs, figures, folder)
 
         figures = shipped_figures(lapwing, left_out, folder)
         best = fit(lambda trial: error(fitted, trial), figures)
-        rest = f"{error(write_rows(others, 'others', folder), figures):.2f} %" if others else "-"
-        without = error(write_rows(rows, "all", folder),
-                        {k: v for k, (v, _) in left_out["figures"].items()})
+        rest = f"{error(others, figures):.2f} %" if others else "-"
+        without = error(rows, {k: v for k, (v, _) in left_out["figures"].items()})
     print(f"{name}: {left_out['framework']} " + ";".join(f"{k}={v:.4g}" for k, v in figures.items()))
     print(f"    every {stride}. row, fitted on: {best:.2f} %, the others: {rest}, all without: "
           f"{without:.2f} %", flush=True)
