@@ -22,7 +22,7 @@
 /* Of all ranks of a tensor group, of one context rank. */
 struct sums {
     lw_ps time[LW_N_PRODUCT_PHASES], whole[LW_N_PRODUCT_PHASES];
-    lw_ps again, column, row;
+    lw_ps again, unrepeated, column, row;
     lw_ps attention_start, attention, attention_backward_end, attention_backward;
     lw_ps bound[2][LW_N_BOUNDS]; /* of one rank: forward, backward */
     int64_t flops, bytes;        /* of the forward */
@@ -207,6 +207,7 @@ static void add_forward(const struct timer *t, const struct lw_kernel_work *work
     s->flops = lw_add_sat(s->flops, work->flops);
     s->bytes = lw_add_sat(s->bytes, work->bytes);
     add(&s->again, k->again ? time : 0);
+    add(&s->unrepeated, k->unrepeated ? time : 0);
     add(&s->column,
         dense && (k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_VOCAB) ? time : 0);
     add(&s->row, dense && k->split == LW_SPLIT_ROW ? time : 0);
@@ -396,6 +397,15 @@ static void hold_for_host(const struct timer *t, const struct sums *s, struct lw
     lw_module_move_attention(m, s->time[LW_PRODUCTS_FORWARD], backward_of(s));
 }
 
+/* Kernels that full recomputation leaves out are the last ones of the forward, which may last
+ * longer than they do. */
+static lw_ps unrepeated(const struct sums *s, lw_ps forward)
+{
+    lw_ps all = s->time[LW_PRODUCTS_FORWARD];
+
+    return all > 0 ? forward - (lw_ps)((__int128)forward * (all - s->unrepeated) / all) : 0;
+}
+
 /* Backward, which runs the other way, begins attention after what comes after it. */
 static void set_times(const struct timer *t, const struct sums *s, struct lw_module *m)
 {
@@ -418,6 +428,7 @@ static void set_times(const struct timer *t, const struct sums *s, struct lw_mod
     memcpy(m->bound_ps, s->bound, sizeof m->bound_ps);
     m->host_bounds[0] = m->host_bounds[1] = false;
     hold_for_host(t, s, m);
+    m->unrepeated_ps = unrepeated(s, m->forward_ps);
 }
 
 /* Of all ranks of the context group: a plan divides by them. Measured times are so. */
@@ -425,9 +436,10 @@ static void take_all_ranks(struct lw_module *m, int64_t ranks)
 {
     int64_t *const of_kernels[] = {
         &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->whole_forward_ps,
-        &m->whole_input_ps, &m->whole_weight_ps, &m->selective_ps, &m->tp_column_ps,
-        &m->tp_row_ps, &m->attention_start_ps, &m->attention_ps, &m->attention_backward_start_ps,
-        &m->attention_backward_ps, &m->forward_flops, &m->forward_bytes,
+        &m->whole_input_ps, &m->whole_weight_ps, &m->selective_ps, &m->unrepeated_ps,
+        &m->tp_column_ps, &m->tp_row_ps, &m->attention_start_ps, &m->attention_ps,
+        &m->attention_backward_start_ps, &m->attention_backward_ps, &m->forward_flops,
+        &m->forward_bytes,
     };
 
     if (ranks == 1 || m->n_kernels == 0)

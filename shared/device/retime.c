@@ -244,6 +244,8 @@ static void scale_module(struct lw_module *m, const struct ratios *r)
     }
     lw_module_move_attention(m, forward, backward);
     m->selective_ps = scaled(m->selective_ps, r->phase[LW_PRODUCTS_FORWARD]);
+    m->unrepeated_ps = at_most(scaled(m->unrepeated_ps, r->phase[LW_PRODUCTS_FORWARD]),
+                               m->forward_ps);
     /* the two together stay within the forward */
     lw_ps products = at_most(scaled(m->tp_column_ps + m->tp_row_ps, r->products), m->forward_ps);
     m->tp_column_ps = at_most(scaled(m->tp_column_ps, r->products), products);

@@ -151,6 +151,7 @@ static enum lw_status add_notes(struct lw_workload *w, const struct lw_device *f
 static void forget(struct lw_module *m)
 {
     m->forward_ps = m->backward_input_ps = m->backward_weight_ps = m->selective_ps = 0;
+    m->unrepeated_ps = 0;
     m->forward_flops = m->forward_bytes = 0;
 }
 

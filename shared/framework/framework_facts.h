@@ -40,6 +40,7 @@
     row(kept_16bit, "", FLAG, "8-bit products keep their operands in 16 bits") \
     row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
     row(kept_needed, "", FLAG, "of these products what no backward reads is not kept") \
+    row(checkpoint_stops_early, "", FLAG, "full recomputation ends with what the backward reads") \
     row(kept_repeated, "", FLAG, "keys and values are kept for each head of queries") \
     row(kept_no_cudnn, "", FLAG, "selective recomputation repeats attention by cuDNN (Blackwell)") \
     row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \

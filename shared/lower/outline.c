@@ -115,7 +115,9 @@ static void take_times(const struct lw_part *d, const struct exchange *x, int32_
 
     out->forward = m->forward_ps + forward;
     if (repeats(d->s, m))
-        again = lw_recomputed_ps(d->s, m) + (d->s->recompute == LW_RECOMPUTE_FULL ? forward : 0);
+        again = lw_recomputed_ps(d->s, m) + (d->s->recompute == LW_RECOMPUTE_FULL
+                                                 ? of_steps(d, x, d->work.again_steps, module)
+                                                 : 0);
     out->again = again;
     out->backward = lw_module_backward(m) + again;
     out->input = m->backward_input_ps + of_steps(d, x, d->work.input_steps, module) + again;

@@ -53,6 +53,7 @@ static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool seque
     x.attention_backward_ps = over(0, m->attention_backward_ps, tp);
     hold_attention(&x);
     x.selective_ps = over(0, m->selective_ps, tp);
+    x.unrepeated_ps = 0; /* only kernels say where sums are */
     x.tp_column_ps = over(0, m->tp_column_ps, tp);
     x.tp_row_ps = over(0, m->tp_row_ps, tp);
     x.forward_flops = over(0, m->forward_flops, tp);

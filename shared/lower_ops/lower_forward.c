@@ -73,5 +73,5 @@ void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t m)
     if (d->s->recompute != LW_RECOMPUTE_FULL)
         lw_write_work(k, d, LW_OP_KERNEL, m, d->work.again[m], -1);
     for (int32_t i = first; i <= m && d->s->recompute == LW_RECOMPUTE_FULL; i++)
-        lw_write_module(k, d, i, LW_OP_KERNEL, d->work.forward_steps[i], d->work.again[i], -1);
+        lw_write_module(k, d, i, LW_OP_KERNEL, d->work.again_steps[i], d->work.again[i], -1);
 }

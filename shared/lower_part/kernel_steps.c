@@ -158,6 +158,9 @@ void lw_kernel_module_times(const struct lw_workload *w, struct lw_module *m)
     m->selective_ps = 0;
     for (int32_t k = 0; k < s.n; k++)
         m->selective_ps += s.k[k].again ? s.t[k].ps[LW_PRODUCTS_FORWARD] : 0;
+    for (end = s.n; end > 0 && s.k[end - 1].unrepeated;)
+        end--;
+    m->unrepeated_ps = m->forward_ps - (end < s.n ? forward_at(&s, end) : m->forward_ps);
     while (first < s.n && !s.k[first].attention)
         first++;
     for (end = first; end < s.n && s.k[end].attention; end++)

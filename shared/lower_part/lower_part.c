@@ -303,7 +303,8 @@ int64_t lw_part_offloaded_bytes(const struct lw_part *d, int32_t module)
 
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
 {
-    lw_ps time = s->recompute == LW_RECOMPUTE_FULL ? m->forward_ps : m->selective_ps;
+    lw_ps full = m->forward_ps - lw_unrepeated_ps(s, m);
+    lw_ps time = s->recompute == LW_RECOMPUTE_FULL ? full : m->selective_ps;
 
     return again(s, m) ? time : 0;
 }
@@ -336,14 +337,15 @@ static int64_t given_back_early(const struct lw_part *d, int32_t module)
     return !d->work.tells_kept ? 0 : -(early < all ? early : all);
 }
 
-static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)
+static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m,
+                           struct lw_steps steps, int64_t keeps)
 {
     const struct lw_module *x = lw_module_at(d->w, m);
 
     return add_parts(d, b,
                      &(struct lw_work){.ps = x->forward_ps, .flops = x->forward_flops,
                                        .bytes = x->forward_bytes, .keeps_bytes = keeps},
-                     d->work.forward_steps[m], m, LW_PRODUCTS_FORWARD);
+                     steps, m, LW_PRODUCTS_FORWARD);
 }
 
 /* A forward whose buffers are gathered ahead, cut also where it first uses one: the first one of a
@@ -384,7 +386,7 @@ static enum lw_status add_cut_forwards(struct lw_part *d, struct lw_builder *b, 
     return LW_OK;
 }
 
-/* What recomputation does again: the whole forward with its sums, or what the workload says. */
+/* What recomputation does again: the forward with its sums, or what the workload says. */
 static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
 {
     const struct lw_workload *w = d->w;
@@ -396,7 +398,8 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
         if (!does_again(d, m))
             continue;
         if (d->s->recompute == LW_RECOMPUTE_FULL)
-            d->work.again[m] = add_forward(d, b, m, regained_bytes(d, m));
+            d->work.again[m] =
+                add_forward(d, b, m, d->work.again_steps[m], regained_bytes(d, m));
         else {
             struct lw_work x = {.ps = selective, .flops = -1, .bytes = -1,
                                 .keeps_bytes = regained_bytes(d, m)};
@@ -442,7 +445,8 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     LW_TAKE(&d->arena, d->work.forward, w->n_modules, err);
     LW_TAKE(&d->arena, d->work.stretch, d->back.n_stretches, err);
     for (int32_t m = 0; m < w->n_modules; m++)
-        d->work.forward[m] = add_forward(d, b, m, kept_bytes(d, m));
+        d->work.forward[m] =
+            add_forward(d, b, m, d->work.forward_steps[m], kept_bytes(d, m));
     LW_TRY(add_cut_forwards(d, b, err));
     for (int32_t i = 0; i < d->back.n_stretches; i++) {
         const struct lw_stretch *s = &d->back.stretches[i];

@@ -89,6 +89,7 @@ struct lw_part_shards {
 struct lw_part_work {
     bool tells_kept;             /* every module tells the activations that it keeps */
     struct lw_steps *forward_steps, *input_steps, *weight_steps; /* halves: of split backwards */
+    struct lw_steps *again_steps; /* of a forward that full recomputation does again */
     const struct lw_step *steps; /* of a whole backward */
     int32_t *first_step;         /* before stretch i from [2 i] on, after it from [2 i + 1] on;
                                   * NULL = none */

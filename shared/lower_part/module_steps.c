@@ -93,6 +93,39 @@ static enum lw_status make_all(struct lw_part *d, make_fn *make, struct lw_steps
     return LW_OK;
 }
 
+/* --- a forward that stops early --------------------------------------------------------------- */
+
+/* Up to the end of the work that reaches `stop`. */
+static void stop_at(const struct lw_steps *all, lw_ps stop, lw_ps forward, struct lw_step_list *l)
+{
+    for (int32_t i = 0; i < all->n; i++) {
+        struct lw_step step = all->v[i];
+        if (step.kind == LW_STEP_WORK && step.share.of == 1)
+            step.share = (struct lw_share){0, forward, forward};
+        bool reaches = step.kind == LW_STEP_WORK && step.share.to >= stop;
+        step.share.to = reaches ? stop : step.share.to;
+        lw_step_add(l, step);
+        if (reaches)
+            return;
+    }
+}
+
+static enum lw_status make_again(struct lw_part *d, struct lw_step_list *l, struct lw_err *err)
+{
+    LW_TAKE(&d->arena, d->work.again_steps, d->w->n_modules, err);
+    for (int32_t m = 0; m < d->w->n_modules; m++) {
+        const struct lw_module *x = lw_module_at(d->w, m);
+        lw_ps left_out = lw_unrepeated_ps(d->s, x);
+        d->work.again_steps[m] = d->work.forward_steps[m];
+        if (left_out == 0)
+            continue;
+        l->n = 0;
+        stop_at(&d->work.forward_steps[m], x->forward_ps - left_out, x->forward_ps, l);
+        LW_TRY(keep(d, l, &d->work.again_steps[m], err));
+    }
+    return LW_OK;
+}
+
 /* --- a whole backward ------------------------------------------------------------------------- */
 
 struct cutter {
@@ -238,6 +271,8 @@ enum lw_status lw_part_make_steps(struct lw_part *d, struct lw_err *err)
     struct cutter c = {.d = d};
     enum lw_status s = make_all(d, forward_of, &d->work.forward_steps, &l, err);
 
+    if (s == LW_OK)
+        s = make_again(d, &l, err);
     if (s == LW_OK && d->work.splits)
         s = make_all(d, input_of, &d->work.input_steps, &l, err);
     if (s == LW_OK && d->work.splits)

@@ -79,6 +79,7 @@ struct lw_kernel {
     bool fixed;         /* not by tokens: a context group does not divide it */
     bool causal;        /* ATTENTION: a token attends to those before it */
     bool again;         /* selective recomputation does its forward again */
+    bool unrepeated;    /* full recomputation stops before it */
     bool attention;     /* of attention itself: scores and sums over values */
     uint8_t only;       /* enum lw_kernel_only: GEMM, ATTENTION */
     uint8_t tokens;     /* enum lw_kernel_tokens */

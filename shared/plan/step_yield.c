@@ -198,6 +198,19 @@ static double parts_again(const struct lw_workload *w)
     return w->batch > 0 ? sum / (double)w->batch : 0;
 }
 
+/* Of a module's forward, products that full recomputation leaves out, of one micro-batch. */
+static double products_left_out(const struct lw_plan *p, const struct lw_workload *w,
+                                const struct lw_module *m)
+{
+    bool any = lw_unrepeated_ps(p->strategy, m) > 0;
+    double sum = 0;
+
+    for (int32_t j = m->first_kernel; any && j < m->first_kernel + m->n_kernels; j++)
+        if (w->kernels[j].unrepeated && w->kernels[j].kind == LW_KERNEL_GEMM)
+            sum += product_flops(&w->kernels[j], true);
+    return sum;
+}
+
 /* Full recomputation: another forward of the blocks, which are the modules that keep less with it,
  * of each part those of --recompute-layers. By tokens the blocks share attention evenly,
  * by modules what a causal mask spares in proportion to their FLOPs.
@@ -205,7 +218,7 @@ static double parts_again(const struct lw_workload *w)
 static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
                            const double *active, double samples)
 {
-    double blocks = 0, again = 0, numel = 0, capacity = 0;
+    double blocks = 0, again = 0, numel = 0, capacity = 0, left_out = 0;
     int64_t n = 0, n_blocks = 0, n_again = 0;
 
     for (int32_t m = 0; m < w->n_modules; m++) {
@@ -221,14 +234,16 @@ static double blocks_again(const struct lw_plan *p, const struct lw_workload *w,
         again += (double)lw_module_at(w, m)->forward_flops;
         numel += active[m];
         capacity += capacity_of(w, m).forward;
+        left_out += products_left_out(p, w, lw_module_at(w, m)) / (double)w->batch;
     }
     if (counts_tokens(w))
-        return n_blocks > 0 ? samples * (2 * numel * (double)w->sample_tokens + capacity +
+        return n_blocks > 0 ? samples * (2 * numel * (double)w->sample_tokens +
+                                         (capacity - left_out) +
                                          (double)w->attention_flops * (double)n_again /
                                              (double)n_blocks)
                             : 0;
     double masked = blocks > 0 ? masked_flops(w) * again / blocks : 0;
-    return again * samples / (double)w->batch - masked * samples;
+    return again * samples / (double)w->batch - (masked + left_out) * samples;
 }
 
 static double recomputed_flops(const struct lw_plan *p, const struct lw_workload *w,

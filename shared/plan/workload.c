@@ -50,6 +50,13 @@ struct lw_made_for lw_made_for(const struct lw_strategy *s)
                                 .again_parts = s->again_parts};
 }
 
+lw_ps lw_unrepeated_ps(const struct lw_strategy *s, const struct lw_module *m)
+{
+    bool groups = s->recompute_method == LW_RECOMPUTE_UNIFORM && s->recompute_layers > 1;
+
+    return groups ? 0 : m->unrepeated_ps;
+}
+
 static bool same_text(const char *a, const char *b)
 {
     return strcmp(a ? a : "", b ? b : "") == 0;
@@ -81,10 +88,10 @@ void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIEL
 {
     int64_t *const all[LW_N_TOKEN_FIELDS] = {
         &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
-        &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
-        &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
-        &m->dispatch_bytes, &m->dispatch_weight_bytes, &m->dispatch_index_bytes,
-        &m->routing_map_bytes,
+        &m->unrepeated_ps, &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps,
+        &m->forward_flops, &m->forward_bytes, &m->output_bytes,
+        &m->tp_forward_bytes, &m->tp_backward_bytes, &m->dispatch_bytes,
+        &m->dispatch_weight_bytes, &m->dispatch_index_bytes, &m->routing_map_bytes,
         &m->tp_column_ps, &m->tp_row_ps,
         &m->attention_start_ps, &m->attention_ps,
         &m->attention_backward_start_ps, &m->attention_backward_ps,
@@ -373,8 +380,8 @@ static enum lw_status check_ops(const struct lw_workload *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* Attention lies inside the forward, and inside the backward. */
-static enum lw_status check_attention(int32_t i, const struct lw_module *m, struct lw_err *err)
+/* Parts lie inside the forward, attention inside the backward too. */
+static enum lw_status check_parts_of(int32_t i, const struct lw_module *m, struct lw_err *err)
 {
     const struct {
         const char *name;
@@ -385,6 +392,12 @@ static enum lw_status check_attention(int32_t i, const struct lw_module *m, stru
          lw_module_backward(m)},
     };
 
+    if (m->unrepeated_ps > m->forward_ps)
+        return lw_fail(err, LW_EFORMAT,
+                       "at modules[%" PRId32 "].unrepeated_ns: found %.3f, allowed: at most "
+                       "forward_ns, %.3f",
+                       i, (double)m->unrepeated_ps / LW_PS_PER_NS,
+                       (double)m->forward_ps / LW_PS_PER_NS);
     for (size_t k = 0; k < sizeof of / sizeof *of; k++)
         if (of[k].start < 0 || of[k].length < 0 || of[k].length > of[k].all ||
             of[k].start > of[k].all - of[k].length)
@@ -473,6 +486,7 @@ static enum lw_status check_module_numbers(const struct lw_workload *w, int32_t 
         {"kept_bytes_selective", m->kept_bytes[LW_RECOMPUTE_SELECTIVE], -1},
         {"kept_bytes_full", m->kept_bytes[LW_RECOMPUTE_FULL], -1},
         {"selective_ns", m->selective_ps, 0},
+        {"unrepeated_ns", m->unrepeated_ps, 0},
         {"tp_forward_bytes", m->tp_forward_bytes, 0},
         {"tp_backward_bytes", m->tp_backward_bytes, 0},
         {"tp_calls", m->tp_calls, 0},
@@ -487,7 +501,7 @@ static enum lw_status check_module_numbers(const struct lw_workload *w, int32_t 
     for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)
         for (int32_t k = 0; k < m->n_products[f]; k++)
             LW_TRY(in_range(err, "modules", i, "products", m->products[f][k], 0, w->n_products));
-    LW_TRY(check_attention(i, m, err));
+    LW_TRY(check_parts_of(i, m, err));
     return check_products(i, m, err);
 }
 

@@ -39,7 +39,9 @@ struct lw_module {
     int64_t forward_bytes;       /* device memory traffic; -1 = unknown; backward is twice that */
     int64_t output_bytes;        /* activation passed on to the next module; -1 = unknown */
     int64_t kept_bytes[LW_N_RECOMPUTE]; /* activation kept for backward by mode; -1 = unknown */
-    lw_ps selective_ps; /* forward work that selective recomputation does again; full: forward_ps */
+    lw_ps selective_ps; /* forward work that selective recomputation does again */
+    lw_ps unrepeated_ps; /* end of the forward that full recomputation leaves out: no backward reads
+                          * what it makes, and the framework's checkpoint stops before it */
     /* Tensor parallelism: how the work is split, and the activation that is all-reduced over the
      * tensor group in forward and in backward (0 = no communication), spread over tp_calls equal
      * calls (0 or 1 = one, at the end). */
@@ -89,7 +91,7 @@ struct lw_module {
 void lw_module_forget_bounds(struct lw_module *m);
 
 /* What grows with the tokens of a micro-batch, which a context group shares. */
-enum { LW_N_TOKEN_FIELDS = 28 };
+enum { LW_N_TOKEN_FIELDS = 29 };
 void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIELDS]);
 
 /* The module's forward and backward have become longer or shorter: attention keeps its share. */
@@ -316,6 +318,10 @@ lw_ps lw_workload_step_ps(const struct lw_workload *w);
  * False without products. */
 struct lw_strategy;
 bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s);
+
+/* What full recomputation leaves out of the end of its forward. Groups of several modules
+ * (--recompute-method uniform) are Megatron-LM's, whose checkpoint runs all of it. */
+lw_ps lw_unrepeated_ps(const struct lw_strategy *s, const struct lw_module *m);
 
 struct lw_made_for lw_made_for(const struct lw_strategy *s);
 /* Made from a model, and for other groups than the strategy's or for another framework. */

@@ -54,6 +54,7 @@ def module(rnd, i, kept, selective, splits):
         m["kept_bytes_full"] = rnd.randint(0, m["kept_bytes_selective"])
     if selective:
         m["selective_ns"] = rnd.randint(0, int(m["forward_ns"]))
+        m["unrepeated_ns"] = rnd.choice([0, rnd.randint(0, int(m["forward_ns"]))])
     if splits and rnd.random() < .7:
         m["tp_split"] = rnd.choice(["column", "row", "block", "vocab"])
         m["tp_forward_bytes"] = rnd.choice([0, 4096, 1 << 18])

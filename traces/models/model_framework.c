@@ -48,6 +48,7 @@ static unsigned kept_of(const struct lw_framework *f, bool adapters)
            bit(f->kept_projections, TRACES_KEPT_PROJECTIONS) |
            bit(f->kept_alternate, TRACES_KEPT_ALTERNATE) |
            bit(f->kept_needed, TRACES_KEPT_NEEDED) |
+           bit(f->checkpoint_stops_early, TRACES_STOPS_EARLY) |
            bit(f->kept_chunked_loss, TRACES_KEPT_CHUNKED_LOSS) |
            bit(f->kept_loss_in_place, TRACES_KEPT_LOSS_IN_PLACE) |
            bit(f->kept_fused_head, TRACES_KEPT_FUSED_HEAD) |

@@ -65,6 +65,7 @@ enum traces_kept {
     TRACES_KEPT_16BIT = 4096, /* operands of 8-bit products as they were before their cast */
     TRACES_KEPT_NORM_RESULT = 131072, /* of a norm its result, from which the backward finds its
                                        * input */
+    TRACES_STOPS_EARLY = 524288, /* full recomputation ends with the last tensor that is kept */
     TRACES_KEPT_RELU = 262144, /* of GPT's activation, ReLU, its result alone */
 };
 

@@ -151,6 +151,7 @@ int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *
     *k = *kernel;
     k->dtype = (uint8_t)b->dtype;
     k->again |= b->again;
+    k->unrepeated |= b->unrepeated;
     k->attention |= b->attention;
     k->gathered += b->gathers;
     k->gathered_operand = gathered_operand(b, k);
@@ -414,6 +415,7 @@ static void forget_times(struct traces_builder *b)
     for (int32_t i = 0; i < b->w.n_modules; i++) {
         struct lw_module *m = &b->w.modules[i];
         m->forward_ps = m->backward_input_ps = m->backward_weight_ps = m->selective_ps = 0;
+        m->unrepeated_ps = 0;
         m->tp_column_ps = m->tp_row_ps = 0;
         m->whole_forward_ps = m->whole_input_ps = m->whole_weight_ps = 0;
         m->attention_start_ps = m->attention_ps = 0;

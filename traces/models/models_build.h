@@ -22,7 +22,7 @@ struct traces_builder {
     int32_t max_modules, max_params, max_buffers, n_kernels;
     int64_t kernels_capacity;
     struct lw_kernel *kernels; /* goes with finish */
-    bool again, attention;     /* kernels added now have these flags */
+    bool again, unrepeated, attention; /* kernels added now have these flags */
     int64_t gathers;           /* the next kernel has it gathered */
     bool no_memory;
     struct lw_module spare;    /* take what is set on things that there was no memory for */

@@ -199,6 +199,7 @@ static void add_joined_pair(struct transformer *t, int32_t i)
     transformer_gathers(t);
     int32_t up = transformer_linear(t, t->tokens, h, 2 * ffn, LW_TP_COLUMN);
     transformer_gate(t, ffn, false);
+    transformer_last_product(t);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
     transformer_sums(t);
     add_param(t, up, 2 * ffn, h, LW_TP_COLUMN, i, "mlp.gate_up_proj");
@@ -221,6 +222,7 @@ static void add_pair(struct transformer *t, int32_t i)
         transformer_gate(t, ffn, false);
     else
         transformer_activation(t, ffn);
+    transformer_last_product(t);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
     transformer_sums(t);
     if (gated)

@@ -383,6 +383,7 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
 
     cast_operands(t, rows, in, out, split == LW_TP_VOCAB);
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
+    t->b.unrepeated = t->stops;
     int32_t kernel = product(t, (struct lw_kernel){.batch = 1, .m = rows, .n = out, .k = in,
                                                    .split = (uint8_t)split_of(split),
                                                    .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
@@ -404,6 +405,20 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
                                          .halves = halves, .experts = s->experts,
                                          .capacity = s->expert_capacity == 1
                                                          ? 0 : s->expert_capacity});
+}
+
+/* A checkpoint that stops early ends when the last tensor that the forward saved is there again: a
+ * product's operands are saved before it runs, and a sum saves nothing (pytorch/pytorch@v2.1.0,
+ * torch/utils/checkpoint.py, _StopRecomputationError). Adapters come after the frozen product, a
+ * mask or a norm's input after its result. An 8-bit product is an autograd.Function, whose operands
+ * are saved when it has run; a compiler drops it all the same, as nothing reads its result. */
+void transformer_last_product(struct transformer *t)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    bool saved_before = !s->fp8 || has_kept(t, TRACES_KEPT_NEEDED);
+
+    t->stops = has_kept(t, TRACES_STOPS_EARLY) && saved_before && !t->dropout &&
+               !s->norms_after && s->lora == 0;
 }
 
 /* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
@@ -625,6 +640,7 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
     transformer_gathers(t);
     transformer_layer(t, t->tokens, h, ffn, LW_TP_COLUMN, block, names[4]);
     transformer_activation(t, ffn);
+    transformer_last_product(t);
     transformer_layer(t, t->tokens, ffn, h, LW_TP_ROW, block, names[5]);
     transformer_end_part(t, pair);
     transformer_sums(t);
@@ -655,7 +671,7 @@ void transformer_end_block(struct transformer *t)
     int64_t x = t->b.wide * t->tokens * t->hidden;
 
     note_score_gradients(t, m);
-    t->b.again = t->part_again = false;
+    t->b.again = t->part_again = t->b.unrepeated = t->stops = false;
     if (is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE))
         keep_alternate(t);
     transformer_keep_in(t, LW_RECOMPUTE_FULL, x, true);

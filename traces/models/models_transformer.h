@@ -21,6 +21,7 @@ struct transformer {
     bool wide_operand; /* autocast: the next product reads the f32 result of a norm */
     bool part_again;         /* inside a part that selective recomputation computes again */
     int64_t parts;           /* LW_AGAIN_BIT of those that blocks have */
+    bool stops;              /* full recomputation ends before the next product */
     bool gate_again;         /* the next gated pair or activation is one, but for its input */
     int64_t n_linear;        /* products of the module so far */
     int64_t score_grads;     /* bytes of gradients of stored scores in the module's backward */
@@ -119,6 +120,10 @@ void transformer_loss(struct transformer *t, int64_t vocab);
 void transformer_layer(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                        enum lw_tp_split split, const char *block, const char *name);
 void transformer_norm_layer(struct transformer *t, const char *block, const char *name);
+/* The next product is the block's last: full recomputation ends before it where the framework's
+ * checkpoint stops early. */
+void transformer_last_product(struct transformer *t);
+
 /* A block of GPT-2's form: norm, attention, norm, two products. names: of the first norm, of
  * queries, keys and values in one, of attention's projection, of the second norm, of the two
  * products. */

@@ -284,6 +284,7 @@ static void random_modules(struct lw_workload *w)
         };
     for (int32_t i = 0; i < w->n_modules; i++) {
         struct lw_module *m = &w->modules[i];
+        m->unrepeated_ps = up_to(m->forward_ps + 1);
         m->whole_forward_ps = up_to(m->forward_ps + 1);
         m->whole_input_ps = up_to(m->backward_input_ps + 1);
         m->whole_weight_ps = up_to(m->backward_weight_ps + 1);
