@@ -187,6 +187,37 @@ MODEL_TEST(groups_of_blocks_run_whole)
                      w.modules[BLOCK].forward_ps - end_of_block(&w));
 }
 
+static double hardware_flops(bool stops, const char *words)
+{
+    struct lw_workload w = model_kept("llama-7b", NULL, shape_of(stops, 0, 0));
+    struct lw_plan p = plan_of_words(&w, words);
+    double flops = p.yield.hardware_flops;
+
+    lw_plan_free(&p);
+    return flops;
+}
+
+/* Of each block that is repeated one product of 32 tokens, 32 and 16: 2 x 32 x 32 x 16 FLOPs. */
+MODEL_TEST(hardware_flops_lack_the_product)
+{
+    const struct {
+        const char *words;
+        int products;
+    } cases[] = {
+        {"recompute full", N_BLOCKS},
+        {"recompute full recompute-layers 1", 1},
+        {"recompute full recompute-method uniform recompute-layers 2", 0},
+        {"recompute full dp 2", 2 * N_BLOCKS}, /* samples */
+        {"recompute none", 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double all = hardware_flops(false, cases[i].words);
+        assert_true(all > 0);
+        assert_true(all - hardware_flops(true, cases[i].words) == cases[i].products * 32768.0);
+    }
+}
+
 /* The executor runs what is left. */
 MODEL_TEST(it_runs_and_is_verified)
 {
