@@ -46,6 +46,15 @@ const char *lw_kernel_tokens_word(int tokens)
     return word_of(words, sizeof words / sizeof *words, tokens);
 }
 
+const char *lw_kernel_layer_word(int layer)
+{
+    static const char *const words[LW_N_KERNEL_LAYERS] = {
+        [LW_LAYER_SPLIT] = "split", [LW_LAYER_WHOLE] = "whole", [LW_LAYER_JOINED] = "joined",
+        [LW_LAYER_NONE] = "none"};
+
+    return word_of(words, LW_N_KERNEL_LAYERS, layer);
+}
+
 const char *lw_bound_word(int bound)
 {
     static const char *const words[LW_N_BOUNDS] = {

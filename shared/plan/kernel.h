@@ -41,6 +41,15 @@ enum lw_kernel_only { LW_ONLY_NOT, LW_ONLY_FORWARD, LW_ONLY_BACKWARD };
  * gradients go the other way. */
 enum lw_kernel_tokens { LW_TOKENS_STAY, LW_TOKENS_SENT_BEFORE, LW_TOKENS_BACK_AFTER };
 
+/* The linear layer of a framework that a GEMM is of. */
+enum lw_kernel_layer {
+    LW_LAYER_SPLIT,  /* its own where a tensor group splits its weights, else an operator */
+    LW_LAYER_WHOLE,  /* its own, on every tensor rank */
+    LW_LAYER_JOINED, /* that of the product before, where the framework has one layer for both */
+    LW_LAYER_NONE,   /* none: an operator */
+    LW_N_KERNEL_LAYERS,
+};
+
 /* One operator in all phases (enum lw_product_phase). Backward runs a module's kernels from the
  * last to the first. Of a GEMM the dimensions of the gradients follow: of the input m x n and
  * n x k, of the weights k x m and m x n. No padding: kernels are compared as bytes. */
@@ -83,6 +92,7 @@ struct lw_kernel {
     bool attention;     /* of attention itself: scores and sums over values */
     uint8_t only;       /* enum lw_kernel_only: GEMM, ATTENTION */
     uint8_t tokens;     /* enum lw_kernel_tokens */
+    uint8_t layer;      /* enum lw_kernel_layer: GEMM */
 };
 
 /* What a faster one of would shorten a kernel: the largest of its terms. HOST: a module waits for
@@ -144,6 +154,7 @@ int64_t lw_expert_copies(int64_t copies, double capacity);
 const char *lw_kernel_kind_word(int kind);
 const char *lw_kernel_split_word(int split);
 const char *lw_kernel_tokens_word(int tokens);
+const char *lw_kernel_layer_word(int layer);
 const char *lw_bound_word(int bound);
 const char *lw_time_source_word(int source);
 

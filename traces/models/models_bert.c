@@ -43,8 +43,10 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_cast_norm(t);
     transformer_keep_operand(t, h, true);
     transformer_gathers(t);
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++) {
         transformer_layer(t, t->tokens, h, h, LW_TP_COLUMN, block, inputs[k]);
+        traces_builder_layer(&t->b, k > 0 ? LW_LAYER_JOINED : LW_LAYER_SPLIT);
+    }
     transformer_attention(t);
     transformer_layer(t, t->tokens, h, h, LW_TP_ROW, block, "attention.output.dense.");
     transformer_sums(t);

@@ -170,6 +170,12 @@ void traces_builder_sums(struct traces_builder *b, int64_t bytes)
         b->kernels[b->n_kernels - 1].summed = bytes;
 }
 
+void traces_builder_layer(struct traces_builder *b, enum lw_kernel_layer layer)
+{
+    if (!b->no_memory)
+        b->kernels[b->n_kernels - 1].layer = (uint8_t)layer;
+}
+
 struct lw_param *traces_builder_param(struct traces_builder *b, int32_t kernel, int64_t rows,
                                       int64_t columns, enum lw_tp_split split, const char *name,
                                       ...)

@@ -45,6 +45,8 @@ int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *
  * (struct lw_kernel). */
 void traces_builder_gathers(struct traces_builder *b, int64_t bytes);
 void traces_builder_sums(struct traces_builder *b, int64_t bytes);
+/* The last kernel, a product, is of such a linear layer. */
+void traces_builder_layer(struct traces_builder *b, enum lw_kernel_layer layer);
 #define TRACES_KERNEL(b, ...) traces_builder_kernel(b, &(struct lw_kernel){__VA_ARGS__})
 /* One that moves memory: bytes of forward, of the gradients of input and of weights; then members
  * of struct lw_kernel. */

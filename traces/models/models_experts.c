@@ -255,7 +255,7 @@ static int32_t to_latent(struct transformer *t)
 {
     int64_t width = t->b.shape.expert_latent;
 
-    return width > 0 ? transformer_linear(t, t->tokens, t->hidden, width, LW_TP_REPLICATED) : -1;
+    return width > 0 ? transformer_whole(t, t->hidden, width) : -1;
 }
 
 static int32_t from_latent(struct transformer *t)
@@ -265,7 +265,7 @@ static int32_t from_latent(struct transformer *t)
     if (width == 0)
         return -1;
     transformer_keep_operand(t, width, true);
-    return transformer_linear(t, t->tokens, width, t->hidden, LW_TP_REPLICATED);
+    return transformer_whole(t, width, t->hidden);
 }
 
 static void add_latent_weights(struct transformer *t, int32_t to, int32_t from, const char *block)
@@ -377,7 +377,8 @@ static void add_shared(struct transformer *t, const char *i)
     if (own)
         transformer_gathers(t);
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN) : -1;
-    int32_t up = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
+    int32_t up = gated ? transformer_joined(t, h, f)
+                       : transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
     if (gated)
         transformer_gate(t, f, false);
     else

@@ -74,7 +74,9 @@ static void add_attention(const struct layer *l)
     transformer_gathers(t);
     add_product(l, h, q, LW_TP_COLUMN, "q_proj");
     add_product(l, h, kv, LW_TP_COLUMN, "k_proj");
+    traces_builder_layer(&t->b, LW_LAYER_JOINED);
     add_product(l, h, kv, LW_TP_COLUMN, "v_proj");
+    traces_builder_layer(&t->b, LW_LAYER_JOINED);
     transformer_attention(t);
     add_product(l, q, h, LW_TP_ROW, "o_proj");
     transformer_sums(t);
@@ -171,7 +173,7 @@ static void add_pass(struct transformer *t, int64_t pass)
     add_norm(&l, norms, "enorm");
     add_norm(&l, norms, "hnorm");
     transformer_keep_operand(t, 2 * h, true);
-    int32_t join = transformer_linear(t, t->tokens, 2 * h, h, LW_TP_REPLICATED);
+    int32_t join = transformer_whole(t, 2 * h, h);
     add_param(&l, join, h, 2 * h, LW_TP_REPLICATED, "eh_proj.weight");
     add_layer(&l, '*');
     snprintf(l.name, sizeof l.name, "mtp.layers.1");

@@ -31,7 +31,9 @@ static void add_bias_of(struct transformer *t, int32_t kernel, int64_t numel,
         ->trainable = t->b.shape.lora == 0;
 }
 
-/* Adapters of rank r beside a product: in x r and r x out (Hu et al., arXiv 2106.09685). */
+/* Adapters of rank r beside a product: in x r and r x out (Hu et al., arXiv 2106.09685). Their
+ * products are Megatron's own operators, not TransformerEngine's layers (NVIDIA-NeMo/
+ * Megatron-Bridge@0fbfe7d3 (v0.4.0), src/megatron/bridge/peft/utils.py, ParallelLinearAdapter). */
 static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_tp_split split,
                         int32_t block, const char *name)
 {
@@ -42,8 +44,10 @@ static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_
     t->b.shape.lora = 0; /* trained: with gradients of their weights */
     int32_t down =
         transformer_linear(t, t->tokens, in, r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED);
+    traces_builder_layer(&t->b, LW_LAYER_NONE);
     int32_t up = transformer_linear(t, t->tokens, r, out,
                                     split == LW_TP_ROW ? LW_TP_REPLICATED : LW_TP_COLUMN);
+    traces_builder_layer(&t->b, LW_LAYER_NONE);
     traces_builder_param(&t->b, down, r, in, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED,
                          "model.layers.%d.%s.lora_A.weight", block, name);
     traces_builder_param(&t->b, up, out, r,
@@ -89,8 +93,8 @@ static void add_projections(struct transformer *t, int32_t i)
     const struct traces_model_shape *s = &t->b.shape;
 
     int32_t q = transformer_linear(t, t->tokens, h, q_width, LW_TP_COLUMN);
-    int32_t k = transformer_linear(t, t->tokens, h, k_width, LW_TP_COLUMN);
-    int32_t v = transformer_linear(t, t->tokens, h, v_width, LW_TP_COLUMN);
+    int32_t k = transformer_joined(t, h, k_width);
+    int32_t v = transformer_joined(t, h, v_width);
     add_adapter(t, h, q_width + k_width + v_width, LW_TP_COLUMN, i, "self_attn.qkv_proj");
     add_param(t, q, q_width, h, LW_TP_COLUMN, i, "self_attn.q_proj");
     add_param(t, k, k_width, h, LW_TP_COLUMN, i, "self_attn.k_proj");
@@ -137,7 +141,7 @@ static void add_latent(struct transformer *t, int32_t i)
     int64_t kv_out = t->heads * (plain + t->v_width);
 
     if (s->q_lora > 0) {
-        int32_t down = transformer_linear(t, t->tokens, h, q_in, LW_TP_REPLICATED);
+        int32_t down = transformer_whole(t, h, q_in);
         add_param(t, down, q_in, h, LW_TP_REPLICATED, i, "self_attn.q_a_proj");
         add_norm(t, q_in, true, i, "self_attn.q_a_layernorm");
         transformer_keep(t, t->b.item * t->tokens * q_in, true);
@@ -147,7 +151,7 @@ static void add_latent(struct transformer *t, int32_t i)
     transformer_end_part(t, before);
     add_param(t, q, q_out, q_in, LW_TP_COLUMN, i, s->q_lora > 0 ? "self_attn.q_b_proj"
                                                                   : "self_attn.q_proj");
-    int32_t down = transformer_linear(t, t->tokens, h, kv_in + s->rope_width, LW_TP_REPLICATED);
+    int32_t down = transformer_whole(t, h, kv_in + s->rope_width);
     add_param(t, down, kv_in + s->rope_width, h, LW_TP_REPLICATED, i,
               "self_attn.kv_a_proj_with_mqa");
     add_norm(t, kv_in, true, i, "self_attn.kv_a_layernorm");
@@ -217,7 +221,8 @@ static void add_pair(struct transformer *t, int32_t i)
     }
     transformer_gathers(t);
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
-    int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
+    int32_t up = gated ? transformer_joined(t, h, ffn)
+                       : transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
     if (gated)
         transformer_gate(t, ffn, false);
     else
@@ -392,7 +397,7 @@ static void add_mtp(struct transformer *t, int32_t i)
 
     add_block(t, i);
     int32_t norm = transformer_norm_of(t, 3 * h, true);
-    int32_t join = transformer_linear(t, t->tokens, 2 * h, h, LW_TP_REPLICATED);
+    int32_t join = transformer_whole(t, 2 * h, h);
     add_param(t, norm, 3 * h, 1, LW_TP_REPLICATED, i, "mtp_norms");
     add_param(t, join, h, 2 * h, LW_TP_REPLICATED, i, "eh_proj");
     transformer_keep(t, 3 * t->b.item * t->tokens * h, true);

@@ -106,7 +106,9 @@ static void make_attention(struct transformer *t, const struct family *f, struct
     } else {
         made[QUERIES] = product(t, h, q, LW_TP_COLUMN);
         made[KEYS] = product(t, h, kv, LW_TP_COLUMN);
+        traces_builder_layer(&t->b, LW_LAYER_JOINED);
         made[VALUES] = product(t, h, kv, LW_TP_COLUMN);
+        traces_builder_layer(&t->b, LW_LAYER_JOINED);
     }
     transformer_rotate_heads(t);
     transformer_attention(t);

@@ -393,6 +393,22 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
     return kernel;
 }
 
+int32_t transformer_joined(struct transformer *t, int64_t in, int64_t out)
+{
+    int32_t kernel = transformer_linear(t, t->tokens, in, out, LW_TP_COLUMN);
+
+    traces_builder_layer(&t->b, LW_LAYER_JOINED);
+    return kernel;
+}
+
+int32_t transformer_whole(struct transformer *t, int64_t in, int64_t out)
+{
+    int32_t kernel = transformer_linear(t, t->tokens, in, out, LW_TP_REPLICATED);
+
+    traces_builder_layer(&t->b, LW_LAYER_WHOLE);
+    return kernel;
+}
+
 int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool halves,
                             enum lw_tp_split split)
 {

@@ -87,6 +87,11 @@ int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole);
  * input's keeping is the caller's: products may share it. */
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split);
+/* A column product of all tokens that a framework may compute with the product before it, as one
+ * linear layer: of keys and values with that of queries, of up with that of gate. */
+int32_t transformer_joined(struct transformer *t, int64_t in, int64_t out);
+/* A linear layer of all tokens on every tensor rank. */
+int32_t transformer_whole(struct transformer *t, int64_t in, int64_t out);
 /* A product in -> out for every copy of a token, of the experts that they go to; halves: out is of
  * two, which a tensor group splits each. */
 int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool halves,
