@@ -39,6 +39,7 @@ struct timer {
     const struct lw_kernel_groups *groups;
     enum lw_dtype dtype;
     bool by_shape;
+    bool captured; /* products that are not of experts are parts of graphs */
     bool apart; /* the gradients of two activations are two kernels: it has figures for shapes, also
                  * where measured tables win over them */
     /* now */
@@ -170,32 +171,43 @@ static lw_ps host_of_experts(const struct timer *t, const struct lw_kernel_work 
     return lw_mul_sat(n * (casts ? 2 : 1), t->rates->host_op_ps);
 }
 
-/* The host's time of the framework's layer around a product: of weights that a tensor group would
- * split. Routers, heads and what every rank does are operators; NULL. */
-static const lw_ps *layer_of(const struct timer *t)
+/* Routers, heads, adapters and products of activations are operators. */
+static bool is_layer(const struct lw_kernel *k)
+{
+    bool split = k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_ROW;
+
+    return k->kind == LW_KERNEL_GEMM && !k->both && k->only == LW_ONLY_NOT &&
+           (k->layer == LW_LAYER_WHOLE || (split && k->layer != LW_LAYER_NONE));
+}
+
+static bool is_joined(const struct timer *t)
+{
+    return t->rates->joined_layers && is_layer(t->k) && t->k->layer == LW_LAYER_JOINED;
+}
+
+/* The host's time of the linear layer around a product, forward or backward; 0: none is known. That
+ * of a backward was measured with both gradients: frozen weights have one. */
+static lw_ps layer_time(const struct timer *t, bool backward)
 {
     const struct lw_kernel *k = t->k;
-    bool is = k->kind == LW_KERNEL_GEMM && !k->both && k->only == LW_ONLY_NOT &&
-              (k->split == LW_SPLIT_COLUMN || k->split == LW_SPLIT_ROW) &&
-              (k->experts > 0 || !t->rates->captured);
+    bool known = is_layer(k) && (k->experts > 0 || !t->captured) && (k->trained || !backward);
 
-    return is && t->rates->host_layer_ps[k->fp8][0] > 0 ? t->rates->host_layer_ps[k->fp8] : NULL;
+    return known ? t->rates->host_layer_ps[k->fp8][backward] : 0;
 }
 
 /* What the host takes to launch a work. A layer's time has its casts and one product of each
- * phase: those of its backward are charged with the gradient of its input. */
+ * phase: those of its backward are charged with the gradient of its input, which every layer has. */
 static lw_ps host_of(const struct timer *t, const struct lw_kernel_work *work)
 {
-    const lw_ps *layer = layer_of(t);
+    lw_ps layer = layer_time(t, work->phase != LW_PRODUCTS_FORWARD);
     bool product = work->product.batch > 0;
-    bool each = t->rates->expert_products && t->k->experts > 0 && product;
-    lw_ps own = layer && product && work->phase != LW_PRODUCTS_WEIGHT
-                    ? layer[work->phase != LW_PRODUCTS_FORWARD]
-                    : 0;
+    lw_ps own = product && work->phase != LW_PRODUCTS_WEIGHT ? layer : 0;
 
-    if (each)
-        return lw_add_sat(own, host_of_experts(t, work, work->product.batch - (layer ? 1 : 0)));
-    return layer ? own : lw_mul_sat(launches_of(t, work), t->rates->host_op_ps);
+    if (is_joined(t))
+        return 0;
+    if (t->rates->expert_products && t->k->experts > 0 && product)
+        return lw_add_sat(own, host_of_experts(t, work, work->product.batch - (layer > 0)));
+    return layer > 0 ? own : lw_mul_sat(launches_of(t, work), t->rates->host_op_ps);
 }
 
 static void add_forward(const struct timer *t, const struct lw_kernel_work *work, lw_ps time)
@@ -382,7 +394,7 @@ static void hold_for_host(const struct timer *t, const struct sums *s, struct lw
     lw_ps short_f = s->host[0] - (waits ? 0 : forward);
     lw_ps short_b = s->host[1] - (waits ? 0 : lw_add_sat(input, weight));
 
-    if (t->rates->host_op_ps <= 0)
+    if (s->host[0] <= 0 && s->host[1] <= 0)
         return;
     if (!waits && short_of_experts(s, split) > short_f)
         short_f = short_of_experts(s, split);
@@ -621,6 +633,14 @@ static void time_step(struct lw_workload *w, const struct timer *t)
                      : t->by_shape ? LW_TIME_SHAPE : LW_TIME_ROOFLINE;
 }
 
+static bool has_experts(const struct lw_workload *w)
+{
+    for (int32_t k = 0; k < w->n_kernels; k++)
+        if (w->kernels[k].experts > 0)
+            return true;
+    return false;
+}
+
 enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
                                const struct lw_kernel_rates *rates,
                                const struct lw_kernel_groups *groups, struct lw_err *err)
@@ -639,6 +659,7 @@ enum lw_status lw_kernels_time(struct lw_workload *w, const struct lw_device *d,
         lw_arena_free(&scratch);
         return lw_fail_nomem(err);
     }
+    t.captured = rates->captured && has_experts(w);
     t.apart = lw_device_by_shape(d, dtype);
     t.by_shape = t.apart && !table_of(&t, LW_WORK_GEMM);
     sum_modules(w, &t, sums, before, seen);

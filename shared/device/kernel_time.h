@@ -10,10 +10,13 @@
 /* What a framework does to the time of a kernel. Zeroed: nothing. */
 struct lw_kernel_rates {
     lw_ps host_op_ps;       /* host time per launch: a lower bound of a module */
-    /* Host time of the layer around a column or row product, with its casts: [operands of 16 bits,
-     * narrower][forward, backward]; 0 = of its launches. Of a grouped one with its first expert. */
+    /* Host time of the linear layer around a product, with its casts: [operands of 16 bits,
+     * narrower][forward, backward with the weights' gradient]; 0 = of its launches, as of the
+     * backward of frozen weights. Of a grouped one with its first expert. */
     lw_ps host_layer_ps[2][2];
-    bool captured; /* parts of a layer are graphs: such a time is only that of experts' products */
+    bool joined_layers; /* products of LW_LAYER_JOINED are launched as part of the one before */
+    bool captured; /* with experts, parts of a block are graphs: such a time is only that of experts'
+                    * products */
     bool host_waits;        /* each launch waits for the previous kernel: times add up */
     bool input_casts;      /* a kernel casts what an 8-bit product reads, unless a norm writes it */
     bool scale_passes;      /* before each such cast, gradients' too, another reads the tensor */

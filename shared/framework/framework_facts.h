@@ -70,10 +70,11 @@
 
 #define LW_FRAMEWORK_HOST(row, time) \
     time(host_op, "host time to launch a kernel: a module takes no less") \
-    time(host_forward, "that of the layer of a column or row product, with its casts, forward") \
+    time(host_forward, "that of a linear layer of blocks, with its casts, forward") \
     time(host_backward, "the same in backward: both products") \
     time(host_forward_8bit, "that of such a layer with narrower operands, forward") \
     time(host_backward_8bit, "the same in backward") \
+    row(joined_layers, "", FLAG, "queries, keys and values are one layer, gate and up another") \
     row(host_waits, "", FLAG, "each launch waits for the previous kernel") \
     row(expert_products, "", FLAG, "a grouped product is a launch for each expert of the rank") \
     row(router_forward, "", COUNT, "launches of router and dispatch that no kernel counts") \

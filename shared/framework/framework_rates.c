@@ -37,6 +37,7 @@ struct lw_kernel_rates lw_framework_rates(const struct lw_framework *f, const st
         .host_layer_ps = {{of_host(d, f->host_forward_ps), of_host(d, f->host_backward_ps)},
                           {of_host(d, f->host_forward_8bit_ps),
                            of_host(d, f->host_backward_8bit_ps)}},
+        .joined_layers = lw_fact(f->joined_layers),
         .captured = lw_fact(f->graph_copies),
         .host_waits = lw_fact(f->host_waits),
         .input_casts = lw_fact(f->input_casts),

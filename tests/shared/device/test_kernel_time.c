@@ -339,25 +339,53 @@ TEST(the_host_launches_each_experts_product)
     }
 }
 
+/* A module of one product, 16 x 4 by 4 x 8, with the gradient of its weights. */
+static void one_product(struct small *s, uint8_t split, uint8_t layer)
+{
+    small_init(s);
+    s->module.n_kernels = 1;
+    s->params[1].trainable = false;
+    s->kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_GEMM, .split = split, .layer = layer,
+                                       .batch = 1, .m = 16, .n = 8, .k = 4, .dtype = LW_BF16,
+                                       .trained = true};
+    s->grad_kernel[1] = 0;
+}
+
 /* A layer's own time, F forward and B backward, is in place of its launches: of 16-bit operands 3
  * and 5 s, of narrower ones 7 and 11. Of 4 experts a rank it is the first one's; each other one's
  * product is a launch, in 8 bits with one for its cast, of forward and of both products of
- * backward: F + 3 (1 or 2), B + 3 (2 or 3). Where parts of the layer are captured only experts have
- * it; what every rank does, as a router, has 1 and 2 launches, in 8 bits 1 and 3. */
+ * backward: F + 3 (1 or 2), B + 3 (2 or 3). Frozen weights have no figure for their backward: a
+ * launch for each product of the input's gradient, in 8 bits with its cast, and of experts one more
+ * for the kernel that casts. Where a model has experts and parts of it are captured only theirs have
+ * it. What every rank does has it where it is a layer; an operator has 1 and 2 launches, in 8 bits 1
+ * and 3. */
 TEST(a_layer_has_its_own_time_of_the_host)
 {
     enum { NONE = LW_SPLIT_NONE, COLUMN = LW_SPLIT_COLUMN, ROW = LW_SPLIT_ROW };
     const struct lw_kernel_groups two = {.ep = 2};
     const struct {
-        uint8_t split;
-        bool fp8, experts, captured;
+        uint8_t split, layer;
+        bool fp8, experts, captured, frozen;
         int64_t forward, backward;
     } cases[] = {
-        {COLUMN, false, false, false, 3, 5},        {ROW, false, false, false, 3, 5},
-        {COLUMN, true, false, false, 7, 11},        {NONE, false, false, false, 1, 2},
-        {COLUMN, false, true, false, 3 + 3, 5 + 6}, {ROW, true, true, false, 7 + 6, 11 + 9},
-        {COLUMN, false, true, true, 3 + 3, 5 + 6},  {COLUMN, false, false, true, 1, 2},
-        {COLUMN, true, false, true, 1, 3},
+        {.split = COLUMN, .forward = 3, .backward = 5},
+        {.split = ROW, .forward = 3, .backward = 5},
+        {.split = COLUMN, .fp8 = true, .forward = 7, .backward = 11},
+        {.split = NONE, .forward = 1, .backward = 2},
+        {.split = NONE, .layer = LW_LAYER_WHOLE, .forward = 3, .backward = 5},
+        {.split = COLUMN, .layer = LW_LAYER_JOINED, .forward = 3, .backward = 5},
+        {.split = COLUMN, .layer = LW_LAYER_NONE, .forward = 1, .backward = 2},
+        {.split = COLUMN, .experts = true, .forward = 3 + 3, .backward = 5 + 6},
+        {.split = ROW, .fp8 = true, .experts = true, .forward = 7 + 6, .backward = 11 + 9},
+        {.split = COLUMN, .experts = true, .captured = true, .forward = 3 + 3, .backward = 5 + 6},
+        {.split = COLUMN, .captured = true, .forward = 1, .backward = 2},
+        {.split = COLUMN, .fp8 = true, .captured = true, .forward = 1, .backward = 3},
+        {.split = NONE, .layer = LW_LAYER_WHOLE, .captured = true, .forward = 1, .backward = 2},
+        {.split = COLUMN, .frozen = true, .forward = 3, .backward = 1},
+        {.split = ROW, .fp8 = true, .frozen = true, .forward = 7, .backward = 2},
+        {.split = COLUMN, .experts = true, .frozen = true, .forward = 3 + 3, .backward = 4},
+        {.split = ROW, .fp8 = true, .experts = true, .frozen = true, .forward = 7 + 6,
+         .backward = 1 + 8},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -367,17 +395,87 @@ TEST(a_layer_has_its_own_time_of_the_host)
             .host_layer_ps = {{3 * s1, 5 * s1}, {7 * s1, 11 * s1}}};
         struct small s;
 
-        small_init(&s);
-        s.module.n_kernels = 1;
-        s.params[1].trainable = false;
-        s.kernels[0] = (struct lw_kernel){
-            .kind = LW_KERNEL_GEMM, .split = cases[i].split, .batch = 1, .m = 16, .n = 8, .k = 4,
-            .experts = cases[i].experts ? 8 : 0, .dtype = LW_BF16, .trained = true,
-            .fp8 = cases[i].fp8};
-        s.grad_kernel[1] = 0;
+        one_product(&s, cases[i].split, cases[i].layer);
+        s.kernels[0].experts = cases[i].experts ? 8 : 0;
+        s.kernels[0].fp8 = cases[i].fp8;
+        s.kernels[0].trained = !cases[i].frozen;
+        s.kernels[1].experts = 8; /* of another module */
         evaluate(&s, &rates, &two);
         assert_int_equal(s.module.forward_ps, cases[i].forward * s1);
         assert_int_equal(lw_module_backward(&s.module), cases[i].backward * s1);
+    }
+}
+
+/* Graphs of parts of a block are those of blocks with experts. */
+TEST(a_dense_model_has_its_layers_where_parts_of_experts_blocks_are_captured)
+{
+    const struct lw_kernel_groups one = {0};
+    const struct lw_kernel_rates rates = {
+        .host_op_ps = LW_PS_PER_S, .captured = true,
+        .host_layer_ps = {{3 * LW_PS_PER_S, 5 * LW_PS_PER_S}}};
+    struct small s;
+
+    one_product(&s, LW_SPLIT_COLUMN, LW_LAYER_SPLIT);
+    evaluate(&s, &rates, &one);
+    assert_int_equal(s.module.forward_ps, 3 * LW_PS_PER_S);
+    assert_int_equal(lw_module_backward(&s.module), 5 * LW_PS_PER_S);
+}
+
+/* Without the figure of a pass its launches count; without any the device's time stays. */
+TEST(each_figure_of_the_host_counts_alone)
+{
+    const struct lw_kernel_groups one = {0};
+    const struct {
+        lw_ps op, layer[2];
+        int64_t forward, backward; /* s; 0 = the device's */
+    } cases[] = {
+        {0, {3, 5}, 3, 5}, {0, {3, 0}, 3, 0}, {0, {0, 5}, 0, 5}, {1, {3, 0}, 3, 2},
+        {1, {0, 5}, 1, 5}, {1, {0, 0}, 1, 2}, {0, {0, 0}, 0, 0},
+    };
+    const struct lw_kernel_rates none = {0};
+    struct small bare;
+
+    one_product(&bare, LW_SPLIT_COLUMN, LW_LAYER_SPLIT);
+    evaluate(&bare, &none, &one);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lw_ps s1 = LW_PS_PER_S;
+        const struct lw_kernel_rates rates = {
+            .host_op_ps = cases[i].op * s1,
+            .host_layer_ps = {{cases[i].layer[0] * s1, cases[i].layer[1] * s1}}};
+        struct small s;
+
+        one_product(&s, LW_SPLIT_COLUMN, LW_LAYER_SPLIT);
+        evaluate(&s, &rates, &one);
+        assert_int_equal(s.module.forward_ps, cases[i].forward > 0 ? cases[i].forward * s1
+                                                                   : bare.module.forward_ps);
+        assert_int_equal(lw_module_backward(&s.module),
+                         cases[i].backward > 0 ? cases[i].backward * s1
+                                               : lw_module_backward(&bare.module));
+    }
+}
+
+/* A product that the framework computes with the one before it has no launch and no layer. */
+TEST(a_joined_product_takes_nothing_of_the_host)
+{
+    const struct lw_kernel_groups one = {0};
+    const struct lw_kernel_rates none = {0};
+    const struct lw_kernel_rates rates = {
+        .host_op_ps = LW_PS_PER_S, .joined_layers = true,
+        .host_layer_ps = {{3 * LW_PS_PER_S, 5 * LW_PS_PER_S},
+                          {7 * LW_PS_PER_S, 11 * LW_PS_PER_S}}};
+
+    for (int variant = 0; variant < 4; variant++) {
+        struct small bare, s;
+
+        one_product(&bare, LW_SPLIT_COLUMN, LW_LAYER_JOINED);
+        bare.kernels[0].fp8 = variant & 1;
+        bare.kernels[0].sum_bytes = variant & 2 ? 10 : 0;
+        one_product(&s, LW_SPLIT_COLUMN, LW_LAYER_JOINED);
+        s.kernels[0] = bare.kernels[0];
+        evaluate(&bare, &none, &one);
+        evaluate(&s, &rates, &one);
+        assert_int_equal(s.module.forward_ps, bare.module.forward_ps);
+        assert_int_equal(lw_module_backward(&s.module), lw_module_backward(&bare.module));
     }
 }
 
