@@ -9,7 +9,8 @@
  * Two things differ from c10d, both where it leaves the answer open: buckets that stay open under
  * an order are emitted by their first-ready gradient (c10d: hash order), and sizes beyond int64 are
  * refused. Gradients of one bucket are chained by index while it grows, so growing allocates
- * nothing. */
+ * nothing. Where all gradients have one key and none is sparse, a bucket is a run of the order, and
+ * nothing is chained. */
 #include "shared/bucket/bucket.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
@@ -29,8 +30,10 @@ struct chain { /* a bucket while it grows and after it closed */
 
 struct assign {
     const struct lw_grad *grads;
+    const int32_t *order; /* NULL: by index */
     const int64_t *limits;
     int32_t n, n_limits;
+    bool alike;           /* one key, none sparse: nothing is chained */
     struct key *keys;     /* sorted, unique */
     int32_t n_keys, last_key; /* of the gradient visited last: mostly that of the next */
     struct chain *open;   /* [n_keys] */
@@ -38,7 +41,7 @@ struct assign {
     struct chain *closed; /* [n_closed], of the heap: mostly few */
     int32_t n_closed;
     int64_t closed_room;
-    int32_t *next;        /* [n]: the gradient after this one in its bucket */
+    int32_t *next;        /* [n], not of alike ones: the gradient after this one in its bucket */
     int64_t next_cap;     /* the least last limit that leaves a bucket open which was closed */
     int64_t least_cap;    /* the least that closes no bucket before it was */
     struct lw_arena room; /* of these lists */
@@ -106,9 +109,11 @@ static bool is_key(struct key a, struct key b)
 static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
 {
     int32_t n = 0;
+    bool sparse = false;
 
     for (int32_t i = 0; i < a->n; i++) {
         struct key key = key_of(&a->grads[i]);
+        sparse |= a->grads[i].sparse;
         if (n > 0 && is_key(a->keys[n - 1], key))
             continue;
         a->keys = lw_arena_more(&a->room, a->keys, n, sizeof *a->keys);
@@ -120,9 +125,15 @@ static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
     for (int32_t i = 0; i < n; i++)
         if (a->n_keys == 0 || !is_key(a->keys[a->n_keys - 1], a->keys[i]))
             a->keys[a->n_keys++] = a->keys[i];
+    a->alike = a->n_keys == 1 && !sparse;
     LW_TAKE(&a->room, a->open, a->n_keys, err);
     LW_TAKE(&a->room, a->at_limit, a->n_keys, err);
     return LW_OK;
+}
+
+static enum lw_status listed_twice(int32_t grad, struct lw_err *err)
+{
+    return lw_fail(err, LW_EINVAL, "ready order: gradient %d is listed twice", grad);
 }
 
 static void append(struct assign *a, struct chain *c, int32_t grad, int32_t visit)
@@ -170,6 +181,27 @@ static int32_t find_key(struct assign *a, struct key key)
     return a->last_key;
 }
 
+/* The open bucket of key k takes one more gradient, and is closed where it is full. */
+static inline enum lw_status add_to_open(struct assign *a, int32_t k, int32_t grad, int64_t size,
+                                         struct lw_err *err)
+{
+    struct chain *open = &a->open[k];
+    int64_t bytes;
+
+    if (__builtin_mul_overflow(a->grads[grad].numel, size, &bytes) ||
+        __builtin_add_overflow(open->bytes, bytes, &open->bytes))
+        return lw_fail(err, LW_EINVAL, "gradient %d: the bucket grows beyond 2^63 bytes", grad);
+    open->limit = a->limits[a->at_limit[k]];
+    if (open->bytes < open->limit)
+        return LW_OK;
+    note_caps(a, k, true, bytes);
+    LW_TRY(close_chain(a, open, err));
+    *open = (struct chain){0};
+    if (a->at_limit[k] + 1 < a->n_limits)
+        a->at_limit[k]++;
+    return LW_OK;
+}
+
 static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct lw_err *err)
 {
     const struct lw_grad *g = &a->grads[grad];
@@ -180,20 +212,43 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
         return close_chain(a, &alone, err);
     }
     int32_t k = find_key(a, key_of(g));
-    struct chain *open = &a->open[k];
-    int64_t bytes;
+    append(a, &a->open[k], grad, when);
+    return add_to_open(a, k, grad, lw_dtype_size(g->dtype), err);
+}
 
-    append(a, open, grad, when);
-    if (__builtin_mul_overflow(g->numel, lw_dtype_size(g->dtype), &bytes) ||
-        __builtin_add_overflow(open->bytes, bytes, &open->bytes))
-        return lw_fail(err, LW_EINVAL, "gradient %d: the bucket grows beyond 2^63 bytes", grad);
-    open->limit = a->limits[a->at_limit[k]];
-    if (open->bytes >= open->limit) {
-        note_caps(a, k, true, bytes);
-        LW_TRY(close_chain(a, open, err));
-        *open = (struct chain){0};
-        if (a->at_limit[k] + 1 < a->n_limits)
-            a->at_limit[k]++;
+static enum lw_status visit_all(struct assign *a, struct lw_err *err)
+{
+    enum { UNSEEN = -2 };
+
+    LW_TAKE_ROOM(&a->room, a->next, a->n, err);
+    for (int32_t i = 0; i < a->n; i++)
+        a->next[i] = UNSEEN;
+    for (int32_t i = 0; i < a->n; i++) {
+        int32_t grad = a->order ? a->order[i] : i;
+        if (a->next[grad] != UNSEEN)
+            return listed_twice(grad, err);
+        LW_TRY(visit(a, grad, i, err));
+    }
+    return LW_OK;
+}
+
+/* Of alike gradients buckets are runs of the order: first_visit and n say which. */
+static enum lw_status visit_alike(struct assign *a, struct lw_err *err)
+{
+    int64_t size = lw_dtype_size(a->grads[0].dtype);
+    struct chain *open = a->open;
+    bool *seen;
+
+    LW_TAKE(&a->room, seen, a->order ? a->n : 0, err);
+    for (int32_t i = 0; i < a->n; i++) {
+        int32_t grad = a->order ? a->order[i] : i;
+        if (a->order && seen[grad])
+            return listed_twice(grad, err);
+        if (a->order)
+            seen[grad] = true;
+        if (open->n++ == 0)
+            open->first_visit = i;
+        LW_TRY(add_to_open(a, 0, grad, size, err));
     }
     return LW_OK;
 }
@@ -215,12 +270,25 @@ static enum lw_status close_rest(struct assign *a, int32_t *n, struct lw_err *er
     return LW_OK;
 }
 
+/* The gradients of a closed bucket, in visiting order. */
+static void emit_chain(const struct assign *a, const struct chain *c, int32_t *items)
+{
+    if (a->alike && a->order) {
+        memcpy(items, a->order + c->first_visit, (size_t)c->n * sizeof *items);
+        return;
+    }
+    for (int32_t i = 0; a->alike && i < c->n; i++)
+        items[i] = c->first_visit + i;
+    for (int32_t g = c->head, i = 0; !a->alike && g >= 0; g = a->next[g])
+        items[i++] = g;
+}
+
 static enum lw_status emit(const struct assign *a, struct lw_bucketing *b, struct lw_err *err)
 {
     LW_TRY(lw_bucketing_room(b, a->n_closed, a->n, err));
     for (int32_t i = 0; i < a->n_closed; i++) {
-        for (int32_t g = a->closed[i].head; g >= 0; g = a->next[g])
-            b->items[b->n_items++] = g;
+        emit_chain(a, &a->closed[i], b->items + b->n_items);
+        b->n_items += a->closed[i].n;
         b->limit_bytes[i] = a->closed[i].limit;
         b->first[i + 1] = b->n_items;
     }
@@ -252,23 +320,12 @@ static enum lw_status check_input(const struct lw_grad *grads, int32_t n, const 
     return LW_OK;
 }
 
-static enum lw_status run(struct assign *a, const int32_t *order, struct lw_bucketing *b,
-                          struct lw_err *err)
+static enum lw_status run(struct assign *a, struct lw_bucketing *b, struct lw_err *err)
 {
-    enum { UNSEEN = -2 };
-
-    LW_TAKE_ROOM(&a->room, a->next, a->n, err);
     LW_TRY(collect_keys(a, err));
-    for (int32_t i = 0; i < a->n; i++)
-        a->next[i] = UNSEEN;
-    for (int32_t i = 0; i < a->n; i++) {
-        int32_t grad = order ? order[i] : i;
-        if (a->next[grad] != UNSEEN)
-            return lw_fail(err, LW_EINVAL, "ready order: gradient %d is listed twice", grad);
-        LW_TRY(visit(a, grad, i, err));
-    }
+    LW_TRY(a->alike ? visit_alike(a, err) : visit_all(a, err));
     LW_TRY(close_rest(a, &b->n_open, err));
-    if (!order) /* every bucket's head is its smallest index, and the visit it began with */
+    if (!a->order) /* every bucket's head is its smallest index, and the visit it began with */
         lw_sort(a->closed, a->n_closed, compare_first_visit);
     return emit(a, b, err);
 }
@@ -279,9 +336,9 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
 {
     LW_TRY(check_input(grads, n, order, limits, n_limits, err));
     struct lw_bucketing b = {0};
-    struct assign a = {.grads = grads, .limits = limits, .n = n, .n_limits = n_limits,
+    struct assign a = {.grads = grads, .order = order, .limits = limits, .n = n, .n_limits = n_limits,
                        .next_cap = LW_BUCKET_NO_LIMIT};
-    enum lw_status s = run(&a, order, &b, err);
+    enum lw_status s = run(&a, &b, err);
 
     lw_arena_free(&a.room);
     lw_free(a.closed);
