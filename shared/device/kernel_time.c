@@ -185,8 +185,8 @@ static bool is_joined(const struct timer *t)
     return t->rates->joined_layers && is_layer(t->k) && t->k->layer == LW_LAYER_JOINED;
 }
 
-/* The host's time of the linear layer around a product, forward or backward; 0: none is known. That
- * of a backward was measured with both gradients: frozen weights have one. */
+/* The host's time of the linear layer around a product, forward or backward; 0: none is known.
+ * That of a backward was measured with both gradients: frozen weights have one. */
 static lw_ps layer_time(const struct timer *t, bool backward)
 {
     const struct lw_kernel *k = t->k;
@@ -196,7 +196,7 @@ static lw_ps layer_time(const struct timer *t, bool backward)
 }
 
 /* What the host takes to launch a work. A layer's time has its casts and one product of each
- * phase: those of its backward are charged with the gradient of its input, which every layer has. */
+ * phase: its backward is charged with the gradient of its input, which every layer has. */
 static lw_ps host_of(const struct timer *t, const struct lw_kernel_work *work)
 {
     lw_ps layer = layer_time(t, work->phase != LW_PRODUCTS_FORWARD);

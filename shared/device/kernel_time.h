@@ -15,8 +15,8 @@ struct lw_kernel_rates {
      * backward of frozen weights. Of a grouped one with its first expert. */
     lw_ps host_layer_ps[2][2];
     bool joined_layers; /* products of LW_LAYER_JOINED are launched as part of the one before */
-    bool captured; /* with experts, parts of a block are graphs: such a time is only that of experts'
-                    * products */
+    bool captured; /* with experts, parts of a block are graphs: such a time is only that of
+                    * experts' products */
     bool host_waits;        /* each launch waits for the previous kernel: times add up */
     bool input_casts;      /* a kernel casts what an 8-bit product reads, unless a norm writes it */
     bool scale_passes;      /* before each such cast, gradients' too, another reads the tensor */

@@ -356,9 +356,9 @@ static void one_product(struct small *s, uint8_t split, uint8_t layer)
  * product is a launch, in 8 bits with one for its cast, of forward and of both products of
  * backward: F + 3 (1 or 2), B + 3 (2 or 3). Frozen weights have no figure for their backward: a
  * launch for each product of the input's gradient, in 8 bits with its cast, and of experts one more
- * for the kernel that casts. Where a model has experts and parts of it are captured only theirs have
- * it. What every rank does has it where it is a layer; an operator has 1 and 2 launches, in 8 bits 1
- * and 3. */
+ * for the kernel that casts. Where a model has experts and parts of it are captured only theirs
+ * have it. What every rank does has it where it is a layer; an operator has 1 and 2 launches, in 8
+ * bits 1 and 3. */
 TEST(a_layer_has_its_own_time_of_the_host)
 {
     enum { NONE = LW_SPLIT_NONE, COLUMN = LW_SPLIT_COLUMN, ROW = LW_SPLIT_ROW };

@@ -22,7 +22,8 @@ static const struct lw_module *module_of(const struct lw_workload *w, const char
     return NULL;
 }
 
-static struct lw_workload with_layers(const char *name, struct traces_model_shape shape, bool joined)
+static struct lw_workload with_layers(const char *name, struct traces_model_shape shape,
+                                      bool joined)
 {
     shape.batch = 1;
     shape.seq = 128;
