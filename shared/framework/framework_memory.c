@@ -340,6 +340,14 @@ static bool reduces_each(const struct run *r)
     return lw_fact(r->f->reduce_copies) && r->s->zero == 3 && each;
 }
 
+/* Autograd adds what it makes to what is there. Where a buffer has the sums, products add to it
+ * themselves (Megatron's gradient_accumulation_fusion) or what is beside it is counted already
+ * (own_gradients); what is applied at once is not added. */
+static bool adds_gradients(const struct lw_framework *f)
+{
+    return !lw_fact(f->gradients_stay) && !lw_fact(f->applied_gradients);
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
@@ -353,8 +361,10 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
                   !(dims->fp8_transposes && r.s->zero < 3);
 
     find_offloaded(plan);
-    for (int32_t i = 0; i < plan->n_roles; i++)
+    for (int32_t i = 0; i < plan->n_roles; i++) {
         plan->roles[i].grads_come = !lw_fact(f->gradients_stay) && !r.s->bucket_view;
+        plan->roles[i].adds_gradients = adds_gradients(f);
+    }
     for (int32_t i = 0; dims->layers > 0 && i < plan->n_roles; i++) {
         int64_t *bytes = own_bytes(&plan->roles[i]);
         if (lw_fact(f->own_gradients) && sums)

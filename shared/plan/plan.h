@@ -253,6 +253,9 @@ struct lw_role {
     /* By the framework: gradients take room from the op that makes them to the optimizer's end, and
      * not throughout. Neither hashed nor written. */
     bool grads_come;
+    /* A gradient is made beside the sum of those of earlier micro-batches, to which it is added. As
+     * grads_come. */
+    bool adds_gradients;
     int64_t offloaded; /* optimizer state that the host holds until the update; as grads_come */
     /* Elements of a buffer, counted in static_bytes, that gradients of no more are reduced in: they
      * take no room of their own. 0 = none; as grads_come. */

@@ -6,7 +6,17 @@
  * where a rank keeps a share alone, the reduction that brings the share. It is given back at the
  * end of the optimizer's step. A role's gradients are divided over its parameters by their
  * elements, so that all of them take the role's bytes: what one that is never made would take is
- * never taken. */
+ * never taken.
+ *
+ * Autograd makes a gradient and then adds it to the one that is there (pytorch/pytorch@035290b7,
+ * torch/csrc/autograd/functions/accumulate_grad.h: variable_grad += new_grad), so from the second
+ * micro-batch on an op has the largest gradient that it makes beside the sums, from its start to
+ * its end. It is added as soon as it is made, so parameters of an op follow one another
+ * (@0145925c, accumulate_grad.cpp). A tied parameter has one such node, whose input is the sum of
+ * what all of its users make (torch/csrc/autograd/input_buffer.cpp: accumulate): the parts so far
+ * wait from the first user's op to the end of the last. Each stage of a pipeline runs a backward of
+ * its own, so there no part waits. When the head's gradient is made, the loss has freed its tensors
+ * of the scores. */
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -17,10 +27,15 @@
 #include "shared/plan/strategy.h"
 #include "shared/timeline/param_memory.h"
 
-bool lw_gradients_come(const struct lw_plan *plan)
+static bool changes(const struct lw_role *role)
+{
+    return (role->grads_come || role->adds_gradients) && role->static_bytes[LW_MEM_GRADS] > 0;
+}
+
+bool lw_gradients_change(const struct lw_plan *plan)
 {
     for (int32_t r = 0; r < plan->n_roles; r++)
-        if (plan->roles[r].grads_come && plan->roles[r].static_bytes[LW_MEM_GRADS] > 0)
+        if (changes(&plan->roles[r]))
             return true;
     return false;
 }
@@ -47,11 +62,20 @@ static int64_t weigh(const struct lw_plan *p, int32_t stage, int64_t *weight)
     return sum;
 }
 
+/* A gradient in a program: made in this step; and of the backward at hand how many of its users
+ * have made their part, of which the last did so for a micro-batch. */
+struct state {
+    bool made;
+    bool waits_first; /* the part that waits in this backward does so in a step's first pass too */
+    int32_t users, parts, module, micro_batch;
+};
+
 /* One role's gradients, as the ops of a program make them. */
 struct making {
     const struct lw_plan *p;
+    const struct lw_role *role;
     const int64_t *weight;
-    bool *made;
+    struct state *state; /* [n_params] */
     int64_t sum, of_role;
     int32_t *tied, n_tied; /* parameters of the stage that another one holds, few */
     struct lw_gradient_made *by; /* ops that make gradients */
@@ -63,37 +87,84 @@ static int64_t up_to(const struct making *k, int64_t weight)
     return (int64_t)((__int128)k->of_role * weight / (k->sum > 0 ? k->sum : 1));
 }
 
-static int64_t make(const struct making *k, int32_t param)
+static int32_t holder_of(const struct making *k, int32_t param)
 {
-    int32_t holder = lw_plan_holds(k->p, param) ? param : k->p->params[param].tied;
+    return lw_plan_holds(k->p, param) ? param : k->p->params[param].tied;
+}
+
+static int64_t bytes_of(const struct making *k, int32_t holder)
+{
     int64_t after = holder + 1 < k->p->n_params ? k->weight[holder + 1] : k->sum;
 
-    if (k->made[holder])
-        return 0;
-    k->made[holder] = true;
     return up_to(k, after) - up_to(k, k->weight[holder]);
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What a loss has freed of its tensors of the scores when the head's gradient is made: of each
+ * stays a gradient of the products' type. */
+static int64_t freed_by_loss(const struct lw_plan *p, int32_t module, enum lw_dtype dtype)
+{
+    const struct lw_model_dims *d = &p->dims;
+    int64_t done = d->score_bytes - lw_dtype_size(dtype) * d->vocab * d->batch * d->seq;
+
+    if (module != p->n_modules - 1 || done <= 0)
+        return 0;
+    return done / ((int64_t)p->strategy->tp * p->strategy->cp);
+}
+
+/* A part of a gradient is made: the first one that there is, or one beside others. */
+static void make_part(const struct making *k, const struct lw_op *op, int32_t holder,
+                      struct lw_gradient_made *x)
+{
+    struct state *g = &k->state[holder];
+    int64_t bytes = bytes_of(k, holder);
+    bool was_made = g->made;
+
+    if (g->module == op->module && g->micro_batch == op->micro_batch)
+        return; /* another op of the same module's backward */
+    g->module = op->module;
+    g->micro_batch = op->micro_batch;
+    g->made = true;
+    x->bytes += was_made || !k->role->grads_come ? 0 : bytes;
+    if (!k->role->adds_gradients)
+        return;
+    enum lw_dtype dtype = (enum lw_dtype)k->p->params[holder].dtype;
+    int64_t more = larger(bytes - freed_by_loss(k->p, op->module, dtype), 0);
+    bool begins = g->parts == 0 && g->users > 1, ends = g->parts + 1 == g->users && g->users > 1;
+    g->parts = g->parts + 1 < g->users ? g->parts + 1 : 0;
+    g->waits_first = begins ? was_made : g->waits_first;
+    for (int pass = was_made ? LW_FIRST_PASS : LW_LATER_PASS; pass < LW_N_PASS_KINDS; pass++) {
+        x->waits[pass] += begins ? more : 0;
+        x->waited[pass] += begins ? more - bytes : 0;
+        x->beside[pass] = begins ? x->beside[pass] : larger(x->beside[pass], more);
+    }
+    x->waited[LW_FIRST_PASS] += ends && g->waits_first ? bytes : 0;
+    x->waited[LW_LATER_PASS] += ends ? bytes : 0;
+}
+
 /* The module's backward adds to gradients that its parameters are tied to. */
-static int64_t make_tied(const struct making *k, const struct lw_op *op)
+static void make_tied(const struct making *k, const struct lw_op *op, struct lw_gradient_made *x)
 {
     bool writes = op->kind == LW_OP_BACKWARD || op->kind == LW_OP_BACKWARD_WEIGHT;
-    int64_t bytes = 0;
 
     for (int32_t i = 0; writes && i < k->n_tied; i++)
         if (k->p->params[k->tied[i]].module == op->module)
-            bytes += make(k, k->tied[i]);
-    return bytes;
+            make_part(k, op, holder_of(k, k->tied[i]), x);
 }
 
-static int64_t make_bucket(const struct making *k, const struct lw_op *op)
+static void make_bucket(const struct making *k, const struct lw_op *op, struct lw_gradient_made *x)
 {
     const struct lw_bucket *b = &k->p->buckets[op->bucket];
-    int64_t bytes = 0;
 
-    for (int32_t i = 0; i < b->n_slots; i++)
-        bytes += make(k, k->p->slots[b->first_slot + i]);
-    return bytes;
+    for (int32_t i = 0; i < b->n_slots; i++) {
+        int32_t holder = holder_of(k, k->p->slots[b->first_slot + i]);
+        x->bytes += k->state[holder].made || !k->role->grads_come ? 0 : bytes_of(k, holder);
+        k->state[holder].made = true;
+    }
 }
 
 static bool brings_shares(const struct lw_plan *p, const struct lw_op *op)
@@ -104,30 +175,37 @@ static bool brings_shares(const struct lw_plan *p, const struct lw_op *op)
     return reduces && op->bucket >= 0 && lw_plan_bucket_kind(p, op->bucket) == LW_BUCKET_GRADIENTS;
 }
 
-static int64_t made_by(const struct making *k, bool shares, const struct lw_op *op)
+static void made_by(const struct making *k, bool shares, const struct lw_op *op,
+                    struct lw_gradient_made *x)
 {
-    int64_t bytes = 0;
-
-    if (shares)
-        return brings_shares(k->p, op) ? make_bucket(k, op) : 0;
-    if (lw_op_class((enum lw_op_kind)op->kind) != LW_CLASS_COMPUTE)
-        return 0;
+    if (shares && brings_shares(k->p, op))
+        make_bucket(k, op, x);
+    if (shares || lw_op_class((enum lw_op_kind)op->kind) != LW_CLASS_COMPUTE)
+        return;
     for (int32_t r = op->first_ready; r < op->first_ready + op->n_ready; r++)
-        bytes += make(k, k->p->ready[r]);
-    return bytes + make_tied(k, op);
+        make_part(k, op, holder_of(k, k->p->ready[r]), x);
+    make_tied(k, op, x);
+}
+
+static void begin_program(struct making *k)
+{
+    for (int32_t i = 0; i < k->p->n_params; i++)
+        k->state[i] = (struct state){.users = k->state[i].users, .module = -2, .micro_batch = -2};
 }
 
 static enum lw_status follow(struct making *k, struct lw_program g, struct lw_err *err)
 {
     bool shares = keeps_shares(k->p);
 
-    memset(k->made, 0, (size_t)k->p->n_params * sizeof *k->made);
+    begin_program(k);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        int64_t bytes = made_by(k, shares, LW_OP(k->p, i));
-        if (bytes == 0)
+        struct lw_gradient_made x = {.op = i};
+        made_by(k, shares, LW_OP(k->p, i), &x);
+        if (x.bytes == 0 && x.beside[LW_LATER_PASS] == 0 && x.waits[LW_LATER_PASS] == 0 &&
+            x.waited[LW_LATER_PASS] == 0)
             continue;
         LW_ROOM(k->by, k->capacity, k->n + 1, err);
-        k->by[k->n++] = (struct lw_gradient_made){i, bytes};
+        k->by[k->n++] = x;
     }
     return LW_OK;
 }
@@ -138,9 +216,14 @@ static void list_tied(struct making *k, int32_t stage)
 
     k->n_tied = 0;
     for (int32_t i = 0; i < p->n_params; i++)
-        if (p->params[i].stage == stage && p->params[i].trainable && p->params[i].used &&
-            !lw_plan_holds(p, i))
-            k->tied[k->n_tied++] = i;
+        k->state[i].users = 1;
+    for (int32_t i = 0; i < p->n_params; i++) {
+        if (p->params[i].stage != stage || !p->params[i].trainable || !p->params[i].used ||
+            lw_plan_holds(p, i))
+            continue;
+        k->tied[k->n_tied++] = i;
+        k->state[p->params[i].tied].users += p->strategy->pp == 1;
+    }
 }
 
 static enum lw_status follow_roles(struct making *k, struct lw_arena *room, struct lw_err *err)
@@ -149,16 +232,16 @@ static enum lw_status follow_roles(struct making *k, struct lw_arena *room, stru
     int64_t *weight;
 
     LW_TAKE(room, weight, plan->n_params, err);
-    LW_TAKE(room, k->made, plan->n_params, err);
+    LW_TAKE(room, k->state, plan->n_params, err);
     LW_TAKE(room, k->tied, plan->n_params, err);
     k->weight = weight;
     for (int32_t r = 0; r < plan->n_roles; r++) {
-        const struct lw_role *role = &plan->roles[r];
-        k->of_role = role->static_bytes[LW_MEM_GRADS];
-        if (!role->grads_come || k->of_role == 0)
+        k->role = &plan->roles[r];
+        k->of_role = k->role->static_bytes[LW_MEM_GRADS];
+        if (!changes(k->role))
             continue;
-        k->sum = weigh(plan, role->stage, weight);
-        list_tied(k, role->stage);
+        k->sum = weigh(plan, k->role->stage, weight);
+        list_tied(k, k->role->stage);
         for (int32_t v = 0; v < plan->n_variants; v++)
             LW_TRY(follow(k, plan->programs[(int64_t)v * plan->n_roles + r], err));
     }
@@ -186,7 +269,7 @@ enum lw_status lw_gradients_made_init(const struct lw_plan *plan, struct lw_aren
     return LW_OK;
 }
 
-int64_t lw_gradients_made_by(const struct lw_gradients_made *g, int32_t op)
+const struct lw_gradient_made *lw_gradients_made_by(const struct lw_gradients_made *g, int32_t op)
 {
     int64_t low = 0, high = g->n;
 
@@ -197,5 +280,5 @@ int64_t lw_gradients_made_by(const struct lw_gradients_made *g, int32_t op)
         else
             high = middle;
     }
-    return low < g->n && g->v[low].op == op ? g->v[low].bytes : 0;
+    return low < g->n && g->v[low].op == op ? &g->v[low] : NULL;
 }

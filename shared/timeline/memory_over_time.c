@@ -173,24 +173,43 @@ static enum lw_status add_own(struct lw_memory_walk *c, int64_t i, int32_t op, s
                err);
 }
 
-/* Gradients that come: with a step's first pass that makes them; they go with its optimizer. */
-static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, int32_t op, int32_t pass,
-                                    struct lw_err *err)
+static enum lw_status add_made(struct lw_memory_walk *c, int64_t row, int64_t bytes, bool at_end,
+                               struct lw_err *err)
 {
-    bool ends = lw_timeline_kind(c->t, i) == LW_OP_OPTIMIZER;
-    int64_t bytes = ends ? -c->held : lw_gradients_made_by(&c->makes, op);
+    const struct lw_times at = lw_timeline_times(c->t, row);
 
-    if (bytes == 0 || (!ends && pass > 0))
+    if (bytes == 0)
         return LW_OK;
-    const struct lw_times at = lw_timeline_times(c->t, i);
-    c->held += bytes;
     return add(c,
-               (struct lw_memory_change){.at = ends ? at.end : at.start,
-                                         .turn = ends ? TURN_GIVEN_BACK : TURN_TAKEN,
-                                         .row = i,
+               (struct lw_memory_change){.at = at_end ? at.end : at.start,
+                                         .turn = bytes < 0 ? TURN_GIVEN_BACK
+                                                 : at_end  ? TURN_ALLOCATION
+                                                           : TURN_TAKEN,
+                                         .row = row,
                                          .memory = LW_MEMORY_GRADIENTS,
                                          .bytes = bytes},
                err);
+}
+
+/* Gradients that come with a step's first pass that makes them go with its optimizer; those that
+ * are added to a sum, when they are. */
+static enum lw_status add_gradients(struct lw_memory_walk *c, int64_t i, int32_t op, int32_t pass,
+                                    struct lw_err *err)
+{
+    const struct lw_gradient_made *x = lw_gradients_made_by(&c->makes, op);
+    int kind = pass > 0 ? LW_LATER_PASS : LW_FIRST_PASS;
+
+    if (lw_timeline_kind(c->t, i) == LW_OP_OPTIMIZER) {
+        int64_t held = c->held;
+        c->held = 0;
+        return add_made(c, i, -held, true, err);
+    }
+    if (!x)
+        return LW_OK;
+    int64_t bytes = pass == 0 ? x->bytes : 0;
+    c->held += bytes;
+    LW_TRY(add_made(c, i, bytes + x->beside[kind] + x->waits[kind], false, err));
+    return add_made(c, i, -x->beside[kind] - x->waited[kind], true, err);
 }
 
 /* The backward of a block, which is neither the first module nor the last: gradients of its
@@ -463,8 +482,8 @@ static enum lw_status begin(struct lw_memory_walk *c, struct lw_err *err)
     }
     if (moves_any(c->plan))
         LW_TAKE(&c->room, c->first, most, err);
-    return lw_gradients_come(c->plan) ? lw_gradients_made_init(c->plan, &c->room, &c->makes, err)
-                                      : LW_OK;
+    return lw_gradients_change(c->plan)
+               ? lw_gradients_made_init(c->plan, &c->room, &c->makes, err) : LW_OK;
 }
 
 enum lw_status lw_memory_walk_new(const struct lw_timeline *t, const struct lw_plan *plan,

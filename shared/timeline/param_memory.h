@@ -42,20 +42,28 @@ struct lw_memory_change {
     uint8_t memory; /* enum lw_memory */
 };
 
-/* gradient_memory.c: of gradients that come and go, the ops that make some the first time that
- * their program runs in a step, ascending. An optimizer's end gives all back. */
+/* gradient_memory.c: the ops that change what gradients take, ascending. `bytes` are there from the
+ * start of an op that makes some the first time that its program runs in a step; an optimizer's end
+ * gives all back. The others are of gradients that are made beside the sums that they are added to,
+ * in a step's first pass and in those after it. */
 struct lw_arena;
+enum { LW_FIRST_PASS, LW_LATER_PASS, LW_N_PASS_KINDS };
 struct lw_gradients_made {
     int64_t n;
     struct lw_gradient_made {
         int32_t op;
         int64_t bytes;
+        int64_t beside[LW_N_PASS_KINDS]; /* from the op's start to its end */
+        int64_t waits[LW_N_PASS_KINDS];  /* from its start on, of tied parameters */
+        int64_t waited[LW_N_PASS_KINDS]; /* what has waited goes at its end; negative: it comes,
+                                          * when the loss has gone */
     } *v;
 };
 enum lw_status lw_gradients_made_init(const struct lw_plan *plan, struct lw_arena *room,
                                       struct lw_gradients_made *out, struct lw_err *err);
-int64_t lw_gradients_made_by(const struct lw_gradients_made *g, int32_t op); /* bytes; 0: none */
-bool lw_gradients_come(const struct lw_plan *plan); /* of some role */
+/* NULL: the op changes nothing. */
+const struct lw_gradient_made *lw_gradients_made_by(const struct lw_gradients_made *g, int32_t op);
+bool lw_gradients_change(const struct lw_plan *plan); /* of some role */
 
 /* Every change that the rows of a timeline make, rank by rank, those of a rank by time: a forward
  * takes its activations when it starts, a backward gives them back when it ends, ALLOC and FREE ops
