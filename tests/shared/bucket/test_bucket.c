@@ -337,6 +337,52 @@ TEST(random_lists_are_partitioned_and_closed_on_time)
     }
 }
 
+static void fill_order(struct prng *x, int32_t *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int at = prng_below(x, i + 1);
+        order[i] = order[at];
+        order[at] = i;
+    }
+}
+
+/* One more gradient, of another dtype and without elements, is a bucket of its own after them. */
+TEST(gradients_of_one_key_are_bucketed_as_beside_another_key)
+{
+    struct prng x = prng_start("gradients of one key are bucketed as beside another key");
+
+    for (int round = 0; round < 300; round++) {
+        struct lw_grad g[N_MAX + 1];
+        int32_t order[N_MAX + 1];
+        struct lw_bucketing a, b;
+        struct lw_err err = {0};
+        int n = 1 + prng_below(&x, N_MAX);
+        bool ordered = prng_below(&x, 2);
+        int64_t limits[2] = {1 + prng_below(&x, 300), 1 + prng_below(&x, 3000)};
+        for (int i = 0; i < n; i++)
+            g[i] = f32(prng_below(&x, 100));
+        g[n] = f32(0);
+        g[n].dtype = LW_BF16;
+        fill_order(&x, order, n);
+        order[n] = n;
+        const int32_t *by = ordered ? order : NULL;
+        assert_int_equal(lw_bucket_assign_c10d(g, n, by, limits, 2, &a, &err), LW_OK);
+        assert_int_equal(lw_bucket_assign_c10d(g, n + 1, by, limits, 2, &b, &err), LW_OK);
+        assert_int_equal(a.n_items, n);
+        assert_int_equal(b.n_buckets, a.n_buckets + 1);
+        assert_int_equal(b.n_open, a.n_open + 1);
+        assert_memory_equal(a.items, b.items, (size_t)n * sizeof *a.items);
+        assert_memory_equal(a.first, b.first, ((size_t)a.n_buckets + 1) * sizeof *a.first);
+        assert_memory_equal(a.limit_bytes, b.limit_bytes,
+                            (size_t)a.n_buckets * sizeof *a.limit_bytes);
+        lw_bucketing_free(&a);
+        lw_bucketing_free(&b);
+        order[n - 1] = order[0]; /* twice, of two and more */
+        if (n > 1)
+            assert_int_equal(lw_bucket_assign_c10d(g, n, order, limits, 2, &a, &err), LW_EINVAL);
+    }
+}
+
 TEST(a_failing_allocation_leaks_nothing)
 {
     struct lw_grad g[] = {f32(1), f32(5), f32(1)};
