@@ -97,8 +97,12 @@ void lw_alloc_setup(void)
 void lw_alloc_trim(void)
 {
 #ifdef M_MMAP_THRESHOLD
-    if (asks_large)
-        malloc_trim(0);
+    if (!asks_large)
+        return;
+    malloc_trim(0);
+    uintptr_t end = (uintptr_t)sbrk(0);
+    if (end < atomic_load(&heap_end))
+        atomic_store(&heap_end, end); /* what grows here again is asked for again */
 #endif
 }
 

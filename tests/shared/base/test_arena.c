@@ -202,3 +202,49 @@ TEST(a_text_of_any_length_is_printed)
     }
     lw_arena_free(&a);
 }
+
+/* KiB of the heap for which no large pages are asked; -1: the system does not say. */
+static long heap_in_small_pages(void)
+{
+    char line[512];
+    bool heap = false;
+    long kib = 0, small = 0;
+    FILE *f = fopen("/proc/self/smaps", "r");
+
+    if (!f)
+        return -1;
+    while (fgets(line, sizeof line, f)) {
+        if (strchr(line, '-') && strchr(line, '-') < strchr(line, ' '))
+            heap = strstr(line, "[heap]") != NULL;
+        sscanf(line, "Size: %ld", &kib);
+        if (heap && strncmp(line, "VmFlags:", 8) == 0 && !strstr(line, " hg"))
+            small += kib;
+    }
+    fclose(f);
+    return small;
+}
+
+static void fill_heap(void)
+{
+    enum { N = 40 };
+    void *blocks[N];
+
+    for (int i = 0; i < N; i++)
+        assert_non_null(blocks[i] = lw_alloc(2 << 20));
+    for (int i = N; i-- > 0;)
+        lw_free(blocks[i]);
+}
+
+TEST(a_heap_that_grows_again_after_a_trim_has_large_pages)
+{
+    fill_heap();
+    long before = heap_in_small_pages();
+    lw_alloc_trim();
+    fill_heap();
+    long after = heap_in_small_pages();
+    if (before < 0 || before > 8 << 10) {
+        print_message("SKIP: this heap has no large pages\n");
+        skip();
+    }
+    assert_true(after < 8 << 10);
+}
