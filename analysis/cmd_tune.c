@@ -79,15 +79,16 @@ static enum lw_status search(const struct lw_tune_command *c, double began_s,
 }
 
 static enum lw_status tell(const struct lw_tune_command *c, const struct lw_tune_memo *memo,
-                           const struct lw_tune_result *r, struct lw_err *err)
+                           struct lw_tune_result *r, struct lw_err *err)
 {
-    const struct lw_tune_report report = {.r = r, .model = c->model, .cluster = c->cluster,
+    struct lw_tune_report report = {.r = r, .model = c->model, .cluster = c->cluster,
                                           .framework = c->framework,
                                           .global_batch = c->global_batch, .shard = c->shard,
                                           .search = memo ? lw_tune_memo_search(memo) : 0,
                                           .db = c->db};
 
     LW_TRY(lw_tune_answer(c, r, err));
+    LW_TRY(lw_tune_spreads(c->parts, c->n_parts, &r->arena, &report.spreads, err));
     LW_TRY(lw_tune_print(&report, c->format, stdout, err));
     if (r->interrupted && memo && !c->no_db)
         return lw_fail(err, LW_EFAILED, "interrupted: the search is not complete; the same command "

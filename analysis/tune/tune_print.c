@@ -333,6 +333,7 @@ static enum lw_status print_text(const struct lw_tune_report *p, FILE *f, struct
         fprintf(o, ", shard %lld of %lld", (long long)p->shard.i, (long long)p->shard.n);
     LW_TRY(lw_paragraph_close(&line, err));
     LW_TRY(put_numbers(r, f, err));
+    LW_TRY(lw_tune_spreads_text(&p->spreads, f, err));
     if (r->has_noise)
         LW_TRY(put_line(f, "ranked by the p90 of samples: the step that 90 % of the samples do not "
                            "exceed, drawn as the commands of the rows draw them", err));
@@ -404,6 +405,7 @@ static void print_json(const struct lw_tune_report *p, FILE *f)
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "model", p->model, "cluster", p->cluster, "framework", p->framework,
             "global_batch", p->global_batch);
+    lw_tune_spreads_json(&p->spreads, &o);
     LW_JSON(&o, "search", p->search, "shard", p->shard.n > 1 ? p->shard.i : 1, "n_shards",
             p->shard.n > 1 ? p->shard.n : 1);
     LW_JSON(&o, "n_combinations", r->n_combinations, "n_repeated", r->n_repeated, "n_invalid",

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "analysis/tune/tune_search.h"
+#include "analysis/tune/tune_spread.h"
 #include "shared/text/records.h"
 
 /* What there is to print of a search. */
@@ -10,6 +11,7 @@ struct lw_tune_report {
     const struct lw_tune_result *r;
     const char *model, *cluster, *framework; /* "" = several */
     int64_t global_batch;
+    struct lw_tune_spreads spreads;
     struct lw_tune_shard shard;
     int64_t search; /* its number in the database db; 0 = not stored */
     const char *db;

@@ -224,13 +224,15 @@ enum lw_status lw_search_print(struct lw_store *s, const struct lw_search *x,
                                enum lw_format format, FILE *f, struct lw_err *err)
 {
     struct lw_tune_result r = {.least_pruned = -1};
-    const struct lw_tune_report report = {
+    struct lw_tune_report report = {
         .r = &r, .model = x->model, .cluster = x->cluster, .framework = x->framework,
         .global_batch = x->global_batch, .shard = {x->shard, x->n_shards}, .search = x->id,
         .db = lw_store_file(s)};
 
     LW_TRY(check_ended(s, x, err));
     enum lw_status st = load(s, x, &r, err);
+    if (st == LW_OK)
+        st = lw_tune_spreads_of_space(x->space, &r.arena, &report.spreads, err);
     if (st == LW_OK)
         st = lw_tune_print(&report, format, f, err);
     lw_arena_free(&r.arena);

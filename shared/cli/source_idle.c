@@ -1,8 +1,7 @@
-/* Options of a model's experts without effect. --experts-in-turn changes what --dispatch-once sends,
- * and is refused without it, as other options of a strategy are. The others describe a job, and
+/* Options of a model's experts without effect. --experts-in-turn changes what --dispatch-once
+ * sends, and is refused without it, as options of a strategy are. The others describe a job, and
  * published commands have them where they change nothing: this is said on standard error, and the
- * prediction made (traces/models/models_experts.c, models_transformer.c, model_framework.c are what
- * reads them). */
+ * prediction made. What reads them: traces/models/models_experts.c, models_transformer.c, model_framework.c. */
 #include <stdio.h>
 
 #include "shared/cli/source_parts.h"

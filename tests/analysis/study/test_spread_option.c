@@ -181,6 +181,29 @@ TEST_WITH(a_search_says_whether_steps_have_it, fixture_open, fixture_close)
 #undef SMALL
 }
 
+/* As sim does, in text and JSON, and the stored search too. */
+TEST_WITH(a_search_tells_it, fixture_open, fixture_close)
+{
+#define SMALL "tune -w gpt2 --ranks 2 --global-batch 2 --tp 1 --pp 1 --db t.db -q -c "
+    EXPECT(SMALL,
+           {"dgx-h100", 0, "not modelled: how devices of a kind differ (cluster 'dgx-h100' gi"},
+           {"dgx-h100 --device-spread 0.1", 0, "device_spread = 0.1 of cluster 'dgx-h100': the sl",
+            .lacks = "how devices of a kind"},
+           {"dgx-h100 --device-spread 0", 0, "'dgx-h100', not used: it is 0"},
+           {"dgx-h100 --device-spread 0.1 --rank-noise 0.01 --samples 3", 0,
+            "not used: --rank-noise draws the speed of each rank"});
+    expect("runs --search 1 --db t.db", 0, "cluster 'dgx-h100' gives no device_spread");
+    expect("runs --search 2 --db t.db", 0, "device_spread = 0.1 of cluster 'dgx-h100': the slow");
+    expect("runs --search 4 --db t.db", 0, "not used: --rank-noise draws");
+    char *both = strdup(lapwing(SMALL "v100-ib,dgx-h100 --dtype f16 --format json", NULL));
+    has(both, "\"device_spread\": [\n    {\"cluster\": \"v100-ib\", \"value\": 0.017, "
+              "\"used\": true},\n    {\"cluster\": \"dgx-h100\", \"value\": null, \"used\": false}\n  ]");
+    free(both);
+    has(lapwing("runs --search last --db t.db --format json", NULL),
+        "{\"cluster\": \"v100-ib\", \"value\": 0.017, \"used\": true}");
+#undef SMALL
+}
+
 TEST_WITH(runs_and_the_library_have_it, fixture_open, fixture_close)
 {
     const char *const given[] = {"dp", "16", "batch", "4", "device-spread", "0.02", NULL};
