@@ -1,7 +1,8 @@
 /* Options of a model's experts without effect. --experts-in-turn changes what --dispatch-once
  * sends, and is refused without it, as options of a strategy are. The others describe a job, and
  * published commands have them where they change nothing: this is said on standard error, and the
- * prediction made. What reads them: traces/models/models_experts.c, models_transformer.c, model_framework.c. */
+ * prediction made. What reads them: traces/models/models_experts.c, models_transformer.c,
+ * model_framework.c. */
 #include <stdio.h>
 
 #include "shared/cli/source_parts.h"

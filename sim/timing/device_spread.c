@@ -39,7 +39,7 @@ const char *sim_spread_unused(const struct lw_plan *p, const struct lw_cluster *
                               const struct lw_sim_options *o, int64_t n)
 {
     return o->rank_sigma > 0                  ? "--rank-noise draws the speed of each rank"
-           : n <= 1                           ? "one device waits for no other"
+           : n <= 1                           ? "the plan has one device"
            : sim_spread_parts(c, o, n) == 0   ? "it is 0"
            : !has_products(p)                 ? "no op of the plan is known to be bound by products"
                                               : "";

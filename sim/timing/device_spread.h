@@ -13,7 +13,7 @@ struct lw_sim_options;
 
 /* How much longer than on the mean device a product takes on the slowest of n, in parts of 1e9 of
  * its time: device_spread times the expected largest of n normal numbers. 0: the cluster gives no
- * spread, one device waits for no other, or each rank's speed is drawn (--rank-noise). */
+ * spread, the plan has one device, or each rank's speed is drawn (--rank-noise). */
 int64_t sim_spread_parts(const struct lw_cluster *c, const struct lw_sim_options *o, int64_t n);
 
 /* Why the cluster's device_spread is not used; "" = it is. */

@@ -56,7 +56,7 @@ TEST_WITH(a_cluster_may_state_it, fixture_open, fixture_close)
            {"", 0, "device_spread = 0.017 (hal-uw/blox-pal@da726cab"},
            {"--device-spread off", 0, "(cluster 'v100-ib' gives no device_spread",
             .lacks = "hal-uw"},
-           {"--dp 1 --ranks 1", 0, "not used: one device waits for no other"});
+           {"--dp 1 --ranks 1", 0, "not used: the plan has one device"});
 }
 
 /* The what-if without it is the run without it; --run takes the run's, or another. */
@@ -197,7 +197,8 @@ TEST_WITH(a_search_tells_it, fixture_open, fixture_close)
     expect("runs --search 4 --db t.db", 0, "not used: --rank-noise draws");
     char *both = strdup(lapwing(SMALL "v100-ib,dgx-h100 --dtype f16 --format json", NULL));
     has(both, "\"device_spread\": [\n    {\"cluster\": \"v100-ib\", \"value\": 0.017, "
-              "\"used\": true},\n    {\"cluster\": \"dgx-h100\", \"value\": null, \"used\": false}\n  ]");
+              "\"used\": true},\n    {\"cluster\": \"dgx-h100\", \"value\": null, "
+              "\"used\": false}\n  ]");
     free(both);
     has(lapwing("runs --search last --db t.db --format json", NULL),
         "{\"cluster\": \"v100-ib\", \"value\": 0.017, \"used\": true}");

@@ -92,7 +92,7 @@ TEST(it_is_left_out_with_a_reason)
     struct world w = {0};
 
     make(&w, 1, 100 * us, 100 * us, 0);
-    expect_unused(&w, plain, 100 * us, "one device waits for no other");
+    expect_unused(&w, plain, 100 * us, "the plan has one device");
     make(&w, 8, 100 * us, 0, 90 * us);
     expect_unused(&w, plain, 100 * us, "no op of the plan is known to be bound by products");
     make(&w, 8, 100 * us, 90 * us, 0);
