@@ -21,7 +21,10 @@
  *   comm      members of a communicator issue the same collectives; sends meet receives
  *   progress  no rank waits for ever under rendezvous semantics, nor does its host, which issues
  *             the ops in the order of the list */
-/* lw_plan_check with every op looked at: no repeats are left out (shared/check/repeats.h). */
+/* lw_plan_check with every op looked at: no repeats are left out (shared/check/repeats.h). Both
+ * accept and refuse the same plans with the same words, so commands call the short one alone; this
+ * is the exhaustive form that it is compared with (tests/shared/check/test_repeats.c), and it is
+ * here because the two share all but the choice. */
 enum lw_status lw_plan_check_each(const struct lw_plan *p, struct lw_err *err);
 
 /* *grid: the plan has rules of a grid, and they hold. */
