@@ -5,10 +5,10 @@
 
 NCCL_SOURCES is a checkout of NVIDIA/nccl at a tag (v2.28.9-1 and v2.30.7-1 are known to work). The
 files of src/graph are compiled for the host with a driver (below), and whatever they need of the
-rest of the library is a function that returns 0. The driver reads a topology, searches it and prints the
-graphs and every latency and bandwidth of the tuning table. Each cell stands beside
-`lapwing cost --algorithm nccl:ALGORITHM/PROTOCOL` on the same machine. Exit status 1: a ring
-or NVLS cell of one node differs by more than 1 %.
+rest of the library is a function that returns 0. The driver reads a topology, searches it and
+prints the graphs and every latency and bandwidth of the tuning table. Each cell stands beside
+`lapwing cost --algorithm nccl:ALGORITHM/PROTOCOL` on the same machine. Exit status 1: a ring or
+NVLS cell of one node differs by more than 1 %.
 """
 import glob
 import json
@@ -34,7 +34,8 @@ static void need(ncclResult_t r, const char *what)
         exit(1);
     }
 }
-static void search(ncclTopoSystem *system, ncclTopoGraph *g, int id, int pattern, int least, int most)
+static void search(ncclTopoSystem *system, ncclTopoGraph *g, int id, int pattern, int least,
+                   int most)
 {
     memset(g, 0, sizeof *g);
     g->id = id, g->pattern = pattern, g->minChannels = least, g->maxChannels = most;

@@ -12,9 +12,9 @@ Times are medians over batches of calls between CUDA events, in milliseconds. Op
 random numbers; products rotate over as many operands as exceed the second-level cache. Nothing of
 the device's settings is changed.
 
-  python measure_kernels.py -o out                                # shapes of usual transformers
-  python measure_kernels.py -o out --gemm shapes.csv              # columns m,n,k
-  python measure_kernels.py -o out --attention shapes.csv         # batch,seq,heads,kv_heads,head_dim,causal
+  python measure_kernels.py -o out                        # shapes of usual transformers
+  python measure_kernels.py -o out --gemm shapes.csv      # columns m,n,k
+  python measure_kernels.py -o out --attention shapes.csv # batch,seq,heads,kv_heads,head_dim,causal
 """
 
 import argparse

@@ -48,7 +48,8 @@ class LlamaLayer(nn.Module):
 
     def attention(self, x, angles):
         b, t, d = x.shape
-        q, k, v = (p(x).view(b, t, -1, self.width).transpose(1, 2) for p in (self.q, self.k, self.v))
+        q, k, v = (p(x).view(b, t, -1, self.width).transpose(1, 2)
+                   for p in (self.q, self.k, self.v))
         q, k = rotate(q, angles), rotate(k, angles)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True,
                                            enable_gqa=self.heads != self.kv_heads)

@@ -119,16 +119,16 @@ def _figures(lib, result):
 
 
 def simulate(workload, cluster, steps=0, timeline=False, **strategy):
-    """Plan and simulate; a dict of figures (times in ps and ms), the framework, the plan's hash, its
-    bucket sizes in bytes and, with timeline=True, the timeline of all ranks as columns.
+    """Plan and simulate; a dict of figures (times in ps and ms), the framework, the plan's hash,
+    its bucket sizes in bytes and, with timeline=True, the timeline of all ranks as columns.
 
     workload   a workload file, a model's name ("gpt2"), a config.json or a folder with one
     cluster    a known system ("dgx-a100"), or a cluster file
     steps      optimizer steps; 0: up to the steady state, and one more
     strategy   options of the command line with '_' for '-', of a model too: dp=8, zero=1,
                bucket_cap="5MiB", overlap=False, batch=2, seq=4096, fp8=True, global_batch=64,
-               tokens="1T", price=2.5 (days, device_hours, cost), framework="megatron-lm" (without it the one that such a strategy is usually run
-               with; the result names it)
+               tokens="1T", price=2.5 (days, device_hours, cost), framework="megatron-lm" (without
+               it the one that such a strategy is usually run with; the result names it)
     """
     lib, error = _load(), ctypes.create_string_buffer(512)
     if not 0 <= steps <= 1000000:  # before ctypes cuts it to 32 bits

@@ -23,7 +23,8 @@ NUMBERS = {
     "gbs": "gbs", "mbs": "mbs", "micro_batches": "grad_accum", "tp": "tp", "pp": "pp",
     "vpp": "vpp", "dp": "dp", "cp": "cp", "ep": "ep", "etp": "etp", "experts": "experts",
     "topk": "topk", "moe_ffn": "moe_ffn", "shared_ffn": "shared_expert_ffn",
-    "dense_layers": "dense_layers", "mtp_layers": "", "zero_copies": "", "zero_ranks": "", "layers_per_chunk": "",
+    "dense_layers": "dense_layers", "mtp_layers": "", "zero_copies": "", "zero_ranks": "",
+    "layers_per_chunk": "",
     "offload_layers": "",  # blocks whose activations go to the host
     "recompute_layers": "",  # blocks that are recomputed whole, where not all are
     "model_parallel": "model_parallel_size", "batch_per_dp": "batch_per_dp",
@@ -45,8 +46,8 @@ class Row:
     Of a table, "titles" names columns (a list: [title, factor]), "from" takes a field from a part
     of a cell, "stated" and "assumed" ([value, reason]) fill empty cells (of numbers: those that
     are not whole), "sizes" gives fields by the value of a cell, and "configs" fills those that are
-    still empty ("over": all) where the cells are those of a configuration of the source. What a run of the table
-    states wins over the cells. `assumed` lists what was assumed for this row.
+    still empty ("over": all) where the cells are those of a configuration of the source. What a run
+    of the table states wins over the cells. `assumed` lists what was assumed for this row.
     """
 
     def __init__(self, table, run, cells, place):

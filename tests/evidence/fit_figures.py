@@ -68,7 +68,8 @@ def fit_table(lapwing, path, stride):
         best = fit(lambda trial: error(fitted, trial), figures)
         rest = f"{error(others, figures):.2f} %" if others else "-"
         without = error(rows, {k: v for k, (v, _) in left_out["figures"].items()})
-    print(f"{name}: {left_out['framework']} " + ";".join(f"{k}={v:.4g}" for k, v in figures.items()))
+    print(f"{name}: {left_out['framework']} " +
+          ";".join(f"{k}={v:.4g}" for k, v in figures.items()))
     print(f"    every {stride}. row, fitted on: {best:.2f} %, the others: {rest}, all without: "
           f"{without:.2f} %", flush=True)
 

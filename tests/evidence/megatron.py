@@ -21,7 +21,8 @@ T5_VOCAB = 28996  # of bert-large-cased-vocab.txt, beside which are --vocab-extr
 REFUSED = [
     ("family", ("multimodal-llava", "mimo"), "a model of images and text is not modelled"),
     ("use-megatron-fsdp", ("true",), "use-megatron-fsdp is not modelled"),
-    ("fine-grained-activation-offloading", ("true",), "offloaded tensors of a part of a block are not modelled"),
+    ("fine-grained-activation-offloading", ("true",),
+     "offloaded tensors of a part of a block are not modelled"),
     ("cuda-graph-impl", None, "cuda-graph-impl: pools of captured graphs are not modelled"),
     ("main-params-dtype", ("bf16", "fp16", "fp8"), "main-params-dtype is not modelled"),
     ("exp-avg-dtype", ("bf16", "fp16", "fp8"), "exp-avg-dtype is not modelled"),
@@ -237,7 +238,8 @@ def put_hybrid(a, put):
 
 
 def layer_wise(a):
-    """Whole matrices to ranks (megatron/training/training.py: Muon with a distributed optimizer)."""
+    """Whole matrices to ranks (megatron/training/training.py: Muon with a distributed
+    optimizer)."""
     optimizer = a.text("optimizer", "adam")
     return optimizer == "dist_muon" or (optimizer == "muon" and a.on("use-distributed-optimizer"))
 

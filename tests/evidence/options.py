@@ -284,8 +284,8 @@ def parts_of(row):
 
 
 def recompute_of(row):
-    """ "selective layer" is a share of the blocks that no table gives: nothing. Where a source gives
-    the number of blocks (recompute_layers), these are recomputed whole."""
+    """ "selective layer" is a share of the blocks that no table gives: nothing. Where a source
+    gives the number of blocks (recompute_layers), these are recomputed whole."""
     if not row.recompute:
         return ""
     if has(row.recompute, "full") or row.recompute_layers:
@@ -320,29 +320,31 @@ def dispatcher_of(row):
                  if row.ep > 1 and has_any_case(row.dispatcher, cell)), "")
 
 
-# Time of the fullest rank's experts against even loads: median of 178 pairs of kernel-tables/moe.csv
-# (ep above 1, 1,024 tokens and more, 32 experts and more), power_law_1.01, which its authors assume of
-# DeepSeek-V3 (ai-dynamo/aiconfigurator, sdk/models.py: _power_law_alpha).
+# Time of the fullest rank's experts against even loads: median of 178 pairs of
+# kernel-tables/moe.csv (ep above 1, 1,024 tokens and more, 32 experts and more), power_law_1.01,
+# which its authors assume of DeepSeek-V3 (ai-dynamo/aiconfigurator, sdk/models.py:
+# _power_law_alpha).
 REAL_ROUTER = "1.17"
 
 
 def complete_routing(row):
     if has(row.routing, "real router") and row.ep > 1 and not row.expert_capacity:
         row.expert_capacity = REAL_ROUTER
-        row.assumed.append("the fullest rank's experts have 1.17 of the even share, as of loads by a "
-                           "power law of 1.01 (kernel-tables/moe.csv)")
+        row.assumed.append("the fullest rank's experts have 1.17 of the even share, as of loads by "
+                           "a power law of 1.01 (kernel-tables/moe.csv)")
 
 
 def overlaps_experts(row, zero):
-    """Megatron's --overlap-moe-expert-parallel-comm, which a pipeline has with virtual stages. A step
-    of one micro-batch has no other one's backward beside its forward."""
+    """Megatron's --overlap-moe-expert-parallel-comm, which a pipeline has with virtual stages. A
+    step of one micro-batch has no other one's backward beside its forward."""
     units = row.micro_batches != 1 and (row.pp == 1 or row.vpp > 1)
     return is_yes(row.expert_overlap) and row.ep > 1 and units and zero != 3
 
 
 def reduces_after(row):
-    """ "no", "no, no TP", "none (...)": what a cell begins with is of gradients; "True, no TP overlap"
-    and "grad sync overlapped, param sync not" say that they are reduced beside the backward."""
+    """ "no", "no, no TP", "none (...)": what a cell begins with is of gradients; "True, no TP
+    overlap" and "grad sync overlapped, param sync not" say that they are reduced beside the
+    backward."""
     return re.match(r"no(ne)?\b(?! TP)", row.overlap) is not None
 
 

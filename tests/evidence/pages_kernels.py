@@ -36,7 +36,8 @@ def titled(key):
 
 
 def bursts(found):
-    """Median error of products and attention in a burst; last both in bf16 at the sustained clock."""
+    """Median error of products and attention in a burst; last both in bf16 at the sustained
+    clock."""
     columns = [("gemm", kind) for kind in ("bf16", "fp8", "fp8_block", "nvfp4")] + \
               [("attention", "bf16"), ("attention", "fp8")]
     rows = [[device, *(cell(of, key) for key in columns),
@@ -66,7 +67,8 @@ def tables_of(found):
 
 
 def totals(tables):
-    """Rows; mean error of the model and calibrated; rows that have an interval, and those inside."""
+    """Rows; mean error of the model and calibrated; rows that have an interval, and those
+    inside."""
     n = sum(int(t["rows"]) for t in tables)
     errors = [sum(int(t["rows"]) * float(t[k]) for t in tables) / n
               for k in ("model_pct", "calibrated_pct")]
@@ -99,6 +101,7 @@ def sentence(found):
     return textwrap.fill(
         f"NCCL's collectives, {n} rows of {len(tables)} published tables, each left out of its "
         f"own fit: mean error {model:.1f} % by NCCL's model alone, {own:.1f} % calibrated; {over} "
-        f"tables are over {OVER} %, the worst {worst['table']} ({float(worst['calibrated_pct']):.1f} "
+        f"tables are over {OVER} %, the worst {worst['table']} "
+        f"({float(worst['calibrated_pct']):.1f} "
         f"%). {inside} of {of} rows ({share(inside, of)}) lie between the p10 and p90 of `lapwing "
         "cost`.", 100, break_on_hyphens=False)

@@ -171,7 +171,8 @@ def strategy(rnd, w):
         pipeline(rnd, s)
     (buckets if s["zero"] < 2 else sharded)(rnd, s)
     for share, option, values in [
-            (.25, "no-sync", [1, 2, 3]), (.25, "clip", [1]), (.3, "recompute", ["selective", "full"]),
+            (.25, "no-sync", [1, 2, 3]), (.25, "clip", [1]),
+            (.3, "recompute", ["selective", "full"]),
             (.2, "overlap", ["off"]), (.15, "grad-dtype", ["f32", "bf16"])]:
         if rnd.random() < share:
             s[option] = rnd.choice(values)

@@ -2,16 +2,18 @@
 """Fit the figures of kernels in bursts: writes shared/device/burst_data.c to standard output.
 
     fit_burst.py FOLDER        FOLDER holds gemm.csv, attention_context.csv and moe.csv of
-                               AIConfigurator's measurements (device, dtype, sizes, latency_ms, min_ms)
+                               AIConfigurator's measurements (device, dtype, sizes, latency_ms,
+                               min_ms)
 
-The model is that of shared/device/burst_time.c; its constants stand here once more. Half of the shapes
-(lw_burst_fitted) are fitted, `lapwing cost --measured FILE` prints the error of the other half. Products:
-six figures per device and kind of operands, of bf16 the median of frameworks (latency_ms), of smaller ones
-the fastest (min_ms); least mean of the absolute logarithm, at most CLIP per row, by Nelder and Mead's simplex.
-Attention: of each framework one share per device, the other figures per generation; least sum of Cauchy's
-function of the logarithms, of which the scale falls in steps, and of the distance from values that a figure
-has without measurements. Experts: the same, six figures per generation, of bf16 in each framework, of smaller
-operands of the fastest. Needs numpy; takes a minute.
+The model is that of shared/device/burst_time.c; its constants stand here once more. Half of the
+shapes (lw_burst_fitted) are fitted, `lapwing cost --measured FILE` prints the error of the other
+half. Products: six figures per device and kind of operands, of bf16 the median of frameworks
+(latency_ms), of smaller ones the fastest (min_ms); least mean of the absolute logarithm, at most
+CLIP per row, by Nelder and Mead's simplex. Attention: of each framework one share per device, the
+other figures per generation; least sum of Cauchy's function of the logarithms, of which the scale
+falls in steps, and of the distance from values that a figure has without measurements. Experts: the
+same, six figures per generation, of bf16 in each framework, of smaller operands of the fastest.
+Needs numpy; takes a minute.
 """
 import csv
 import json
@@ -189,7 +191,8 @@ class Attention:
 
 
 def descend(residuals, x, prior, weight, cauchy):
-    """Least sum of cauchy^2 log(1 + (r / cauchy)^2) and of weight (x - prior)^2: Levenberg and Marquardt."""
+    """Least sum of cauchy^2 log(1 + (r / cauchy)^2) and of weight (x - prior)^2: Levenberg and
+    Marquardt."""
     def loss(v):
         r = residuals(v)
         return (cauchy ** 2 * np.log1p((r / cauchy) ** 2)).sum() + (weight * (v - prior) ** 2).sum()
@@ -216,14 +219,15 @@ def descend(residuals, x, prior, weight, cauchy):
 
 
 def is_possible(device, row, column):
-    """Some times are shorter than the products take at the peak: the framework left most of the keys out."""
+    """Some times are shorter than the products take at the peak: the framework left most of the
+    keys out."""
     flop = (2 if row["causal"] else 4) * row["batch"] * row["heads"] * row["seq"] ** 2 * row["head_dim"]
     return float(row[column]) / 1e3 > flop / (device["peak"] * (2 if row["dtype"] == "fp8" else 1))
 
 
 def fit_attention(devices, tables, column):
-    """A share of each device and the figures of the generation, in one framework; rows of 16 bits first,
-    then what 8 bits change. None: the framework has no rows."""
+    """A share of each device and the figures of the generation, in one framework; rows of 16 bits
+    first, then what 8 bits change. None: the framework has no rows."""
     names, n = [f[0] for f in FIGURES], len(devices)
     of_8 = np.array([False] * n + [k in OF_8_BITS for k in names])
     prior = np.log(np.array([SHARE] * n + [f[1] for f in FIGURES]))
@@ -269,7 +273,8 @@ SINGLE, LEAST_ROWS = (1, 1, 4, 3, 0, 0), 12
 
 
 class Experts:
-    """The gated experts of a rank with an even load: two products of all experts, and what moves rows."""
+    """The gated experts of a rank with an even load: two products of all experts, and what moves
+    rows."""
     def __init__(self, device, rows, operands, products):
         v = {c: np.array([r[c] for r in rows]) for c in
              ("num_tokens", "hidden", "inter", "topk", "experts", "tp", "ep")}
@@ -293,8 +298,8 @@ class Experts:
 
 
 def fit_experts(devices, tables, operands, products, column):
-    """Figures of a generation in one framework (smaller types: the fastest). Of less than twelve rows none in a
-    framework, and in smaller types those of single products."""
+    """Figures of a generation in one framework (smaller types: the fastest). Of less than twelve
+    rows none in a framework, and in smaller types those of single products."""
     rows = [[r for r in t if r[column] and r["dtype"] == operands] for t in tables]
     parts = [(Experts(d, r, operands, z), np.array([float(q[column]) / 1e3 for q in r]))
              for d, r, z in zip(devices, rows, products) if r]

@@ -4,10 +4,10 @@
     fit_devices.py GEMM_TABLE.csv DEVICE      DEVICE: a row of DEVICES below
     fit_devices.py ATTENTION_TABLE.csv DEVICE
 
-The model is that of shared/device/device_time.c; its constants stand here once more, and the test of
-that file holds both against the same table. Half of the shapes (seed 1) are fitted, the error is of the
-other half. Products: gemm_sustained, gemm_boost (where the device has both), gemm_fill. Attention: the
-share of forward and of backward.
+The model is that of shared/device/device_time.c; its constants stand here once more, and the test
+of that file holds both against the same table. Half of the shapes (seed 1) are fitted, the error is
+of the other half. Products: gemm_sustained, gemm_boost (where the device has both), gemm_fill.
+Attention: the share of forward and of backward.
 """
 import csv
 import math
@@ -157,7 +157,8 @@ def fit_attention(path, device):
                 for r in csv.DictReader(f)]
     for backward in (False, True):
         some = [p for p in rows if p["backward"] == backward]
-        found = min((sum(abs(attention_s(device, i / 1000, p) / p["s"] - 1) for p in some), i / 1000)
+        found = min((sum(abs(attention_s(device, i / 1000, p) / p["s"] - 1) for p in some),
+                     i / 1000)
                     for i in range(100, 900))
         left = [abs(attention_s(device, found[1], p) / p["s"] - 1) for p in some]
         print("attention_%s %.3f: %d rows, median error %.1f %%, mean %.1f %%"

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Fit what a score costs beside its products in heads of 64 (narrow_speed of shared/device/device_time.c).
+"""Fit what a score costs beside its products in heads of 64 (narrow_speed of
+shared/device/device_time.c).
 
     fit_heads.py FLASHATTENTION.csv H200.csv AICONFIGURATOR.csv
 
-FLASHATTENTION: gpu, kernel, direction, causal, head_dim, heads, batch, seq, tflops (Dao-AILab/flash-attention@0251105a,
-assets). H200: docs/results/h200-20261128/attention.csv. AICONFIGURATOR: device, causal, dtype, batch, seq, heads,
-head_dim, trtllm_ms, vllm_ms (ai-dynamo/aiconfigurator@095f58a). The first two are fitted: A100, H100, H200. What is
-printed last are other devices: AIConfigurator's and CUDNN below. A kernel of a device and direction is a group; its
-share of the peak is that of its heads of 128, and only heads of 64 are fitted or judged. Three figures: instructions
-of a score in forward and in backward, of which an SM does 128 a clock, and how much products hide, of the exponents
-in EXPONENTS; least sum of the groups' medians of the absolute logarithm.
+FLASHATTENTION: gpu, kernel, direction, causal, head_dim, heads, batch, seq, tflops
+(Dao-AILab/flash-attention@0251105a, assets). H200: docs/results/h200-20261128/attention.csv.
+AICONFIGURATOR: device, causal, dtype, batch, seq, heads, head_dim, trtllm_ms, vllm_ms
+(ai-dynamo/aiconfigurator@095f58a). The first two are fitted: A100, H100, H200. What is printed last
+are other devices: AIConfigurator's and CUDNN below. A kernel of a device and direction is a group;
+its share of the peak is that of its heads of 128, and only heads of 64 are fitted or judged. Three
+figures: instructions of a score in forward and in backward, of which an SM does 128 a clock, and
+how much products hide, of the exponents in EXPONENTS; least sum of the groups' medians of the
+absolute logarithm.
 """
 import csv
 import math
@@ -23,9 +26,10 @@ KERNELS = ("FlashAttention-2", "FlashAttention-3", "cuDNN")
 EXPONENTS, LEAST_ROWS = (1, 1.5, 2, 2.5, 3, 4), 5
 HEAD_FILL, KEY_FILL, DIAGONAL, TAIL, TAIL_BACKWARD, LAUNCH_S = 22, 165, 64, 0.5, 0.3, 4e-6
 LONG = 1e11  # flops: shorter kernels say little of the rate
-# NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/results: cuDNN 9.19, bf16, causal. Heads of 64: gpt_oss, two
-# sequences, 64 heads, a window of 1,024. Heads of 128: llama3.1, one sequence, 64 heads. Milliseconds of forward and
-# backward (gb200_919_only_cudnn, gb300_919_only_cudnn, h200_919_only_cudnn @ afa9f7c0 and df73764a).
+# NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/results: cuDNN 9.19, bf16, causal. Heads
+# of 64: gpt_oss, two sequences, 64 heads, a window of 1,024. Heads of 128: llama3.1, one sequence,
+# 64 heads. Milliseconds of forward and backward (gb200_919_only_cudnn, gb300_919_only_cudnn,
+# h200_919_only_cudnn @ afa9f7c0 and df73764a).
 CUDNN = {
     ("h200", 64): {32768: (3.021, 9.045), 16384: (1.499, 4.392), 8192: (0.738, 2.149), 4096: (0.358, 1.042),
                    2048: (0.166, 0.488)},

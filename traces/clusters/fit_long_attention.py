@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Shares of the peak that long attention kernels keep: attention_forward and attention_backward of Blackwell.
+"""Shares of the peak that long attention kernels keep: attention_forward and attention_backward of
+Blackwell.
 
     fit_long_attention.py      prints device, kernel, shares of the peak in forward and backward, TFLOP/s
 
-The rows are NVIDIA/cudnn-frontend's (benchmark/sdpa_benchmark_bf16_training/artifacts @f937055e, which is cuDNN 9.10.2;
-benchmark/sdpa_benchmark_training/artifacts @0b1577c8, 9.13, and @b372d398, 9.17): 128 heads of 128, causal, bf16,
-131,072 tokens; milliseconds of one kernel, 0.3 to 8 s long, so at the clock that the power limit leaves; shorter ones
-run at up to 1.16 times the rate. The share is that of shared/device/device_time.c: tiles of 128 queries, 64 keys for the
-diagonal, 165 for filling.
+The rows are NVIDIA/cudnn-frontend's (benchmark/sdpa_benchmark_bf16_training/artifacts @f937055e,
+which is cuDNN 9.10.2; benchmark/sdpa_benchmark_training/artifacts @0b1577c8, 9.13, and @b372d398,
+9.17): 128 heads of 128, causal, bf16, 131,072 tokens; milliseconds of one kernel, 0.3 to 8 s long,
+so at the clock that the power limit leaves; shorter ones run at up to 1.16 times the rate. The
+share is that of shared/device/device_time.c: tiles of 128 queries, 64 keys for the diagonal, 165
+for filling.
 """
 QUERIES, WIDTH, DIAGONAL, FILL, TAIL, LAUNCH_MS = 128, 128, 64, 165, (0.5, 0.3), 0.004
 PEAKS = {"B200": (2250, 148), "GB200": (2500, 148), "GB300": (2500, 160)}  # TFLOP/s of bf16, SMs

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Fit the collectives of one node of PCIe: nccl.port*_bytes_per_s of a cluster and a row of one_pci in
-sim/nccl/nccl_tuning.c.
+"""Fit the collectives of one node of PCIe: nccl.port*_bytes_per_s of a cluster and a row of one_pci
+in sim/nccl/nccl_tuning.c.
 
     fit_ports.py DEVICE TABLE CHOICES    TABLE: AIConfigurator's measurements of nccl-tests (device, op, dtype,
-                                         nranks, size_bytes, time_us); CHOICES: the protocols of NCCL's model,
-                                         `lapwing cost --measured TABLE --algorithm nccl --format csv`
+                                         nranks, size_bytes, time_us); CHOICES: the protocols of
+                                         NCCL's model, `lapwing cost --measured TABLE --algorithm
+                                         nccl --format csv`
 
-The model is that of beyond_port and port_p2p_us. Half of the rows is fitted, by the hash that names rows fitted in
-`lapwing cost --measured`, which prints the error of the other half. Least sum of Cauchy's function of the logarithms,
-of which the scale falls in steps (fit_burst.py). Needs numpy.
+The model is that of beyond_port and port_p2p_us. Half of the rows is fitted, by the hash that names
+rows fitted in `lapwing cost --measured`, which prints the error of the other half. Least sum of
+Cauchy's function of the logarithms, of which the scale falls in steps (fit_burst.py). Needs numpy.
 """
 import csv
 import sys

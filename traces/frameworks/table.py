@@ -53,13 +53,15 @@ def whole(name):
 def table():
     files = sorted(glob.glob(os.path.join(HERE, "*.json")))
     known = [whole(os.path.basename(path)[:-len(".json")]) for path in files]
-    lines = ["| | " + " | ".join(d["name"] for d in known) + " |", "| --- |" + " --- |" * len(known)]
+    lines = ["| | " + " | ".join(d["name"] for d in known) + " |",
+             "| --- |" + " --- |" * len(known)]
     for group, name in facts():
         cells = [shown(d.get(group, {}).get(name)) for d in known]
         lines.append("| %s.%s | " % (group, name) + " | ".join(cells) + " |")
     usual = [{u["option"]: u["value"] for u in d.get("usual", [])} for d in known]
     for option in sorted({o for u in usual for o in u}):
-        lines.append("| usual --%s | " % option + " | ".join(u.get(option, "") for u in usual) + " |")
+        lines.append("| usual --%s | " % option +
+                     " | ".join(u.get(option, "") for u in usual) + " |")
     return "\n".join(lines) + "\n"
 
 

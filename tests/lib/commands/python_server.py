@@ -3,8 +3,9 @@
     python_server.py FOLDER MODULE...
 
 A line of standard input is a program of the folder and its arguments, in which $NAME is of the
-environment. It runs in a fork of this process, which imported the modules once. The answer is a line "STATUS BYTES" and so many bytes:
-what the program wrote, standard output and after it standard error.
+environment. It runs in a fork of this process, which imported the modules once. The answer is a
+line "STATUS BYTES" and so many bytes: what the program wrote, standard output and after it standard
+error.
 """
 import importlib
 import os
