@@ -511,11 +511,11 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
 {
     const struct lw_module *m = lw_module_at(w, i);
 
-    if (i == 0 || !lw_modules_are_one_row(w, i - 1, i))
-        LW_TRY(check_module_numbers(w, i, err));
+    /* first: of saturated times nothing is a part */
     LW_TRY(add_time(err, sum, m->forward_ps));
     LW_TRY(add_time(err, sum, m->backward_input_ps));
-    return add_time(err, sum, m->backward_weight_ps);
+    LW_TRY(add_time(err, sum, m->backward_weight_ps));
+    return i == 0 || !lw_modules_are_one_row(w, i - 1, i) ? check_module_numbers(w, i, err) : LW_OK;
 }
 
 static enum lw_status check_param_numbers(const struct lw_workload *w, int32_t i, lw_ps backward,
