@@ -203,6 +203,7 @@ TEST_WITH(no_bound_of_random_strategies_is_above, fixture_open, fixture_close)
         {"--reshard", "||||off"},
         {"--async-messages", "|||off"},
         {"--expert-overlap", "|||on|off"},
+        {"--dispatcher", "|||all-to-all|auto,all-to-all"},
     };
     struct prng r = prng_start("no_bound_of_random_strategies_is_above");
     int n_draws = getenv("LAPWING_MANY") ? 600 : 30, n_rows = 0;
