@@ -200,7 +200,7 @@ static enum lw_status make_table(const struct lw_plan *p, const struct lw_progra
 
     LW_TRY(number_modules(p, g, t, err));
     for (int32_t i = 0; i < g->n_ops; i++) {
-        int32_t module = lw_op_at(p, g->first_op + i).module;
+        int32_t module = LW_OP_HELD(p, g->first_op + i)->module;
         n += module >= 0 && t->number[module] >= 0;
     }
     for (t->bits = 1; INT64_C(1) << t->bits < 2 * n;)
@@ -253,7 +253,7 @@ enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_pro
     bool any, rings;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        LW_TAKE(arena, *lists[i], g->n_ops, err);
+        LW_TAKE_ROOM(arena, *lists[i], g->n_ops, err);
         if (g->n_ops > 0)
             memset(*lists[i], -1, (size_t)g->n_ops * sizeof **lists[i]);
     }
