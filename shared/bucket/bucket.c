@@ -336,8 +336,8 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
 {
     LW_TRY(check_input(grads, n, order, limits, n_limits, err));
     struct lw_bucketing b = {0};
-    struct assign a = {.grads = grads, .order = order, .limits = limits, .n = n, .n_limits = n_limits,
-                       .next_cap = LW_BUCKET_NO_LIMIT};
+    struct assign a = {.grads = grads, .order = order, .limits = limits,
+                       .n = n, .n_limits = n_limits, .next_cap = LW_BUCKET_NO_LIMIT};
     enum lw_status s = run(&a, &b, err);
 
     lw_arena_free(&a.room);

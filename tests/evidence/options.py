@@ -309,8 +309,8 @@ def sends_once(row):
     return row.ep > 1 and has_any_case(row.dispatcher, "ep")
 
 
-# Cells "HybridEP", "DeepEP" or "hybridep", and "alltoall" or "A2A", of Megatron's dispatchers; none:
-# the framework's usual way.
+# Cells "HybridEP", "DeepEP" or "hybridep", and "alltoall" or "A2A", of Megatron's dispatchers;
+# none: the framework's usual way.
 DISPATCHERS = [("hybridep", "hybridep"), ("deepep", "deepep"), ("alltoall", "all-to-all"),
                ("a2a", "all-to-all")]
 
