@@ -348,6 +348,20 @@ static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_
                      steps, m, LW_PRODUCTS_FORWARD);
 }
 
+/* With full recomputation. How many FLOPs and bytes it has where it stops early is not known: its
+ * share of the forward's time would be another one on each device. */
+static int32_t add_forward_again(const struct lw_part *d, struct lw_builder *b, int32_t m)
+{
+    const struct lw_module *x = lw_module_at(d->w, m);
+    bool stops = lw_unrepeated_ps(d->s, x) > 0;
+
+    return add_parts(d, b,
+                     &(struct lw_work){.ps = x->forward_ps, .flops = stops ? -1 : x->forward_flops,
+                                       .bytes = stops ? -1 : x->forward_bytes,
+                                       .keeps_bytes = regained_bytes(d, m)},
+                     d->work.again_steps[m], m, LW_PRODUCTS_FORWARD);
+}
+
 /* A forward whose buffers are gathered ahead, cut also where it first uses one: the first one of a
  * step runs so. */
 static int32_t add_cut_forward(const struct lw_part *d, struct lw_builder *b, int32_t m,
@@ -398,8 +412,7 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
         if (!does_again(d, m))
             continue;
         if (d->s->recompute == LW_RECOMPUTE_FULL)
-            d->work.again[m] =
-                add_forward(d, b, m, d->work.again_steps[m], regained_bytes(d, m));
+            d->work.again[m] = add_forward_again(d, b, m);
         else {
             struct lw_work x = {.ps = selective, .flops = -1, .bytes = -1,
                                 .keeps_bytes = regained_bytes(d, m)};
