@@ -36,8 +36,7 @@ static enum lw_status put_file(FILE *f, const char *what, const char *name, stru
 
     if (!name)
         return LW_OK;
-    bool folder = stat(name, &st) == 0 && S_ISDIR(st.st_mode);
-    int n = snprintf(path, sizeof path, folder ? "%s/config.json" : "%s", name);
+    int n = snprintf(path, sizeof path, lw_is_folder(name) ? "%s/config.json" : "%s", name);
     if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return LW_OK;
     LW_TRY(lw_input_read(path, 0, &in, err));

@@ -8,6 +8,7 @@
 #include "shared/cli/model_source.h"
 #include "shared/device/device_kind.h"
 #include "shared/files/files.h"
+#include "shared/io/input.h"
 #include "shared/io/own_output.h"
 #include "shared/text/wrap.h"
 
@@ -64,13 +65,6 @@ static const char *idle_of_model(const struct lw_plan_source *s)
     return s->from_device && s->device ? "from-device" : NULL;
 }
 
-static bool is_folder(const char *name)
-{
-    struct stat st;
-
-    return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* LW_ENO: it is no model. */
 static enum lw_status make_model(struct lw_plan_source *s, const char *name,
                                  struct lw_strategy *strategy, const struct lw_cluster *c,
@@ -84,7 +78,7 @@ static enum lw_status make_model(struct lw_plan_source *s, const char *name,
     LW_TRY(lw_plan_source_framework(s, &r, strategy, c, err));
     LW_TRY(lw_strategy_check(strategy, err));
     enum lw_status st = make_for(s, &r, strategy, c, w, &why);
-    if (st == LW_ENO && is_folder(name))
+    if (st == LW_ENO && lw_is_folder(name))
         return lw_fail(err, LW_EIO, "%s (a folder is read as a model's, by its config.json)",
                        why.msg);
     if (st == LW_ENO && lw_is_file(name)) {

@@ -309,6 +309,13 @@ enum lw_status lw_input_read_as(const char *name, const struct lw_input_reading 
     return s;
 }
 
+bool lw_is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
                              struct lw_err *err)
 {

@@ -16,6 +16,9 @@ struct lw_input {
     char hash[33];    /* XXH3-128 of the bytes as stored, in hex; "" where it is not asked for */
 };
 
+/* A folder that is there. */
+bool lw_is_folder(const char *path);
+
 /* LW_EIO: absent, unreadable, a device, larger than max_bytes (0 = no limit) or than the memory
  * that is left, a pipe of more than 256 MiB, or gzip that unpacks to more than 64 MiB and 100 times
  * its size. LW_EFORMAT: bad gzip. */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "shared/framework/framework.h"
+#include "shared/io/input.h"
 #include "shared/plan/strategy.h"
 #include "traces/models/hf_config.h"
 #include "traces/models/model_framework.h"
@@ -80,17 +81,10 @@ static bool is_model(const char *name)
     return traces_model_named(name) != NULL;
 }
 
-static bool is_folder(const char *name)
-{
-    struct stat st;
-
-    return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* A folder's configuration, else the name itself. */
 static enum lw_status config_path(const char *name, char *path, size_t size, struct lw_err *err)
 {
-    int n = snprintf(path, size, is_folder(name) ? "%s/config.json" : "%s", name);
+    int n = snprintf(path, size, lw_is_folder(name) ? "%s/config.json" : "%s", name);
 
     return n < 0 || (size_t)n >= size
                ? lw_fail(err, LW_EINVAL, "%.80s...: the name is longer than %zu bytes", name, size)
@@ -103,7 +97,7 @@ static bool names_config(const char *name)
     char path[4096];
     struct stat st;
 
-    if (is_folder(name)) /* a folder with a model's name may hold anything */
+    if (lw_is_folder(name)) /* a folder with a model's name may hold anything */
         return config_path(name, path, sizeof path, NULL) == LW_OK &&
                (stat(path, &st) == 0 || !is_model(name));
     return n >= 5 && strcmp(name + n - 5, ".json") == 0;
@@ -138,7 +132,7 @@ enum lw_status traces_model_resolve(const struct lw_model_request *request,
         LW_TRY(config_path(request->name, path, sizeof path, err));
         LW_TRY(read_config(path, &r, err));
         const char *last = strrchr(request->name, '/');
-        if (!is_folder(request->name))
+        if (!lw_is_folder(request->name))
             r.config = last ? last + 1 : request->name;
     } else if (!is_model(r.name)) {
         traces_model_unknown(r.name, err);
