@@ -6,6 +6,7 @@
 
 #include "shared/framework/framework_memory.h"
 #include "shared/numbers/checked.h"
+#include "shared/numbers/larger.h"
 #include "shared/timeline/timeline.h"
 
 enum { MOST_PARTS = 256 }; /* of sums on the stack; beyond, each is made again */
@@ -19,11 +20,6 @@ static lw_ps forwards(const struct lw_tune_parts *p, int32_t from, int32_t to)
     for (int32_t q = from; q < to; q++)
         sum = lw_add_sat(sum, p->part[q].forward);
     return sum;
-}
-
-static lw_ps larger(lw_ps a, lw_ps b)
-{
-    return a > b ? a : b;
 }
 
 /* Of gradients on their way back through parts from..to - 1, which may have repeated before. */
@@ -100,11 +96,11 @@ static lw_ps end_of(const struct lw_tune_parts *p, const struct sums *s, int32_t
                     const struct work *w)
 {
     lw_ps begun = lw_add_sat(begin, w->way), done = lw_add_sat(begun, w->rest);
-    lw_ps reduced = lw_add_sat(larger(done - w->after, 0), w->reduce);
+    lw_ps reduced = lw_add_sat(lw_larger(done - w->after, 0), w->reduce);
 
-    return larger(lw_add_sat(larger(done, reduced), p->optimizer[rank] + p->gather[rank]),
-                  lw_add_sat(begun,
-                             backwards_to(p, s, w->least) + p->optimizer[0] + p->gather[0]));
+    return lw_larger(lw_add_sat(lw_larger(done, reduced), p->optimizer[rank] + p->gather[rank]),
+                     lw_add_sat(begun,
+                                backwards_to(p, s, w->least) + p->optimizer[0] + p->gather[0]));
 }
 
 static void sum_up(const struct lw_tune_parts *p, struct sums *s)
@@ -138,7 +134,7 @@ static lw_ps through(const struct lw_tune_parts *p, const struct sums *s, int32_
 
     if (own.least < 0)
         return end;
-    return larger(end, end_of(p, s, rank, forwards_of(p, s, q0, own.least), &own));
+    return lw_larger(end, end_of(p, s, rank, forwards_of(p, s, q0, own.least), &own));
 }
 
 /* The data group's collectives of the rank that ended last: all of them begin after that end. */
@@ -170,7 +166,7 @@ static lw_ps mirrored_since(const struct lw_tune_parts *p, int32_t rank)
     lw_ps since = 0;
 
     for (int32_t j = 0; j < p->n_ranks; j++)
-        since = larger(since, mirrored_work(p, rank, j));
+        since = lw_larger(since, mirrored_work(p, rank, j));
     return since;
 }
 
@@ -180,7 +176,7 @@ static lw_ps step_since(const struct lw_tune_parts *p, const struct sums *s, int
         return mirrored_since(p, rank);
     lw_ps since = data_work(p, rank);
     for (int32_t j = 0; j < p->n_ranks; j++)
-        since = larger(since, through(p, s, j, p->held[p->first[rank]]));
+        since = lw_larger(since, through(p, s, j, p->held[p->first[rank]]));
     return since;
 }
 

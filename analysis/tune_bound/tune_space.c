@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/bucket/policy.h"
+#include "shared/numbers/larger.h"
 #include "shared/schedule/schedule.h"
 
 /* --- which options apply --- */
@@ -156,11 +157,6 @@ static enum lw_status words(const struct defaults *d, const char *name, int n,
     return find(d->x, name) ? LW_OK : put(d->x, name, n, values, d->err);
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Of the module that has the fewest; rows of experts' parameters are the experts. */
 static int64_t experts_of(const struct lw_workload *w)
 {
@@ -168,7 +164,7 @@ static int64_t experts_of(const struct lw_workload *w)
 
     for (int32_t i = 0; i < w->n_params; i++)
         if (w->params[i].expert && w->params[i].rows > 0)
-            n = n == 0 ? w->params[i].rows : smaller(n, w->params[i].rows);
+            n = n == 0 ? w->params[i].rows : lw_smaller(n, w->params[i].rows);
     return n;
 }
 
@@ -187,11 +183,11 @@ static enum lw_status put_defaults(const struct defaults *d, const struct lw_wor
     for (int32_t m = 0; m < w->n_modules; m++)
         selective |= w->modules[m].selective_ps > 0 ||
                      w->modules[m].kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0;
-    LW_TRY(powers(d, "tp", w->heads > 0 ? smaller(devices_per_node, ranks) : 1));
-    LW_TRY(powers(d, "cp", w->sample_tokens >= 8192 ? smaller(w->sample_tokens / 4096, 8) : 1));
-    LW_TRY(experts ? powers(d, "ep", smaller(experts_of(w), 64)) : words(d, "ep", 1, one));
+    LW_TRY(powers(d, "tp", w->heads > 0 ? lw_smaller(devices_per_node, ranks) : 1));
+    LW_TRY(powers(d, "cp", w->sample_tokens >= 8192 ? lw_smaller(w->sample_tokens / 4096, 8) : 1));
+    LW_TRY(experts ? powers(d, "ep", lw_smaller(experts_of(w), 64)) : words(d, "ep", 1, one));
     LW_TRY(experts ? words(d, "etp", 2, etps) : LW_OK);
-    LW_TRY(powers(d, "pp", smaller(smaller(layers, ranks), 64)));
+    LW_TRY(powers(d, "pp", lw_smaller(lw_smaller(layers, ranks), 64)));
     LW_TRY(words(d, "zero", 4, zeros));
     LW_TRY(words(d, "sequence-parallel", 2, switches));
     LW_TRY(words(d, "overlap-param-gather", 2, switches));

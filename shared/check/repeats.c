@@ -20,17 +20,8 @@
 
 #include "shared/base/arena.h"
 #include "shared/check/plan_check_run.h"
+#include "shared/numbers/larger.h"
 #include "shared/plan/op.h"
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* --- where a program repeats ------------------------------------------------------------------ */
 
@@ -73,7 +64,7 @@ static int32_t length_at(const struct lw_plan *p, struct lw_program g, int32_t m
                          int32_t stride)
 {
     const struct lw_op_place *at = &p->op_places[middle];
-    int64_t end = smaller(g.first_op + g.n_ops, middle + LW_REPEAT_MOST + 1L);
+    int64_t end = lw_smaller(g.first_op + g.n_ops, middle + LW_REPEAT_MOST + 1L);
 
     for (int32_t i = middle + 1; i < end; i++)
         if (p->op_places[i].row == at->row &&
@@ -121,7 +112,7 @@ static int64_t reach_of(const struct lw_plan *p, int32_t i, int32_t from, int32_
     int64_t reach = 1;
 
     for (int32_t d = 0; d < lw_op_shared(p, i)->n_deps; d++)
-        reach = larger(reach, ((int64_t)from - deps[d]) / length + 2);
+        reach = lw_larger(reach, ((int64_t)from - deps[d]) / length + 2);
     return reach;
 }
 
@@ -135,7 +126,7 @@ static void look_at_streams(const struct lw_plan *p, int32_t first, struct lw_re
     s->chains += 1 + p->n_streams;
     for (int32_t k = 0; k < p->n_streams; k++)
         if (s->on_stream[k] > 0)
-            s->reach = larger(s->reach, LW_CHECK_COMM_QUEUE / s->on_stream[k] + 2);
+            s->reach = lw_larger(s->reach, LW_CHECK_COMM_QUEUE / s->on_stream[k] + 2);
 }
 
 static void look_at_repeat(const struct lw_plan *p, int32_t first, struct lw_repeat r,
@@ -145,13 +136,13 @@ static void look_at_repeat(const struct lw_plan *p, int32_t first, struct lw_rep
 
     for (int32_t i = first; i < first + r.length; i++) {
         int32_t micro = lw_op_micro_batch(p, i);
-        least = smaller(least, micro);
-        s->most_micro = larger(s->most_micro, micro);
-        s->reach = larger(s->reach, reach_of(p, i, i, r.length));
+        least = lw_smaller(least, micro);
+        s->most_micro = lw_larger(s->most_micro, micro);
+        s->reach = lw_larger(s->reach, reach_of(p, i, i, r.length));
     }
-    s->least_micro = smaller(s->least_micro, least);
-    s->top = smaller(s->top, least + (int64_t)s->stride * r.n_times);
-    s->longest = larger(s->longest, r.length);
+    s->least_micro = lw_smaller(s->least_micro, least);
+    s->top = lw_smaller(s->top, least + (int64_t)s->stride * r.n_times);
+    s->longest = lw_larger(s->longest, r.length);
 }
 
 static void look_at_program(const struct lw_plan *p, struct lw_program g, struct lw_repeat r,
@@ -161,15 +152,15 @@ static void look_at_program(const struct lw_plan *p, struct lw_program g, struct
     int32_t end = g.first_op + g.n_ops;
 
     for (int32_t i = g.first_op; i < first; i++)
-        s->most_before = larger(s->most_before, lw_op_micro_batch(p, i));
+        s->most_before = lw_larger(s->most_before, lw_op_micro_batch(p, i));
     for (int32_t i = after; i < end; i++) {
         int32_t micro = lw_op_micro_batch(p, i);
-        s->least_after = micro < 0 ? s->least_after : smaller(s->least_after, micro);
-        s->reach = larger(s->reach, reach_of(p, i, after, r.length));
+        s->least_after = micro < 0 ? s->least_after : lw_smaller(s->least_after, micro);
+        s->reach = lw_larger(s->reach, reach_of(p, i, after, r.length));
     }
     look_at_streams(p, first, r, s);
     look_at_repeat(p, first, r, s);
-    s->ends = larger(s->ends, r.before + (end - after));
+    s->ends = lw_larger(s->ends, r.before + (end - after));
 }
 
 /* How many repeats can be taken from each of the programs of a variant. */
@@ -181,10 +172,10 @@ static int64_t n_taken(const struct lw_plan *p, const struct lw_program *program
 
     for (int32_t r = 0; r < p->n_roles; r++)
         look_at_program(p, programs[r], repeats[r], &s);
-    s.reach = larger(s.reach, (s.most_micro - s.least_micro) / stride + 2);
+    s.reach = lw_larger(s.reach, (s.most_micro - s.least_micro) / stride + 2);
     int64_t least = 2 * s.chains * s.reach + s.longest + s.ends + 2;
-    int64_t middle = larger(s.most_micro, s.most_before + 1);
-    return larger((smaller(s.top, s.least_after) - middle) / stride - 1 - least, 0);
+    int64_t middle = lw_larger(s.most_micro, s.most_before + 1);
+    return lw_larger((lw_smaller(s.top, s.least_after) - middle) / stride - 1 - least, 0);
 }
 
 /* Most of each program repeats with the stride. */

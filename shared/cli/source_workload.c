@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "shared/cli/model_source.h"
 #include "shared/device/device_kind.h"
@@ -320,10 +319,7 @@ static enum lw_status read_workload(struct lw_plan_source *s, const char *name,
 
 bool lw_source_is_stream(const char *name)
 {
-    struct stat st;
-
-    return strcmp(name, "-") == 0 ||
-           (stat(name, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+    return strcmp(name, "-") == 0 || lw_is_device_or_pipe(name);
 }
 
 /* A stream is taken to be a workload: it cannot be looked at first. */

@@ -18,6 +18,8 @@ struct lw_input {
 
 /* A folder that is there. */
 bool lw_is_folder(const char *path);
+/* Neither a file nor a folder: it cannot be read twice, nor renamed over. */
+bool lw_is_device_or_pipe(const char *path);
 
 /* LW_EIO: absent, unreadable, a device, larger than max_bytes (0 = no limit) or than the memory
  * that is left, a pipe of more than 256 MiB, or gzip that unpacks to more than 64 MiB and 100 times

@@ -16,6 +16,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/temp_names.h"
+#include "shared/io/input.h"
 #include "shared/io/own_output.h"
 #include "shared/io/used_files.h"
 
@@ -63,14 +64,6 @@ static int descriptor_of(const char *path)
 bool lw_output_is_stdout(const char *path)
 {
     return strcmp(path, "-") == 0 || descriptor_of(path) == STDOUT_FILENO;
-}
-
-/* A device or pipe cannot be renamed over: write to it in place. */
-static bool is_special(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
 static FILE *open_in_place(const char *path)
@@ -151,7 +144,7 @@ static enum lw_status open_file(const char *path, const char *kind, struct lw_ou
 
     if (!*path)
         return lw_fail(err, LW_EINVAL, "an output file has an empty name: give it one, or '-'");
-    out->in_place = descriptor_of(path) >= 0 || is_special(path);
+    out->in_place = descriptor_of(path) >= 0 || lw_is_device_or_pipe(path);
     if (!out->in_place)
         LW_TRY(lw_resolve_links(path, real, sizeof real, err));
     if (!out->in_place && (lw_is_database(real) || lw_belongs_to_database(real)))
@@ -190,7 +183,7 @@ enum lw_status lw_output_try(const char *path, const char *kind, struct lw_err *
 {
     struct lw_output out = {0};
 
-    if (lw_output_is_stdout(path) || descriptor_of(path) >= 0 || is_special(path))
+    if (lw_output_is_stdout(path) || descriptor_of(path) >= 0 || lw_is_device_or_pipe(path))
         return LW_OK;
     LW_TRY(open_file(path, kind, &out, err));
     lw_output_abort(&out);

@@ -22,6 +22,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/dtype.h"
+#include "shared/numbers/larger.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
@@ -99,11 +100,6 @@ static int64_t bytes_of(const struct making *k, int32_t holder)
     return up_to(k, after) - up_to(k, k->weight[holder]);
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* What a loss has freed of its tensors of the scores when the head's gradient is made: of each
  * stays a gradient of the products' type. */
 static int64_t freed_by_loss(const struct lw_plan *p, int32_t module, enum lw_dtype dtype)
@@ -133,14 +129,14 @@ static void make_part(const struct making *k, const struct lw_op *op, int32_t ho
     if (!k->role->adds_gradients)
         return;
     enum lw_dtype dtype = (enum lw_dtype)k->p->params[holder].dtype;
-    int64_t more = larger(bytes - freed_by_loss(k->p, op->module, dtype), 0);
+    int64_t more = lw_larger(bytes - freed_by_loss(k->p, op->module, dtype), 0);
     bool begins = g->parts == 0 && g->users > 1, ends = g->parts + 1 == g->users && g->users > 1;
     g->parts = g->parts + 1 < g->users ? g->parts + 1 : 0;
     g->waits_first = begins ? was_made : g->waits_first;
     for (int pass = was_made ? LW_FIRST_PASS : LW_LATER_PASS; pass < LW_N_PASS_KINDS; pass++) {
         x->waits[pass] += begins ? more : 0;
         x->waited[pass] += begins ? more - bytes : 0;
-        x->beside[pass] = begins ? x->beside[pass] : larger(x->beside[pass], more);
+        x->beside[pass] = begins ? x->beside[pass] : lw_larger(x->beside[pass], more);
     }
     x->waited[LW_FIRST_PASS] += ends && g->waits_first ? bytes : 0;
     x->waited[LW_LATER_PASS] += ends ? bytes : 0;

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "shared/base/sort.h"
+#include "shared/numbers/larger.h"
 #include "shared/numbers/order.h"
 
 enum { CLOCKS_APART_NS = 50000 };
@@ -481,11 +482,6 @@ LW_FREE_BY_ARENA(job_graph_free, struct job_graph)
 
 /* ---- running it ---- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The ends of a group's members, whose starts `end` holds. */
 static void meet(const struct job_ops *j, const struct job_group *x, int64_t *end,
                  const int64_t *work)
@@ -496,9 +492,9 @@ static void meet(const struct job_ops *j, const struct job_group *x, int64_t *en
             for (int32_t d = 0; d < j->n_dp; d++) {
                 int64_t run = (int64_t)s * j->n_dp + d, last = INT64_MIN;
                 for (int32_t k = 0; pass == 0 && k < x->n; k++)
-                    last = larger(last, end[x->ops[k] * j->n_runs + run]);
+                    last = lw_larger(last, end[x->ops[k] * j->n_runs + run]);
                 if (pass == 0 && x->over_dp) {
-                    all = larger(all, last);
+                    all = lw_larger(all, last);
                     continue;
                 }
                 if (pass == 1 && !x->over_dp)
@@ -519,7 +515,7 @@ static void pass_on(const struct job_ops *j, const struct job_graph *g, int32_t 
     for (int32_t i = g->first_after[op]; i < g->first_after[op + 1]; i++) {
         int64_t *to = end + g->after[i] * j->n_runs;
         for (int64_t k = 0; k < j->n_runs; k++)
-            to[k] = larger(to[k], from[k]);
+            to[k] = lw_larger(to[k], from[k]);
     }
 }
 
@@ -549,5 +545,5 @@ void job_graph_run(const struct job_ops *j, const struct job_graph *g, const int
     for (int32_t o = 0; o < j->n_ops; o++)
         for (int64_t k = 0; k < j->n_runs; k++)
             if (!optimizer || j->ops[o].type == JOB_OPTIMIZER)
-                step_ns[k / j->n_dp] = larger(step_ns[k / j->n_dp], end[o * j->n_runs + k]);
+                step_ns[k / j->n_dp] = lw_larger(step_ns[k / j->n_dp], end[o * j->n_runs + k]);
 }
