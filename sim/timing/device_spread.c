@@ -18,11 +18,16 @@
 #include "sim/timing/device.h"
 #include "sim/timing/sim_options.h"
 
+static bool has_spread(const struct lw_cluster *c)
+{
+    return lw_figure_is_set(c->noise.device_spread) && c->noise.device_spread.value > 0;
+}
+
 int64_t sim_spread_parts(const struct lw_cluster *c, const struct lw_sim_options *o, int64_t n)
 {
     struct lw_figure f = c->noise.device_spread;
 
-    if (!lw_figure_is_set(f) || f.value <= 0 || n <= 1 || o->rank_sigma > 0)
+    if (!has_spread(c) || n <= 1 || o->rank_sigma > 0)
         return 0;
     return (int64_t)(f.value * lw_normal_max(n) * (double)SIM_FULL_RATE + 0.5);
 }
@@ -38,11 +43,11 @@ static bool has_products(const struct lw_plan *p)
 const char *sim_spread_unused(const struct lw_plan *p, const struct lw_cluster *c,
                               const struct lw_sim_options *o, int64_t n)
 {
-    return o->rank_sigma > 0                  ? "--rank-noise draws the speed of each rank"
-           : n <= 1                           ? "the plan has one device"
-           : sim_spread_parts(c, o, n) == 0   ? "it is 0"
-           : !has_products(p)                 ? "no op of the plan is known to be bound by products"
-                                              : "";
+    return o->rank_sigma > 0  ? "--rank-noise draws the speed of each rank"
+           : n <= 1           ? "the plan has one device"
+           : !has_spread(c)   ? "it is 0"
+           : !has_products(p) ? "no op of the plan is known to be bound by products"
+                              : "";
 }
 
 lw_ps sim_spread_ps(const struct lw_plan *p, const struct lw_op *op, lw_ps own, int64_t parts)
