@@ -7,11 +7,12 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
+#include "shared/text/wrap.h"
 
 /* What one call was asked to do, and what it read. */
 struct session {
     const char *db, *file, *cluster_name, *op;
-    int64_t step, max_ranks, width, height, page, n_pages, ranks, nodes;
+    int64_t step, max_ranks, width, height, page, n_pages, ranks, nodes, n_replaced;
     struct lw_plot plot;
     struct lw_cluster cluster;
     struct lw_search search;
@@ -52,6 +53,10 @@ static void report(const struct session *s)
     if (s->n_pages > 1)
         printf(", page %lld of %lld (--page)", (long long)s->page, (long long)s->n_pages);
     putchar('\n');
+    if (s->n_replaced > 0)
+        lw_printf_paragraph(stdout, "%lld character%s that no font here has, drawn as '?'; -o of a "
+                            ".svg keeps them for the fonts of its reader\n",
+                            (long long)s->n_replaced, lw_plural(s->n_replaced));
 }
 
 /* Options that the picture has no use for. */
@@ -174,7 +179,7 @@ int cmd_plot(int argc, char **argv)
         return lw_cli_usage("plot", "%s", err.msg);
     enum lw_status st = load(&s, argv + 2, n_operands - 1, &err);
     if (st == LW_OK)
-        st = lw_plot_draw(s.store, &s.plot, s.file, &err);
+        st = lw_plot_draw(s.store, &s.plot, s.file, &s.n_replaced, &err);
     if (st == LW_OK && strcmp(s.file, "-") != 0)
         report(&s);
     lw_store_close(s.store);

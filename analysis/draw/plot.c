@@ -1,4 +1,4 @@
-/* Drawing by gnuplot: the only file that runs it. The script lies in a temporary file that
+/* Drawing by gnuplot: the only file that runs it, and fc-list. The script lies in a temporary file that
  * becomes the child's standard input, the picture is its standard output, so nothing can block
  * on a pipe. gnuplot runs a shell for backquotes and reads start-up files: texts of others are
  * quoted by plot_text alone, and it starts with -d and an environment without its own variables.
@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "analysis/draw/plot_glyphs.h"
 #include "analysis/draw/plot_style.h"
 #include "shared/base/nearest.h"
 #include "shared/io/output.h"
@@ -129,8 +130,9 @@ static void first_words(FILE *f, char *buf, size_t size)
     }
 }
 
-static enum lw_status spawn_gnuplot(char *const argv[], FILE *in, int out, FILE *complaints,
-                                    struct lw_err *err)
+/* LW_ENOTSUP: no such program on the PATH. */
+static enum lw_status spawn(char *const argv[], FILE *in, int out, FILE *complaints,
+                            struct lw_err *err)
 {
     posix_spawn_file_actions_t fds;
     char words[256], *clean[16];
@@ -147,18 +149,18 @@ static enum lw_status spawn_gnuplot(char *const argv[], FILE *in, int out, FILE 
         rc = posix_spawn_file_actions_adddup2(&fds, fileno(complaints), 2);
     clean_environment(clean, 16);
     if (rc == 0)
-        rc = posix_spawnp(&pid, "gnuplot", &fds, NULL, argv, clean);
+        rc = posix_spawnp(&pid, argv[0], &fds, NULL, argv, clean);
     posix_spawn_file_actions_destroy(&fds);
     if (rc == ENOENT)
-        return lw_fail(err, LW_ENOTSUP, "no gnuplot on the PATH (Debian package gnuplot-nox)");
+        return lw_fail(err, LW_ENOTSUP, "no %s on the PATH (Debian package gnuplot-nox)", argv[0]);
     if (rc != 0)
-        return lw_fail(err, LW_EIO, "cannot run gnuplot: %s", strerror(rc));
+        return lw_fail(err, LW_EIO, "cannot run %s: %s", argv[0], strerror(rc));
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return LW_OK;
     first_words(complaints, words, sizeof words);
-    return lw_fail(err, LW_EFAILED, "gnuplot ended with %s %d: %s",
+    return lw_fail(err, LW_EFAILED, "%s ended with %s %d: %s", argv[0],
                    WIFEXITED(status) ? "status" : "signal",
                    WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), words);
 }
@@ -180,7 +182,7 @@ static enum lw_status run_script(FILE *script, FILE *out, struct lw_err *err)
     if (lseek(fileno(script), 0, SEEK_SET) != 0)
         return lw_fail(err, LW_EIO, "cannot read the plot script back: %s", strerror(errno));
     LW_TRY(temporary(&complaints, err));
-    enum lw_status st = spawn_gnuplot(argv, script, fileno(out), complaints, err);
+    enum lw_status st = spawn(argv, script, fileno(out), complaints, err);
     fclose(complaints);
     return st;
 }
@@ -256,6 +258,43 @@ static enum lw_status run_and_copy(FILE *script, FILE *to, enum lw_plot_terminal
     return st;
 }
 
+/* What the fonts have; nothing is known of it where fc-list, which comes with the library that
+ * draws texts, is not there. */
+static enum lw_status read_glyphs(struct plot_glyphs *g, struct lw_err *err)
+{
+    static char name[] = "fc-list", any[] = ":", what[] = "charset";
+    char *argv[] = {name, any, what, NULL};
+    FILE *list, *complaints;
+    struct lw_err unknown;
+
+    LW_TRY(temporary(&list, err));
+    enum lw_status st = temporary(&complaints, err);
+    if (st == LW_OK) {
+        if (spawn(argv, NULL, fileno(list), complaints, &unknown) == LW_OK)
+            st = plot_glyphs_read(list, g, err);
+        fclose(complaints);
+    }
+    fclose(list);
+    return st;
+}
+
+/* In place of the script one whose texts the fonts of this machine have. */
+static enum lw_status keep_to_fonts(FILE **script, int64_t *n, struct lw_err *err)
+{
+    struct plot_glyphs g = {0};
+    FILE *kept;
+
+    LW_TRY(read_glyphs(&g, err));
+    enum lw_status st = temporary(&kept, err);
+    if (st == LW_OK) {
+        st = plot_glyphs_copy(&g, *script, kept, n, err);
+        fclose(*script);
+        *script = kept;
+    }
+    plot_glyphs_free(&g);
+    return st;
+}
+
 static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *p,
                                       const char *file, struct lw_err *err)
 {
@@ -276,15 +315,18 @@ static const char *const output_kinds[] = {[LW_TERMINAL_PNG] = "PNG", [LW_TERMIN
                                            [LW_TERMINAL_DUMB] = "characters"};
 
 enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const char *file,
-                            struct lw_err *err)
+                            int64_t *n_replaced, struct lw_err *err)
 {
     struct lw_output out = {0};
     FILE *script;
 
+    *n_replaced = 0;
     if (plots[p->kind]->characters && p->terminal == LW_TERMINAL_DUMB)
         return draw_characters(s, p, file, err);
     LW_TRY(temporary(&script, err));
     enum lw_status st = lw_plot_script(s, p, script, err);
+    if (st == LW_OK && (p->terminal == LW_TERMINAL_PNG || p->terminal == LW_TERMINAL_PDF))
+        st = keep_to_fonts(&script, n_replaced, err);
     if (st == LW_OK)
         st = lw_output_open(file, output_kinds[p->terminal], &out, err);
     if (st == LW_OK) {
@@ -314,7 +356,7 @@ enum lw_status lw_plot_version(char *buf, size_t size, struct lw_err *err)
         fclose(out);
         return st;
     }
-    st = spawn_gnuplot(argv, NULL, fileno(out), complaints, err);
+    st = spawn(argv, NULL, fileno(out), complaints, err);
     rewind(out);
     if (st == LW_OK && !fgets(buf, (int)size, out))
         st = lw_fail(err, LW_EFAILED, "gnuplot --version printed nothing; expected a version");

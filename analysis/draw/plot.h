@@ -69,9 +69,10 @@ enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, s
 enum lw_status lw_plot_script(struct lw_store *s, const struct lw_plot *p, FILE *f,
                               struct lw_err *err);
 
-/* Script, gnuplot, file: whole or not at all. LW_ENOTSUP: no gnuplot here. */
+/* Script, gnuplot, file: whole or not at all. *n_replaced: characters of .png and .pdf that no font
+ * of this machine has: they are drawn as '?'. LW_ENOTSUP: no gnuplot here. */
 enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const char *file,
-                            struct lw_err *err);
+                            int64_t *n_replaced, struct lw_err *err);
 
 /* Version of the gnuplot on the PATH ("gnuplot 5.4 patchlevel 4") into buf. */
 enum lw_status lw_plot_version(char *buf, size_t size, struct lw_err *err);

@@ -32,12 +32,13 @@ static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
     char file[512];
     struct scene s = open_scene(kind);
     struct lw_err err = {0};
+    int64_t n_replaced;
 
     s.plot.cluster = &s.cluster;
     s.plot.search = &s.search;
     snprintf(file, sizeof file, "%s", fixture_path(name));
     assert_int_equal(lw_plot_terminal_of(file, &s.plot.terminal, &err), LW_OK);
-    assert_ok(lw_plot_draw(s.store, &s.plot, file, &err), err);
+    assert_ok(lw_plot_draw(s.store, &s.plot, file, &n_replaced, &err), err);
     FILE *f = fopen(file, "rb");
     assert_non_null(f);
     assert_int_equal(fread(head, 1, n, f), n);
@@ -106,16 +107,48 @@ TEST_WITH(a_name_with_the_end_of_cdata_is_xml, runs_open, fixture_close)
     }
 }
 
+/* cairo draws a box in place of a character that no font has, larger than the picture. No font has
+ * the last character of the last plane, which is for private use. */
+TEST_WITH(a_character_that_no_font_has_is_drawn_as_a_question_mark, runs_open, fixture_close)
+{
+    static const char *const kinds[] = {"overlap", "timeline", "memory"};
+    int rc;
+
+    if (!have_gnuplot())
+        skip();
+    shell("fc-list : charset >fonts", &rc);
+    if (rc != 0)
+        skip();
+    shell("$L sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --name 'x\xf4\x8f\xbf\xbdy\xc3\xa9' -q "
+          "--db a.db >log && $L sim -w gpt2 --batch 1 -c dgx-a100 --dp 2 --name 'x?y\xc3\xa9' -q "
+          "--db b.db >log", &rc);
+    assert_int_equal(rc, 0);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (int pdf = 0; pdf < 2; pdf++) {
+            char command[256];
+            snprintf(command, sizeof command, "for d in a b; do $L plot %s --db $d.db -o $d.%s "
+                     "--force >$d.log || exit 1; done; cmp a.%s b.%s && grep -q \"drawn as '?'\" "
+                     "a.log && ! grep -q drawn b.log", kinds[k], pdf ? "pdf" : "png",
+                     pdf ? "pdf" : "png", pdf ? "pdf" : "png");
+            shell(command, &rc);
+            assert_int_equal(rc, 0);
+        }
+    shell("$L plot overlap --db a.db -o a.svg && grep -q $(printf '\\364\\217\\277\\275') a.svg",
+          &rc);
+    assert_int_equal(rc, 0);
+}
+
 TEST_WITH(without_gnuplot_nothing_is_written_and_it_is_named, runs_open, fixture_close)
 {
     char file[512], *path = strdup(getenv("PATH"));
     struct lw_err err = {0};
+    int64_t n_replaced;
 
     runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     snprintf(file, sizeof file, "%s", fixture_path("x.png"));
     setenv("PATH", fixture_path(""), 1);
-    assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_ENOTSUP);
+    assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &n_replaced, &err), LW_ENOTSUP);
     setenv("PATH", path, 1);
     free(path);
     has(err.msg, "gnuplot-nox");
@@ -127,6 +160,7 @@ TEST_WITH(a_failing_gnuplot_leaves_no_file, runs_open, fixture_close)
 {
     char file[512], *path = strdup(getenv("PATH"));
     struct lw_err err = {0};
+    int64_t n_replaced;
 
     runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
@@ -138,7 +172,7 @@ TEST_WITH(a_failing_gnuplot_leaves_no_file, runs_open, fixture_close)
     char command[4096];
     snprintf(command, sizeof command, "%s:%s", fixture_path(""), path);
     setenv("PATH", command, 1);
-    assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_EFAILED);
+    assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &n_replaced, &err), LW_EFAILED);
     setenv("PATH", path, 1);
     free(path);
     has(err.msg, "gnuplot ended with status 3: the script's line 7: no such terminal");
