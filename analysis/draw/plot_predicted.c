@@ -229,6 +229,25 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     return LW_OK;
 }
 
+/* As if only the runs of these pairs were there: they alone choose the unit and are named. */
+static enum lw_status put_pairs_alone(const struct lw_plot *p, const struct pair *v, int n, FILE *f,
+                                      struct lw_err *err)
+{
+    struct lw_plot alone = *p;
+    struct lw_run *runs;
+
+    LW_NEW(runs, (size_t)n * 2, err);
+    for (int i = 0; i < n; i++) {
+        runs[2 * i] = *v[i].m;
+        runs[2 * i + 1] = *v[i].q;
+    }
+    alone.runs = runs;
+    alone.n_runs = n * 2;
+    enum lw_status st = put_pairs(&alone, v, n, f, err);
+    lw_free(runs);
+    return st;
+}
+
 static enum lw_status draw_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
                                      struct lw_err *err)
 {
@@ -240,7 +259,7 @@ static enum lw_status draw_predicted(struct lw_store *s, const struct lw_plot *p
     LW_NEW(v, (size_t)p->n_runs + 1, err);
     enum lw_status st = find_pairs(s, p, v, &n, err);
     if (st == LW_OK)
-        st = put_pairs(p, v, n, f, err);
+        st = put_pairs_alone(p, v, n, f, err);
     lw_free(v);
     return st;
 }

@@ -145,11 +145,15 @@ static void provenance(const struct lw_plot *p, FILE *f, int width, int height)
 {
     const struct lw_run *r = p->n_runs > 0 ? &p->runs[0] : NULL;
     char of[512], cut[512], text[1024], plan[32] = "";
+    bool others = false;
+
+    for (int32_t i = 1; i < p->n_runs; i++)
+        others = others || strcmp(p->runs[i].plan_hash, r->plan_hash) != 0;
 
     if (r) {
         snprintf(of, sizeof of, "%.200s%s%.100s%s", r->name, r->workload_from[0] ? " (" : "",
                  r->workload_from, r->workload_from[0] ? ")" : "");
-        snprintf(plan, sizeof plan, " | plan %.8s%s", r->plan_hash, p->n_runs > 1 ? ", ..." : "");
+        snprintf(plan, sizeof plan, " | plan %.8s%s", r->plan_hash, others ? ", ..." : "");
     } else if (p->search) {
         snprintf(of, sizeof of, "search %lld: %lld strategies, %lld simulated | %.200s",
                  (long long)p->search->id, (long long)p->search->n_valid,

@@ -2,9 +2,11 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 TEST_GROUP(fixture_open, fixture_close)
 
@@ -35,4 +37,27 @@ TEST(a_page_that_is_not_there_is_named)
 {
     lapwing("sim -w mlp -c dgx-h100 --dp 2 --db p.db", NULL);
     EXPECT("plot overlap --db p.db", {"--page 2", 1, "--page 2: 'overlap' of 1 run has 1 page"});
+}
+
+/* A corner names the first run and plan that are drawn; of other runs neither the name nor the
+ * length of a step, which chooses the unit, has a place. */
+TEST(runs_that_are_not_drawn_leave_no_trace)
+{
+    char *alone, *beside;
+    int rc;
+
+    lapwing("sim -w mlp --layers 4 --width 16 -c host --dp 2 -q --db p.db", NULL);
+    lapwing("exec -w mlp --layers 4 --width 16 -c host --dp 2 --steps 3 -q --db p.db", NULL);
+    lapwing("plot predicted --db p.db -o alone.gp", NULL);
+    shell("cp p.db q.db && $L sim -w llama-2-70b -c dgx-h100 --dp 8 --micro-batches 16 -q --db q.db "
+          ">log && $L plot predicted --db q.db -o beside.gp && $L plot predicted 3,1,2 --db q.db "
+          "-o first.gp && cmp beside.gp first.gp", &rc);
+    assert_int_equal(rc, 0);
+    alone = fixture_get(fixture_path("alone.gp"));
+    beside = fixture_get(fixture_path("beside.gp"));
+    assert_string_equal(alone, beside);
+    has(alone, "lapwing 0.");
+    has_not(alone, "..."); /* one plan */
+    free(alone);
+    free(beside);
 }
