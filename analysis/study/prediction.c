@@ -180,12 +180,15 @@ struct lw_alike_key lw_prediction_key(const struct lw_prediction *s)
 }
 
 /* The interval of the step from measured runs. No run is like a recording, whose framework is
- * ideal, nor like a plan whose times were scaled from one device to another. */
+ * ideal, nor like a plan whose times were scaled from one device to another. The ratios are of
+ * predictions at collective detail and say nothing of another model of collectives. */
 static enum lw_status find_alike(struct lw_prediction *s, struct lw_err *err)
 {
     struct lw_alike_key key = lw_prediction_key(s);
 
-    return s->source.has_workload || !s->source.device
+    bool by_evidence = s->options.detail != LW_SIM_CHUNK;
+
+    return by_evidence && (s->source.has_workload || !s->source.device)
                ? lw_alike_step_of(&key, s->source.framework.name, &s->alike, err)
                : LW_OK;
 }

@@ -62,9 +62,13 @@ static void put_alike(const struct lw_sim_alike *a, FILE *f)
         fprintf(f, " (%s)", lw_interval_text(interval, a->p10, a->p90, a->of));
 }
 
-/* Where the interval is not of such runs. */
-static void put_nearest(const struct lw_sim_alike *a, FILE *f)
+/* Where the interval is not of such runs, or there is none. */
+static void put_nearest(const struct lw_sim_report *r, FILE *f)
 {
+    const struct lw_sim_alike *a = &r->alike;
+
+    if (r->framework && r->options->detail == LW_SIM_CHUNK)
+        fputs("; no p10-p90: the ratios to measured runs are of collective detail", f);
     if (!a->asked || !isnan(a->mean))
         return;
     if (a->n == 0)
@@ -95,7 +99,7 @@ static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct
         fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
     if (lw_sim_is_drawn(r))
         fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
-    put_nearest(&r->alike, f);
+    put_nearest(r, f);
     return lw_paragraph_close(&line, err);
 }
 
