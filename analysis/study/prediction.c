@@ -142,8 +142,7 @@ enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status store(struct lw_prediction *s, const struct lw_sim_report *r,
-                            struct lw_err *err)
+static enum lw_status store(struct lw_prediction *s, struct lw_sim_report *r, struct lw_err *err)
 {
     struct lw_arena texts = {0};
     struct lw_sim_result result;
@@ -155,6 +154,7 @@ static enum lw_status store(struct lw_prediction *s, const struct lw_sim_report 
 
     if (status == LW_OK && !s->no_db)
         status = lw_sim_row_end(&s->row, &end, err);
+    r->no_spans = !lw_sim_row_has_spans(&end);
     lw_arena_free(&texts);
     return status;
 }

@@ -74,12 +74,18 @@ static enum lw_status store_classes(struct lw_sim_row *row, const struct lw_sim_
     return status;
 }
 
+bool lw_sim_row_has_spans(const struct lw_sim_end *end)
+{
+    return end->spans || end->stats->n_ops <= FEW_SPANS || end->classes->rows.n <= FEW_SPANS;
+}
+
 static enum lw_status store_spans(struct lw_sim_row *row, const struct lw_sim_end *end,
                                   struct lw_err *err)
 {
-    if (end->spans || end->stats->n_ops <= FEW_SPANS)
-        return store_every_rank(row, end, err);
-    return end->classes->rows.n <= FEW_SPANS ? store_classes(row, end, err) : LW_OK;
+    if (!lw_sim_row_has_spans(end))
+        return LW_OK;
+    return end->spans || end->stats->n_ops <= FEW_SPANS ? store_every_rank(row, end, err)
+                                                        : store_classes(row, end, err);
 }
 
 /* From here on the run counts as "not stored whole" until it is. */

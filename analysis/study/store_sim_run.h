@@ -37,6 +37,9 @@ struct lw_sim_end {
     bool spans; /* store every op of every rank; few are stored without being requested */
 };
 
+/* Whether spans are stored: those of every rank, or of one of each set of equal ranks. */
+bool lw_sim_row_has_spans(const struct lw_sim_end *end);
+
 /* Store the figures and end the run as ok, in one piece: an interrupt waits for it. LW_EFAILED:
  * another command deleted or ended the run meanwhile. */
 enum lw_status lw_sim_row_end(struct lw_sim_row *row, const struct lw_sim_end *end,

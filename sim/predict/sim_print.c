@@ -546,7 +546,8 @@ static enum lw_status text_counts(const struct lw_sim_report *r, FILE *out, stru
         fprintf(f, "; %d rank%s for all %d", r->stats->n_simulated,
                 r->stats->n_simulated == 1 ? " stands" : "s stand", r->plan->n_ranks);
     if (r->run >= 0)
-        fprintf(f, "; stored as run %lld", (long long)r->run);
+        fprintf(f, "; stored as run %lld%s", (long long)r->run,
+                r->no_spans ? ", without spans (--spans)" : "");
     return lw_paragraph_close(&line, err);
 }
 

@@ -61,6 +61,7 @@ struct lw_sim_report {
     bool all;                             /* text: every bucket and replayed step */
     double wall_s;
     int64_t run;                          /* id in the database; -1 = not stored */
+    bool no_spans;                        /* it was stored without them */
     const char *not_stored;               /* why it could not be stored; NULL: no fault */
     int32_t n_past; /* compared predictions for this cluster; -1 = not asked */
     double mean_past_pct, max_past_pct;   /* absolute error of their step */

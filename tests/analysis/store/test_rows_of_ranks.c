@@ -3,6 +3,7 @@
 #include "tests/lib/unit.h"
 #include <sqlite3.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "analysis/draw/step_bars.h"
 #include "analysis/store/store.h"
@@ -133,6 +134,24 @@ static int64_t steps_to_read(int32_t n, const char *file)
 
 /* 16 times the ranks and the rows. A pass over all ranks for each row would be 256 times the
  * steps. */
+/* 16 ranks of which no two are alike: what is said is what later commands find. */
+TEST(a_run_without_spans_says_so)
+{
+    static const char uneven[] = "sim -w qwen-2.5-14b -c jupiter --seq 128 --dp 8 --cp 2 "
+                                 "--micro-batches 8 --db none.db";
+    const char *said;
+    int rc;
+
+    expect(uneven, 0, "stored as run 1, without spans (--spans)");
+    expect("explain 1 --db none.db", 1, "run 1 was stored without spans");
+    expectf(0, "stored as run 2\n", "%s --spans", uneven);
+    expect("explain 2 --db none.db", 0, "run 2 (sim");
+    said = lapwing("sim " PLAN "--db alike.db", &rc);
+    assert_int_equal(rc, 0);
+    if (strstr(said, "without spans"))
+        fail_msg("%s", said);
+}
+
 TEST(reading_costs_the_same_for_each_rank)
 {
     sqlite3_auto_extension((void (*)(void))count_steps);
