@@ -303,14 +303,16 @@ static enum lw_status check_family(const struct traces_model *m,
         const char *option = llama_options[k].option;
         if (!traces_shape_is_given(given, llama_options[k].at, llama_options[k].size))
             continue;
+        bool folded = given->expert_folded && strcmp(option, "whole-experts") == 0;
+        const char *as_given = folded ? "etp 1" : option;
         if (!takes_llama_option(m, option))
             return lw_fail(err, LW_EINVAL,
                            "--%s does not apply to model %s; models of the llama family take it "
                            "(decoder, llama-2-7b, mixtral-8x7b, ...)",
-                           option, m->name);
+                           as_given, m->name);
         if (llama_options[k].of_experts && !has_experts)
             return lw_fail(err, LW_EINVAL, "--%s: model %s has no experts; give --experts too",
-                           option, m->name);
+                           as_given, m->name);
     }
     LW_TRY(hybrid_check_options(m, given, err));
     return check_latent(m, given, err);

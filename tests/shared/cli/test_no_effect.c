@@ -183,3 +183,13 @@ TEST_WITH(options_without_an_object_are_refused, fixture_open, fixture_close)
                         "{\n  \"deleted\": [1]\n}\n");
     assert_string_equal(lapwing("runs 2 --delete --format csv --db r.db", NULL), "deleted\n2\n");
 }
+
+/* Experts that a tensor group shares are asked for by two options; the message names the given. */
+TEST_WITH(experts_that_are_not_there_are_named_by_the_option, fixture_open, fixture_close)
+{
+    EXPECT("sim -c dgx-h100 --dp 4 --tp 2 --no-db -w",
+           {"llama-3-8b --ep 4 --etp 1", 1, "--etp 1: model llama-3-8b has no experts"},
+           {"llama-3-8b --whole-experts", 1, "--whole-experts: model llama-3-8b has no experts"},
+           {"gpt2 --ep 4 --etp 1", 1, "--etp 1 does not apply to model gpt2"},
+           {"gpt2 --whole-experts", 1, "--whole-experts does not apply to model gpt2"});
+}
