@@ -217,7 +217,8 @@ static void put_summary(struct lw_sql *q, int64_t run, const struct lw_summary *
     lw_sql_run(q, "ltiil", run, "span_ps", -1, -1, m->span);
     lw_sql_run(q, "ltiid", run, "bubble_ratio", -1, -1, m->bubble_ratio);
     lw_sql_run(q, "ltiid", run, "compute_share", -1, -1, m->compute_share);
-    lw_sql_run(q, "ltiil", run, "peak_memory_bytes", -1, -1, m->peak_memory_bytes);
+    if (m->peak_memory_bytes >= 0)
+        lw_sql_run(q, "ltiil", run, "peak_memory_bytes", -1, -1, m->peak_memory_bytes);
     lw_sql_run(q, "ltiil", run, "n_ops", -1, -1, m->n_ops);
 }
 

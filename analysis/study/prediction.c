@@ -138,6 +138,8 @@ enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
         LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
     }
     LW_TRY(lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err));
+    if (s->replay.on) /* a recording's plan has no sizes of what is held */
+        lw_summary_forget_memory(&s->summary);
     lw_memory_figures_of(&s->summary, &s->plan, &s->source.framework, &s->cluster, &s->memory);
     return LW_OK;
 }

@@ -263,6 +263,14 @@ enum lw_status lw_timeline_measure(const struct lw_timeline *t, const struct lw_
     return make_summary(t, plan, false, first_step, out, err);
 }
 
+void lw_summary_forget_memory(struct lw_summary *s)
+{
+    s->peak_memory_bytes = -1;
+    s->memory = (struct lw_memory_peak){.rank = -1};
+    for (int32_t r = 0; r < s->n_ranks; r++)
+        s->ranks[lw_alike_class(&s->alike, r)].peak_memory_bytes = -1;
+}
+
 void lw_summary_free(struct lw_summary *s)
 {
     lw_free(s->steps);

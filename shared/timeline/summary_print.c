@@ -113,7 +113,7 @@ void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s)
     lw_summary_json_measure(o, &s->ranks[s->worst]);
     LW_JSON(o, "bubble_ratio", lw_decimals(s->bubble_ratio, 6),
             "compute_share", lw_decimals(s->compute_share, 6),
-            "peak_memory_bytes", s->peak_memory_bytes);
+            "peak_memory_bytes", lw_known(s->peak_memory_bytes));
 }
 
 void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,

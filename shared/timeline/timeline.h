@@ -152,6 +152,8 @@ enum lw_status lw_timeline_summarize(const struct lw_timeline *t, const struct l
 /* The same without memory: of a plan that does not hold it. */
 enum lw_status lw_timeline_measure(const struct lw_timeline *t, const struct lw_plan *plan,
                                    int32_t first_step, struct lw_summary *out, struct lw_err *err);
+/* Of a plan that does not say what is held: peak and parts are not known, of no rank. */
+void lw_summary_forget_memory(struct lw_summary *s);
 void lw_summary_free(struct lw_summary *s);
 static inline struct lw_measure lw_summary_of(const struct lw_summary *s, int32_t rank)
 {

@@ -664,7 +664,8 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
 {
     struct lw_figure memory = r->cluster->device.memory_bytes;
 
-    LW_JSON(o, "framework_bytes", own_bytes(r), "device_memory_bytes",
+    LW_JSON(o, "framework_bytes",
+            lw_known_if(!r->replayed && !r->graph, own_bytes(r)), "device_memory_bytes",
             lw_known_if(lw_figure_is_set(memory), (int64_t)memory.value));
     if (lw_sim_missing_bytes(r) >= 0)
         lw_jsonout_bool(o, "memory_fits", lw_sim_missing_bytes(r) == 0);
