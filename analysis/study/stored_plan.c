@@ -83,9 +83,20 @@ static enum lw_status take_cluster(struct lw_store *store, const struct lw_run *
     return st;
 }
 
+/* The plan of a replay has all recorded steps in one pass, and no sizes of what is held. */
+static enum lw_status refuse_replay(const struct lw_run *run, struct lw_err *err)
+{
+    return lw_cluster_is_recorded(run->cluster_name)
+               ? lw_fail(err, LW_EINVAL, "run %lld is a replay, whose plan has the recorded steps "
+                         "in one: give the recordings to sim --replay", (long long)run->id)
+               : LW_OK;
+}
+
 static enum lw_status take(struct lw_store *store, const struct lw_run *run,
                            struct lw_plan_source *source, struct lw_err *err)
 {
+    if (source->predicts)
+        LW_TRY(refuse_replay(run, err));
     const char *name = lw_arena_printf(&source->strings, "plan of run %lld in %s",
                                        (long long)run->id, lw_store_file(store));
 

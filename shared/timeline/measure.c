@@ -184,6 +184,20 @@ void lw_summary_shares(struct lw_summary *s)
 
 /* --- memory --- */
 
+void lw_summary_forget_memory(struct lw_summary *s)
+{
+    s->peak_memory_bytes = -1;
+    s->memory = (struct lw_memory_peak){.rank = -1};
+    for (int32_t r = 0; r < s->n_ranks; r++)
+        s->ranks[lw_alike_class(&s->alike, r)].peak_memory_bytes = -1;
+}
+
+/* A plan in which nothing is held beside messages is of no model: a drawn schedule, a recording. */
+static bool says_nothing(const struct lw_memory_peak *m)
+{
+    return m->total == m->bytes[LW_MEMORY_MESSAGES];
+}
+
 /* Of every rank of the timeline, and the largest of the plan. */
 static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_plan *plan,
                                   struct lw_arena *a, struct lw_summary *out, struct lw_err *err)
@@ -195,6 +209,8 @@ static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_p
     out->peak_memory_bytes = out->memory.total;
     for (int32_t r = 0; r < plan->n_ranks && r < out->n_ranks; r++)
         out->ranks[r].peak_memory_bytes = peak[r];
+    if (says_nothing(&out->memory))
+        lw_summary_forget_memory(out);
     return LW_OK;
 }
 
@@ -261,14 +277,6 @@ enum lw_status lw_timeline_measure(const struct lw_timeline *t, const struct lw_
                                    int32_t first_step, struct lw_summary *out, struct lw_err *err)
 {
     return make_summary(t, plan, false, first_step, out, err);
-}
-
-void lw_summary_forget_memory(struct lw_summary *s)
-{
-    s->peak_memory_bytes = -1;
-    s->memory = (struct lw_memory_peak){.rank = -1};
-    for (int32_t r = 0; r < s->n_ranks; r++)
-        s->ranks[lw_alike_class(&s->alike, r)].peak_memory_bytes = -1;
 }
 
 void lw_summary_free(struct lw_summary *s)

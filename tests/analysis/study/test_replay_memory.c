@@ -55,3 +55,26 @@ TEST(a_plan_has_them)
     has_not(text, "\"memory_at_peak\": null");
     has_not(text, "\"framework_bytes\": null");
 }
+
+/* Its plan has the recorded steps in one pass: predicted as a plan, one step would take as long as
+ * all of them. */
+TEST(a_stored_replay_is_not_predicted_as_a_plan)
+{
+    expect("sim --replay $R/gpt6__local.rank0.json.gz --db r.db", 0, "stored as run 1");
+    EXPECT("", {"sim --run 1 --db r.db", 1, "run 1 is a replay, whose plan has the recorded steps"},
+           {"sim --run 1 -c host --db r.db", 1, "give the recordings to sim --replay"},
+           {"explain --memory 1 -c host --db r.db", 1, "run 1 is a replay"},
+           {"explain 1 --db r.db", 0, "run 1 (sim)"},
+           {"export 1 --format plan -o p.json --db r.db", 0, "the plan of run 1"},
+           {"sim p.json -c host --no-db", 0, "memory: not known"});
+}
+
+/* A schedule that is drawn without a model holds nothing. */
+TEST(a_drawn_schedule_says_nothing_of_memory)
+{
+    lapwing("plan --schedule zbv --pp 4 --micro-batches 8 -o z.json", NULL);
+    EXPECT("sim z.json -c dgx-h100 --no-db",
+           {"", 0, "memory: not known", .lacks = "fits"},
+           {"--format json", 0, "\"memory_at_peak\": null", {"\"memory_fits\": null"}},
+           {"--must-fit", 1, "--must-fit: not known"});
+}
