@@ -98,7 +98,7 @@ struct lw_measure {
     lw_ps start, end;
     lw_ps compute_busy, host_update, copy_busy, comm_busy;
     lw_ps exposed_copy, exposed_comm, transfer, hidden_transfer, wait[LW_N_WAITS], idle;
-    int64_t peak_memory_bytes; /* over all steps; -1 without a plan */
+    int64_t peak_memory_bytes; /* over all steps; -1: not known */
 };
 
 /* Step k takes E_k - E_(k-1), where E_k is the latest end over ranks of steps 0 to k, and E_(-1)
@@ -139,7 +139,7 @@ struct lw_summary {
     int32_t worst; /* index into ranks: the longest period, the lowest rank of several */
     double bubble_ratio;    /* waiting for pipeline neighbours, of all ranks' periods */
     double compute_share;   /* computing, of all ranks' periods */
-    int64_t peak_memory_bytes; /* largest rank; -1 without a plan */
+    int64_t peak_memory_bytes; /* largest rank; -1: without a plan, or nothing is held */
     struct lw_memory_peak memory;
     int64_t n_ops;
 };
