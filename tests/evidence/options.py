@@ -176,11 +176,29 @@ def complete_world(row):
     split_experts(row)
 
 
+def computed_micro_batches(row):
+    """Megatron and NeMo take the samples and the micro-batch and divide: a printed number of
+    micro-batches is not what they are told (NVIDIA/Megatron-LM@core_v0.12.0, megatron/core/
+    num_microbatches_calculator.py; NVIDIA-NeMo/Automodel@5e55eca63, nemo_automodel/components/
+    training/step_scheduler.py)."""
+    divides = row.gbs > 0 and row.mbs > 0 and row.gbs % (row.mbs * row.dp) == 0
+    told = has(row.framework, "Megatron") or has(row.framework, "NeMo")
+    computed = row.gbs // (row.mbs * row.dp) if divides and told else row.micro_batches
+    if row.micro_batches not in (0, computed):
+        row.assumed.append("micro-batches: the samples over those of all ranks' micro-batches, as "
+                           "the framework computes them; the printed number is another")
+    return computed
+
+
 def complete_batch(row):
     """Of samples, micro-batch and number of micro-batches two give the third; where all are there
-    the micro-batches are what ran."""
+    the micro-batches are what ran. torchtitan without a global batch runs one micro-batch a rank
+    (pytorch/torchtitan@b5bcd76c6, torchtitan/config/configs.py, global_batch_size)."""
     if row.gbs == 0 and row.batch_per_dp > 0:
         row.gbs = row.batch_per_dp * row.dp
+    row.micro_batches = computed_micro_batches(row)
+    if row.gbs == 0 and row.micro_batches == 0 and has(row.framework, "torchtitan"):
+        row.micro_batches = 1
     if row.mbs == 0 and row.gbs > 0 and row.micro_batches > 0:
         row.mbs = row.gbs // (row.micro_batches * row.dp)
     if row.mbs == 0:
@@ -214,8 +232,6 @@ def cluster_of(row):
                for field in ("gpu", "network", "state")):
             if entry["cluster"] is None:
                 break
-            if entry.get("no_fp8") and element_type(row)[1] == "fp8":
-                raise Cannot("the device's rate of 8-bit products is not known")
             if "assumed" in entry:
                 row.assumed.append(entry["assumed"])
             return entry["cluster"]

@@ -75,6 +75,11 @@ static void expect_cell(const char *csv, const char *title, const char *value)
         fail_msg("%s: found %s, expected %s in\n%s", title, found, value, csv);
 }
 
+#define MISC_TITLES                                                                                \
+    "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,heads,kv_heads,vocab,"          \
+    "precision,framework,status,mem_kind,step_s,samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,"    \
+    "tflops_kind,compile"
+
 #define TABLE4 "gpus,tp,cp,pp,dp,seq,batch_per_dp"
 
 TEST(bad_input_is_one_line)
@@ -295,10 +300,6 @@ TEST(a_submission_gathers_ahead_where_its_scripts_do)
 /* With attention in 8 bits too; another type of 4 bits is refused. */
 TEST(products_of_4_bits_are_nvfp4)
 {
-    static const char TITLES[] = "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,"
-                                 "heads,kv_heads,vocab,precision,framework,status,mem_kind,step_s,"
-                                 "samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind,"
-                                 "compile\n";
     static const struct {
         const char *precision, *title, *cell;
     } cases[] = {{"NVFP4 (FP8 attention)", "fp4", "yes"},
@@ -313,18 +314,62 @@ TEST(products_of_4_bits_are_nvfp4)
             csv, sizeof csv,
             "%s,,llama3-8b,B200,8,8,1,8192,32,4096,14336,32,8,128256,%s,torchtitan,,,,,2150,,,,,"
             "yes\n",
-            TITLES, cases[i].precision);
+            MISC_TITLES "\n", cases[i].precision);
         expect_cell(rows_of("misc_training_tables", csv), cases[i].title, cases[i].cell);
+    }
+}
+
+/* Megatron and NeMo divide the samples among micro-batches, whatever a table prints of their number.
+   Of other programs it counts: the row is refused. torchtitan runs one where none is given. */
+TEST(the_number_of_micro_batches_is_what_the_program_computes)
+{
+    static const struct {
+        const char *batch, *printed, *framework, *title, *cell;
+    } cases[] = {
+        {"512,1", "128", "NeMo", "micro-batches", "64"},
+        {"512,1", "64", "Megatron-Bridge", "micro-batches", "64"},
+        {"512,1", "128", "InternEvo", "why",
+         "the global batch is not micro-batch * micro-batches * data-parallel ranks"},
+        {"510,4", "128", "Megatron-LM", "why",
+         "the global batch is not micro-batch * micro-batches * data-parallel ranks"},
+        {",2", "", "torchtitan", "batch", "2"},
+        {",2", "", "InternEvo", "why", "the global batch is not given"},
+    };
+    char csv[700];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(csv, sizeof csv,
+                 "%s,,llama3-8b,H100,8,%s,8192,32,4096,14336,32,8,128256,bf16,%s,,,1,,,,,,,,%s\n",
+                 MISC_TITLES ",grad_accum\n", cases[i].batch, cases[i].framework,
+                 cases[i].printed);
+        expect_cell(rows_of("misc_training_tables", csv), cases[i].title, cases[i].cell);
+    }
+}
+
+/* "H200" has "H20" in it; a mixture of devices is of none. */
+TEST(each_device_that_is_known_has_a_cluster)
+{
+    static const char *const cases[][3] = {
+        {"MI300X", "cluster", "mi300x"}, {"MI325X", "cluster", "mi325x"},
+        {"MI350X", "cluster", "mi350x"}, {"AMD Instinct MI355X", "cluster", "mi355x"},
+        {"H800", "cluster", "h800"}, {"H20-SXM5-96GB", "cluster", "h20"},
+        {"H200", "cluster", "dgx-h200"}, {"RTX PRO 6000", "cluster", "rtx-pro-6000"},
+        {"L40S", "cluster", "l40s"},
+        {"RTX-3090 x2+Titan-RTX x2", "why", "no known cluster has the device"},
+    };
+    char csv[600];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(csv, sizeof csv,
+                 "%s,,llama3-8b,%s,8,8,1,8192,32,4096,14336,32,8,128256,fp8,torchtitan,,,1,,,,,,,\n",
+                 MISC_TITLES "\n", cases[i][0]);
+        expect_cell(rows_of("misc_training_tables", csv), cases[i][1], cases[i][2]);
     }
 }
 
 /* A program whose container lets torch take TF32 for f32. */
 TEST(products_of_f32_are_of_tf32_where_the_source_says_so)
 {
-    static const char TITLES[] = "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,"
-                                 "heads,kv_heads,vocab,precision,framework,status,mem_kind,step_s,"
-                                 "samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind,"
-                                 "compile\n";
     static const struct {
         const char *source, *precision, *cell;
     } cases[] = {{"eth-easl/sailor@cf2c8e3", "fp32", "yes"},
@@ -336,7 +381,7 @@ TEST(products_of_f32_are_of_tf32_where_the_source_says_so)
         snprintf(csv, sizeof csv,
                  "%s,%s,gpt,GH200-96GB,8,8,1,2048,32,2560,10240,32,32,128256,%s,"
                  "Megatron-DeepSpeed,,,2,,,,,,,\n",
-                 TITLES, cases[i].source, cases[i].precision);
+                 MISC_TITLES "\n", cases[i].source, cases[i].precision);
         expect_cell(rows_of("misc_training_2", csv), "tf32", cases[i].cell);
     }
 }
@@ -344,22 +389,18 @@ TEST(products_of_f32_are_of_tf32_where_the_source_says_so)
 /* What a configuration gives "over" a cell replaces it; "set" fills an empty one alone. */
 TEST(a_configuration_goes_over_a_cell_or_fills_an_empty_one)
 {
-    static const char TITLES[] = "recompute,source,model,gpu,gpus,gbs,mbs,seq,layers,hidden,ffn,"
-                                 "heads,kv_heads,vocab,precision,framework,status,mem_kind,step_s,"
-                                 "samples_s,tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind,"
-                                 "compile\n";
     static const char ROW[] = "llama3-8b,B200,8,8,1,8192,32,4096,14336,32,8,128256,bf16,torchtitan,"
                               ",,,,2150,,,,,yes\n";
     char csv[600];
 
-    snprintf(csv, sizeof csv, "%sselective,mxfp8.md,%s", TITLES, ROW);
+    snprintf(csv, sizeof csv, "%sselective,mxfp8.md,%s", MISC_TITLES "\n", ROW);
     expect_cell(rows_of("misc_training_tables", csv), "framework",
                 "torchtitan-compile-6fc499f6");
     expect_cell(rows_of("misc_training_tables", csv), "recompute", "selective");
-    snprintf(csv, sizeof csv, "%sselective,other.md,%s", TITLES, ROW);
+    snprintf(csv, sizeof csv, "%sselective,other.md,%s", MISC_TITLES "\n", ROW);
     expect_cell(rows_of("misc_training_tables", csv), "framework", "torchtitan-compile");
     snprintf(csv, sizeof csv, "%sselective,pytorch/torchtitan@7866bf64c:docs/performance.md,%s",
-             TITLES, ROW);
+             MISC_TITLES "\n", ROW);
     expect_cell(rows_of("misc_training_tables", csv), "framework", "torchtitan-6aafe3cdf");
 }
 
