@@ -403,11 +403,22 @@ static void fail_unknown(struct lw_json *j, const struct lw_field *table)
                  all);
 }
 
+/* Fields of one object that were read. */
+enum { MOST_FIELDS = 128 };
+struct seen {
+    uint64_t bits[MOST_FIELDS / 64];
+};
+
+static bool has_seen(const struct seen *s, int k)
+{
+    return s->bits[k / 64] >> (k % 64) & 1;
+}
+
 /* The object under the cursor into *base: all of it is set, absent fields too. */
 static bool read_fields(struct lw_fields *r, const void *how, void *base)
 {
     const struct lw_field *table = how;
-    uint64_t seen = 0;
+    struct seen seen = {{0}};
     int next = 0;
 
     set_absent(table, base);
@@ -427,17 +438,17 @@ static bool read_fields(struct lw_fields *r, const void *how, void *base)
             fail_unknown(r->j, table);
             return false;
         }
-        assert(k < 64);
-        if (seen >> k & 1 && !r->foreign) {
+        assert(k < MOST_FIELDS);
+        if (has_seen(&seen, k) && !r->foreign) {
             lw_json_fail(r->j, "field given twice");
             return false;
         }
-        seen |= UINT64_C(1) << k;
+        seen.bits[k / 64] |= UINT64_C(1) << (k % 64);
         next = k + 1;
         read_field(r, &table[k], base);
     }
     for (int k = 0; !r->no_memory && table[k].name; k++)
-        if (table[k].must && !(seen >> k & 1)) {
+        if (table[k].must && !has_seen(&seen, k)) {
             lw_json_fail(r->j, "the field \"%s\" is missing", table[k].name);
             return false;
         }

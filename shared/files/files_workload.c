@@ -252,6 +252,8 @@ static const struct lw_field model_fields[] = {
     FLAG(layer_norm), FLAG(biases), FLAG(dropout), FLAG(fused_loss), FLAG(deterministic),
     FLAG(expert_serial), FLAG(expert_gathered), FLAG(fused_permute), SIZE(head_waits),
     FLAG(f32_softmax), FLAG(autocast),
+    SIZE(linear_every), SIZE(linear_heads), SIZE(linear_key_heads), SIZE(linear_width),
+    SIZE(linear_key_width), FLAG(linear_split), FLAG(attention_gate),
     {0},
 };
 #undef FLAG

@@ -45,6 +45,8 @@ struct lw_model_request {
     const char *stored_as; /* NULL, "": as it is trained */
     const char *text_beside; /* of config.json, left out; NULL, "": none */
     bool plain_ffn, qk_norm, qk_norm_wide, norms_after, no_norms_before, joined;
+    int64_t linear_every, linear_heads, linear_key_heads, linear_width, linear_key_width;
+    bool linear_split, attention_gate;
     bool shared_gate, qkv_bias, expert_bias, alibi, embedding_norm, no_bias;
 };
 

@@ -14,6 +14,7 @@
 #include "traces/models/hf_experts.h"
 #include "traces/models/hf_fields.h"
 #include "traces/models/hf_hybrid.h"
+#include "traces/models/hf_linear.h"
 #include "traces/models/hf_refused.h"
 #include "traces/models/models_transformer.h"
 
@@ -67,6 +68,7 @@ enum trait {
     HEAD_256 = 32768,    /* head_dim where the file does not say; scores that may be capped */
     WINDOW_TURN = 65536, /* of all but each n-th block */
     HYBRID = 131072,     /* of attention and state spaces: hf_hybrid.c */
+    LINEAR = 262144,     /* linear attention in most blocks: hf_linear.c */
     GLM = 8192, /* attention_bias and use_qk_norm say which it has; a part of a head is rotated */
 };
 
@@ -102,6 +104,9 @@ static const struct type {
     {"gptj", "gpt-j-6b", PARALLEL},
     {"falcon", "falcon-7b", TIED | NO_TABLE | PARALLEL},
     {"phi", "phi-2", PARALLEL},
+    {"qwen3_next", "decoder", QK_NORM | LINEAR},
+    {"qwen3_5_text", "decoder", QK_NORM | LINEAR},
+    {"qwen3_5_moe_text", "decoder", QK_NORM | LINEAR},
     {"nemotron_h", "nemotron-h-8b", HYBRID},
     {"vit", "vit-b-16", IMAGES},
 };
@@ -617,7 +622,15 @@ static enum lw_status complete_decoder(const struct lw_input *in, const struct l
         LW_TRY(need_null(in, v, "final_logit_softcapping", CAPPED, err));
         s->head_width = s->head_width ? s->head_width : HEAD;
     }
-    if (strcmp(t->type, "gemma3_text") == 0) {
+    if (t->traits & LINEAR) {
+        const struct lw_value *rope;
+        LW_TRY(traces_hf_linear(in, v, t->type, given, s, err));
+        LW_TRY(traces_hf_items(in, v, "rope_parameters", LW_JSON_OBJECT, &rope, err));
+        rope = rope && lw_value_get(rope, "partial_rotary_factor") ? rope : v;
+        LW_TRY(take_rotation(in, rope, "partial_rotary_factor", 0.25, s, err));
+        s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
+        LW_TRY(need_flag(in, v, t, "attn_output_gate", true, true, err));
+    } else if (strcmp(t->type, "gemma3_text") == 0) {
         s->norms_after = true;
     } else if (strcmp(t->type, "olmo2") == 0) {
         s->norms_after = s->no_norms_before = s->qk_norm_wide = true;
@@ -693,7 +706,7 @@ static enum lw_status complete_parallel(const struct lw_input *in, const struct 
 static enum lw_status unknown_type(const struct lw_input *in, const char *found, struct lw_err *err)
 {
     const char *why = traces_hf_refused(found);
-    char all[400] = "";
+    char all[600] = "";
 
     if (why)
         return lw_fail(err, LW_ENOTSUP, "%s: model_type '%s' is not modelled: %s; import a "

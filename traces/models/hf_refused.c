@@ -18,7 +18,7 @@ static const struct {
     {"bamba", STATES},        {"falcon_h1", STATES},   {"falcon_mamba", STATES},
     {"granitemoehybrid", STATES}, {"jamba", STATES},   {"mamba", STATES},
     {"mamba2", STATES},       {"zamba2", STATES},
-    {"minimax", LINEAR},      {"qwen3_next", LINEAR},  {"rwkv", LINEAR},
+    {"minimax", LINEAR},      {"kimi_linear", LINEAR}, {"rwkv", LINEAR},
     {"bart", ENCODER},        {"mt5", ENCODER},        {"t5", ENCODER},
     {"whisper", ENCODER},     {"cohere", ONE_NORM},    {"cohere2", ONE_NORM},
     {"gemma2", CAPPED},

@@ -45,6 +45,8 @@ static const struct {
     SAME(layer_norm), SAME(biases), SAME(dropout), SAME(fused_loss), SAME(deterministic),
     SAME(expert_serial), SAME(expert_gathered), SAME(fused_permute), SAME(head_waits),
     SAME(f32_softmax), SAME(autocast),
+    SAME(linear_every), SAME(linear_heads), SAME(linear_key_heads), SAME(linear_width),
+    SAME(linear_key_width), SAME(linear_split), SAME(attention_gate),
 };
 
 /* A file's absent text is "". */

@@ -150,6 +150,9 @@ static const struct {
     {AT(rope_width), "rope-width", false}, {AT(v_width), "v-width", false},
     {AT(expert_every), NULL, false},
     {AT(expert_groups), NULL, false}, {AT(topk_groups), NULL, false},
+    {AT(linear_every), NULL, false},       {AT(linear_heads), NULL, false},
+    {AT(linear_key_heads), NULL, false},   {AT(linear_width), NULL, false},
+    {AT(linear_key_width), NULL, false},
     {AT(ssm_heads), "ssm-heads", false},   {AT(ssm_head_width), "ssm-head-width", false},
     {AT(ssm_groups), "ssm-groups", false}, {AT(ssm_state), "ssm-state", false},
     {AT(ssm_chunk), "ssm-chunk", false},   {AT(expert_latent), "expert-latent", false},
@@ -160,7 +163,7 @@ static const size_t flags[] = {
     AT(qk_norm_wide), AT(norms_after), AT(no_norms_before), AT(joined), AT(shared_gate),
     AT(expert_bias), AT(alibi), AT(embedding_norm), AT(no_bias), AT(layer_norm), AT(biases),
     AT(dropout), AT(fused_loss), AT(deterministic), AT(expert_serial), AT(expert_gathered),
-    AT(fused_permute), AT(f32_softmax),
+    AT(fused_permute), AT(f32_softmax), AT(linear_split), AT(attention_gate),
 };
 
 static const struct {
@@ -466,6 +469,7 @@ static enum lw_status check_autocast(struct traces_model_shape *s, const char *d
     const char *other = s->experts > 0   ? "experts"
                         : s->kv_lora > 0 ? "latent attention"
                         : s->layer_pattern[0] ? "state-space layers"
+                        : s->linear_every > 0 ? "linear attention"
                         : s->lora > 0    ? "--lora"
                                          : narrow_option(s);
 

@@ -101,6 +101,9 @@ struct traces_model_shape { /* 0, NULL = the model's default */
      * the sizes of a state-space layer (models_ssm.c). */
     char layer_pattern[LW_MODEL_LAYERS_SIZE];
     int64_t ssm_heads, ssm_head_width, ssm_groups, ssm_state, ssm_chunk;
+    /* Blocks whose attention is a gated delta net (models_delta.c): all but each linear_every-th;
+     * 0 = none. Heads of values and of keys, and the widths of one. */
+    int64_t linear_every, linear_heads, linear_key_heads, linear_width, linear_key_width;
     int64_t expert_latent; /* width of the tokens that go to experts; 0 = hidden */
     const char *text_beside; /* config.json: what is beside its text_config, left out; NULL: none */
     int64_t mtp_stated;     /* config.json: its blocks for further tokens, which are left out */
@@ -137,6 +140,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool joined;            /* llama: queries, keys and values are one parameter, and gate and up
                              * another (Phi-3) */
     bool shared_gate;       /* llama: a token's share of the shared expert's result (Qwen2-MoE) */
+    bool linear_split;      /* a delta net has four first products (Qwen3.5), and not two */
+    bool attention_gate;    /* llama: attention's result times a sigmoid (Qwen3-Next) */
     bool qkv_bias;          /* llama: biases of queries, keys and values (Qwen2) */
     bool expert_bias;       /* llama: biases of attention, router and experts, and a sink for each
                              * head (GPT-OSS) */

@@ -117,6 +117,16 @@ void transformer_attention(struct transformer *t)
     t->whole_before_pair = traces_builder_last(&t->b)->whole_kept_bytes[LW_RECOMPUTE_NONE];
 }
 
+/* A copy of the gate's elements out of the product's result, and the product in f32
+ * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/transformer/attention.py, _apply_output_gate). */
+void transformer_attention_gate(struct transformer *t)
+{
+    int64_t x = t->b.item * results(t);
+
+    TRACES_TRAFFIC(&t->b, 5 * x, 5 * x, 0, .split = LW_SPLIT_GROUP, .n_forward = 2);
+    transformer_keep(t, keeps_8bit(t) ? x : 2 * x, false);
+}
+
 /* Fused, no kernel is of other keys: two products that move no scores. */
 void transformer_cross_attention(struct transformer *t, int64_t keys)
 {

@@ -509,6 +509,12 @@ void transformer_experts(struct transformer *t, const char *block)
 #define DEEPSEEK_3 "DeepSeek-AI, arXiv 2412.19437, section 4.2"
 #define KIMI "Kimi Team, arXiv 2507.20534, table 2; MooreThreads/SimuMax@4dcaae5, configs/models"
 #define QWEN_3 "Yang et al., arXiv 2505.09388, tables 1 and 2; huggingface.co/Qwen, config.json"
+#define QWEN_NEXT                                                                                  \
+    "huggingface/transformers 5.24.0, models/qwen3_next/configuration_qwen3_next.py; "             \
+    "yanring/Megatron-MoE-ModelZoo@e865051, model_configs/benchmarking/Qwen3-Next-80B-A3B.yaml"
+#define MOONLIGHT                                                                                  \
+    "NVIDIA-NeMo/Megatron-Bridge@v0.2.0, src/megatron/bridge/models/deepseek/"                     \
+    "deepseek_provider.py, MoonlightModelProvider16B"
 #define GPT_OSS                                                                                    \
     "OpenAI, arXiv 2508.10925, section 2; huggingface.co/openai/gpt-oss-120b, config.json"
 #define GPT_OSS_20                                                                                 \
@@ -548,6 +554,15 @@ const struct traces_model traces_models_experts[] = {
     {"qwen3-235b-a22b", "Qwen3 235B, 22 G parameters active",
      {LLAMA(94, 4096, 64, 4, 12288, 4096, 151936), EXPERTS(128, 8, 1536), .head_width = 128,
       .qk_norm = true}, llama_build, QWEN_3},
+    {"qwen3-next-80b-a3b", "Qwen3-Next 80B, 3.9 G parameters active, linear attention",
+     {LLAMA(48, 2048, 16, 2, 5632, 4096, 151936), EXPERTS(512, 10, 512), .shared_ffn = 512,
+      .head_width = 256, .rope_width = 64, .qk_norm = true, .shared_gate = true,
+      .attention_gate = true, .linear_every = 4, .linear_heads = 32, .linear_key_heads = 16,
+      .linear_width = 128, .linear_key_width = 128}, llama_build, QWEN_NEXT},
+    {"moonlight-16b-a3b", "Moonlight 16B, 3 G parameters active",
+     {LLAMA(27, 2048, 16, 16, 11264, 4096, 163840), EXPERTS(64, 6, 1408), .head_width = 128,
+      .rope_width = 64, .v_width = 128, .kv_lora = 512, .shared_ffn = 2816, .dense_layers = 1},
+     llama_build, MOONLIGHT},
     {"gpt-oss-120b", "GPT-OSS 120B, 5.1 G parameters active",
      {LLAMA(36, 2880, 64, 8, 2880, 4096, 201088), EXPERTS(128, 4, 2880), .head_width = 64,
       .window = 128, .expert_bias = true}, llama_build, GPT_OSS},

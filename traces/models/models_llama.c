@@ -14,6 +14,8 @@
 
 #include <stdio.h>
 
+#include "traces/models/models_delta.h"
+
 enum { PARAMS_PER_BLOCK = 24 };
 
 static void add_param(struct transformer *t, int32_t kernel, int64_t rows, int64_t columns,
@@ -91,12 +93,13 @@ static void add_projections(struct transformer *t, int32_t i)
     int64_t h = t->hidden, q_width = t->heads * t->qk_width, k_width = t->kv_heads * t->qk_width;
     int64_t v_width = t->kv_heads * t->v_width;
     const struct traces_model_shape *s = &t->b.shape;
+    int64_t q_out = s->attention_gate ? 2 * q_width : q_width; /* each head's gate beside it */
 
-    int32_t q = transformer_linear(t, t->tokens, h, q_width, LW_TP_COLUMN);
+    int32_t q = transformer_linear(t, t->tokens, h, q_out, LW_TP_COLUMN);
     int32_t k = transformer_joined(t, h, k_width);
     int32_t v = transformer_joined(t, h, v_width);
     add_adapter(t, h, q_width + k_width + v_width, LW_TP_COLUMN, i, "self_attn.qkv_proj");
-    add_param(t, q, q_width, h, LW_TP_COLUMN, i, "self_attn.q_proj");
+    add_param(t, q, q_out, h, LW_TP_COLUMN, i, "self_attn.q_proj");
     add_param(t, k, k_width, h, LW_TP_COLUMN, i, "self_attn.k_proj");
     add_param(t, v, v_width, h, LW_TP_COLUMN, i, "self_attn.v_proj");
     if (s->qkv_bias || s->expert_bias || s->biases) {
@@ -180,6 +183,8 @@ static void add_attention(struct transformer *t, int32_t i)
         add_projections(t, i);
     t->window = (i + 1) % (s->window_every > 0 ? s->window_every : 2) != 0 ? s->window : 0;
     transformer_attention(t);
+    if (s->attention_gate)
+        transformer_attention_gate(t);
     if (s->lora > 0)
         transformer_keep_adapter(t, width, false);
     int32_t o = transformer_linear(t, t->tokens, width, h, LW_TP_ROW);
@@ -311,7 +316,11 @@ static void add_block(struct transformer *t, int32_t i)
     bool before = transformer_begin_norm(t, fused && t->b.shape.kv_lora == 0);
     norms[0] = begin_half(t, false);
     transformer_end_part(t, before);
-    add_attention(t, i);
+    bool delta = transformer_is_delta(&t->b.shape, i);
+    if (delta)
+        transformer_delta(t, i);
+    else
+        add_attention(t, i);
     norms[1] = end_half(t);
     before = experts ? transformer_begin_norm(t, false) : transformer_begin_pair(t, fused);
     norms[2] = begin_half(t, experts);
@@ -324,6 +333,8 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_end_part(t, before);
     norms[3] = end_half(t);
     transformer_end_block(t);
+    if (delta)
+        traces_builder_last(&t->b)->kv_bytes = 0;
     add_block_norms(t, i, norms);
 }
 
@@ -415,6 +426,7 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
 
     s.ffn = s.ffn ? s.ffn : inner_width(s.hidden);
     LW_TRY(transformer_experts_check(&s, err));
+    LW_TRY(transformer_delta_check(&s, err));
     int64_t width = s.head_width > 0 ? s.head_width : s.hidden / s.heads;
     if (s.kv_lora == 0 && s.rope_width > width)
         return lw_fail(err, LW_EINVAL, "--rope-width: found %lld, allowed: %lld, a head's width, "
@@ -436,6 +448,11 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
                         "vocabulary %lld; %lld heads of keys and values; scores by weights of "
                         "their own",
                         (long long)s.vocab, (long long)t.kv_heads);
+    if (s.linear_every > 0)
+        traces_builder_note(&t.b, LW_ASSUMPTION "blocks of linear attention (all but each %lld-th) "
+                            "keep what Megatron-LM's keep; their rule takes the device's rate of "
+                            "products, or 1.445 times the memory traffic of each kernel's "
+                            "operands, as of a scan", (long long)s.linear_every);
     if (s.mtp_stated > s.mtp_layers)
         traces_builder_note(&t.b, LW_ASSUMPTION "config.json's num_nextn_predict_layers is %lld; "
                             "blocks for further tokens that are trained: %lld (--mtp-layers)",

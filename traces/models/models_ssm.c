@@ -97,16 +97,23 @@ static int64_t moved(int64_t bytes)
     return bytes * 289 / 200;
 }
 
+int32_t transformer_scan(struct transformer *t, const int64_t flops[2], const int64_t bytes[2],
+                         int32_t n_forward, int32_t n_backward)
+{
+    int64_t n = t->tokens;
+
+    return TRACES_KERNEL(&t->b, .kind = LW_KERNEL_COUNTED, .split = LW_SPLIT_GROUP,
+                         .flops = {n * flops[0], n * flops[1]},
+                         .bytes = {moved(n * bytes[0]), moved(n * bytes[1])},
+                         .n_forward = n_forward, .n_backward = n_backward);
+}
+
 /* One kernel: FLOPs and bytes of a token, forward and backward; launches. */
 static int32_t scan(const struct ssm *m, int64_t flops, int64_t bytes, int64_t flops_back,
                     int64_t bytes_back, int32_t n_forward, int32_t n_backward)
 {
-    int64_t n = m->tokens;
-
-    return TRACES_KERNEL(&m->t->b, .kind = LW_KERNEL_COUNTED, .split = LW_SPLIT_GROUP,
-                         .flops = {n * flops, n * flops_back},
-                         .bytes = {moved(n * bytes), moved(n * bytes_back)},
-                         .n_forward = n_forward, .n_backward = n_backward);
+    return transformer_scan(m->t, (const int64_t[2]){flops, flops_back},
+                            (const int64_t[2]){bytes, bytes_back}, n_forward, n_backward);
 }
 
 static int32_t move(const struct ssm *m, int64_t bytes, int64_t bytes_back, int32_t n_backward)

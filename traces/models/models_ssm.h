@@ -14,6 +14,11 @@ int64_t transformer_ssm_columns(const struct traces_model_shape *s);
  * group. */
 enum lw_status transformer_ssm_check(const struct traces_model_shape *s, struct lw_err *err);
 
+/* One kernel of a scan: FLOPs and bytes of a token's operands, forward and backward, and launches.
+ * It moves 1.445 times these bytes (models_ssm.c). */
+int32_t transformer_scan(struct transformer *t, const int64_t flops[2], const int64_t bytes[2],
+                         int32_t n_forward, int32_t n_backward);
+
 /* The mixer after its norm: kernels, what is kept, and its parameters, "LAYER.mixer.D", in the
  * order of NemotronHMamba2Mixer. Not `registers`: a repetition with the same parameters. */
 void transformer_ssm(struct transformer *t, const char *layer, bool registers);

@@ -25,8 +25,10 @@ static double columns(const struct traces_model_shape *s, int64_t experts)
     double heads = (double)s->heads * (double)(s->head_width + s->v_width + s->rope_width);
     double ssm = 3.0 * (double)s->ssm_heads * (double)s->ssm_head_width +
                  2.0 * (double)s->ssm_groups * (double)s->ssm_state;
+    double linear = 3.0 * (double)s->linear_heads * (double)s->linear_width +
+                    2.0 * (double)s->linear_key_heads * (double)s->linear_key_width;
 
-    return heads + ssm + (double)s->vocab + (double)s->hidden + (double)s->ffn +
+    return heads + ssm + linear + (double)s->vocab + (double)s->hidden + (double)s->ffn +
            (double)s->q_lora + (double)s->kv_lora + (double)s->lora + (double)s->shared_ffn +
            (double)s->experts + (double)s->expert_latent +
            (double)experts * (double)s->expert_ffn;

@@ -99,6 +99,8 @@ int32_t transformer_grouped(struct transformer *t, int64_t in, int64_t out, bool
 /* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
  * values, their result and what lies between, which is done again with selective recomputation. */
 void transformer_attention(struct transformer *t);
+/* Its result times a sigmoid of as many elements, which a product made; keeps both. */
+void transformer_attention_gate(struct transformer *t);
 /* Attention whose keys and values are of another sequence, of `keys` tokens; the products that make
  * them are the caller's. */
 void transformer_cross_attention(struct transformer *t, int64_t keys);

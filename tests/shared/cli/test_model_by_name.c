@@ -127,7 +127,8 @@ TEST_WITH(products_of_8_bits_need_a_device_that_has_them, fixture_open, fixture_
 
     EXPECT("model llama-3-8b --fp8",
            {"--device dgx-a100", 1, "--fp8: device 'A100-SXM4-80GB' has no fp8_speedup"},
-           {"--device mi300x", 1, lacks}, {"--device dgx-h100", 0, "step of one device"});
+           {"--device l40s", 1, lacks}, {"--device mi300x", 0, "step of one device"},
+           {"--device dgx-h100", 0, "step of one device"});
     recording_of_model("llama-3-8b --fp8 --device dgx-h100", "w.json");
     lapwing("plan -w w.json -c dgx-h100 -o p.json", NULL);
     EXPECT("sim --no-db", {"-w w.json -c dgx-h100", 0, "step "},

@@ -50,6 +50,28 @@ TEST(a_name_a_file_a_configuration_and_options_are_one_model)
     }
 }
 
+/* A file of the workload has all that its configuration says, its fields of linear attention too. */
+TEST(a_file_and_a_configuration_of_linear_attention_are_the_named_model)
+{
+    static const char *const ways[] = {"-w next.json", "-w next"};
+    char first[400], other[400];
+
+    shell("$L model qwen3-next-80b-a3b -o next.json", NULL);
+    shell("mkdir -p next", NULL);
+    fixture_put(fixture_path("next/config.json"),
+                "{\"model_type\": \"qwen3_next\", \"hidden_size\": 2048, "
+                "\"num_hidden_layers\": 48, \"num_attention_heads\": 16, "
+                "\"num_key_value_heads\": 2, \"vocab_size\": 151936, "
+                "\"max_position_embeddings\": 262144, \"intermediate_size\": 5632, "
+                "\"num_experts\": 512, \"num_experts_per_tok\": 10, "
+                "\"moe_intermediate_size\": 512, \"shared_expert_intermediate_size\": 512}");
+    plan_of("-w qwen3-next-80b-a3b", first, sizeof first);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        plan_of(ways[i], other, sizeof other);
+        assert_string_equal(other, first);
+    }
+}
+
 /* Layers divide by their number: 52 over 4 stages, the embedding with the first and the head with
  * the last. */
 TEST(a_pipeline_divides_layers_by_number)
