@@ -4,8 +4,8 @@
  * tokens; a norm of each head's result, times SiLU of its gate; one product back.
  *
  * G heads of keys of K elements, H of values of V, k = G K, d = H V. Parameters: of the products
- * h (2 k + 2 d + 2 H), 4 (2 k + d) of the convolution, 2 H (A_log, dt_bias), V of the norm, d h. Names
- * and order are those of Qwen3NextGatedDeltaNet (huggingface/transformers 5.24.0,
+ * h (2 k + 2 d + 2 H), 4 (2 k + d) of the convolution, 2 H (A_log, dt_bias), V of the norm, d h.
+ * Names and order are those of Qwen3NextGatedDeltaNet (huggingface/transformers 5.24.0,
  * models/qwen3_next/modeling_qwen3_next.py), or of Qwen3_5GatedDeltaNet (models/qwen3_5), which has
  * four products in place of two.
  *
