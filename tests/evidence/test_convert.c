@@ -319,8 +319,8 @@ TEST(products_of_4_bits_are_nvfp4)
     }
 }
 
-/* Megatron and NeMo divide the samples among micro-batches, whatever a table prints of their number.
-   Of other programs it counts: the row is refused. torchtitan runs one where none is given. */
+/* Megatron and NeMo divide the samples among micro-batches, whatever a table prints of their
+   number. Of other programs it counts: the row is refused. torchtitan runs one where none is given. */
 TEST(the_number_of_micro_batches_is_what_the_program_computes)
 {
     static const struct {
@@ -361,7 +361,8 @@ TEST(each_device_that_is_known_has_a_cluster)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(csv, sizeof csv,
-                 "%s,,llama3-8b,%s,8,8,1,8192,32,4096,14336,32,8,128256,fp8,torchtitan,,,1,,,,,,,\n",
+                 "%s,,llama3-8b,%s,8,8,1,8192,32,4096,14336,32,8,128256,fp8,torchtitan,,,1,,,,,,,"
+                 "\n",
                  MISC_TITLES "\n", cases[i][0]);
         expect_cell(rows_of("misc_training_tables", csv), cases[i][1], cases[i][2]);
     }

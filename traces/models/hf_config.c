@@ -11,10 +11,10 @@
 #include "shared/json/json.h"
 #include "shared/json/value.h"
 #include "shared/numbers/dtype.h"
+#include "traces/models/hf_decoders.h"
 #include "traces/models/hf_experts.h"
 #include "traces/models/hf_fields.h"
 #include "traces/models/hf_hybrid.h"
-#include "traces/models/hf_linear.h"
 #include "traces/models/hf_refused.h"
 #include "traces/models/models_transformer.h"
 
@@ -39,13 +39,14 @@ static const struct field {
     {{"qk_rope_head_dim"}, AT(rope_width), false, true},
     {{"v_head_dim"}, AT(v_width), false, true},
     {{"num_local_experts", "n_routed_experts"}, AT(experts), false, true},
-    {{"num_experts"}, AT(experts), false, true},
-    {{"num_experts_per_tok", "experts_per_token"}, AT(topk), false, true},
+    {{"num_experts", "moe_num_experts"}, AT(experts), false, true},
+    {{"num_experts_per_tok", "experts_per_token", "moe_k"}, AT(topk), false, true},
     {{"n_group"}, AT(expert_groups), false, true},
     {{"topk_group"}, AT(topk_groups), false, true},
     {{"moe_intermediate_size"}, AT(expert_ffn), false, true},
-    {{"first_k_dense_replace"}, AT(dense_layers), false, true},
-    {{"decoder_sparse_step", "interleave_moe_layer_step"}, AT(expert_every), false, false},
+    {{"first_k_dense_replace", "moe_layer_start_index"}, AT(dense_layers), false, true},
+    {{"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"}, AT(expert_every),
+     false, false},
 };
 #undef AT
 
@@ -68,7 +69,7 @@ enum trait {
     HEAD_256 = 32768,    /* head_dim where the file does not say; scores that may be capped */
     WINDOW_TURN = 65536, /* of all but each n-th block */
     HYBRID = 131072,     /* of attention and state spaces: hf_hybrid.c */
-    LINEAR = 262144,     /* linear attention in most blocks: hf_linear.c */
+    BIAS_SAID = 524288,  /* attention_bias says whether queries, keys and values have biases */
     GLM = 8192, /* attention_bias and use_qk_norm say which it has; a part of a head is rotated */
 };
 
@@ -104,9 +105,23 @@ static const struct type {
     {"gptj", "gpt-j-6b", PARALLEL},
     {"falcon", "falcon-7b", TIED | NO_TABLE | PARALLEL},
     {"phi", "phi-2", PARALLEL},
-    {"qwen3_next", "decoder", QK_NORM | LINEAR},
-    {"qwen3_5_text", "decoder", QK_NORM | LINEAR},
-    {"qwen3_5_moe_text", "decoder", QK_NORM | LINEAR},
+    {"qwen3_next", "decoder", QK_NORM},
+    {"qwen3_5_text", "decoder", QK_NORM},
+    {"qwen3_5_moe_text", "decoder", QK_NORM},
+    {"qwen2_vl_text", "decoder", QKV_BIAS | WINDOW_ASKED | WINDOW_LATER},
+    {"qwen2_5_vl_text", "decoder", QKV_BIAS | WINDOW_ASKED | WINDOW_LATER},
+    {"qwen3_vl_text", "decoder", QK_NORM},
+    {"qwen3_vl_moe_text", "decoder", QK_NORM},
+    {"glm4_moe_lite", "decoder", LATENT},
+    {"minimax_m2", "decoder", EXPERT_WIDTH},
+    {"olmo3", "decoder", WINDOW_TURN},
+    {"seed_oss", "decoder", BIAS_SAID},
+    {"hunyuan_v1_dense", "decoder", QK_NORM},
+    {"ministral3", "decoder", WINDOW},
+    {"ernie4_5", "decoder", TIED_USUAL},
+    {"ernie4_5_moe", "decoder", TIED_USUAL},
+    {"arcee", "decoder", 0},
+    {"nemotron", "decoder", 0},
     {"nemotron_h", "nemotron-h-8b", HYBRID},
     {"vit", "vit-b-16", IMAGES},
 };
@@ -274,7 +289,7 @@ static enum lw_status check_exact(const struct lw_input *in, const struct lw_val
         return lw_fail(err, LW_ENOTSUP,
                        "%s: moe_layer_freq: found %lld, allowed: 1 (experts in every block after "
                        "first_k_dense_replace)", in->name, (long long)every);
-    if ((attention && !(t->traits & (GPT_OSS | PARALLEL | GLM))) || mlp)
+    if ((attention && !(t->traits & (GPT_OSS | PARALLEL | GLM | BIAS_SAID))) || mlp)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attention_bias, mlp_bias: biases of this family are not "
                        "modelled",
@@ -430,15 +445,15 @@ static enum lw_status take_layer_types(const struct lw_input *in, const struct l
 
 /* Gemma 3: each n-th block attends to all tokens (huggingface/transformers@008f5c8c,
  * models/gemma3/configuration_gemma3.py). */
-static enum lw_status take_turn(const struct lw_input *in, const struct lw_value *v, int64_t *every,
-                                struct lw_err *err)
+static enum lw_status take_turn(const struct lw_input *in, const struct lw_value *v,
+                                const struct type *t, int64_t *every, struct lw_err *err)
 {
-    enum { USUAL = 6 };
+    enum { OF_GEMMA = 6, OF_OLMO = 4 };
 
     LW_TRY(traces_hf_number(in, v, "sliding_window_pattern", 1, every, err));
     if (*every == 0)
         LW_TRY(traces_hf_number(in, v, "_sliding_window_pattern", 1, every, err));
-    *every = *every > 0 ? *every : USUAL;
+    *every = *every > 0 ? *every : strcmp(t->type, "olmo3") == 0 ? OF_OLMO : OF_GEMMA;
     return LW_OK;
 }
 
@@ -484,7 +499,7 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
         return LW_OK;
     s->window = window;
     if (t->traits & WINDOW_TURN && !list)
-        return take_turn(in, v, &s->window_every, err);
+        return take_turn(in, v, t, &s->window_every, err);
     if (list)
         return take_layer_types(in, list, s->layers, &s->window_every, err);
     if (t->traits & GPT_OSS)
@@ -504,23 +519,6 @@ static enum lw_status take_windows(const struct lw_input *in, const struct lw_va
     return LW_OK;
 }
 
-/* Elements of a head that are rotated: a number of them, or a share of the head's width. */
-static enum lw_status take_rotation(const struct lw_input *in, const struct lw_value *v,
-                                    const char *share_key, double otherwise,
-                                    struct traces_model_shape *s, struct lw_err *err)
-{
-    const struct lw_value *f = lw_value_get(v, share_key);
-    double share = f && f->type == LW_JSON_NUMBER ? strtod(f->text, NULL) : otherwise;
-    bool given = f && f->type != LW_JSON_NULL;
-
-    if (given && (f->type != LW_JSON_NUMBER || !(share > 0 && share <= 1)))
-        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a number above 0, at most 1", in->name,
-                       share_key);
-    int64_t width = s->head_width ? s->head_width : s->hidden / s->heads;
-    s->rope_width = (int64_t)((double)width * share);
-    return LW_OK;
-}
-
 /* huggingface/transformers, src/transformers/models/glm4_moe/configuration_glm4_moe.py: what a file
  * leaves out. */
 static enum lw_status complete_glm(const struct lw_input *in, const struct lw_value *v,
@@ -529,7 +527,7 @@ static enum lw_status complete_glm(const struct lw_input *in, const struct lw_va
 {
     LW_TRY(traces_hf_flag(in, v, "attention_bias", false, &s->qkv_bias, err));
     LW_TRY(traces_hf_flag(in, v, "use_qk_norm", false, &s->qk_norm, err));
-    LW_TRY(take_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
+    LW_TRY(traces_hf_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
     s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
     return LW_OK;
 }
@@ -563,93 +561,6 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     return check_listed(in, v, s, err);
 }
 
-/* A flag that the family here has in one way. */
-static enum lw_status need_flag(const struct lw_input *in, const struct lw_value *v,
-                                const struct type *t, const char *key, bool otherwise, bool needed,
-                                struct lw_err *err)
-{
-    bool found = otherwise;
-
-    LW_TRY(traces_hf_flag(in, v, key, otherwise, &found, err));
-    if (found == needed)
-        return LW_OK;
-    return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: %s (model_type %s has no other "
-                   "form here); import a recording of it (lapwing import)", in->name, key,
-                   found ? "true" : "false", needed ? "true" : "false", t->type);
-}
-
-/* A field that is null or absent in all that is modelled. */
-static enum lw_status need_null(const struct lw_input *in, const struct lw_value *v,
-                                const char *key, const char *why, struct lw_err *err)
-{
-    const struct lw_value *f = lw_value_get(v, key);
-    char found[64];
-
-    if (!f || f->type == LW_JSON_NULL)
-        return LW_OK;
-    return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: null (%s not modelled)", in->name,
-                   key, traces_hf_written(f, found, sizeof found), why);
-}
-
-/* A shared expert of its own width, whose result a gate weighs. */
-static enum lw_status complete_qwen2_moe(const struct lw_input *in, const struct lw_value *v,
-                                         const struct type *t,
-                                         const struct traces_model_shape *given,
-                                         struct traces_model_shape *s, struct lw_err *err)
-{
-    int64_t width;
-
-    LW_TRY(need_flag(in, v, t, "use_sliding_window", false, false, err));
-    LW_TRY(traces_hf_flag(in, v, "qkv_bias", true, &s->qkv_bias, err));
-    LW_TRY(traces_hf_number(in, v, "shared_expert_intermediate_size", 1, &width, err));
-    s->shared_ffn = given->shared_ffn ? given->shared_ffn : s->experts > 0 ? width : 0;
-    s->shared_gate = s->shared_ffn > 0;
-    return LW_OK;
-}
-
-/* Of decoders that differ from Llama's in their parameters or norms (huggingface/transformers
- * @000c33fd, models/olmo2/modeling_olmo2.py; @008f5c8c, models/gemma3 and phi3; @008e5743,
- * models/olmoe, qwen2_moe and starcoder2). */
-static enum lw_status complete_decoder(const struct lw_input *in, const struct lw_value *v,
-                                       const struct type *t, const struct traces_model_shape *given,
-                                       struct traces_model_shape *s, struct lw_err *err)
-{
-    static const char CAPPED[] = "capped scores are";
-    enum { HEAD = 256 };
-
-    if (t->traits & HEAD_256) {
-        LW_TRY(need_null(in, v, "attn_logit_softcapping", CAPPED, err));
-        LW_TRY(need_null(in, v, "final_logit_softcapping", CAPPED, err));
-        s->head_width = s->head_width ? s->head_width : HEAD;
-    }
-    if (t->traits & LINEAR) {
-        const struct lw_value *rope;
-        LW_TRY(traces_hf_linear(in, v, t->type, given, s, err));
-        LW_TRY(traces_hf_items(in, v, "rope_parameters", LW_JSON_OBJECT, &rope, err));
-        rope = rope && lw_value_get(rope, "partial_rotary_factor") ? rope : v;
-        LW_TRY(take_rotation(in, rope, "partial_rotary_factor", 0.25, s, err));
-        s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
-        LW_TRY(need_flag(in, v, t, "attn_output_gate", true, true, err));
-    } else if (strcmp(t->type, "gemma3_text") == 0) {
-        s->norms_after = true;
-    } else if (strcmp(t->type, "olmo2") == 0) {
-        s->norms_after = s->no_norms_before = s->qk_norm_wide = true;
-    } else if (strcmp(t->type, "olmoe") == 0) {
-        LW_TRY(need_null(in, v, "clip_qkv", "clipped queries are", err));
-        s->qk_norm_wide = true;
-    } else if (strcmp(t->type, "qwen2_moe") == 0) {
-        LW_TRY(complete_qwen2_moe(in, v, t, given, s, err));
-    } else if (strcmp(t->type, "phi3") == 0) {
-        s->joined = true;
-        LW_TRY(take_rotation(in, v, "partial_rotary_factor", 1, s, err));
-        s->rope_width = given->rope_width ? given->rope_width : s->rope_width;
-    } else if (strcmp(t->type, "starcoder2") == 0) {
-        LW_TRY(need_flag(in, v, t, "use_bias", true, true, err));
-        s->layer_norm = s->biases = s->plain_ffn = true;
-    }
-    return LW_OK;
-}
-
 /* Falcon's blocks: one head of keys and values and one norm, or as many as the file says and a norm
  * for each half. */
 static enum lw_status complete_falcon(const struct lw_input *in, const struct lw_value *v,
@@ -659,9 +570,9 @@ static enum lw_status complete_falcon(const struct lw_input *in, const struct lw
     int64_t norms, kv;
     bool two, one_head;
 
-    LW_TRY(need_flag(in, v, t, "parallel_attn", true, true, err));
-    LW_TRY(need_flag(in, v, t, "alibi", false, false, err));
-    LW_TRY(need_flag(in, v, t, "bias", false, false, err));
+    LW_TRY(traces_hf_need_flag(in, v, t->type, "parallel_attn", true, true, err));
+    LW_TRY(traces_hf_need_flag(in, v, t->type, "alibi", false, false, err));
+    LW_TRY(traces_hf_need_flag(in, v, t->type, "bias", false, false, err));
     LW_TRY(traces_hf_flag(in, v, "new_decoder_architecture", false, &two, err));
     LW_TRY(traces_hf_flag(in, v, "multi_query", true, &one_head, err));
     LW_TRY(traces_hf_number(in, v, "num_kv_heads", 1, &kv, err));
@@ -684,15 +595,15 @@ static enum lw_status complete_parallel(const struct lw_input *in, const struct 
     if (strcmp(t->type, "falcon") == 0) {
         LW_TRY(complete_falcon(in, v, t, name, s, err));
     } else if (strcmp(t->type, "gpt_neox") == 0) {
-        LW_TRY(need_flag(in, v, t, "use_parallel_residual", true, true, err));
-        LW_TRY(need_flag(in, v, t, "attention_bias", true, true, err));
-        LW_TRY(take_rotation(in, v, "rotary_pct", 0.25, s, err));
+        LW_TRY(traces_hf_need_flag(in, v, t->type, "use_parallel_residual", true, true, err));
+        LW_TRY(traces_hf_need_flag(in, v, t->type, "attention_bias", true, true, err));
+        LW_TRY(traces_hf_rotation(in, v, "rotary_pct", 0.25, s, err));
     } else if (strcmp(t->type, "gptj") == 0) {
         LW_TRY(traces_hf_number(in, v, "rotary_dim", 1, &s->rope_width, err));
     } else {
-        LW_TRY(need_flag(in, v, t, "qk_layernorm", false, false, err));
+        LW_TRY(traces_hf_need_flag(in, v, t->type, "qk_layernorm", false, false, err));
         LW_TRY(traces_hf_number(in, v, "num_key_value_heads", 1, &s->kv_heads, err));
-        LW_TRY(take_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
+        LW_TRY(traces_hf_rotation(in, v, "partial_rotary_factor", 0.5, s, err));
         s->kv_heads = s->kv_heads ? s->kv_heads : s->heads;
     }
     s->kv_heads = given->kv_heads ? given->kv_heads : s->kv_heads;
@@ -758,7 +669,7 @@ static enum lw_status read_text(const struct config *c, const char **name,
     LW_TRY(check_exact(in, v, t, err));
     if (strcmp(t->model, "decoder") == 0) {
         LW_TRY(complete(in, v, t, &given, shape, err));
-        LW_TRY(complete_decoder(in, v, t, &given, shape, err));
+        LW_TRY(traces_hf_decoder(in, v, t->type, &given, shape, err));
         LW_TRY(traces_hf_experts(in, v, t->type, &given, shape, err));
     } else if (t->traits & HYBRID) {
         LW_TRY(complete_hybrid(in, v, &given, shape, err));

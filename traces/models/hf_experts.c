@@ -34,6 +34,13 @@ static const struct need {
     DEEPSEEK("deepseek_v3"),
     DEEPSEEK("kimi_k2"),
     DEEPSEEK("glm4_moe"),
+    {"glm4_moe_lite", "n_routed_experts", "experts", AT(experts), false},
+    {"glm4_moe_lite", "n_shared_experts", "shared-ffn", AT(shared_ffn), true},
+    {"minimax_m2", "num_local_experts", "experts", AT(experts), false},
+    {"qwen3_vl_moe_text", "num_experts", "experts", AT(experts), true},
+    {"ernie4_5_moe", "moe_num_experts", "experts", AT(experts), false},
+    {"ernie4_5_moe", "moe_num_shared_experts", "shared-ffn", AT(shared_ffn), true},
+    {"ernie4_5_moe", "moe_layer_start_index", "dense-layers", AT(dense_layers), true},
 };
 #undef DEEPSEEK
 

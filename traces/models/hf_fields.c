@@ -1,7 +1,9 @@
-/* One field of a Hugging Face config.json: numbers, flags, lists, and what the file writes. */
+/* One field of a Hugging Face config.json: numbers, flags, lists, shares, and what the file writes.
+ */
 #include "traces/models/hf_fields.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/numbers/units.h"
@@ -65,4 +67,34 @@ enum lw_status traces_hf_items(const struct lw_input *in, const struct lw_value 
     return lw_fail(err, LW_EFORMAT, "%s: %s: found %s, expected %s", in->name, key,
                    traces_hf_written(f, found, sizeof found),
                    type == LW_JSON_ARRAY ? "a list" : "an object");
+}
+
+enum lw_status traces_hf_need_flag(const struct lw_input *in, const struct lw_value *v,
+                                   const char *type, const char *key, bool otherwise, bool needed,
+                                   struct lw_err *err)
+{
+    bool found = otherwise;
+
+    LW_TRY(traces_hf_flag(in, v, key, otherwise, &found, err));
+    if (found == needed)
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP, "%s: %s: found %s, allowed: %s (model_type %s has no other "
+                   "form here); import a recording of it (lapwing import)", in->name, key,
+                   found ? "true" : "false", needed ? "true" : "false", type);
+}
+
+enum lw_status traces_hf_rotation(const struct lw_input *in, const struct lw_value *v,
+                                  const char *share_key, double otherwise,
+                                  struct traces_model_shape *s, struct lw_err *err)
+{
+    const struct lw_value *f = lw_value_get(v, share_key);
+    double share = f && f->type == LW_JSON_NUMBER ? strtod(f->text, NULL) : otherwise;
+    bool given = f && f->type != LW_JSON_NULL;
+
+    if (given && (f->type != LW_JSON_NUMBER || !(share > 0 && share <= 1)))
+        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a number above 0, at most 1", in->name,
+                       share_key);
+    int64_t width = s->head_width ? s->head_width : s->hidden / s->heads;
+    s->rope_width = (int64_t)((double)width * share);
+    return LW_OK;
 }

@@ -186,7 +186,9 @@ TEST(unsupported_field_is_refused_by_name)
          "mixtral, qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, glm4_moe, "
          "llama4_text, gemma, gemma3_text, granite, olmo2, olmoe, phi3, starcoder2, gpt2, bert, "
          "bloom, mpt, gpt_neox, gptj, falcon, phi, qwen3_next, qwen3_5_text, qwen3_5_moe_text, "
-         "nemotron_h, vit; import a recording of another (lapwing import)"},
+         "qwen2_vl_text, qwen2_5_vl_text, qwen3_vl_text, qwen3_vl_moe_text, glm4_moe_lite, "
+         "minimax_m2, olmo3, seed_oss, hunyuan_v1_dense, ministral3, ernie4_5, ernie4_5_moe, "
+         "arcee, nemotron, nemotron_h, vit; import a recording of another (lapwing import)"},
         {"{\"model_type\": \"qwen2\", " SIZES ", \"sliding_window\": 16,"
          "\"use_sliding_window\": true, \"max_window_layers\": 2}",
          "config.json: max_window_layers: found 2, allowed: 0, or the 4 blocks (windows of the "

@@ -50,7 +50,7 @@ TEST(a_name_a_file_a_configuration_and_options_are_one_model)
     }
 }
 
-/* A file of the workload has all that its configuration says, its fields of linear attention too. */
+/* A file of the workload has all that its configuration says, of linear attention too. */
 TEST(a_file_and_a_configuration_of_linear_attention_are_the_named_model)
 {
     static const char *const ways[] = {"-w next.json", "-w next"};

@@ -1,5 +1,5 @@
-/* Blocks whose attention is a gated delta net: counts in closed form, registration, products and the
- * rule by hand, what is kept, what ranks share, and what is refused. */
+/* Blocks whose attention is a gated delta net: counts in closed form, registration, products and
+ * the rule by hand, what is kept, what ranks share, and what is refused. */
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
