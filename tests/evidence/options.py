@@ -312,8 +312,9 @@ def recompute_of(row):
     return "selective" if selective and not has(row.recompute, "layer") else "none"
 
 
-TOPK = {"qwen3-next": 10, "moonlight": 6, "qwen3": 8, "deepseek-v3": 8, "kimi-k2": 8, "gpt-oss": 4, "nemotron-3-nano": 6,
-        "nemotron-3-super": 22, "nemotron-3-ultra": 22}  # of models without a size
+TOPK = {"qwen3-next": 10, "moonlight": 6, "qwen3": 8, "deepseek-v3": 8, "kimi-k2": 8,
+        "gpt-oss": 4, "nemotron-3-nano": 6, "nemotron-3-super": 22,
+        "nemotron-3-ultra": 22}  # of models without a size; the first that fits
 
 
 def topk_of(row):

@@ -320,7 +320,8 @@ TEST(products_of_4_bits_are_nvfp4)
 }
 
 /* Megatron and NeMo divide the samples among micro-batches, whatever a table prints of their
-   number. Of other programs it counts: the row is refused. torchtitan runs one where none is given. */
+ * number. Of other programs it counts: the row is refused. torchtitan runs one where none is
+ * given. */
 TEST(the_number_of_micro_batches_is_what_the_program_computes)
 {
     static const struct {

@@ -1,7 +1,7 @@
-/* Decoders of config.json that differ from Llama's in their parameters or norms
- * (huggingface/transformers@000c33fd, models/olmo2/modeling_olmo2.py; @008f5c8c, models/gemma3 and
- * phi3; @008e5743, models/olmoe, qwen2_moe and starcoder2; 5.24.0, models/olmo3, seed_oss,
- * ernie4_5, ernie4_5_moe, minimax_m2, glm4_moe_lite, ministral3, arcee and nemotron): one function a type. */
+/* Decoders of config.json that differ from Llama's in their parameters or norms, one function a
+ * type (huggingface/transformers@000c33fd, models/olmo2/modeling_olmo2.py; @008f5c8c, models/gemma3
+ * and phi3; @008e5743, models/olmoe, qwen2_moe and starcoder2; 5.24.0, models/olmo3, seed_oss,
+ * ernie4_5, ernie4_5_moe, minimax_m2, glm4_moe_lite, ministral3, arcee and nemotron). */
 #include "traces/models/hf_decoders.h"
 
 #include <stddef.h>
