@@ -315,7 +315,8 @@ static const char *const known_names[] = {
     "p5", "p5en", "a3-mega", "a3-ultra", "nd-h100-v5", "oci-h100", "mi300x", "l40s", "a10g",
     "pcie-box", "fire-flyer", "a100-pcie-8", "a100-ib4", "a100-roce4", "jean-zay-a100",
     "jean-zay-slow", "v100-ib", "p5-playbook", "dgx-a100-40", "h800", "h20", "jupiter", "mi325x",
-    "mi350x", "mi355x", "rtx-pro-6000", "h100-500w", "g6e", NULL,
+    "mi350x", "mi355x", "rtx-pro-6000", "h100-500w", "g6e", "h200-nvl",
+    "h100-nvl", NULL,
 };
 
 const char *lw_cluster_known(int k)
