@@ -305,8 +305,8 @@ TEST(a_frameworks_buckets_are_its_own)
 {
     static const char *const megatrons[] = {
         "megatron-lm", "megatron-lm-local", "megatron-lm-23e00ed", "megatron-lm-simumax",
-        "megatron-bridge", "megatron-bridge-eager", "megatron-bridge-graph", "nemo",
-        "megatron-mlperf"};
+        "megatron-bridge", "megatron-bridge-bf16-moments", "megatron-bridge-eager",
+        "megatron-bridge-graph", "nemo", "megatron-mlperf"};
     static const char *const plain[][2] = {{"dp", "8"}, {"zero", "1"}};
     static const struct {
         const char *name, *value;
