@@ -238,6 +238,12 @@ TEST(a_recipe_has_the_recomputation_and_graphs_of_its_version)
          "mla_up_proj", "megatron-bridge-eager"},
         {"GB300,256,DeepSeekV3,4096,4096,1,1,2,8,128,1,32,MXFP8,Megatron-Bridge,26.06 NeMo,1", "",
          "megatron-bridge-graph"},
+        {"GB300,256,DeepSeekV3,4096,4096,2,1,2,8,128,1,32,MXFP8,Megatron-Bridge,26.02 NeMo,1",
+         "mla_up_proj", "megatron-bridge-eager"},
+        {"B300,256,DeepSeekV3,4096,4096,2,1,8,,32,1,8,MXFP8,Megatron-Bridge,26.04.01 NeMo,1",
+         "mla_up_proj", "megatron-bridge"},
+        {"B200,256,DeepSeekV3,4096,2048,1,1,16,1,16,1,8,FP8,Megatron-Bridge,25.09 NeMo,1",
+         "mla_up_proj", "megatron-bridge-eager"},
         {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1",
          "layernorm,moe_act", "megatron-bridge-eager"},
         {"GB300,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.02 NeMo,1", "",
@@ -449,7 +455,6 @@ TEST(a_recipe_offloads_layers_where_its_table_does_not_say)
     }
 }
 
-/* HSDP shards in a node and keeps a copy in each (torch: HYBRID_SHARD). */
 /* So it is with the experts' dispatcher and its overlap. */
 TEST(a_recipe_sends_tokens_as_its_version_does)
 {
@@ -457,7 +462,21 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
         "gpu,gpus,model,seq,gbs,mbs,tp,pp,vpp,dp,cp,ep,precision,framework,version,tok_s_gpu\n";
     static const struct { const char *row, *once, *overlap, *dispatcher; } cases[] = {
         {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.02 NeMo,1", "",
-         "", ""},
+         "", "all-to-all"},
+        {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.04.01 NeMo,1", "",
+         "on", "all-to-all"},
+        {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.02.01 NeMo,1", "4",
+         "", "hybridep"},
+        {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04.01 NeMo,1", "",
+         "", "all-to-all"},
+        {"B200,8,Qwen3_30B_a3B,4096,512,1,1,1,,8,1,8,MXFP8,Megatron-Bridge,26.02 NeMo,1", "", "",
+         "all-to-all"},
+        {"B200,8,Qwen3_30B_a3B,4096,512,4,1,1,,8,1,8,MXFP8,Megatron-Bridge,26.02.01 NeMo,1", "8",
+         "", "hybridep"},
+        {"H100,16,Qwen3_30B_a3B,4096,512,1,1,2,12,8,1,8,FP8,Megatron-Bridge,26.02 NeMo,1", "8",
+         "on", "deepep"},
+        {"B300,256,Qwen3_235B_a22B,4096,8192,2,1,8,,32,1,8,MXFP8,Megatron-Bridge,26.04.01 NeMo,1",
+         "8", "", "hybridep"},
         {"GB200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,64,BF16,Megatron-Bridge,26.04 NeMo,1", "4",
          "on", "hybridep"},
         {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1", "4", "",
@@ -486,6 +505,35 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
                     cases[i].overlap);
         expect_cell(rows_of("megatron_bridge_performance", table), "dispatcher",
                     cases[i].dispatcher);
+    }
+}
+
+/* Its recipes of 25.09 drop tokens, so each expert has its even share, by all-to-alls; later ones
+ * drop none. The page of 25.11 has another group of experts than its recipe. */
+TEST(a_recipe_that_drops_tokens_has_a_capacity)
+{
+    static const char TITLES[] = "gpu,gpus,model,seq,gbs,mbs,tp,pp,vpp,dp,cp,ep,precision,"
+                                 "framework,version,tok_s_gpu,moe_variant\n";
+    static const struct { const char *row, *capacity, *dispatcher, *ep; } cases[] = {
+        {"GB200,8,Qwen3_30B_a3B,4096,512,4,1,1,1,8,1,8,FP8,Megatron-Bridge,25.09 NeMo,1,tokendrop",
+         "1", "all-to-all", "8"},
+        {"B200,256,DeepSeekV3,4096,2048,1,1,16,1,16,1,8,FP8,Megatron-Bridge,25.09 NeMo,1,tokendrop",
+         "1", "all-to-all", "8"},
+        {"GB200,8,Qwen3_30B_a3B,4096,512,4,1,1,1,8,1,8,FP8,Megatron-Bridge,25.11 NeMo,1,dropless",
+         "", "hybridep", "8"},
+        {"B200,64,GPT OSS 120B,4096,512,4,1,1,1,64,1,8,BF16,Megatron-Bridge,25.11 NeMo,1,dropless",
+         "", "all-to-all", "64"},
+        {"B200,64,GPT OSS 120B,4096,1280,4,1,1,,64,1,8,BF16,Megatron-Bridge,26.04 NeMo,1,dropless",
+         "", "hybridep", "8"},
+    };
+    char table[500];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table, "%s%s\n", TITLES, cases[i].row);
+        const char *rows = rows_of("megatron_bridge_performance", table);
+        expect_cell(rows, "expert-capacity", cases[i].capacity);
+        expect_cell(rows, "dispatcher", cases[i].dispatcher);
+        expect_cell(rows, "ep", cases[i].ep);
     }
 }
 
