@@ -342,6 +342,18 @@ lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
     return lw_attention_bounded(d, a).time;
 }
 
+/* NVIDIA's GB10 has 30.7 TFLOP/s in them (traces/models/models_ssm.c), of 48 SMs at 2.14 GHz
+ * (developer.nvidia.com/blog/scaling-autonomous-ai-agents-and-workloads-with-nvidia-dgx-spark,
+ * table 8): 299 FLOPs in a clock of an SM. */
+double lw_device_scan_rate(const struct lw_device *d)
+{
+    const double scan = 299, h100 = 4096;
+    double clock = lw_figure_is_set(d->sm_flops_per_clock) ? d->sm_flops_per_clock.value : h100;
+
+    return lw_figure_is_set(d->peak_flops[LW_BF16]) ? d->peak_flops[LW_BF16].value * scan / clock
+                                                    : 0;
+}
+
 double lw_device_traffic_rate(const struct lw_device *d)
 {
     double share = lw_figure_is_set(d->memory_sustained) ? d->memory_sustained.value : BANDWIDTH;

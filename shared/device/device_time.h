@@ -53,6 +53,10 @@ struct lw_bounded lw_attention_bounded(const struct lw_device *d, const struct l
 /* more: that the kernel takes beside its bytes and a launch. */
 struct lw_bounded lw_traffic_bounded(const struct lw_device *d, int64_t bytes, lw_ps more);
 
+/* FLOP/s of the kernels of a scan over states (Mamba-2), which take SMs' clocks whatever a device's
+ * products reach: a share of the peak by sm_flops_per_clock; without that figure as of H100. 0:
+ * the device has no peak of 16-bit products. */
+double lw_device_scan_rate(const struct lw_device *d);
 /* Bytes per second that kernels without products reach. */
 double lw_device_traffic_rate(const struct lw_device *d);
 /* A kernel that moves so many bytes of device memory, read and written. */

@@ -104,6 +104,7 @@ static void share_traffic(const struct share *s)
                     .n_launches = launches(s, forward ? k->n_forward : input ? k->n_backward : 0),
                     .whole = s->whole,
                     .by_roofline = k->kind == LW_KERNEL_COUNTED,
+                    .scan = k->scan,
                     .completes = first});
         first = first && k->flops[phase] == 0 && k->bytes[phase] == 0;
     }

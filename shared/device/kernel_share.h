@@ -18,6 +18,7 @@ struct lw_kernel_work {
     int32_t n_launches;                /* 0 = one, and one of `second` */
     bool whole;       /* each rank of the tensor group does all of it */
     bool by_roofline; /* on every device */
+    bool scan;        /* by_roofline: lw_kernel.scan */
     bool completes;   /* gradients of the kernel's parameters are complete when backward, which
                        * comes from the kernels after it, has done this work and those that follow
                        * it here */

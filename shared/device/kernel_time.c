@@ -90,6 +90,17 @@ static struct lw_bounded roofline(const struct timer *t, int64_t flops, int64_t 
                           : (struct lw_bounded){move, LW_BOUND_MEMORY};
 }
 
+/* Its kernels do not hide either behind the other (traces/models/models_ssm.c). */
+static struct lw_bounded scan(const struct timer *t, int64_t flops, int64_t bytes)
+{
+    double rate = lw_device_scan_rate(t->device);
+    lw_ps move = traffic(t, bytes);
+    lw_ps compute = rate > 0 ? lw_ps_from_seconds((double)flops / rate) : products(t, flops);
+
+    return (struct lw_bounded){lw_add_sat(compute, move),
+                               compute > move ? LW_BOUND_COMPUTE : LW_BOUND_MEMORY};
+}
+
 /* What the framework's kernel takes of the time by shape: of experts' products, and of those of two
  * activations, which are those of stored scores. */
 static double of_framework(const struct timer *t, const struct lw_kernel_work *work)
@@ -140,6 +151,9 @@ static struct lw_bounded time_of(const struct timer *t, const struct lw_kernel_w
 {
     bool by_shape = goes_by_shape(t, work);
     int64_t n = is_two(t, work) ? 2 : 1;
+
+    if (work->scan)
+        return scan(t, work->flops, work->bytes);
     struct lw_bounded x = by_shape ? shaped(t, work, ranks)
                                    : roofline(t, work->flops / n, work->bytes / n);
 

@@ -17,7 +17,7 @@ enum lw_kernel_kind {
     LW_KERNEL_TRAFFIC,   /* moves bytes of device memory */
     LW_KERNEL_GEMM,      /* batch products of m x k and k x n, and their gradients */
     LW_KERNEL_ATTENTION, /* fused: scores never reach memory */
-    LW_KERNEL_COUNTED,   /* FLOPs and bytes alone, by roofline on every device: convolutions */
+    LW_KERNEL_COUNTED,   /* FLOPs and bytes alone, whatever the device: convolutions, scans */
     LW_N_KERNEL_KINDS,
 };
 
@@ -93,6 +93,7 @@ struct lw_kernel {
     uint8_t only;       /* enum lw_kernel_only: GEMM, ATTENTION */
     uint8_t tokens;     /* enum lw_kernel_tokens */
     uint8_t layer;      /* enum lw_kernel_layer: GEMM */
+    bool scan;          /* COUNTED: of a scan: its FLOPs take clocks of the SMs beside its bytes */
 };
 
 /* What a faster one of would shorten a kernel: the largest of its terms. HOST: a module waits for

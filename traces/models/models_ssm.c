@@ -19,15 +19,15 @@
  * and C. Within a chunk all pairs of tokens are computed: a block of the kernels is as large as a
  * chunk of 128. Model FLOPs count the pairs that a token sees, (L + 1) / 2 on average.
  *
- * Each kernel takes the roofline of its FLOPs and of its operands, each once: products at the
- * device's rate of products, bytes at the bandwidth that kernels reach. Kernels of the scan move
- * 1.445 times the bytes of their operands: forward and backward of 4 x 4,096 tokens, 112 heads of
- * 64, 8 groups of 128 and chunks of 128 take 63.57 ms on a GB10 (DatasunriseOU/cppmega@d57d1c10,
- * docs/status/mamba_ssd_scan_nsys_isolation_2026_04_27.md), whose 273 GB/s move the operands,
- * 10.2 GB, in 37.4 ms, 1.7 times as fast; 0.85 of 273 GB/s, the share of a device without a
- * measured one, in 44 ms. With chunks of 64 1.7 is 1.6, of 256 1.9. Not counted: the convolution's
- * 8 FLOPs an element, sums over heads of gradients in several parts, passes over f32 of H elements
- * a token. */
+ * Each kernel moves its operands and does its FLOPs, neither hidden behind the other. Forward and
+ * backward of 4 x 4,096 tokens, 112 heads of 64 and 8 groups of 128, in chunks of 64, 128 and 256,
+ * take 87.61, 63.57 and 57.00 ms on a GB10 (DatasunriseOU/cppmega@d57d1c10,
+ * docs/status/mamba_ssd_scan_nsys_isolation_2026_04_27.md). Their operands are 15.35, 10.22 and
+ * 8.06 GB, their FLOPs 0.279, 0.348 and 0.485 T: least squares give 195.5 GB/s and 30.7 TFLOP/s,
+ * which repeat the three times within 0.03 %. Of its 273 GB/s that is 0.716: where kernels reach
+ * 0.85, the share of a device without a measured one, those of a scan move 1.187 times their
+ * operands. The FLOPs are lw_device_scan_rate's. Not counted: the convolution's 8 FLOPs an element,
+ * sums over heads of gradients in several parts, passes over f32 of H elements a token. */
 #include "traces/models/models_ssm.h"
 
 #include <inttypes.h>
@@ -94,7 +94,7 @@ static struct ssm ssm_of(struct transformer *t)
 /* Bytes as the kernels of the scan move those of their operands. */
 static int64_t moved(int64_t bytes)
 {
-    return bytes * 289 / 200;
+    return bytes * 1187 / 1000;
 }
 
 int32_t transformer_scan(struct transformer *t, const int64_t flops[2], const int64_t bytes[2],
@@ -103,7 +103,7 @@ int32_t transformer_scan(struct transformer *t, const int64_t flops[2], const in
     int64_t n = t->tokens;
 
     return TRACES_KERNEL(&t->b, .kind = LW_KERNEL_COUNTED, .split = LW_SPLIT_GROUP,
-                         .flops = {n * flops[0], n * flops[1]},
+                         .scan = true, .flops = {n * flops[0], n * flops[1]},
                          .bytes = {moved(n * bytes[0]), moved(n * bytes[1])},
                          .n_forward = n_forward, .n_backward = n_backward);
 }

@@ -252,6 +252,37 @@ TEST(a_counted_kernel_takes_the_bandwidth_that_kernels_reach)
     }
 }
 
+/* 0 = not known. */
+static struct lw_figure figure_of(double value)
+{
+    return value > 0 ? (struct lw_figure){.value = value, .source = "test"} : (struct lw_figure){0};
+}
+
+/* 1,600 bytes at 10^9 B/s and, of a scan, beside them 299 FLOPs: with a peak of 10^12 of 16 bits
+ * and SMs of 1,000 FLOPs a clock one ns, of 4,096 or of unknown ones 4.096 ns; without a peak of 16
+ * bits at the rate of products of its own type, 5 10^11. */
+TEST(a_scan_takes_its_bytes_and_clocks_of_the_sms)
+{
+    const struct { double peak, clock; lw_ps time; } cases[] = {
+        {1e12, 1000, 1601000}, {1e12, 4096, 1604096}, {1e12, 0, 1604096}, {0, 1000, 1600598}};
+    const struct lw_kernel_rates none = {0};
+    const struct lw_kernel_groups one = {0};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct small s;
+        small_init(&s);
+        s.module.n_kernels = 1;
+        s.params[1].trainable = false;
+        s.grad_kernel[1] = 0;
+        s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_COUNTED, .scan = true, .flops = {299},
+                                          .bytes = {1600}, .dtype = LW_F32};
+        s.device.peak_flops[LW_BF16] = figure_of(cases[i].peak);
+        s.device.sm_flops_per_clock = figure_of(cases[i].clock);
+        evaluate(&s, &none, &one);
+        assert_int_equal(s.module.forward_ps, cases[i].time);
+    }
+}
+
 /* Products of two activations, both gradients in one work, on a device with figures for shapes:
  * factors of forward and backward, of these alone. */
 TEST(products_of_stored_scores_take_their_own_time)
