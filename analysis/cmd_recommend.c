@@ -38,7 +38,8 @@ static enum lw_status read_inputs(struct session *s, char **files, int n, struct
     LW_TRY(lw_recommend_take_ranks(&s->in, err));
     LW_TRY(lw_recommend_read(&s->in, &s->report, files, n, err));
     LW_TRY(lw_plan_source_fit(&s->source, &s->in.workload, &s->in.cluster, err));
-    LW_TRY(lw_plan_source_stages(&s->source, &s->in.workload, &s->in.strategy, err));
+    LW_TRY(lw_plan_source_stages(&s->source, &s->in.workload, &s->in.cluster, &s->in.strategy,
+                                 err));
     lw_cluster_place(&s->in.cluster, lw_strategy_ranks(&s->in.strategy));
     return LW_OK;
 }

@@ -114,7 +114,7 @@ static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
     warn_of_shapes(s, &s->workload, strategy);
     warn_of_layers(s, &s->workload, strategy);
     warn_of_interference(s, &s->workload, c);
-    return lw_plan_source_stages(s, &s->workload, strategy, err);
+    return lw_plan_source_stages(s, &s->workload, c, strategy, err);
 }
 
 enum lw_status lw_plan_source_check(struct lw_plan_source *s, struct lw_cluster *cluster,

@@ -144,9 +144,11 @@ enum lw_status lw_plan_source_given(struct lw_plan_source *s, struct lw_err *err
 /* The framework of times that no model has: `ideal`. */
 enum lw_status lw_plan_source_recorded(struct lw_plan_source *s, struct lw_err *err);
 
-/* How the framework cuts the workload into stages, unless the user says how; LW_ENOTSUP where it
- * does not run such a strategy. */
+/* How the framework cuts the workload into stages, unless the user says how, and what it does
+ * between them on the cluster's device (NULL = unknown); LW_ENOTSUP where it does not run such a
+ * strategy. */
 enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workload *w,
+                                     const struct lw_cluster *cluster,
                                      struct lw_strategy *strategy, struct lw_err *err);
 
 /* Whether the name is a model's, a configuration's or a folder's with one. */

@@ -171,10 +171,12 @@ enum lw_status lw_source_framework_of_file(struct lw_plan_source *s, const char 
 }
 
 enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workload *w,
-                                     struct lw_strategy *strategy, struct lw_err *err)
+                                     const struct lw_cluster *c, struct lw_strategy *strategy,
+                                     struct lw_err *err)
 {
     const struct lw_framework *f = &s->framework;
     const struct lw_model_dims *d = &w->dims;
+    const struct lw_cluster *of;
     const char *refusal = lw_framework_refusal(f, d, strategy);
     char list[4096];
 
@@ -191,7 +193,10 @@ enum lw_status lw_plan_source_stages(struct lw_plan_source *s, struct lw_workloa
                              "framework '%s' sleeps between stages (host.header_poll_ns), which is "
                              "modelled for its own stages under 1f1b, interleaved-1f1b and gpipe: "
                              "leave out --partition", f->name);
+    LW_TRY(lw_source_device(s, c, &of, err));
     lw_framework_stage_waits(f, strategy, list, w);
+    if (of)
+        lw_framework_stage_fills(f, strategy, &of->device, list, w);
     strategy->partition = LW_PARTITION_EXPLICIT;
     strategy->partition_list = lw_arena_strdup(&s->strings, list);
     return strategy->partition_list ? LW_OK : lw_fail_nomem(err);

@@ -52,6 +52,9 @@ struct lw_device {
     struct lw_figure memory_sustained;           /* share of it that kernels without products
                                                   * reach */
     struct lw_figure host_link_bytes_per_s;      /* between device and host, one direction */
+    struct lw_figure pageable_bytes_per_s;       /* to the device, from memory of the host that is
+                                                  * not pinned */
+    struct lw_figure host_core_bytes_per_s;      /* between one core of the host and its memory */
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
     struct lw_figure n_sms;
     struct lw_figure launch_ps;                  /* host time to launch one op */

@@ -29,6 +29,8 @@
     row(memory_sustained, "", SHARE) \
     row(copy_bytes_per_s, "B/s", POSITIVE) \
     row(host_link_bytes_per_s, "B/s", POSITIVE) \
+    row(pageable_bytes_per_s, "B/s", POSITIVE) \
+    row(host_core_bytes_per_s, "B/s", POSITIVE) \
     row(n_sms, "", COUNT) \
     row(host_op_scale, "", POSITIVE) \
     time(launch) \

@@ -15,6 +15,13 @@
  * hidden_states and sequence_mask), backward one. Where sender and receiver wait at the same time
  * the second's sleeps are counted after the first's, as if it came then.
  *
+ * Sailor's DeepSpeed sends a tensor group's parts of a message and gathers them in the group. To
+ * gather into, a receiver first makes torch.zeros of the whole in f32 on its host and copies it to
+ * the device (eth-easl/sailor@cf2c8e3, deepspeed/utils.py, reconstruct_tensor): the input of all
+ * stages but the first, the gradient of all but the last. It does so after it has read the header
+ * on the host, so the device has nothing to do meanwhile. torchrun gives each of a node's processes
+ * one thread.
+ *
  * Evenly: equal numbers of blocks. Where they do not divide, the first parts have one more, unless
  * embedding and head count as blocks.
  *
@@ -37,7 +44,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
+#include "shared/numbers/units.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
@@ -205,10 +214,10 @@ static void move_ready(struct lw_workload *w, int32_t module, lw_ps more)
     }
 }
 
-/* Each rank of a tensor group sleeps: a plan divides what a module has, under sequence parallelism
- * its whole part too. */
-static void sleep_in(struct lw_workload *w, int32_t module, const struct lw_strategy *s,
-                     lw_ps forward, lw_ps backward)
+/* Each rank of a tensor group waits for its host: a plan divides what a module has, under sequence
+ * parallelism its whole part too. */
+static void wait_in(struct lw_workload *w, int32_t module, const struct lw_strategy *s,
+                    lw_ps forward, lw_ps backward)
 {
     int64_t ranks = s->sequence_parallel ? s->tp : 1;
     struct lw_module *m = &w->modules[module];
@@ -234,7 +243,37 @@ void lw_framework_stage_waits(const struct lw_framework *f, const struct lw_stra
         long first = strtol(at + 1, NULL, 10);
         if (first < 1 || first >= w->n_modules)
             continue;
-        sleep_in(w, (int32_t)first - 1, s, forward, backward);
-        sleep_in(w, (int32_t)first, s, forward, backward);
+        wait_in(w, (int32_t)first - 1, s, forward, backward);
+        wait_in(w, (int32_t)first, s, forward, backward);
+    }
+}
+
+enum { MOST_KEPT = 32 << 20 };
+
+/* glibc (malloc/malloc.c, DEFAULT_MMAP_THRESHOLD_MAX on 64 bits) gives more than 32 MiB fresh pages
+ * each time, which the kernel clears before the host fills them; less it keeps for the next. */
+static lw_ps fill_time(const struct lw_device *d, int64_t bytes)
+{
+    double written = (double)bytes * (bytes > MOST_KEPT ? 2 : 1);
+
+    return lw_ps_from_seconds(written / d->host_core_bytes_per_s.value +
+                              (double)bytes / d->pageable_bytes_per_s.value);
+}
+
+void lw_framework_stage_fills(const struct lw_framework *f, const struct lw_strategy *s,
+                              const struct lw_device *d, const char *list, struct lw_workload *w)
+{
+    bool known = lw_figure_is_set(d->host_core_bytes_per_s) &&
+                 lw_figure_is_set(d->pageable_bytes_per_s);
+
+    if (!known || !lw_fact(f->stage_fills))
+        return;
+    for (const char *at = strchr(list, ','); at; at = strchr(at + 1, ',')) {
+        long first = strtol(at + 1, NULL, 10);
+        if (first < 1 || first >= w->n_modules || w->modules[first - 1].output_bytes <= 0)
+            continue;
+        lw_ps fill = fill_time(d, w->modules[first - 1].output_bytes);
+        wait_in(w, (int32_t)first - 1, s, 0, fill);
+        wait_in(w, (int32_t)first, s, fill, 0);
     }
 }

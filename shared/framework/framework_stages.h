@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct lw_device;
 struct lw_framework;
 struct lw_model_dims;
 struct lw_strategy;
@@ -22,3 +23,8 @@ const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_m
  * (header_poll_ns); list: of lw_framework_stages. */
 void lw_framework_stage_waits(const struct lw_framework *f, const struct lw_strategy *s,
                               const char *list, struct lw_workload *w);
+
+/* Adds to them what the host fills and copies to such a device for each message (stage_fills);
+ * nothing where the device lacks host_core_bytes_per_s or pageable_bytes_per_s. */
+void lw_framework_stage_fills(const struct lw_framework *f, const struct lw_strategy *s,
+                              const struct lw_device *d, const char *list, struct lw_workload *w);

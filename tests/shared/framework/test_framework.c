@@ -537,6 +537,45 @@ TEST(nanotron_of_december_sleeps_between_stages)
     }
 }
 
+/* A core that writes 32 MiB/s and a copy of 64 MiB/s: 32 MiB take 1 + 0.5 s, and 64 MiB, whose
+ * pages the kernel clears first, 4 + 1 s. Module 0's output crosses to module 1, module 2's to
+ * module 3: forward of what gets it, backward of what gets its gradient. */
+TEST(sailors_host_fills_a_tensor_for_each_message)
+{
+    const lw_ps small = 3 * LW_PS_PER_S / 2, large = 5 * LW_PS_PER_S;
+    const int64_t mib = 1 << 20;
+    const struct lw_device device = {.host_core_bytes_per_s = {32 * 1048576.0, "test"},
+                                     .pageable_bytes_per_s = {64 * 1048576.0, "test"}};
+    const struct lw_device unknown = {.host_core_bytes_per_s = device.host_core_bytes_per_s};
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    for (int tp = 1; tp <= 4; tp += 3) {
+        struct lw_strategy s = lw_strategy_default();
+        struct lw_module modules[4] = {{.output_bytes = 32 * mib},
+                                       {.output_bytes = mib},
+                                       {.output_bytes = 64 * mib},
+                                       {.forward_ps = 7}};
+        struct lw_workload w = {.modules = modules, .n_modules = 4};
+        s.tp = tp;
+        assert_ok(lw_framework_find("megatron-deepspeed-sailor", &f, &err), err);
+        lw_framework_stage_fills(&f, &s, &unknown, "0,1,3", &w);
+        assert_int_equal(modules[1].forward_ps, 0);
+        lw_framework_stage_fills(&f, &s, &device, "0,1,3", &w);
+        lw_framework_free(&f);
+        const lw_ps forward[] = {0, small, 0, large + 7}, backward[] = {small, 0, large, 0};
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(modules[i].forward_ps, forward[i]);
+            assert_int_equal(modules[i].backward_input_ps, backward[i]);
+            assert_int_equal(modules[i].whole_input_ps, backward[i]);
+        }
+        assert_ok(lw_framework_find("megatron-deepspeed", &f, &err), err);
+        lw_framework_stage_fills(&f, &s, &device, "0,1,3", &w);
+        lw_framework_free(&f);
+        assert_int_equal(modules[1].forward_ps, small);
+    }
+}
+
 /* Backward runs module 2, 1, 0, each for 1 s. Stage 1 begins with module 1: modules 0 and 1 sleep
  * 0.2 s each: a gradient in the middle of module 1, at 1.5 s, is ready at 1 + 0.5 x 1.2 s; one at
  * the end of module 0 at 3.4 s; one of module 2 as before. */

@@ -144,7 +144,7 @@ static enum lw_status plan_with(const struct drawn *d, const struct lw_cluster *
     LW_TRY(lw_strategy_check(&s, err));
     LW_TRY(traces_model_workload(&d->sizes, &target, &w, err));
     w.timeless = timeless;
-    enum lw_status st = lw_plan_source_stages(source, &w, &s, err);
+    enum lw_status st = lw_plan_source_stages(source, &w, NULL, &s, err);
     if (st == LW_OK)
         st = lw_plan_build(&w, &s, timeless ? NULL : &cost, p, err);
     lw_workload_free(&w);
