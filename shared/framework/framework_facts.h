@@ -80,7 +80,7 @@
     row(router_forward, "", COUNT, "launches of router and dispatch that no kernel counts") \
     row(router_backward, "", COUNT, "the same in backward") \
     time(header_poll, "between stages the host sleeps so after each of a tensor's two headers") \
-    row(stage_tensors, "", COUNT, "tensors that a forward sends to the next stage, beside headers") \
+    row(stage_tensors, "", COUNT, "tensors a forward sends to the next stage, beside headers") \
     row(stage_fills, "", FLAG, "a stage fills a tensor for each message on the host, and copies it")
 
 /* Passes of a step over gradients beside the optimizer's own. */
