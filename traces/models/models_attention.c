@@ -44,6 +44,12 @@ static void keep_padding(struct transformer *t, int64_t keys)
         transformer_keep_in(t, LW_RECOMPUTE_SELECTIVE, mask, true);
 }
 
+/* A mask of its own is applied in place to a view of the scores, so torch's autograd makes five
+ * copies in backward (pytorch/pytorch@00ee6511, torch/csrc/autograd/functions/tensor.cpp,
+ * CopySlices::apply_impl): of the gradient, of that slice, of this for masked_fill, which fills it,
+ * and back. Four of them are alive at once: the gradient, its copy, the slice's, the filled one. */
+enum { MASK_COPIES = 5, MASK_GRADS = 4 };
+
 /* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. A window is a
  * mask: all scores are computed. */
 static void full_attention(struct transformer *t, int64_t keys)
@@ -51,9 +57,9 @@ static void full_attention(struct transformer *t, int64_t keys)
     int64_t n_scores = t->batch * t->heads * t->seq * keys, scores = t->b.item * n_scores;
 
     one_product(t, keys, scores, true);
-    if (is_unfused(t, TRACES_UNFUSED_MASK)) /* in place; its gradient is a copy that is masked */
-        TRACES_TRAFFIC(&t->b, 2 * scores, 4 * scores, 0, .split = LW_SPLIT_GROUP,
-                       .n_backward = 2, .again = core_again(t));
+    if (is_unfused(t, TRACES_UNFUSED_MASK))
+        TRACES_TRAFFIC(&t->b, 2 * scores, 2 * MASK_COPIES * scores, 0, .split = LW_SPLIT_GROUP,
+                       .n_backward = MASK_COPIES, .again = core_again(t));
     TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP,
                    .again = core_again(t));
     if (t->dropout)
@@ -65,7 +71,7 @@ static void full_attention(struct transformer *t, int64_t keys)
     else
         keep_core(t, scores + (t->dropout ? scores + n_scores : 0));
     keep_padding(t, keys);
-    t->score_grads = (is_unfused(t, TRACES_UNFUSED_MASK) ? 2 : 1) * scores;
+    t->score_grads = (is_unfused(t, TRACES_UNFUSED_MASK) ? MASK_GRADS : 1) * scores;
 }
 
 static void flash_attention(struct transformer *t)

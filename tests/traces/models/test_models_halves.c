@@ -63,7 +63,7 @@ MODEL_TEST(gradients_of_stored_scores_are_less_what_the_pair_kept)
         const char *attention;
         unsigned unfused;
         int64_t seq, scores;
-    } cases[] = {{"full", 0, 2048, 1}, {"full", TRACES_UNFUSED_MASK, 2048, 2},
+    } cases[] = {{"full", 0, 2048, 1}, {"full", TRACES_UNFUSED_MASK, 2048, 4},
                  {"full", 0, 64, 0}, {"flash", 0, 2048, 0}};
     enum { H = 256, F = 640, A = 8, ITEM = 4, SAMPLES = 2 };
 

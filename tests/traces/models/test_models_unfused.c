@@ -53,7 +53,7 @@ MODEL_TEST(forward_bytes_are_those_of_the_kernels)
     assert_int_equal(more_bytes(TRACES_UNFUSED_SUMS, BLOCK), 0);
 }
 
-/* Stored scores: read and written; in backward a copy of the gradient, which is then masked. Fused
+/* Stored scores: read and written; in backward five copies of the gradient. Fused
  * attention has none. */
 MODEL_TEST(a_mask_of_its_own_moves_the_scores)
 {
@@ -70,8 +70,8 @@ MODEL_TEST(a_mask_of_its_own_moves_the_scores)
                      2 * 2 * SCORES);
     for (int32_t i = 0; i < b.n_kernels; i++)
         n += b.kernels[i].bytes[LW_PRODUCTS_FORWARD] == 2 * 2 * SCORES &&
-             b.kernels[i].bytes[LW_PRODUCTS_INPUT] == 4 * 2 * SCORES &&
-             b.kernels[i].n_backward == 2;
+             b.kernels[i].bytes[LW_PRODUCTS_INPUT] == 5 * 2 * 2 * SCORES &&
+             b.kernels[i].n_backward == 5;
     assert_int_equal(n, 1);
     assert_int_equal(b.modules[BLOCK].kept_bytes[0], a.modules[BLOCK].kept_bytes[0]);
 }
