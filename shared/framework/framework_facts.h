@@ -51,6 +51,7 @@
     row(kept_unweighted, "", FLAG, "an expert's plain activation is kept without its weight too") \
     row(kept_scattered, "", FLAG, "sums in a fixed order keep what each expert gives") \
     row(no_dropout, "", FLAG, "GPT's blocks and embedding have no dropout") \
+    row(no_score_dropout, "", FLAG, "attention has no dropout of stored scores") \
     row(embedding_norm, "", FLAG, "a norm follows GPT's embedding") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(gathers_operands, "", FLAG, "a tensor group gathers inputs of 8-bit products in 8 bits") \

@@ -55,6 +55,7 @@ enum { MASK_COPIES = 5, MASK_GRADS = 4 };
 static void full_attention(struct transformer *t, int64_t keys)
 {
     int64_t n_scores = t->batch * t->heads * t->seq * keys, scores = t->b.item * n_scores;
+    bool dropout = t->dropout && !t->b.shape.no_score_dropout;
 
     one_product(t, keys, scores, true);
     if (is_unfused(t, TRACES_UNFUSED_MASK))
@@ -62,14 +63,14 @@ static void full_attention(struct transformer *t, int64_t keys)
                        .n_backward = MASK_COPIES, .again = core_again(t));
     TRACES_TRAFFIC(&t->b, 2 * scores, 3 * scores, 0, .split = LW_SPLIT_GROUP,
                    .again = core_again(t));
-    if (t->dropout)
+    if (dropout)
         TRACES_TRAFFIC(&t->b, 2 * scores + n_scores, 2 * scores + n_scores, 0,
                        .split = LW_SPLIT_GROUP, .again = core_again(t));
     one_product(t, keys, scores, false);
     if (t->b.shape.f32_softmax) /* its cast is the operand of the next product, or of dropout */
-        keep_core(t, (4 + t->b.item) * n_scores + (t->dropout ? n_scores : 0));
+        keep_core(t, (4 + t->b.item) * n_scores + (dropout ? n_scores : 0));
     else
-        keep_core(t, scores + (t->dropout ? scores + n_scores : 0));
+        keep_core(t, scores + (dropout ? scores + n_scores : 0));
     keep_padding(t, keys);
     t->score_grads = (is_unfused(t, TRACES_UNFUSED_MASK) ? MASK_GRADS : 1) * scores;
 }

@@ -224,24 +224,27 @@ TEST(a_norm_after_the_embedding_keeps_its_input)
 /* A norm that keeps its result and not its input, and ReLU, of a block in f32 on one rank: what
  * eth-easl/sailor@cf2c8e3 measured of OPT-350M (sailor/Planner/llm_info.json, act_mem_bytes), less
  * the block's result and the norms' factors, 4 bytes of a token each. Of GPT-Neo 2.7B, whose norms
- * keep their input, less two masks of a byte, and with the block's input in place of its result. */
+ * keep their input, and which drops out both halves' results, with the block's input in place of its
+ * result. */
 TEST(blocks_keep_what_sailor_measured)
 {
     const struct {
         int64_t hidden, heads, measured;
         unsigned kept;
         int64_t less; /* of a token */
+        bool no_dropout;
     } cases[] = {
-        {1024, 16, 360726528, TRACES_KEPT_NORM_RESULT | TRACES_KEPT_RELU, 4 * 1024 + 2 * 4},
-        {2560, 20, 681607168, 0, 2 * 2560 + 4 * 4},
+        {1024, 16, 360726528, TRACES_KEPT_NORM_RESULT | TRACES_KEPT_RELU, 4 * 1024 + 2 * 4, true},
+        {2560, 20, 681607168, 0, 4 * 4, false},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_model_shape s = {.batch = 1, .layers = 2, .hidden = cases[i].hidden,
                                        .heads = cases[i].heads, .ffn = 4 * cases[i].hidden,
                                        .seq = 2048, .vocab = 50304, .dtype = "f32",
-                                       .attention = "full", .no_dropout = true,
-                                       .kept = cases[i].kept};
+                                       .attention = "full", .kept = cases[i].kept,
+                                       .no_dropout = cases[i].no_dropout,
+                                       .no_score_dropout = true};
         struct lw_workload w;
         struct lw_err err;
         assert_ok(traces_model_build("gpt-13b", &s, &cluster.device, &w, &err), err);
