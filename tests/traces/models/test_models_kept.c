@@ -224,8 +224,8 @@ TEST(a_norm_after_the_embedding_keeps_its_input)
 /* A norm that keeps its result and not its input, and ReLU, of a block in f32 on one rank: what
  * eth-easl/sailor@cf2c8e3 measured of OPT-350M (sailor/Planner/llm_info.json, act_mem_bytes), less
  * the block's result and the norms' factors, 4 bytes of a token each. Of GPT-Neo 2.7B, whose norms
- * keep their input, and which drops out both halves' results, with the block's input in place of its
- * result. */
+ * keep their input, and which drops out both halves' results, with the block's input in place of
+ * its result. */
 TEST(blocks_keep_what_sailor_measured)
 {
     const struct {
