@@ -219,7 +219,8 @@ static lw_ps update_of(const struct lw_tune_shared *of, const struct lw_strategy
     enum lw_dtype weight = (enum lw_dtype)o->params[0].dtype;
     int64_t copied = lw_dtype_size(weight) + lw_dtype_size(lw_strategy_grad_dtype(s, weight));
     return sim_host_update_ps(of->cluster, s, lw_outline_updated(o, s, x, n_copies),
-                              lw_host_update_bytes(lw_own_states(o->state_bytes, s)), copied);
+                              lw_host_update_bytes(lw_own_states(o->state_bytes, s), o->host_bytes),
+                              copied);
 }
 
 static enum lw_status cut_parts(const struct lw_tune_shared *of,

@@ -321,6 +321,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_LIST("ops", AT(ops), AT(n_ops), recorded_op_fields, struct lw_recorded_op),
     LW_F_INT64("update_bytes", AT(step_traffic.update), 0),
     LW_F_INT64("held_bytes", AT(step_traffic.held), 0),
+    LW_F_INT64("host_bytes", AT(step_traffic.host), 0),
     LW_F_INT64("state_bytes", AT(state_bytes), 0),
     LW_F_LIST("kernels", AT(kernels), AT(n_kernels), kernel_fields, struct lw_kernel),
     LW_F_LIST("modules", AT(modules), AT(n_modules), module_fields, struct lw_module),

@@ -271,6 +271,7 @@ enum lw_status lw_outline_make(const struct lw_workload *w, const struct lw_stra
         o.gradients_ps = l->w->gradients_ps;
         o.optimizer = w->optimizer;
         o.state_bytes = w->state_bytes;
+        o.host_bytes = w->step_traffic.host;
         o.dims = w->dims;
         o.dims.experts = lw_workload_has_experts(w);
         o.dims.n_experts = lw_workload_routing(w, 0).experts;

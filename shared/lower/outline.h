@@ -41,6 +41,7 @@ struct lw_outline {
     lw_ps optimizer_ps, gradients_ps; /* of these */
     enum lw_optimizer optimizer;
     int64_t state_bytes;        /* as of the workload */
+    int64_t host_bytes;         /* its step_traffic.host */
     struct lw_model_dims dims;
     void *held;                 /* what the cuts need of the lowering */
 };

@@ -29,8 +29,9 @@ int32_t lw_write_host_update(struct lw_writer *k)
     struct lw_op load = link_copy(k, LW_OP_LOAD, weights, "weights");
 
     update.dtype = LW_F32;
-    int64_t own_states = lw_own_states(k->l->w->state_bytes, k->l->s);
-    update.bytes = lw_host_update_bytes(own_states) * k->l->host_updates[k->role];
+    int64_t of_one = lw_host_update_bytes(lw_own_states(k->l->w->state_bytes, k->l->s),
+                                          k->l->w->step_traffic.host);
+    update.bytes = of_one * k->l->host_updates[k->role];
     update.work_ps = -1;
     int32_t gone = lw_builder_op(k->l->b, &store, k->deps, k->n_deps);
     int32_t updated = lw_write_compute(k, &update, &gone, 1);

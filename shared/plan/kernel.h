@@ -168,4 +168,5 @@ enum lw_status lw_kernel_check(const struct lw_kernel *k, int32_t i, struct lw_e
 struct lw_step_traffic {
     int64_t update; /* of the elements that a rank updates: the optimizer's step */
     int64_t held;   /* of the gradients that a rank holds */
+    int64_t host;   /* of what the host updates (--offload update), beside the update itself */
 };

@@ -52,13 +52,13 @@ bool lw_op_is_host_update(const struct lw_plan *p, const struct lw_op *op)
            p->strategy->offload == LW_OFFLOAD_UPDATE;
 }
 
-int64_t lw_host_update_bytes(int64_t own_states)
+int64_t lw_host_update_bytes(int64_t own_states, int64_t beside)
 {
     const int64_t f32 = 4, half = 2;
 
     if (own_states > 0 && own_states < LW_MASTER_AND_ADAM_BYTES)
-        return half + 2 * (half + own_states);
-    return f32 + 2 * lw_half_states(own_states, 2);
+        return beside + half + 2 * (half + own_states);
+    return beside + f32 + 2 * lw_half_states(own_states, 2);
 }
 
 static bool over_host_link(const struct lw_op *op)

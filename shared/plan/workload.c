@@ -676,6 +676,7 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     LW_TRY(check_kernels(w, err));
     LW_TRY(in_range(err, NULL, 0, "update_bytes", w->step_traffic.update, 0, MOST_STEP_BYTES));
     LW_TRY(in_range(err, NULL, 0, "held_bytes", w->step_traffic.held, 0, MOST_STEP_BYTES));
+    LW_TRY(in_range(err, NULL, 0, "host_bytes", w->step_traffic.host, 0, MOST_STEP_BYTES));
     LW_TRY(in_range(err, NULL, 0, "state_bytes", w->state_bytes, 0, MOST_STATE_BYTES));
     lw_ps backward = lw_workload_backward_ps(w);
     for (int32_t i = 0; i < w->n_params; i++)

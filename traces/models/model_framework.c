@@ -159,6 +159,8 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->fused_sums = lw_fact(f->fused_sums) && f32;
     shape->grad_item = f32 ? lw_dtype_size(LW_F32) : 0;
     shape->state_bytes = f32 ? 0 : (int64_t)lw_fact_value(f->state_bytes, 0);
+    shape->host_bytes =
+        (int64_t)lw_fact_value(s->zero == 3 ? f->host_bytes_zero3 : f->host_bytes, 0);
     shape->rates = lw_framework_rates(f, d);
     shape->pad_vocab = (int64_t)lw_fact_value(f->pad_vocab, 0);
 }

@@ -125,6 +125,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t grad_item; /* bytes of a reduced gradient; 0 = of a parameter */
     int64_t state_bytes; /* of the optimizer's states of a 16-bit element without a master; 0, and
                           * 12 or more: f32 states and a master */
+    int64_t host_bytes; /* of an element that the host updates, what it moves beside the update */
     bool fp8;         /* products of blocks take 8-bit operands, and keep these */
     bool fp4;         /* 4-bit ones, which implies fp8 */
     const char *narrow_of; /* which products these are: NULL or "all", "linears", "experts" */

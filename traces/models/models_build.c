@@ -293,7 +293,8 @@ static void set_optimizer(struct traces_builder *b)
         k++;
     b->w.optimizer = (enum lw_optimizer)k;
     b->w.step_traffic =
-        (struct lw_step_traffic){step_bytes(b, states[k]), held_bytes(b)};
+        (struct lw_step_traffic){step_bytes(b, states[k]), held_bytes(b),
+                                 b->wide == 2 ? b->shape.host_bytes : 0};
     b->w.state_bytes = b->wide == 2 && b->shape.state_bytes != LW_MASTER_AND_ADAM_BYTES
                            ? b->shape.state_bytes : 0;
 }

@@ -99,7 +99,7 @@ TEST(damaged_files_are_refused_by_place)
          "gradients_ns, gap_before_forward_ns, "
          "gap_before_backward_ns, gap_before_optimizer_ns, "
          "gap_after_optimizer_ns, recorded, products, products_tp, products_cp, ops, "
-         "update_bytes, held_bytes, state_bytes, kernels, "
+         "update_bytes, held_bytes, host_bytes, state_bytes, kernels, "
          "modules, params, sparse, buffers, ready_order, grad_kernel"},
         {"\"format\": \"kineto\"", "\"made_for\": {\"tp\": 9223372036854775807}",
          "at from.made_for.tp (byte 106): found 9223372036854775807, allowed: 0 to 4194304"},

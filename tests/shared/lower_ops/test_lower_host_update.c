@@ -40,21 +40,24 @@ TEST(gradients_go_and_weights_come_back)
 
 /* 602 bf16 parameters, 302 of the fuller rank, and gradients of their type: 604 bytes go and come.
  * f32 states and a master take 28 bytes of an element; the framework's own of 4 bytes: gradient 2,
- * weight 2 and states 4 both ways. f32 gradients have a master. */
+ * weight 2 and states 4 both ways. f32 gradients have a master. What the host moves beside is added. */
 TEST(states_of_16_bits_are_updated_in_their_own_bytes)
 {
     static const struct {
         const char *words;
-        int64_t state, bytes;
-    } cases[] = {{"dp 2 zero 2 offload update", 0, 28 * 302},
-                 {"dp 2 zero 2 offload update", 4, 14 * 302},
-                 {"dp 2 zero 2 offload update", 8, 22 * 302},
-                 {"dp 2 zero 2 grad-dtype f32 offload update", 4, 28 * 302}};
+        int64_t state, beside, bytes;
+    } cases[] = {{"dp 2 zero 2 offload update", 0, 0, 28 * 302},
+                 {"dp 2 zero 2 offload update", 0, 16, 44 * 302},
+                 {"dp 2 zero 2 offload update", 4, 0, 14 * 302},
+                 {"dp 2 zero 2 offload update", 4, 8, 22 * 302},
+                 {"dp 2 zero 2 offload update", 8, 0, 22 * 302},
+                 {"dp 2 zero 2 grad-dtype f32 offload update", 4, 0, 28 * 302}};
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct tiny t;
         int n = 0;
         tiny_init_bf16(&t, cases[k].state);
+        t.w.step_traffic.host = cases[k].beside;
         struct lw_plan p = plan_of_words(&t.w, cases[k].words);
         for (int32_t i = 0; i < p.n_ops; i++)
             if (p.ops[i].kind == LW_OP_OPTIMIZER) {

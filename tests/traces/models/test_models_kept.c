@@ -420,6 +420,38 @@ TEST(transposes_are_held_where_products_take_one_layout)
     }
 }
 
+/* DeepSpeed's host multiplies f32 gradients, 8 bytes; with ZeRO-3 it casts masters to 16 bits too, 4
+ * read, 2 written to fresh pages, 2 cleared. Weights of f32 need no cast, and their multiplication
+ * is not counted. */
+TEST(deepspeeds_host_passes_over_what_it_updates)
+{
+    static const struct {
+        const char *framework, *dtype;
+        int zero;
+        int64_t bytes;
+    } cases[] = {{"deepspeed", "bf16", 2, 8}, {"deepspeed", "bf16", 3, 16},
+                 {"deepspeed-liger", "bf16", 3, 16}, {"deepspeed", "f32", 3, 0},
+                 {"torch-fsdp2", "bf16", 3, 0}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_strategy s = lw_strategy_default();
+        struct traces_model_shape shape = {.batch = 1, .layers = 2, .hidden = HIDDEN,
+                                           .heads = HEADS, .seq = SEQ, .vocab = 4096,
+                                           .dtype = cases[i].dtype, .attention = "flash"};
+        struct lw_framework f;
+        struct lw_workload w;
+        struct lw_err err;
+
+        s.zero = cases[i].zero;
+        assert_ok(lw_framework_find(cases[i].framework, &f, &err), err);
+        traces_model_take_framework(&f, &s, &cluster.device, &shape);
+        lw_framework_free(&f);
+        assert_ok(traces_model_build("gpt-13b", &shape, &cluster.device, &w, &err), err);
+        assert_int_equal(w.step_traffic.host, cases[i].bytes);
+        lw_workload_free(&w);
+    }
+}
+
 /* Between the products of a pair of x bytes each. Fused, one kernel reads both and writes one: 3 x;
  * both gradients come from them and the result's: 5 x. Unfused, the activation is a kernel before:
  * 2 x and 3 x more. */
