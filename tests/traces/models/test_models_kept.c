@@ -421,8 +421,8 @@ TEST(transposes_are_held_where_products_take_one_layout)
 }
 
 /* DeepSpeed's host multiplies f32 gradients, 8 bytes; with ZeRO-3 it casts masters to 16 bits too,
- * 4 read, 2 written to fresh pages, 2 cleared. Weights of f32 need no cast, and their multiplication
- * is not counted. */
+ * 4 read, 2 written to fresh pages, 2 cleared. Weights of f32 need no cast; that their gradients
+ * are multiplied is not counted. */
 TEST(deepspeeds_host_passes_over_what_it_updates)
 {
     static const struct {
