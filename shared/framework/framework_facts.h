@@ -93,8 +93,8 @@
     row(step_unscale, "", FLAG, "divides gradients by the loss scale") \
     row(step_copy, "", FLAG, "a kernel after the optimizer's copies masters to parameters") \
     row(step_foreach, "", FLAG, "Adam is eight kernels over lists of tensors, not a fused one") \
-    row(host_bytes, "B", COUNT, "of a 16-bit element that the host updates, moved beside that") \
-    row(host_bytes_zero3, "B", COUNT, "the same with ZeRO-3")
+    row(host_bytes, "B", STATE_BYTES, "of a 16-bit element that the host updates, moved beside") \
+    row(host_bytes_zero3, "B", STATE_BYTES, "the same with ZeRO-3")
 
 #define LW_FRAMEWORK_MEMORY(row, time) \
     row(blas_workspaces, "", COUNT, "workspaces of cuBLAS that torch holds, one a handle") \

@@ -33,9 +33,9 @@ void lw_op_add_bounds(const struct lw_plan *p, const struct lw_op *op, lw_ps tim
 
 /* An update that the host's processors make (--offload update): the cluster's host times it. */
 bool lw_op_is_host_update(const struct lw_plan *p, const struct lw_op *op);
-/* What it moves of an element, `beside` among it: parameter, two moments and gradient are read, the first three
- * written, in f32 (deepspeedai/DeepSpeed@edaa7221, csrc/adam/cpu_adam_impl.cpp). own_states > 0
- * (lw_own_states): parameter and gradient of 16 bits, and states of so many bytes. */
+/* What it moves of an element, `beside` among it: parameter, two moments and gradient are read, the
+ * first three written, in f32 (deepspeedai/DeepSpeed@edaa7221, csrc/adam/cpu_adam_impl.cpp).
+ * own_states > 0 (lw_own_states): parameter and gradient of 16 bits, states of so many bytes. */
 int64_t lw_host_update_bytes(int64_t own_states, int64_t beside);
 
 /* What bounds most of it: of equals the first. */

@@ -40,7 +40,8 @@ TEST(gradients_go_and_weights_come_back)
 
 /* 602 bf16 parameters, 302 of the fuller rank, and gradients of their type: 604 bytes go and come.
  * f32 states and a master take 28 bytes of an element; the framework's own of 4 bytes: gradient 2,
- * weight 2 and states 4 both ways. f32 gradients have a master. What the host moves beside is added. */
+ * weight 2 and states 4 both ways. f32 gradients have a master. What the host moves beside is
+ * added. */
 TEST(states_of_16_bits_are_updated_in_their_own_bytes)
 {
     static const struct {
