@@ -53,6 +53,7 @@
     row(no_dropout, "", FLAG, "GPT's blocks and embedding have no dropout") \
     row(no_score_dropout, "", FLAG, "attention has no dropout of stored scores") \
     row(embedding_norm, "", FLAG, "a norm follows GPT's embedding") \
+    row(product_lookup, "", FLAG, "embeddings are products of tokens' one-hot rows and the table") \
     row(kept_layouts, "", FLAG, "FlashAttention's result is kept in two orders of tokens") \
     row(gathers_operands, "", FLAG, "a tensor group gathers inputs of 8-bit products in 8 bits") \
     row(input_casts, "", FLAG, "a kernel casts what an 8-bit product reads, but for a norm's") \

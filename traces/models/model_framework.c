@@ -151,6 +151,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->gathers_operands = lw_fact(f->gathers_operands);
     shape->fused_latent = lw_fact(f->fused_latent_rotation);
     shape->no_dropout = lw_fact(f->no_dropout);
+    shape->product_lookup = lw_fact(f->product_lookup);
     shape->no_score_dropout = lw_fact(f->no_score_dropout);
     shape->embedding_norm |= lw_fact(f->embedding_norm);
     shape->gather_buffer = lw_fact(f->gather_buffer);

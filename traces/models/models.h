@@ -159,6 +159,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool workspace_unknown; /* they hold some, but how much on this device is not known */
     int64_t stream_workspace; /* the same, for grouped products of experts */
     bool no_dropout;        /* GPT's: of the framework's configuration */
+    bool product_lookup;    /* embeddings are products of one-hot rows and the table */
     bool no_score_dropout;  /* of the framework's attention, where scores are stored */
     bool narrow_params;     /* the framework holds weights of blocks in 8 bits */
     bool fp8_transposes;    /* weights of 8 bits are held in both layouts */

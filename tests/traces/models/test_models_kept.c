@@ -452,6 +452,38 @@ TEST(deepspeeds_host_passes_over_what_it_updates)
     }
 }
 
+/* The table's rows by a product: T x V one-hot rows are written, 2 T V H FLOPs forward, as many for
+ * the table's gradient, none for that of the rows; nothing of blocks or head changes. */
+TEST(a_lookup_by_product_multiplies_one_hot_rows)
+{
+    enum { TOKENS = SEQ, ROWS = 4096 };
+    struct lw_workload w[2];
+    struct lw_err err;
+    int32_t forward = 0, backward = 0;
+
+    for (int by_product = 0; by_product < 2; by_product++) {
+        const struct traces_model_shape s = {.batch = 1, .layers = 2, .hidden = HIDDEN,
+                                             .heads = HEADS, .seq = SEQ, .vocab = ROWS,
+                                             .dtype = "bf16", .attention = "flash",
+                                             .product_lookup = by_product};
+        assert_ok(traces_model_build("gpt-13b", &s, &cluster.device, &w[by_product], &err), err);
+    }
+    for (int32_t i = 0; i < w[1].n_kernels; i++) {
+        const struct lw_kernel *k = &w[1].kernels[i];
+        forward += k->only == LW_ONLY_FORWARD && k->m == TOKENS && k->k == ROWS && k->n == HIDDEN;
+        backward += k->only == LW_ONLY_BACKWARD && k->m * k->n * k->k == TOKENS * ROWS * HIDDEN;
+    }
+    assert_int_equal(forward, 1);
+    assert_int_equal(backward, 1);
+    assert_int_equal(w[0].modules[0].forward_flops, 0);
+    assert_int_equal(w[1].modules[0].forward_flops, 2LL * TOKENS * ROWS * HIDDEN);
+    assert_int_equal(w[1].kernels[0].bytes[LW_PRODUCTS_FORWARD], 2 * TOKENS * ROWS + 8 * TOKENS);
+    for (int32_t m = 1; m < w[1].n_modules; m++)
+        assert_int_equal(w[1].modules[m].forward_ps, w[0].modules[m].forward_ps);
+    lw_workload_free(&w[0]);
+    lw_workload_free(&w[1]);
+}
+
 /* Between the products of a pair of x bytes each. Fused, one kernel reads both and writes one: 3 x;
  * both gradients come from them and the result's: 5 x. Unfused, the activation is a kernel before:
  * 2 x and 3 x more. */
