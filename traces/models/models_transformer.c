@@ -560,21 +560,22 @@ void transformer_rotate_heads(struct transformer *t)
     transformer_elementwise(t, heads * t->qk_width, 1);
 }
 
-/* Forward writes the one-hot rows and multiplies them by the table; backward multiplies what it kept
- * of them by the gradient, into a dense one. Nothing needs the gradient of the rows. */
+/* Forward writes the one-hot rows and multiplies them by the table; backward multiplies what it
+ * kept of them by the gradient. Nothing needs the gradient of the rows. */
 static int32_t lookup_by_product(struct transformer *t, int64_t rows)
 {
-    const uint8_t dtype = (uint8_t)t->b.dtype;
-    int64_t x = t->b.wide * t->tokens * t->hidden;
+    struct lw_kernel k = {.kind = LW_KERNEL_GEMM, .batch = 1, .m = t->tokens, .n = t->hidden,
+                          .k = rows, .split = LW_SPLIT_ROW, .only = LW_ONLY_FORWARD,
+                          .dtype = (uint8_t)t->b.dtype,
+                          .summed = t->b.wide * t->tokens * t->hidden};
+    struct lw_kernel back = {.kind = LW_KERNEL_GEMM, .batch = 1, .m = t->hidden, .n = rows,
+                             .k = t->tokens, .split = LW_SPLIT_COLUMN, .only = LW_ONLY_BACKWARD,
+                             .dtype = k.dtype, .fixed = true};
 
     TRACES_TRAFFIC(&t->b, t->b.item * t->tokens * rows + 8 * t->tokens, 0, 0,
                    .split = LW_SPLIT_GROUP);
-    traces_builder_kernel(&t->b, &(struct lw_kernel){
-        .kind = LW_KERNEL_GEMM, .batch = 1, .m = t->tokens, .n = t->hidden, .k = rows,
-        .split = LW_SPLIT_ROW, .only = LW_ONLY_FORWARD, .dtype = dtype, .summed = x});
-    return traces_builder_kernel(&t->b, &(struct lw_kernel){
-        .kind = LW_KERNEL_GEMM, .batch = 1, .m = t->hidden, .n = rows, .k = t->tokens,
-        .split = LW_SPLIT_COLUMN, .only = LW_ONLY_BACKWARD, .dtype = dtype, .fixed = true});
+    traces_builder_kernel(&t->b, &k);
+    return traces_builder_kernel(&t->b, &back);
 }
 
 /* Forward reads ids and rows and writes them; backward reads gradients and adds them to rows of a
