@@ -15,6 +15,13 @@
     row(unfused_block, "", FLAG, "gradients of gate and residual, and layout copies, are kernels") \
     row(unfused_norms, "", FLAG, "the steps of norms and rotation are kernels in f32") \
     row(norm_casts, "", FLAG, "a kernel casts a norm's input to f32, and its gradient back") \
+    row(norms_again, "", FLAG, "the backward runs sums of residuals and norms again") \
+    row(residual_sums, "", FLAG, "a kernel adds the gradients of a residual and of its norm") \
+    row(bias_sums, "", FLAG, "a kernel sums the gradient of a product's bias") \
+    row(joined_gradients, "", FLAG, "a kernel joins gradients of queries, keys and values") \
+    row(context_copy, "", FLAG, "attention's result is copied to the order of tokens") \
+    row(loss_in_place, "", FLAG, "the loss reads scores and writes their gradient over them") \
+    row(metric_losses, "", COUNT, "losses that metrics compute of a micro-batch, in f32") \
     row(unfused_grads, "", FLAG, "gradients are added to sums of their own type by a kernel") \
     row(unfused_expert_bias, "", FLAG, "experts' biases and their gate's clamp are kernels") \
     row(fused_clamp, "", FLAG, "that clamp is part of the gate's kernel, which keeps its input") \

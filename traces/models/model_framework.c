@@ -29,7 +29,12 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->graph_copies, TRACES_GRAPH_COPIES) |
            bit(f->padded_experts, TRACES_PADDED_EXPERTS) | bit(f->hybrid_ep, TRACES_HYBRID_EP) |
            bit(f->samples_first, TRACES_SAMPLES_FIRST) |
-           bit(f->unfused_dispatch, TRACES_UNFUSED_DISPATCH);
+           bit(f->unfused_dispatch, TRACES_UNFUSED_DISPATCH) |
+           bit(f->bias_sums, TRACES_BIAS_SUMS) | bit(f->residual_sums, TRACES_RESIDUAL_SUMS) |
+           bit(f->joined_gradients, TRACES_JOINED_GRADIENTS) |
+           bit(f->context_copy, TRACES_CONTEXT_COPY) |
+           bit(f->loss_in_place, TRACES_LOSS_IN_PLACE) |
+           bit(f->norms_again, TRACES_NORMS_AGAIN);
 }
 
 /* Operands in 8 bits belong to adapters, whose products are frozen. */
@@ -130,6 +135,8 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     bool f32 = s->grad_dtype == LW_GRAD_F32;
 
     shape->unfused = unfused_of(f);
+    if (s->recompute == LW_RECOMPUTE_FULL) /* of the whole block, and not of its norms apart */
+        shape->unfused &= ~(unsigned)TRACES_NORMS_AGAIN;
     shape->kept = kept_of(f, shape->lora > 0);
     if (lw_fact(f->kept_layouts) && calls_flash(d, shape->deterministic))
         shape->kept |= TRACES_KEPT_LAYOUTS;
@@ -140,6 +147,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     take_workspaces(f, s, d, shape);
     shape->fused_norms = lw_fact(f->te_workspace); /* TELayerNormColumnParallelLinear */
     shape->fills_padding = lw_fact(f->te_workspace);
+    shape->metric_losses = (int64_t)lw_fact_value(f->metric_losses, 0);
     shape->loss_scores =
         (int64_t)lw_fact_value(s->tp > 1 ? f->loss_scores_split : f->loss_scores, 0);
     shape->narrow_params = lw_fact(f->fp8_params);

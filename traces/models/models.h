@@ -27,6 +27,12 @@ enum traces_unfused {
     TRACES_HYBRID_EP = 8192, /* beside a token that goes once, weights of all experts; and a map */
     TRACES_UNFUSED_DISPATCH = 32768, /* experts: f32 weighting, fills, sums of gradients */
     TRACES_SAMPLES_FIRST = 16384, /* hybrids: no copies put samples before tokens for a scan */
+    TRACES_BIAS_SUMS = 65536, /* a kernel sums the gradient of a product's bias */
+    TRACES_RESIDUAL_SUMS = 131072, /* a kernel adds the two gradients of a residual */
+    TRACES_JOINED_GRADIENTS = 262144, /* a kernel joins those of queries, keys and values */
+    TRACES_CONTEXT_COPY = 524288, /* attention's result is copied to the order of tokens */
+    TRACES_LOSS_IN_PLACE = 1048576, /* the loss reads scores, and writes their gradient over them */
+    TRACES_NORMS_AGAIN = 2097152, /* what makes a norm's result runs again in the backward */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 
@@ -176,6 +182,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool mask_in_batch;     /* a batch has a mask of all pairs of positions, a byte each */
     bool autocast;          /* weights, norms and residuals are f32; dtype is of products */
     bool f32_softmax;       /* stored scores: the softmax's result is kept in f32 too */
+    int64_t metric_losses;  /* losses that a micro-batch computes beside its own, in f32 */
     int64_t loss_scores; /* bytes of a score that the loss holds at its most; 0: by unfused, kept */
     int64_t score_bytes;    /* found: what the last loss keeps of all scores */
     int64_t whole_grad_bytes, pair_grad_bytes; /* found: of struct lw_model_dims */

@@ -107,6 +107,7 @@ void transformer_attention(struct transformer *t)
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
         TRACES_TRAFFIC(&t->b, 2 * (q + out + kv), 2 * (q + out + kv), 0, .split = LW_SPLIT_GROUP,
                        .n_forward = 2, .n_backward = 2);
+    transformer_attention_copies(t);
     t->attention_flops += flops * lw_counted_scores(t->seq, t->window, t->causal);
     t->score_flops += flops * lw_counted_scores(t->seq, counted, t->causal);
     t->b.attention = true;

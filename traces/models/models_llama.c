@@ -106,6 +106,7 @@ static void add_projections(struct transformer *t, int32_t i)
         add_bias_of(t, q, q_width, LW_TP_COLUMN, i, "self_attn.q_proj");
         add_bias_of(t, k, k_width, LW_TP_COLUMN, i, "self_attn.k_proj");
         add_bias_of(t, v, v_width, LW_TP_COLUMN, i, "self_attn.v_proj");
+        transformer_bias_sum(t, q_width + k_width + v_width, false);
     }
     add_qk_norms(t, q_width, k_width, i);
     if (s->positions == 0)
@@ -194,8 +195,10 @@ static void add_attention(struct transformer *t, int32_t i)
     if (joined >= 0)
         add_param(t, joined, width + 2 * t->kv_heads * t->qk_width, h, LW_TP_COLUMN, i,
                   "self_attn.qkv_proj");
-    if (s->expert_bias || s->biases)
+    if (s->expert_bias || s->biases) {
         add_bias_of(t, o, h, LW_TP_REPLICATED, i, "self_attn.o_proj");
+        transformer_bias_sum(t, h, true);
+    }
     if (s->expert_bias)
         add_bias_of(t, o, t->heads, LW_TP_COLUMN, i, "self_attn.sinks");
 }
@@ -245,6 +248,8 @@ static void add_pair(struct transformer *t, int32_t i)
         add_bias_of(t, gate, ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
     add_bias_of(t, up, ffn, LW_TP_COLUMN, i, "mlp.up_proj");
     add_bias_of(t, down, h, LW_TP_REPLICATED, i, "mlp.down_proj");
+    transformer_bias_sum(t, gated ? 2 * ffn : ffn, false);
+    transformer_bias_sum(t, h, true);
 }
 
 bool llama_has_experts(const struct traces_model_shape *s, int64_t block)
@@ -332,6 +337,7 @@ static void add_block(struct transformer *t, int32_t i)
         add_pair(t, i);
     transformer_end_part(t, before);
     norms[3] = end_half(t);
+    transformer_norms_again(t);
     transformer_end_block(t);
     if (delta)
         traces_builder_last(&t->b)->kv_bytes = 0;

@@ -74,6 +74,10 @@ static void fused_head(struct transformer *t, int64_t vocab)
 }
 
 /* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
+ * In place: forward reads scores, backward reads them and writes their gradient (Dao-AILab/
+ * flash-attention@v1.0.9, csrc/xentropy). A metric's loss casts scores to f32, reads the cast and
+ * writes logarithms of probabilities (mosaicml/composer@12d31ceb9, composer/metrics/nlp.py,
+ * LanguageCrossEntropy).
  * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
  * are the backward's product and its cast. The scores themselves and their f32 copy are there when
  * the probabilities are made, and again as gradients (huggingface/nanotron@00708b8,
@@ -95,6 +99,10 @@ void transformer_loss(struct transformer *t, int64_t vocab)
     if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
         forward += 4 + 8 + 8 + 4 + 8;
         backward += 8;
+    } else if (is_unfused(t, TRACES_LOSS_IN_PLACE)) {
+        forward = t->b.item;
+        backward = 2 * t->b.item;
     }
+    forward += t->b.shape.metric_losses * (t->b.item + 4 + 4 + 4);
     TRACES_TRAFFIC(&t->b, forward * scores, backward * scores, 0, .split = LW_SPLIT_GROUP);
 }

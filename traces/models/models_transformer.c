@@ -439,11 +439,14 @@ void transformer_last_product(struct transformer *t)
                !s->norms_after && s->lora == 0;
 }
 
-/* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
+/* The residual's gradient is added where the norm's backward reads it and writes the sum; else the
+ * norm's backward writes its own and a kernel adds both, which is one reading and one writing more
+ * (pytorch/pytorch@v2.1.0, torch/csrc/autograd/input_buffer.cpp, accumulate). */
 void transformer_residual(struct transformer *t)
 {
     int64_t n = t->tokens * t->hidden, x = t->b.item * n, wide = t->b.wide * n;
     int64_t mask = t->dropout ? n : 0, sum = is_unfused(t, TRACES_UNFUSED_BLOCK) ? 3 * wide : 0;
+    sum += is_unfused(t, TRACES_RESIDUAL_SUMS) ? 2 * wide : 0;
     int64_t cast = is_eager(t) ? cast_bytes(t) * n : 0; /* of the gradient, to the half's type */
 
     if (t->dropout)
@@ -635,7 +638,13 @@ static void add_pair(struct transformer *t, int32_t kernel, int64_t rows, int64_
 void transformer_layer(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                        enum lw_tp_split split, const char *block, const char *name)
 {
+    bool sum = !t->b.shape.no_bias && rows == t->tokens, row = split == LW_TP_ROW;
+
+    if (sum && row) /* the product stays last: the group sums what it gives */
+        transformer_bias_sum(t, out, true);
     add_pair(t, transformer_linear(t, rows, in, out, split), out, in, split, block, name);
+    if (sum && !row)
+        transformer_bias_sum(t, out, false);
 }
 
 void transformer_norm_layer(struct transformer *t, const char *block, const char *name)

@@ -112,6 +112,12 @@ void transformer_elementwise(struct transformer *t, int64_t width, int reads);
  * operand of the product after them. */
 void transformer_activation(struct transformer *t, int64_t width);
 void transformer_gate(struct transformer *t, int64_t width, bool in_products);
+/* Of a framework that has these kernels: the sum of a bias's gradient, after a product of `out`
+ * elements a token, which every tensor rank has (`whole`) or its part of; copies beside attention;
+ * the norms of a block, once more in the backward. */
+void transformer_bias_sum(struct transformer *t, int64_t out, bool whole);
+void transformer_attention_copies(struct transformer *t);
+void transformer_norms_again(struct transformer *t);
 /* Rotates `width` elements of a token, of queries and keys. */
 void transformer_rotation(struct transformer *t, int64_t width);
 /* Of each head of queries and keys the first rope_width elements, which are then copied beside the

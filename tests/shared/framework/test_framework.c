@@ -172,7 +172,7 @@ TEST(counts_and_factors_have_a_limit)
         if (!strstr(err.msg, says) || !strstr(err.msg, most > 1000000 ? "10^12" : "10^6"))
             fail_msg("%s: %s", fact.name, err.msg);
     }
-    assert_int_equal(n, 29);
+    assert_int_equal(n, 30);
     lw_framework_free(&ideal);
 }
 
