@@ -2,7 +2,7 @@
 #include "traces/models/models_inside.h"
 
 /* The gradient of a bias is the sum of its product's gradient over tokens: a kernel of its own,
- * which reads that gradient (pytorch/pytorch@v2.1.0, torch/csrc/autograd/engine.cpp,
+ * which reads that gradient (pytorch/pytorch@e1253a956, torch/csrc/autograd/engine.cpp,
  * validate_outputs: at::sum_to; aten/src/ATen/ExpandUtils.h). Of `out` elements a token. */
 void transformer_bias_sum(struct transformer *t, int64_t out, bool whole)
 {
@@ -12,8 +12,8 @@ void transformer_bias_sum(struct transformer *t, int64_t out, bool whole)
 }
 
 /* Queries, keys and values are views of one product's result: their gradients are copied side by
- * side (pytorch/pytorch@v2.1.0, torch/csrc/autograd/FunctionsManual.cpp,
- * split_with_sizes_backward: at::cat). The result is copied where heads come before tokens. */
+ * side (pytorch/pytorch, torch/csrc/autograd/FunctionsManual.cpp, split_backward: at::cat). The
+ * result is copied where heads come before tokens. */
 void transformer_attention_copies(struct transformer *t)
 {
     int64_t out = t->b.item * results(t);

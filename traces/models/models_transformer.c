@@ -441,7 +441,7 @@ void transformer_last_product(struct transformer *t)
 
 /* The residual's gradient is added where the norm's backward reads it and writes the sum; else the
  * norm's backward writes its own and a kernel adds both, which is one reading and one writing more
- * (pytorch/pytorch@v2.1.0, torch/csrc/autograd/input_buffer.cpp, accumulate). */
+ * (pytorch/pytorch@00d40e7f7, torch/csrc/autograd/input_buffer.cpp, accumulate). */
 void transformer_residual(struct transformer *t)
 {
     int64_t n = t->tokens * t->hidden, x = t->b.item * n, wide = t->b.wide * n;
