@@ -19,8 +19,7 @@ from convert import convert, table_named
 from evidence import own_rows, validate, write_rows
 
 FACTORS = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
-STRIDES = {"nanotron_ultrascale": 16, "vtrain_ground_truth_single": 3, "mpt_fsdp": 2,
-           "narayanan2021_table1_weak_scaling": 1}
+STRIDES = {"nanotron_ultrascale": 16, "vtrain_ground_truth_single": 3}
 
 
 def shipped_figures(lapwing, left_out, folder):

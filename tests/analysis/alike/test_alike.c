@@ -572,7 +572,7 @@ TEST(edited_files_are_not_the_known_ones)
         {"sed -i 's/\"A100-SXM4-80GB\"/\"NVIDIA A100-SXM4-80GB\"/; /content_hash/d' c.json",
          "c.json", " runs like this one, and "}, /* the driver's name of the same device */
         {"true", "f.json", " runs like this one, and "},
-        {"sed -i 's/\"value\": 2.41/\"value\": 1.5/; /content_hash/d' f.json", "f.json",
+        {"sed -i 's/\"value\": 0.5,/\"value\": 0.6,/; /content_hash/d' f.json", "f.json",
          "framework (its figures are not"},
     };
 
