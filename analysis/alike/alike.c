@@ -273,6 +273,24 @@ static double pooled(const struct lw_alike_runs *r, const struct lw_alike_key *k
     return last;
 }
 
+/* The mean of both medians where half of the weights are on either side. */
+static double median_of(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                        const char *except, const struct lw_alike *a)
+{
+    return (pooled(r, key, except, a, 1, 0.5) + pooled(r, key, except, a, -1, 0.5)) / 2;
+}
+
+static double longer_than_predicted(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                                    const char *except, const struct lw_alike *a)
+{
+    double weight = 0;
+
+    for (int32_t i = 0; i < r->n && r->judged[i].judged < 1; i++)
+        if (is_of(a->of, &r->judged[i], key, except))
+            weight += 1.0 / r->count[r->judged[i].table_number];
+    return weight / a->of_tables;
+}
+
 /* Runs by table, and how many tables have any. */
 static void count_tables(const struct lw_alike_runs *r, const struct lw_alike_key *key,
                          const char *except, struct lw_alike *a)
@@ -296,6 +314,8 @@ static void find_interval(const struct lw_alike_runs *r, const struct lw_alike_k
             continue;
         a->low = pooled(r, key, except, a, 1, 0.1);
         a->high = pooled(r, key, except, a, -1, 0.1);
+        a->median = median_of(r, key, except, a);
+        a->longer = longer_than_predicted(r, key, except, a);
         if (a->of != LW_ALIKE_OF_KEY && a->n >= LW_ALIKE_LEAST) {
             a->low = fmin(a->low, a->p10);
             a->high = fmax(a->high, a->p90);
@@ -307,7 +327,8 @@ static void find_interval(const struct lw_alike_runs *r, const struct lw_alike_k
 void lw_alike_find(const struct lw_alike_runs *r, const struct lw_alike_key *key,
                    const char *except, struct lw_alike *out)
 {
-    *out = (struct lw_alike){.mean = NAN, .p10 = NAN, .p90 = NAN, .low = NAN, .high = NAN};
+    *out = (struct lw_alike){.mean = NAN, .p10 = NAN, .p90 = NAN, .low = NAN, .high = NAN,
+                             .median = NAN, .longer = NAN};
     find_alike(r, key, except, out);
     find_interval(r, key, except, out);
 }

@@ -201,7 +201,8 @@ static void show_alike(const struct lw_prediction *s, struct lw_sim_alike *out)
 
     *out = (struct lw_sim_alike){.asked = a->asked, .n = a->alike.n, .n_tables = a->alike.n_tables,
                                  .mean = a->alike.mean, .low = a->alike.p10, .high = a->alike.p90,
-                                 .of = a->of[0] ? a->of : NULL,
+                                 .of = a->of[0] ? a->of : NULL, .median = a->alike.median,
+                                 .longer = a->alike.longer,
                                  .nearest = a->nearest[0] ? a->nearest : NULL};
     lw_alike_step_interval(a, s->summary.step, &out->p10, &out->p90);
 }

@@ -62,6 +62,14 @@ static void put_alike(const struct lw_sim_alike *a, FILE *f)
         fprintf(f, " (%s)", lw_interval_text(interval, a->p10, a->p90, a->of));
 }
 
+/* On which side of a prediction the runs of its interval lie. */
+static void text_past(const struct lw_sim_alike *a, FILE *f)
+{
+    if (a->of)
+        lw_printf_paragraph(f, "such runs took %.2f times the predicted step (median over tables), "
+                            "%.0f %% of them longer", 1 / a->median, 100 * a->longer);
+}
+
 /* Where the interval is not of such runs, or there is none. */
 static void put_nearest(const struct lw_sim_report *r, FILE *f)
 {
@@ -100,7 +108,9 @@ static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct
     if (lw_sim_is_drawn(r))
         fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
     put_nearest(r, f);
-    return lw_paragraph_close(&line, err);
+    LW_TRY(lw_paragraph_close(&line, err));
+    text_past(&r->alike, out);
+    return LW_OK;
 }
 
 /* Tokens that experts drop are of the model, and no device computes them. */
@@ -180,7 +190,9 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
             lw_known_if(a->asked, a->n), "n_alike_tables", lw_known_if(a->asked, a->n_tables),
             "alike_mean_ratio", lw_decimals_if(some, a->mean, 4), "alike_p10_ratio",
             lw_decimals_if(some, a->low, 4), "alike_p90_ratio", lw_decimals_if(some, a->high, 4),
-            "alike_nearest", a->nearest);
+            "alike_nearest", a->nearest, "interval_median_ratio",
+            lw_decimals_if(a->of != NULL, a->median, 4), "interval_longer_pct",
+            lw_decimals_if(a->of != NULL, 100 * a->longer, 2));
     lw_jsonout_double(o, "overlap_pct", lw_sim_overlap_pct(worst(r)));
     lw_jsonout_double(o, "tokens_per_s", t->tokens_per_s);
     lw_jsonout_double(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);

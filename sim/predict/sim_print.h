@@ -46,6 +46,7 @@ struct lw_sim_alike {
     double mean, low, high; /* of their predicted / measured: mean, p10, p90; NAN = too few */
     lw_ps p10, p90;         /* of the step; -1 = not known */
     const char *of;         /* the runs that p10 and p90 are of; NULL = not known */
+    double median, longer;  /* of them: predicted / measured, share that took longer */
     const char *nearest; /* where they are too few: what is nearest, and how it differs; or NULL */
 };
 

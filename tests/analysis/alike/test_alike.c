@@ -133,10 +133,12 @@ TEST(an_interval_has_tables_of_equal_weight)
     lw_alike_find(&r, &nemo_ib, NULL, &a);
     assert_true(a.of == LW_ALIKE_OF_KEY && a.of_tables == 3 && a.of_runs == 110);
     assert_true(fabs(a.low - 0.53) < 1e-9 && fabs(a.high - 2.06) < 1e-9);
+    /* a's 46th ratio from either side, 1.045 and 1.044; all of b took longer than predicted */
+    assert_true(fabs(a.median - 1.0445) < 1e-9 && fabs(a.longer - 1.0 / 3) < 1e-9);
     assert_string_equal(lw_alike_of_text(&a, say, sizeof say),
                         "110 runs like this one in 3 tables");
     lw_alike_find(&r, &nemo_ib, "c", &a); /* two tables are too few */
-    assert_true(a.of == LW_ALIKE_OF_NONE && isnan(a.low));
+    assert_true(a.of == LW_ALIKE_OF_NONE && isnan(a.low) && isnan(a.median) && isnan(a.longer));
     lw_alike_free(&r);
 }
 
@@ -157,6 +159,7 @@ TEST(few_tables_take_the_interval_of_a_wider_kind)
     lw_alike_find(&r, &nemo_ib, NULL, &a);
     assert_true(a.of == LW_ALIKE_OF_PARALLELISM && a.n == 0 && a.of_tables == 3);
     assert_true(fabs(a.low - 0.9) < 1e-9 && fabs(a.high - 1.2) < 1e-9);
+    assert_true(fabs(a.median - 1.05) < 1e-9 && fabs(a.longer - 2.0 / 9) < 1e-9);
     assert_string_equal(lw_alike_of_text(&a, say, sizeof say),
                         "3 tables with the same parallelism");
     lw_alike_find(&r, &other, NULL, &a);
@@ -345,11 +348,23 @@ TEST(the_program_carries_the_published_results)
     lw_alike_free(&read);
 }
 
-/* What the program carries: `sim` says an interval of it, and what is nearest. */
+static double decimals_in(const char *json, const char *key)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "\"%s\": ", key);
+    const char *at = strstr(json, text);
+    assert_non_null(at);
+    return strtod(at + strlen(text), NULL);
+}
+
+/* What the program carries: `sim` says an interval of it, on which side of a prediction its runs lie,
+ * and what is nearest. */
 TEST(sim_says_what_measured_runs_are_like_it)
 {
     struct lw_alike_runs r;
     struct lw_alike a;
+    char line[112];
     struct lw_err err;
 
     assert_ok(lw_alike_known(&r, &err), err);
@@ -364,6 +379,11 @@ TEST(sim_says_what_measured_runs_are_like_it)
     assert_true(llabs(number_in(json, "p10_ns") - (int64_t)((double)step / a.high)) < 2);
     assert_true(llabs(number_in(json, "p90_ns") - (int64_t)((double)step / a.low)) < 2);
     assert_non_null(strstr(json, " runs like this one, and "));
+    assert_true(fabs(decimals_in(json, "interval_median_ratio") - a.median) < 5.1e-5);
+    assert_true(fabs(decimals_in(json, "interval_longer_pct") - 100 * a.longer) < 5.1e-3);
+    snprintf(line, sizeof line, "\nsuch runs took %.2f times the predicted step (median over "
+             "tables), %.0f %% of them longer\n", 1 / a.median, 100 * a.longer);
+    expect("sim -w gpt-1.3b -c dgx-a100 --framework composer --dp 8 --zero 3 --no-db", 0, line);
     lw_alike_free(&r);
     expect("sim -w gpt-1.3b -c dgx-a100 --framework composer --dp 8 --zero 3 --no-db", 0,
            " runs like this one, and ");
