@@ -154,6 +154,10 @@ static enum lw_status refuse_gathers_ahead(const struct lw_strategy *s, struct l
 {
     char these[256];
 
+    if (!s->align_param_gather &&
+        (!s->overlap_param_gather || s->pp == 1 || s->chunks == 1 || s->prefetch >= 0))
+        return lw_fail(err, LW_EINVAL, "--align-param-gather off needs --overlap-param-gather on, "
+                                       "--pp and --chunks of at least 2, and no --prefetch");
     if (!s->overlap_param_gather)
         return LW_OK;
     if (s->zero == 0 || s->zero == 3)

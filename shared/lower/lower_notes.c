@@ -98,6 +98,8 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
     else if (d->s->prefetch >= 0 || d->s->pp == 1 || d->s->zero == 3)
         snprintf(ahead, sizeof ahead, "%" PRId64,
                  d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT);
+    else if (lw_part_gathers_on_demand(d->s))
+        snprintf(ahead, sizeof ahead, "none");
     const char *many = h->n_buffers == 1 ? "" : "s";
     lw_builder_note(b, "gradients: %d %s%s%s, reduce-scattered; each member updates its share",
                     h->n_buffers, d->s->zero == 3 ? "unit" : "bucket", many,

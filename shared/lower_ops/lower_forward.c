@@ -50,13 +50,13 @@ int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t 
     for (int32_t m = 0; m < x->d->w->n_modules; m++) {
         lw_write_units(k, x, m, 1);
         bool cut = lw_write_is_cut(x, m);
-        lw_write_gather_ahead(k, x, m, cut ? 0 : INT64_MAX);
+        int32_t came = m == 0 ? input : -1;
+        lw_write_gather_ahead(k, x, m, cut ? 0 : INT64_MAX, came);
         if (cut)
-            lw_write_cut_module(k, x, m, x->d->work.forward_steps[m], x->d->work.cut[m],
-                                m == 0 ? input : -1);
+            lw_write_cut_module(k, x, m, x->d->work.forward_steps[m], x->d->work.cut[m], came);
         else
             lw_write_module(k, x->d, m, LW_OP_FORWARD, x->d->work.forward_steps[m],
-                            x->d->work.forward[m], m == 0 ? input : -1);
+                            x->d->work.forward[m], came);
         output = k->after >= 0 ? k->after : k->last_compute;
         lw_write_store_activations(k, x->d, m);
         lw_write_reshard(k, x, m);

@@ -17,7 +17,7 @@ static void add_cut(struct lw_writer *k, struct module_ops *o)
     lw_ps stop = lw_part_op_start(o->d, o->module, o->n + 1);
 
     do {
-        int32_t bucket = lw_write_gather_ahead(k, o->cut, o->module, at);
+        int32_t bucket = lw_write_gather_ahead(k, o->cut, o->module, at, o->input);
         lw_write_cut_work(k, o->d, o->module, o->work++, o->input, bucket);
         o->input = -1;
         at = lw_part_piece_end(o->d, o->module, at, stop);

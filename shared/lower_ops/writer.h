@@ -66,8 +66,9 @@ struct lw_writer_part {
     struct lw_unit_elsewhere *elsewhere;
     int32_t n_elsewhere;
     int32_t *gathered_by;          /* [buffers] --overlap-param-gather: the op of the pass that
-                                    * gathers each, in the order of forwards. NULL: without it */
-    int32_t n_gathered, n_waited;  /* of these */
+                                    * gathers each, in the order of forwards; -1 = none yet. NULL:
+                                    * without it */
+    int32_t n_waited;              /* of these */
     bool unused_copied, map_reduced;
     struct lw_written *written;    /* [LW_N_ACTIONS] of each kind the one that others are copied
                                     * from, of this pass or an earlier one */
@@ -275,13 +276,13 @@ void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x); /* after
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
 /* lower_gathers_ahead.c: what the module's forward uses until `at` after its start is gathered and
- * waited for, and what comes next is gathered. Nothing without --overlap-param-gather. Returns the
- * plan's bucket that was gathered last of what it uses; -1 where it uses nothing that is gathered
- * later. */
+ * waited for, and what comes next is gathered. input: op that brings what the forward takes; -1 =
+ * none, or others waited for it. Nothing without --overlap-param-gather. Returns the plan's bucket
+ * that was gathered last of what it uses; -1 where it uses nothing that is gathered later. */
 enum lw_status lw_write_begin_gathers_ahead(const struct lw_pass *pass, struct lw_writer_part *x,
                                             struct lw_arena *room, struct lw_err *err);
 int32_t lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
-                              lw_ps at);
+                              lw_ps at, int32_t input);
 /* The forward of the module is cut where it first uses what is gathered: not all has been. */
 bool lw_write_is_cut(const struct lw_writer_part *x, int32_t module);
 

@@ -25,6 +25,11 @@ bool lw_part_gathers_ahead(const struct lw_part *d)
     return d->shards.forward != NULL;
 }
 
+bool lw_part_gathers_on_demand(const struct lw_strategy *s)
+{
+    return s->pp > 1 && s->prefetch < 0 && (!s->align_param_gather || s->chunks == 1);
+}
+
 struct use {
     int32_t module, unit;
 };

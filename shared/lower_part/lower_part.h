@@ -259,6 +259,8 @@ bool lw_part_same_unit(const struct lw_part *d, int32_t a, int32_t b);
 bool lw_part_keeps_units(const struct lw_part *d);
 /* Weights that the optimizer changed are gathered before the next step's forward uses them. */
 bool lw_part_gathers_ahead(const struct lw_part *d);
+/* Of gathers ahead: each part's when its first micro-batch has come. */
+bool lw_part_gathers_on_demand(const struct lw_strategy *s);
 /* ZeRO-3: a frozen parameter of which a member keeps a share. */
 bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p);
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,

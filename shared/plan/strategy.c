@@ -183,9 +183,13 @@ static const struct option {
     ON_OFF("overlap-param-gather", overlap_param_gather,
            "ZeRO-1 and 2: a bucket's updated parameters are gathered during the next step's "
            "forward (off)"),
+    ON_OFF("align-param-gather", align_param_gather,
+           "--overlap-param-gather with --chunks: gathers of two chunks are issued at the start, "
+           "and of each later one a chunk ahead, on all stages at once; off, and in a pipeline "
+           "without chunks: as the first micro-batch gets to each (on)"),
     COUNT("prefetch", prefetch, 0, INT32_MAX,
            "how many weights are gathered ahead: units of ZeRO-3, or buckets of "
-           "--overlap-param-gather (1; of these in pipelines all of a part and of the next part)"),
+           "--overlap-param-gather (1; of these in pipelines as --align-param-gather says)"),
     ROW("prefetch-bucket-size", INT_OR_0, prefetch_elements, 1, INT64_C(1) << 40, "N", NULL, NULL,
            "ZeRO-3: weights are gathered ahead until so many elements are, as DeepSpeed's "
            "stage3_prefetch_bucket_size, in place of --prefetch (0: by --prefetch)"),
@@ -245,7 +249,7 @@ static const struct lw_strategy plain = {
     .stage_bytes = -1,
     .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
     .bucket_policy = LW_BUCKET_C10D_2, .overlap = true, .reshard = true,
-    .async_messages = true,
+    .async_messages = true, .align_param_gather = true,
 };
 
 struct lw_strategy lw_strategy_default(void)

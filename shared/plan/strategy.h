@@ -129,6 +129,7 @@ struct lw_strategy {
                                     * prefixes (shared/lower_part/unit_names.h); borrowed */
     bool overlap_param_gather;     /* ZeRO-1 and 2: a bucket's weights are gathered before the next
                                     * step's forward uses them, not after the optimizer */
+    bool align_param_gather;       /* of these with chunks: issued ahead, not as each part begins */
     int64_t dispatch_once;         /* experts that a token goes to, whose copies to one node or rank
                                     * travel once; 0: each copy travels */
     bool sequence_parallel; /* activations between split layers are cut over the tensor group */

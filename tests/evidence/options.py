@@ -441,6 +441,8 @@ def strategy_options(row, put):
     put("overlap", "" if overlaps(row, zero) else "off")
     ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
     put("overlap-param-gather", "on" if ahead and zero in (1, 2) else "")
+    needed = has(row.dist_optimizer, "on demand") and row.pp > 1 and row.vpp > 1
+    put("align-param-gather", "off" if ahead and zero in (1, 2) and needed else "")
     on_host = has(row.offload, "CPU")
     put("offload", "activations" if row.offload_layers > 0 else "update" if on_host else "")
     put("offload-layers", row.offload_layers or "")

@@ -303,6 +303,30 @@ TEST(a_submission_gathers_ahead_where_its_scripts_do)
     }
 }
 
+/* MLPerf v6.0's DeepSeek-V3: a chunk's parameters as its first micro-batch gets there. */
+TEST(a_pipeline_that_gathers_on_demand_is_not_aligned)
+{
+    static const char TITLES[] = "gpu,gpus,model,layers,hidden,ffn,heads,vocab,seq,gbs,mbs,"
+                                 "grad_accum,tp,pp,vpp,dp,cp,precision,framework,step_s,"
+                                 "tok_s_gpu,tflops_gpu,mem_gib,mem_gb,dist_optimizer,benchmark\n";
+    static const struct { const char *chunks, *benchmark, *cell; } cases[] = {
+        {"2", "deepseekv3_671b", "off"},
+        {"2", "llama31_405b", ""},
+        {"1", "deepseekv3_671b", ""}, /* no chunks: always so */
+    };
+    char table[600];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table,
+                 "%sGB200,4,llama3.1-8b,32,4096,14336,32,128256,8192,8,1,4,1,2,%s,%s,%s\n",
+                 TITLES, cases[i].chunks,
+                 "2,1,MXFP8,Megatron-Bridge / Megatron-Core (MLPerf v6.0),3.1,,,,,True",
+                 cases[i].benchmark);
+        expect_cell(rows_of("mlperf_v6_training_steps", table), "align-param-gather",
+                    cases[i].cell);
+    }
+}
+
 /* With attention in 8 bits too; another type of 4 bits is refused. */
 TEST(products_of_4_bits_are_nvfp4)
 {

@@ -51,6 +51,8 @@ static const char *const plans[] = {
     "dp 2 pp 2 zero 2 bucket-cap 100 micro-batches 4 clip 1" AHEAD,
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4 schedule interleaved-1f1b chunks 2" AHEAD,
     "dp 2 pp 2 zero 2 bucket-cap 60 micro-batches 4 schedule interleaved-1f1b chunks 2" AHEAD,
+    "dp 2 pp 2 zero 1 bucket-cap 60 micro-batches 4 schedule interleaved-1f1b chunks 2 "
+    "align-param-gather off" AHEAD,
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4 schedule zbv" AHEAD,
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4 schedule dualpipe" AHEAD,
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4 schedule gpipe no-sync 1" AHEAD,

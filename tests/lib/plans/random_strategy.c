@@ -237,6 +237,8 @@ void random_fsdp(struct prng *r, struct lw_strategy *s)
         give(s, "overlap-param-gather", "on");
         if (prng_in(r, 0, 1))
             give_number(s, "prefetch", prng_in(r, 0, 4));
+        else if (s->pp > 1 && s->chunks > 1 && prng_in(r, 0, 1))
+            give(s, "align-param-gather", "off");
     }
     if (s->zero == 0 || s->dp == 1 || prng_in(r, 0, 2) > 0)
         return;

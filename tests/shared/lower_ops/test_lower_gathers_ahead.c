@@ -193,7 +193,7 @@ TEST(a_pipeline_gathers_part_by_part)
     line_of(&x, 8);
     expect_head(&x.w,
                 "dp 2 pp 2 micro-batches 4 bucket-policy per-tensor zero 1 overlap-param-gather on",
-                "AG0 Ew AG1 AG2 AG3 F0 Ew F1 Ew F2 Ew F3 F0 ");
+                "AG0 Ew AG1 F0 Ew AG2 F1 Ew AG3 F2 Ew F3 F0 ");
     expect_head(&x.w,
                 "dp 2 pp 2 micro-batches 4 bucket-policy per-tensor zero 1 overlap-param-gather on "
                 "prefetch 1",
@@ -206,6 +206,50 @@ TEST(a_pipeline_gathers_part_by_part)
                 "dp 2 pp 2 chunks 4 schedule interleaved-1f1b micro-batches 4 bucket-policy "
                 "per-tensor zero 1 overlap-param-gather on",
                 "AG0 Ew AG2 F0 F0 Ew AG4 F2 F2 Ew AG6 F4 ");
+    expect_head(&x.w,
+                "dp 2 pp 2 chunks 2 schedule interleaved-1f1b micro-batches 4 bucket-policy "
+                "per-tensor zero 1 overlap-param-gather on align-param-gather off",
+                "AG0 Ew AG1 F0 Ew F1 F0 F1 AG4 Ew AG5 F4 Ew F5 ");
+}
+
+/* A part's first gather waits for the message that its first micro-batch waits for. */
+TEST(gathers_that_are_not_aligned_wait_for_the_first_micro_batch)
+{
+    struct line x;
+
+    line_of(&x, 8);
+    for (int on = 0; on < 2; on++) {
+        char words[256];
+        snprintf(words, sizeof words,
+                 "dp 2 pp 2 chunks 2 schedule interleaved-1f1b micro-batches 4 bucket-policy "
+                 "per-tensor zero 1 overlap-param-gather on align-param-gather %s",
+                 on ? "on" : "off");
+        struct lw_plan p = plan_of_words(&x.w, words);
+        struct lw_program g = lw_plan_program(&p, 0, 2); /* stage 1 */
+        int32_t i = g.first_op;
+        while (p.ops[i].kind != LW_OP_ALL_GATHER)
+            i++;
+        assert_int_equal(p.ops[i].n_deps, on ? 0 : 1);
+        if (!on)
+            assert_int_equal(p.ops[p.deps[p.ops[i].first_dep]].kind, LW_OP_RECV);
+        lw_plan_free(&p);
+    }
+}
+
+/* Experts and other parameters are gathered in lines of their own: the next of the kind follows. */
+TEST(experts_follow_experts)
+{
+    struct line x;
+
+    line_of(&x, 8);
+    for (int32_t i = 0; i < 8; i++)
+        x.params[i].expert = i % 2 == 1;
+    for (int32_t i = 1; i < 8; i += 2)
+        x.modules[i].dispatch_bytes = 64;
+    expect_head(&x.w,
+                "dp 4 ep 2 pp 2 micro-batches 4 bucket-policy per-tensor zero 1 "
+                "overlap-param-gather on",
+                "AG0 Ew AG2 F0 AG1 Ew AG3 F1 Ew F2 Ew F3 F0 ");
 }
 
 static int64_t static_bytes(const char *words)
@@ -254,6 +298,11 @@ TEST(contradictions_are_refused)
          "leave out --bucket-policy c10d-2, or choose"},
         {"dp 2 zero 1 broadcast-dtype bf16 overlap-param-gather on",
          "--overlap-param-gather gathers weights in their own dtype"},
+        {"dp 2 zero 1 overlap-param-gather on align-param-gather off",
+         "--align-param-gather off needs --overlap-param-gather on, --pp and --chunks of at least "
+         "2, and no --prefetch"},
+        {"dp 2 pp 2 zero 1 micro-batches 2 align-param-gather off",
+         "--align-param-gather off needs"},
         {"dp 2 zero 2 prefetch 1", "--prefetch needs --zero 3 or --overlap-param-gather on"},
     };
     struct tiny t;
@@ -382,16 +431,16 @@ static void draw(struct prng *r, struct line *x)
 
 static lw_ps end_of(const struct lw_workload *w, const char *words, int32_t n_steps)
 {
-    struct lw_cluster two;
+    struct lw_cluster c;
 
-    make_cluster(&two, 2, 4e9, 0);
-    two.device.copy_bytes_per_s = given(1e11);
+    make_cluster(&c, 2 * MOST, 4e9, 0);
+    c.device.copy_bytes_per_s = given(1e11);
     struct lw_plan p = plan_of_words(w, words);
     struct lw_sim_options o = lw_sim_options_default();
     o.n_steps = n_steps;
-    lw_ps end = run_end(&p, &two, o);
+    lw_ps end = run_end(&p, &c, o);
     lw_plan_free(&p);
-    lw_cluster_free(&two);
+    lw_cluster_free(&c);
     return end;
 }
 
@@ -442,6 +491,30 @@ TEST(a_gather_is_exposed_where_it_exceeds_the_forward)
         snprintf(on, sizeof on, "%s overlap-param-gather on", off);
         for (int32_t steps = 1; steps <= 2; steps++)
             assert_int_equal(end_of(&x.w, off, steps) - end_of(&x.w, on, steps), steps * hidden);
+    }
+}
+
+/* One module a stage, one micro-batch: without chunks each stage's gather follows the message; with
+ * --prefetch all gathers begin with the step. */
+TEST(a_stage_that_gathers_on_demand_delays_the_first_micro_batch)
+{
+    struct prng r = prng_start("gathers on demand");
+    struct line x;
+    char words[160], ahead[192];
+
+    for (int i = 0; i < 40; i++) {
+        draw(&r, &x);
+        lw_ps demand = 0, begun = 0, message = 80 * 250; /* at 4 bytes a ns */
+        for (int32_t k = 0; k < x.w.n_modules; k++) {
+            lw_ps come = k > 0 ? message : 0;
+            demand += come + x.gather[k] + x.forward[k];
+            begun = later(begun + come, x.gather[k]) + x.forward[k];
+        }
+        snprintf(words, sizeof words,
+                 "dp 2 pp %d partition uniform zero 1 bucket-policy per-tensor "
+                 "overlap-param-gather on", (int)x.w.n_modules);
+        snprintf(ahead, sizeof ahead, "%s prefetch 0", words);
+        assert_int_equal(end_of(&x.w, words, 1) - end_of(&x.w, ahead, 1), demand - begun);
     }
 }
 
