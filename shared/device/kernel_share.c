@@ -186,13 +186,14 @@ static void share_sums(const struct share *s, const struct lw_product *p)
 
 /* 8-bit operands: the kernel before the product writes its result in 8 bits instead of 16, and
  * writes it transposed too for the backward, so that forward moves no more than before; in
- * backward the output's gradient is read, and written twice. Of 4 bits a norm writes 16, which a
- * kernel of its own casts (the model's). Weights are cast once a step and not counted. */
+ * backward the output's gradient is read, and written twice, with frozen weights once. Of 4 bits a
+ * norm writes 16, which a kernel of its own casts (the model's). Weights are cast once a step and
+ * not counted. */
 static void share_casts(const struct share *s, const struct lw_product *p)
 {
     give(s, (struct lw_kernel_work){.phase = LW_PRODUCTS_INPUT,
                                     .bytes = lw_product_cast_bytes(
-                                        p, p->batch * p->m * p->n * s->tp)});
+                                        p, p->batch * p->m * p->n * s->tp, s->k->trained)});
 }
 
 static struct lw_product gradient_of_input(const struct lw_product *p)

@@ -337,9 +337,10 @@ static void add_work(void *ctx, const struct lw_kernel_work *work)
     if (casts_input(t) && p->batch > 0 && work->phase == LW_PRODUCTS_FORWARD)
         add_one(t,
                 &(struct lw_kernel_work){.phase = LW_PRODUCTS_FORWARD,
-                                         .bytes = lw_product_cast_bytes(p, n) + scale_bytes(t, n)});
+                                         .bytes = lw_product_cast_bytes(p, n, t->k->trained) +
+                                                  scale_bytes(t, n)});
     if (casts_gradient(t, work))
-        w.bytes += scale_bytes(t, work->bytes / 4);
+        w.bytes += scale_bytes(t, work->bytes / (t->k->trained ? 4 : 3));
     add_one(t, &w);
 }
 

@@ -17,13 +17,17 @@ double lw_product_operand_bytes(const struct lw_product *p, double n)
     return p->fp4 ? n * LW_FP4_16 / 16 : p->fp8 ? n : n * (double)lw_dtype_size(p->dtype);
 }
 
-/* Reads 16 bits an element, writes it twice. Of 4 bits a pass before reads the tensor for its
- * largest value and that of its transform, whose columns are written
- * (NVIDIA/TransformerEngine, pytorch/csrc/quantizer.cpp, NVFP4Quantizer: amax, then the casts,
- * which newer versions make in one kernel; two read the tensor once more). */
-int64_t lw_product_cast_bytes(const struct lw_product *p, int64_t n)
+/* Reads 16 bits an element, writes it twice, or once where no product reads columns: with frozen
+ * weights (NVIDIA/TransformerEngine@v2.15, pytorch/module/linear.py: columnwise usage of the input
+ * is backward_needs_input, that of the gradient requires_wgrad). Of 4 bits a pass before reads the
+ * tensor for its largest value and that of its transform, whose columns are written
+ * (pytorch/csrc/quantizer.cpp, NVFP4Quantizer: amax, then the casts, which newer versions make in
+ * one kernel; two read the tensor once more). */
+int64_t lw_product_cast_bytes(const struct lw_product *p, int64_t n, bool columns)
 {
-    return p->fp4 ? 4 * n + 2 * n * LW_FP4_16 / 16 : 4 * n;
+    int64_t written = columns ? 2 * n : n;
+
+    return p->fp4 ? 4 * n + written * LW_FP4_16 / 16 : 2 * n + written;
 }
 
 int64_t lw_product_flops(const struct lw_product *p)

@@ -33,9 +33,9 @@ enum lw_product_phase {
 
 /* Bytes of n operands of p. */
 double lw_product_operand_bytes(const struct lw_product *p, double n);
-/* Bytes that a kernel moves which casts n elements of 16 bits to operands of p, by rows and by
- * columns. */
-int64_t lw_product_cast_bytes(const struct lw_product *p, int64_t n);
+/* Bytes that a kernel moves which casts n elements of 16 bits to operands of p, by rows and, for a
+ * gradient of weights, by columns. */
+int64_t lw_product_cast_bytes(const struct lw_product *p, int64_t n, bool columns);
 bool lw_product_equal(const struct lw_product *a, const struct lw_product *b);
 int64_t lw_product_flops(const struct lw_product *p); /* at most INT64_MAX */
 /* LW_EFORMAT: a size below 1, or a dimension beyond INT32_MAX, which no library takes. */

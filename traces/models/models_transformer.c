@@ -211,8 +211,9 @@ void transformer_cast_norm(struct transformer *t)
     const struct lw_product p = {.fp8 = true, .fp4 = true};
 
     if (t->b.shape.fp4)
-        TRACES_TRAFFIC(&t->b, lw_product_cast_bytes(&p, t->tokens * t->hidden), 0, 0, .fp8 = true,
-                       .fp4 = true);
+        TRACES_TRAFFIC(&t->b,
+                       lw_product_cast_bytes(&p, t->tokens * t->hidden, t->b.shape.lora == 0), 0, 0,
+                       .fp8 = true, .fp4 = true);
 }
 
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)

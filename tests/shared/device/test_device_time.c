@@ -90,7 +90,7 @@ TEST(alignment_and_width_of_operands_count)
 }
 
 /* 16 operands of NVFP4 are 8 bytes and a scale of 1; a cast of 16 reads 2 bytes of each twice and
- * writes 9 bytes twice. */
+ * writes 9 bytes twice; for frozen weights once. */
 TEST(operands_of_4_bits_have_scales)
 {
     struct lw_product p = {.dtype = LW_BF16};
@@ -98,10 +98,12 @@ TEST(operands_of_4_bits_have_scales)
     assert_int_equal(lw_product_operand_bytes(&p, 32), 64);
     p.fp8 = true;
     assert_int_equal(lw_product_operand_bytes(&p, 32), 32);
-    assert_int_equal(lw_product_cast_bytes(&p, 32), 32 * (2 + 2));
+    assert_int_equal(lw_product_cast_bytes(&p, 32, true), 32 * (2 + 2));
+    assert_int_equal(lw_product_cast_bytes(&p, 32, false), 32 * (2 + 1));
     p.fp4 = true;
     assert_int_equal(lw_product_operand_bytes(&p, 32), 2 * 9);
-    assert_int_equal(lw_product_cast_bytes(&p, 32), 2 * 2 * 32 + 2 * 2 * 9);
+    assert_int_equal(lw_product_cast_bytes(&p, 32, true), 2 * 2 * 32 + 2 * 2 * 9);
+    assert_int_equal(lw_product_cast_bytes(&p, 32, false), 2 * 2 * 32 + 2 * 9);
 }
 
 TEST(a_device_says_what_narrow_products_lack)

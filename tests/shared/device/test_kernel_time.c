@@ -584,6 +584,36 @@ TEST(operands_of_8_bits_are_cast_where_no_kernel_before_wrote_them_so)
     }
 }
 
+/* No product reads columns of a frozen product's operands: 2 + 1 bytes of each of 64 x 32, and of
+ * each of 64 x 16 that a kernel casts. */
+TEST(operands_of_frozen_products_are_written_once)
+{
+    struct lw_kernel k = {.kind = LW_KERNEL_GEMM, .split = LW_SPLIT_ROW, .batch = 1, .m = 64,
+                          .n = 32, .k = 16, .dtype = LW_BF16, .fp8 = true};
+    struct works w = works_of(k, (struct lw_kernel_groups){0});
+
+    assert_int_equal(w.n, 3);
+    assert_int_equal(w.of[0].bytes, (2 + 1) * 64 * 32);
+    lw_ps cast[2];
+    for (int trained = 0; trained < 2; trained++) {
+        lw_ps forward[2];
+        for (int with = 0; with < 2; with++) {
+            struct small s;
+            small_init(&s);
+            s.module.n_kernels = 1;
+            k.trained = trained;
+            s.kernels[0] = k;
+            s.grad_kernel[1] = 0;
+            evaluate(&s, &(struct lw_kernel_rates){.input_casts = with},
+                     &(struct lw_kernel_groups){0});
+            forward[with] = s.module.forward_ps;
+        }
+        cast[trained] = forward[1] - forward[0];
+    }
+    assert_int_equal(4 * cast[0], 3 * cast[1]);
+    assert_true(cast[0] > 0);
+}
+
 /* Of 4 bits: 16 x 4 of the input of a product after no norm and 16 x 8 of every gradient are cast,
  * 64 and 128 elements; what a norm wrote by a kernel of the model, where the framework casts. */
 TEST(casts_of_4_bits_read_twice_and_write_scales)
