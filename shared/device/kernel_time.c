@@ -304,11 +304,14 @@ static void add_one(struct timer *t, const struct lw_kernel_work *work)
         add_backward(t, time);
 }
 
-/* Column products of a block read what a norm wrote, in 8 bits; experts' read copies of tokens. */
+/* Column products of a block read what a norm wrote, in 8 bits; experts' read copies of tokens, and
+ * the head's layer what a norm of its own wrote (NVIDIA/Megatron-LM@99a10812,
+ * megatron/core/transformer/linear_cross_entropy.py, TELinearCrossEntropyModule). */
 static bool casts_input(const struct timer *t)
 {
     return t->rates->input_casts && t->k->fp8 &&
-           (t->k->split == LW_SPLIT_ROW ? !t->k->epilogue : t->k->experts > 0);
+           (t->k->split == LW_SPLIT_ROW ? !t->k->epilogue
+                                        : t->k->experts > 0 || t->k->split == LW_SPLIT_VOCAB);
 }
 
 /* kernel_share.c's cast of the output's gradient: moves bytes before the input's product. */

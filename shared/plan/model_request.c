@@ -19,7 +19,8 @@
 static const char *const dtypes[] = {"f32", "bf16", "f16", NULL};
 static const char *const attentions[] = {"full", "flash", NULL};
 static const char *const optimizers[] = {"sgd", "momentum", "adam", "muon", NULL};
-static const char *const narrow_products[] = {"all", "linears", "experts", NULL};
+static const char *const narrow_products[] = {"all", "linears", "experts", "head",
+                                              NULL};
 static const struct lw_model_option options[] = {
     SIZE("batch", batch, 1, 65536, "samples of one micro-batch (the model's)"),
     SIZE("seq", seq, 1, 4194304, "tokens of a sample"),
@@ -27,8 +28,9 @@ static const struct lw_model_option options[] = {
     FLAG("fp8", fp8, "products of blocks take 8-bit operands"),
     FLAG("fp4", fp4, "products of blocks take 4-bit operands: NVFP4"),
     WORD("narrow-products", narrow_of, narrow_products, "WHICH",
-         "with --fp8 or --fp4: products that take such operands, as torchao's converters choose: "
-         "all|linears|experts (all)"),
+         "with --fp8 or --fp4: products that take such operands: of blocks all or, as torchao's "
+         "converters choose, linears or experts; head: --fp8: all and the head's, as Megatron-LM's "
+         "fp8_output_proj: all|linears|experts|head (all)"),
     FLAG("tf32", tf32, "transformers: products of f32 are of TF32, as with torch's allow_tf32"),
     FLAG("autocast", autocast,
         "gpt, llama: weights, norms and residuals are f32, and products of --dtype (bf16), as with "

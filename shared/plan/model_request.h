@@ -26,7 +26,7 @@ struct lw_model_request {
     int64_t layers, width, image, patch, hidden, heads, kv_heads, ffn, seq, vocab;
     int64_t decoder_seq; /* of a workload: more than 0, its decoder reads what its encoder makes */
     const char *dtype, *attention, *optimizer;
-    const char *narrow_of; /* of fp8 or fp4: "all", "linears" or "experts" */
+    const char *narrow_of; /* of fp8 or fp4: "all", "linears", "experts" or "head" */
     bool fp8, fp4, tf32;
     double expert_capacity;
     int64_t lora;           /* rank of adapters; 0: all is trained */

@@ -98,7 +98,9 @@ def complete_model(row):
 
 def narrow_products(row):
     """Which products are narrow, where a row names them ("mxfp8 linears + grouped GEMMs" has both):
-    torchao's converters of linear layers and of grouped products."""
+    torchao's converters of linear layers and of grouped products; the head's with all others."""
+    if has(row.precision, "with head"):
+        return "head"
     linears = has_any_case(row.precision, "linears")
     grouped = has_any_case(row.precision, "grouped")
     return "" if linears == grouped else "linears" if linears else "experts"

@@ -194,7 +194,12 @@ TEST(narrow_products_need_experts_and_narrow_operands)
            {"gpt2 --dtype bf16 --fp4", 0, "plan"});
     EXPECT("plan -w mixtral-8x7b --fp8 --dp 2 --narrow-products",
            {"experts --layers 2 --framework torchtitan -c dgx-b200", 0, "plan"},
-           {"heads", 2, "expected one of all, linears, experts"});
+           {"heads", 2, "expected one of all, linears, experts, head"});
+    EXPECT("plan -w llama-2-7b --layers 2 --dp 2 --narrow-products head",
+           {"--fp8 -c dgx-b200", 0, "plan"},
+           {"--fp4 -c dgx-b200", 1, "head: the head's are of 8 bits (--fp8); leave it out"},
+           {"--fp8 --tied", 1,
+            "head: the embedding, whose weights the head has, is not of 8 bits"});
 }
 
 /* Products in TF32 are f32's on a device that has a rate for them; a file keeps the option. */

@@ -428,7 +428,11 @@ static enum lw_status check_narrow_products(const struct traces_model *m,
         return lw_fail(err, LW_EINVAL,
                        "--narrow-products %s: products are of %s; give --fp8 or --fp4 too",
                        s->narrow_of, s->dtype);
-    if (strcmp(s->narrow_of, "all") == 0)
+    if (strcmp(s->narrow_of, "head") == 0 && (s->fp4 || s->tied))
+        return lw_fail(err, LW_EINVAL, "--narrow-products head: %s; leave it out",
+                       s->fp4 ? "the head's are of 8 bits (--fp8)"
+                              : "the embedding, whose weights the head has, is not of 8 bits");
+    if (strcmp(s->narrow_of, "all") == 0 || strcmp(s->narrow_of, "head") == 0)
         return LW_OK;
     if (s->experts == 0)
         return lw_fail(err, LW_EINVAL,

@@ -134,7 +134,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t host_bytes; /* of an element that the host updates, what it moves beside the update */
     bool fp8;         /* products of blocks take 8-bit operands, and keep these */
     bool fp4;         /* 4-bit ones, which implies fp8 */
-    const char *narrow_of; /* which products these are: NULL or "all", "linears", "experts" */
+    const char *narrow_of; /* which products these are: NULL or "all", "linears", "experts",
+                            * "head" */
     bool tf32;        /* products of f32 are of TF32 */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */

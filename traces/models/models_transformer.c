@@ -109,6 +109,7 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
     const char *of = s.narrow_of ? s.narrow_of : "all";
     t->linears = strcmp(of, "experts") != 0 ? narrow : (struct transformer_narrow){0};
     t->grouped = strcmp(of, "linears") != 0 ? narrow : (struct transformer_narrow){0};
+    t->narrow_head = strcmp(of, "head") == 0;
     transformer_take_narrow(t, t->linears);
     return LW_OK;
 }
@@ -383,14 +384,15 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
                            enum lw_tp_split split)
 {
     bool alternate = is_usual(t) && has_kept(t, TRACES_KEPT_ALTERNATE) && split != LW_TP_VOCAB;
+    bool narrow = split != LW_TP_VOCAB || t->narrow_head;
 
     cast_operands(t, rows, in, out, split == LW_TP_VOCAB);
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
     t->b.unrepeated = t->stops;
     int32_t kernel = product(t, (struct lw_kernel){.batch = 1, .m = rows, .n = out, .k = in,
                                                    .split = (uint8_t)split_of(split),
-                                                   .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
-                                                   .fp4 = t->b.shape.fp4 && split != LW_TP_VOCAB,
+                                                   .fp8 = t->b.shape.fp8 && narrow,
+                                                   .fp4 = t->b.shape.fp4 && narrow,
                                                    .fixed = rows != t->tokens});
     t->b.again = alternate || t->b.again;
     return kernel;

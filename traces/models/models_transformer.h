@@ -18,6 +18,7 @@ struct transformer {
     struct transformer_narrow {
         bool fp8, fp4;
     } linears, grouped; /* operands of the products of linear layers, and of routed experts */
+    bool narrow_head;   /* of the head's too: those of linear layers */
     bool wide_operand; /* autocast: the next product reads the f32 result of a norm */
     bool part_again;         /* inside a part that selective recomputation computes again */
     int64_t parts;           /* LW_AGAIN_BIT of those that blocks have */

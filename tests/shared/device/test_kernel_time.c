@@ -557,7 +557,8 @@ TEST(operands_of_8_bits_are_cast_where_no_kernel_before_wrote_them_so)
         int64_t forward, saved; /* ns: casts of inputs; casts of gradients that are not */
     } cases[] = {{0, LW_SPLIT_COLUMN, false, 0, 0},   {0, LW_SPLIT_ROW, false, 256, 0},
                  {8, LW_SPLIT_COLUMN, false, 256, 0}, {8, LW_SPLIT_COLUMN, true, 256, 512},
-                 {8, LW_SPLIT_ROW, false, 256, 0},    {8, LW_SPLIT_ROW, true, 0, 0}};
+                 {8, LW_SPLIT_ROW, false, 256, 0},    {8, LW_SPLIT_ROW, true, 0, 0},
+                 {0, LW_SPLIT_VOCAB, false, 256, 0}};
     const struct lw_kernel_groups one = {0};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

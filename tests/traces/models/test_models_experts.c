@@ -452,6 +452,31 @@ MODEL_TEST(experts_that_do_not_divide_are_refused)
     }
 }
 
+/* The product of the head. */
+MODEL_TEST(a_narrow_head_is_narrow_beside_the_blocks)
+{
+    struct traces_model_shape s = small;
+    struct lw_cluster b200;
+    struct lw_err err = {0};
+
+    assert_ok(lw_cluster_find("dgx-b200", &b200, &err), err);
+    s.fp8 = true;
+    for (int head = 0; head < 2; head++) {
+        s.narrow_of = head ? "head" : "all";
+        struct lw_workload w = model_kept("decoder", &b200.device, s);
+        int narrow = 0, wide = 0;
+        for (int32_t k = 0; k < w.n_kernels; k++) {
+            bool of_head = w.kernels[k].split == LW_SPLIT_VOCAB &&
+                           w.kernels[k].kind == LW_KERNEL_GEMM;
+            narrow += of_head && w.kernels[k].fp8;
+            wide += of_head && !w.kernels[k].fp8;
+        }
+        assert_int_equal(narrow, head);
+        assert_int_equal(wide, !head);
+    }
+    lw_cluster_free(&b200);
+}
+
 TEST(failing_allocations_leave_nothing)
 {
     model_without_memory("decoder", small);
