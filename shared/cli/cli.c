@@ -354,6 +354,8 @@ static const struct {
                                   "hybridep"},
     {"moe-flex-dispatcher-backend", "here it is --dispatcher deepep|hybridep"},
     {"overlap-moe-expert-parallel-comm", "here it is --expert-overlap on"},
+    {"no-align-param-gather", "here it is --align-param-gather off"},
+    {"fp8-output-proj", "here it is --narrow-products head"},
     {"parallel-blocks", "parallel blocks are those of the models gpt-neox-20b, pythia-6.9b, "
                         "gpt-j-6b, falcon-7b, falcon-40b and phi-2, or of a config.json"},
 };
