@@ -140,6 +140,8 @@ static enum lw_status put_value(struct values *x, const char *text, size_t len, 
 {
     const char *copy = lw_arena_strndup(x->arena, text, len);
 
+    if (len == 0)
+        return lw_fail(err, LW_EUSAGE, "--%s: a value of the list is empty", x->name);
     for (int i = 0; copy && i < x->n; i++)
         if (strcmp(x->v[i], copy) == 0)
             return lw_fail(err, LW_EUSAGE, "--%s: the list has '%s' twice; give it once", x->name,

@@ -19,8 +19,8 @@ static void warn_of_bytes(const char *name, const char *value)
 
     if (o->arg && strcmp(o->arg, "SIZE") == 0 && strspn(value, "0123456789") == strlen(value) &&
         strlen(value) > 0 && strlen(value) < 5 && strcmp(value, "0") != 0)
-        lw_printf_paragraph(stderr, "lapwing: --%s %s means %s bytes; write %sMiB for mebibytes",
-                            name, value, value, value);
+        lw_printf_paragraph(stderr, "lapwing: --%s %s means %s byte%s; write %sMiB for mebibytes",
+                            name, value, value, strcmp(value, "1") == 0 ? "" : "s", value);
 }
 
 void lw_plan_source_init(struct lw_plan_source *s)

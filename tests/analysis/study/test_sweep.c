@@ -93,15 +93,22 @@ TEST_WITH(wrong_usage_is_found_before_anything_runs, fixture_open, fixture_close
 {
     EXPECT(SIM,
            {"--dp 2,x --db none.db", 2, "--dp: 'x' is not a whole number", .lacks = "fits"},
-           {"--dp 2,,4", 2, "--dp: the value is empty"},
            {"--dp 2,4 --per-rank --format csv", 2, "--per-rank makes rows of one prediction"},
            {"--dp 2,4 --dp 1,2", 2, "--dp is given two lists"},
            {"--dp 2,2", 2, "--dp: the list has '2' twice; give it once"},
            {"--dp 1..8,4", 2, "--dp: the list has '4' twice; give it once"},
+           {"--dp ,", 2, "--dp: a value of the list is empty"},
+           {"--dp 2,,4", 2, "--dp: a value of the list is empty"},
            {"--bucket-cap 1.5", 2, "--bucket-cap: size '1.5' has a part of a byte"},
            {"--dp 1,2,3,4,5,6,7,8,9,10 --batch 1,2,3,4,5,6,7,8,9,10 --seq 1,2,3,4,5,6,7,8,9,10 "
             "--micro-batches 1,2,3,4,5,6,7,8,9,10,11", 2, "make 11000 combinations"});
     expect("runs --db none.db", 1, "none.db");
+}
+
+TEST_WITH(a_size_that_lacks_its_unit_is_told, fixture_open, fixture_close)
+{
+    EXPECT(SIM "--no-db --dp 2", {"--bucket-cap 1", 0, "means 1 byte; write 1MiB for mebibytes"},
+           {"--bucket-cap 25", 0, "means 25 bytes; write 25MiB for mebibytes"});
 }
 
 /* A misspelt name is no combination: nothing is predicted, the name that may be meant is said. */
