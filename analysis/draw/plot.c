@@ -1,5 +1,5 @@
-/* Drawing by gnuplot: the only file that runs it, and fc-list. The script lies in a temporary file that
- * becomes the child's standard input, the picture is its standard output, so nothing can block
+/* Drawing by gnuplot: the only file that runs it, and fc-list. The script lies in a temporary file
+ * that becomes the child's standard input, the picture is its standard output, so nothing can block
  * on a pipe. gnuplot runs a shell for backquotes and reads start-up files: texts of others are
  * quoted by plot_text alone, and it starts with -d and an environment without its own variables.
  * A picture exists whole or not at all (shared/io/output.h). */

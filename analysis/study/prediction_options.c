@@ -123,7 +123,7 @@ static enum lw_status is_tokens(const char *text, struct lw_err *err)
      "values, where that is so of any row"},                                                     \
     {"spans", 0, LW_OPT_FLAG, &(s)->spans, NULL,                                                 \
      "store the spans of every rank (default: up to 50,000: of every rank, else of one of each " \
-     "set of equal ranks, else none)", .idle_with = "no-db"},                                                      \
+     "set of equal ranks, else none)", .idle_with = "no-db"},                                    \
     {"tokens", 0, LW_OPT_STRING, (tokens), "N",                                                  \
      "tokens of the whole training, as 300B or 1T: days, device-hours and, with a price, cost",  \
      .check = is_tokens},                                                                        \

@@ -49,9 +49,9 @@ TEST(runs_that_are_not_drawn_leave_no_trace)
     lapwing("sim -w mlp --layers 4 --width 16 -c host --dp 2 -q --db p.db", NULL);
     lapwing("exec -w mlp --layers 4 --width 16 -c host --dp 2 --steps 3 -q --db p.db", NULL);
     lapwing("plot predicted --db p.db -o alone.gp", NULL);
-    shell("cp p.db q.db && $L sim -w llama-2-70b -c dgx-h100 --dp 8 --micro-batches 16 -q --db q.db "
-          ">log && $L plot predicted --db q.db -o beside.gp && $L plot predicted 3,1,2 --db q.db "
-          "-o first.gp && cmp beside.gp first.gp", &rc);
+    shell("cp p.db q.db && $L sim -w llama-2-70b -c dgx-h100 --dp 8 --micro-batches 16 -q --db "
+          "q.db >log && $L plot predicted --db q.db -o beside.gp && "
+          "$L plot predicted 3,1,2 --db q.db -o first.gp && cmp beside.gp first.gp", &rc);
     assert_int_equal(rc, 0);
     alone = fixture_get(fixture_path("alone.gp"));
     beside = fixture_get(fixture_path("beside.gp"));

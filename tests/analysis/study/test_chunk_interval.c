@@ -35,7 +35,8 @@ TEST(only_collective_detail_has_an_interval)
 TEST(the_head_says_why_there_is_none)
 {
     EXPECT(JOB "--no-db", {"", 0, "(p10-p90 "},
-           {"--detail chunk", 0, "no p10-p90: the ratios to measured runs are of collective detail"},
+           {"--detail chunk", 0,
+            "no p10-p90: the ratios to measured runs are of collective detail"},
            {"--detail collective", 0, "(p10-p90 "});
     has_not(lapwing(JOB "--no-db --detail chunk --framework ideal", NULL), "(p10-p90 ");
 }
