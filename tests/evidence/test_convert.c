@@ -385,6 +385,7 @@ TEST(each_device_that_is_known_has_a_cluster)
         {"MI350X", "cluster", "mi350x"}, {"AMD Instinct MI355X", "cluster", "mi355x"},
         {"H800", "cluster", "h800"}, {"H20-SXM5-96GB", "cluster", "h20"},
         {"H200", "cluster", "dgx-h200"}, {"RTX PRO 6000", "cluster", "rtx-pro-6000"},
+        {"V100-SXM2-32GB", "cluster", "v100-ib-32gb"},
         {"L40S", "cluster", "l40s"}, {"H200-NVL-141GB", "cluster", "h200-nvl"},
         {"RTX-3090 x2+Titan-RTX x2", "why", "no known cluster has the device"},
     };
