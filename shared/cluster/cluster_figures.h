@@ -40,7 +40,9 @@
     row(bytes_per_s, "B/s", POSITIVE) \
     time(latency) \
     row(n_links, "", COUNT) \
-    row(n_sharers, "", COUNT)
+    row(n_sharers, "", COUNT) \
+    row(pair_links, "", COUNT) \
+    row(quad_links, "", COUNT)
 
 #define LW_HOST_FIGURES(row) \
     row(n_numa, "", COUNT) \

@@ -165,6 +165,8 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
         feed_text(h, l->name);
         lw_hash_int(h, l->level);
         feed_figures(h, all, 4);
+        feed_stated(h, "pair_links", l->pair_links);
+        feed_stated(h, "quad_links", l->quad_links);
     }
     lw_hash_int(h, c->n_tables);
     for (int32_t i = 0; i < c->n_tables; i++)

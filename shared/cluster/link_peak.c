@@ -13,6 +13,16 @@ double lw_link_bytes_per_s(const struct lw_link *l)
     return l->bytes_per_s.value * n_links(l);
 }
 
+double lw_intra_bytes_per_s(const struct lw_link *l, double on_node)
+{
+    struct lw_figure of_group = on_node <= 2   ? l->pair_links
+                                : on_node <= 4 ? l->quad_links
+                                               : l->n_links;
+
+    return lw_figure_is_set(of_group) ? l->bytes_per_s.value * of_group.value
+                                      : lw_link_bytes_per_s(l);
+}
+
 int32_t lw_adapters(const struct lw_cluster *c)
 {
     const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
@@ -105,8 +115,10 @@ double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ra
     if (n_ranks < 2)
         return 0;
     const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
-    double device = rate_of(c, LW_LINK_INTRA) / into_device(c, op, n_ranks);
-    double p = (double)n_ranks / n_nodes, one = l ? l->bytes_per_s.value : 0;
+    const struct lw_link *in = lw_cluster_link(c, LW_LINK_INTRA);
+    double p = (double)n_ranks / n_nodes;
+    double inside = rate_of(c, LW_LINK_INTRA) > 0 ? lw_intra_bytes_per_s(in, p) : 0;
+    double device = inside / into_device(c, op, n_ranks), one = l ? l->bytes_per_s.value : 0;
     double rate = rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p, alone);
 
     if (n_nodes == 1)

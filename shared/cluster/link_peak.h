@@ -15,6 +15,10 @@
 double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                     int32_t n_nodes, bool alone);
 
+/* What a device sends at once over an intra link to the others of a group that has on_node devices
+ * of its node: over pair_links or quad_links of its links where no switch joins them. */
+double lw_intra_bytes_per_s(const struct lw_link *l, double on_node);
+
 /* The same of the links between nodes alone, for the node that has the fewest ranks; fewest 0 =
  * spread evenly; 0: one node. Example: all-gather on 8 + 1 devices with an adapter of 50 GB/s each:
  * the ninth receives 8/9 S, 56.25 GB/s. ring: no ring exceeds it. Whatever the nodes, a ring brings

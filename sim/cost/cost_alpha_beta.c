@@ -87,7 +87,7 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
 
     if (n_ranks > n_nodes) {
         LW_TRY(link_of(c, LW_LINK_INTRA, &l, err));
-        p.bytes_per_s = p.intra_bytes_per_s = lw_link_bytes_per_s(l);
+        p.bytes_per_s = p.intra_bytes_per_s = lw_intra_bytes_per_s(l, on_node);
         p.intra_ps = lw_round_sat(l->latency_ps.value);
         p.source = l->bytes_per_s.source;
     }

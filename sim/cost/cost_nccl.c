@@ -234,7 +234,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, const struct lw_cost
 /* All that a shape of an operation depends on. The whole key is compared, so a kept answer is right
  * for any cluster. */
 struct shape_key {
-    double facts[12], links[2][4], fair;
+    double facts[12], links[2][6], fair;
     int32_t n_ranks, n_nodes, devices_per_node;
     enum lw_op_kind op;
     int32_t alone;
@@ -280,6 +280,8 @@ static void key_of(const struct lw_cluster *c, const struct lw_cost_query *q, st
         k->links[i][1] = value_of(l->latency_ps);
         k->links[i][2] = value_of(l->n_links);
         k->links[i][3] = value_of(l->n_sharers);
+        k->links[i][4] = value_of(l->pair_links);
+        k->links[i][5] = value_of(l->quad_links);
         if (i == 0)
             copy_text(k->intra, sizeof k->intra, l->name);
     }
