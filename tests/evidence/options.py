@@ -367,6 +367,14 @@ def reduces_after(row):
     return re.match(r"no(ne)?\b(?! TP)", row.overlap) is not None
 
 
+def gathers_ahead_of(row):
+    """Whether weights are gathered beside the next forward, where the row says so."""
+    if has(row.overlap, "no param-gather"):
+        return "off"
+    ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
+    return "on" if ahead else ""
+
+
 def overlaps(row, zero):
     """nanotron without ZeRO has torch's DDP, which reduces beside the last backward (trainer.py,
     make_ddp), whatever the table says of its own sums."""
@@ -441,10 +449,10 @@ def strategy_options(row, put):
     put("shard-policy", row.shard_policy if zero in (1, 2) and row.dp > 1 else "")
     put("reshard", "off" if has(row.zero, "kept") else "")
     put("overlap", "" if overlaps(row, zero) else "off")
-    ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
-    put("overlap-param-gather", "on" if ahead and zero in (1, 2) else "")
+    ahead = gathers_ahead_of(row) if zero in (1, 2) else ""
+    put("overlap-param-gather", ahead)
     needed = has(row.dist_optimizer, "on demand") and row.pp > 1 and row.vpp > 1
-    put("align-param-gather", "off" if ahead and zero in (1, 2) and needed else "")
+    put("align-param-gather", "off" if ahead == "on" and needed else "")
     on_host = has(row.offload, "CPU")
     put("offload", "activations" if row.offload_layers > 0 else "update" if on_host else "")
     put("offload-layers", row.offload_layers or "")

@@ -533,6 +533,38 @@ TEST(a_recipe_sends_tokens_as_its_version_does)
     }
 }
 
+/* A plan of NVFP4 has whole tensor collectives; those of MXFP8 of 25.11 gather no weights ahead. */
+TEST(a_recipe_leaves_out_an_overlap_that_its_precision_has_not)
+{
+    static const char TITLES[] = "gpu,gpus,model,seq,gbs,mbs,tp,pp,vpp,dp,cp,zero,precision,"
+                                 "framework,version,tok_s_gpu\n";
+    static const char DDP[] = "DDP/distributed optimizer";
+    static const struct {
+        const char *gpu, *model, *precision, *version, *tp, *gathers;
+    } cases[] = {
+        {"GB200", "LLAMA3_70B", "NVFP4", "26.04.01", "backward", ""},
+        {"GB300", "LLAMA3.1_405B", "NVFP4", "26.06", "backward", ""},
+        {"GB200", "LLAMA3_70B", "MXFP8", "26.04.01", "", ""},
+        {"B200", "LLAMA3.1_405B", "FP8-MX", "25.11", "", "off"},
+        {"B200", "LLAMA3_8B", "FP8-MX", "25.11", "", ""},
+        {"B200", "LLAMA3.1_405B", "FP8-CS", "25.11", "", ""},
+        {"GB300", "DeepSeekV3", "FP8-MX", "25.11", "", "off"},
+        {"B200", "DeepSeekV3", "FP8-MX", "25.11", "", ""},
+        {"B200", "Qwen3_235B_a22B", "FP8-MX", "25.11", "", "off"},
+        {"GB200", "Qwen3_235B_a22B", "FP8-MX", "25.11", "", ""},
+    };
+    char table[500];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table,
+                 "%s%s,64,%s,8192,256,1,2,4,1,8,1,%s,%s,Megatron-Bridge,%s NeMo,1\n", TITLES,
+                 cases[i].gpu, cases[i].model, DDP, cases[i].precision, cases[i].version);
+        const char *rows = rows_of("megatron_bridge_performance", table);
+        expect_cell(rows, "tp-overlap", cases[i].tp);
+        expect_cell(rows, "overlap-param-gather", cases[i].gathers);
+    }
+}
+
 /* Its recipes of 25.09 drop tokens, so each expert has its even share, by all-to-alls; later ones
  * drop none. The page of 25.11 has another group of experts than its recipe. */
 TEST(a_recipe_that_drops_tokens_has_a_capacity)
