@@ -147,6 +147,29 @@ static enum lw_status read_fact(const struct lw_framework_fact *fact, int64_t va
     return status;
 }
 
+/* Of every fact of a group, however many there are. */
+TEST(a_fact_is_given_once)
+{
+    struct lw_framework ideal, f;
+    struct lw_framework_fact fact;
+    struct lw_err err = {0};
+    char text[700];
+    int n = 0;
+
+    assert_ok(lw_framework_find(LW_IDEAL_FRAMEWORK, &ideal, &err), err);
+    for (int k = 0; lw_framework_fact(&ideal, k, &fact); k++) {
+        const char *one = "\"value\": 1, \"source\": \"x\"";
+        snprintf(text, sizeof text, HEAD ", \"%s\": {\"%s\": {%s}, \"%s\": {%s}}}", fact.group,
+                 fact.name, one, fact.name, one);
+        assert_int_equal(read_text(text, &f, &err), LW_EFORMAT);
+        if (!strstr(err.msg, "given twice"))
+            fail_msg("%s: %s", fact.name, err.msg);
+        n += strcmp(fact.group, "kernels") == 0;
+    }
+    assert_true(n > 50);
+    lw_framework_free(&ideal);
+}
+
 /* At its limit a count or factor is taken, one more is refused: what holds it cannot wrap. */
 TEST(counts_and_factors_have_a_limit)
 {
