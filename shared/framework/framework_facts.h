@@ -11,6 +11,7 @@
 /* Kernels that others fuse move more bytes; kept operands stay for the backward. */
 #define LW_FRAMEWORK_KERNELS(row, time) \
     row(unfused_sums, "", FLAG, "a kernel of its own adds gradients to f32 sums") \
+    row(cast_sums, "", FLAG, "those sums take f32 copies of bf16; f16 is added in its own type") \
     row(unfused_loss, "", FLAG, "each step of the loss is a kernel on f32 scores") \
     row(unfused_block, "", FLAG, "gradients of gate and residual, and layout copies, are kernels") \
     row(unfused_norms, "", FLAG, "the steps of norms and rotation are kernels in f32") \

@@ -30,7 +30,8 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->padded_experts, TRACES_PADDED_EXPERTS) | bit(f->hybrid_ep, TRACES_HYBRID_EP) |
            bit(f->samples_first, TRACES_SAMPLES_FIRST) |
            bit(f->unfused_dispatch, TRACES_UNFUSED_DISPATCH) |
-           bit(f->bias_sums, TRACES_BIAS_SUMS) | bit(f->residual_sums, TRACES_RESIDUAL_SUMS) |
+           bit(f->cast_sums, TRACES_CAST_SUMS) | bit(f->bias_sums, TRACES_BIAS_SUMS) |
+           bit(f->residual_sums, TRACES_RESIDUAL_SUMS) |
            bit(f->joined_gradients, TRACES_JOINED_GRADIENTS) |
            bit(f->context_copy, TRACES_CONTEXT_COPY) |
            bit(f->loss_in_place, TRACES_LOSS_IN_PLACE) |

@@ -27,6 +27,7 @@ enum traces_unfused {
     TRACES_HYBRID_EP = 8192, /* beside a token that goes once, weights of all experts; and a map */
     TRACES_UNFUSED_DISPATCH = 32768, /* experts: f32 weighting, fills, sums of gradients */
     TRACES_SAMPLES_FIRST = 16384, /* hybrids: no copies put samples before tokens for a scan */
+    TRACES_CAST_SUMS = 4194304, /* those of bf16 gradients take a copy in f32, f16 has its own */
     TRACES_BIAS_SUMS = 65536, /* a kernel sums the gradient of a product's bias */
     TRACES_RESIDUAL_SUMS = 131072, /* a kernel adds the two gradients of a residual */
     TRACES_JOINED_GRADIENTS = 262144, /* a kernel joins those of queries, keys and values */

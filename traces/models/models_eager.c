@@ -35,3 +35,12 @@ void transformer_norms_again(struct transformer *t)
     if (is_unfused(t, TRACES_NORMS_AGAIN))
         TRACES_TRAFFIC(&t->b, 0, (2 * norm + 3 * t->b.wide) * n, 0, .n_backward = 5);
 }
+
+void transformer_copies(struct transformer *t, int64_t results, int64_t more)
+{
+    int64_t x = 2 * t->b.item * t->tokens * t->hidden;
+
+    if (is_unfused(t, TRACES_GRAPH_COPIES))
+        TRACES_TRAFFIC(&t->b, x, x * results + 2 * more, 0, .n_forward = 1,
+                       .n_backward = (int32_t)results + (more > 0));
+}

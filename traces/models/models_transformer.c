@@ -308,13 +308,18 @@ static int64_t cast_bytes(const struct transformer *t)
 }
 
 /* Bytes per element of a kernel that reads a gradient of the parameters' type and adds it to its
- * sum, in f32 or of the same type; 0 = the product does. */
+ * sum, in f32 or of the same type; 0 = the product does. DeepSpeed adds an f32 copy of a bf16
+ * gradient, and has f32 sums of bf16 alone (deepspeedai/DeepSpeed@9b70ce56e, deepspeed/runtime/
+ * bf16_optimizer.py, update_hp_grads: hp_grad.data.add_(lp.grad.data.to(hp_grad.dtype))). */
 static int64_t sum_bytes(const struct transformer *t)
 {
-    int64_t sum = is_unfused(t, TRACES_UNFUSED_SUMS) ? SUM_BYTES : t->b.wide;
+    bool copy = is_unfused(t, TRACES_CAST_SUMS), f16 = t->b.dtype == LW_F16;
+    bool f32 = is_unfused(t, TRACES_UNFUSED_SUMS) && !(copy && f16);
     bool added = is_unfused(t, TRACES_UNFUSED_SUMS | TRACES_UNFUSED_GRADS);
+    int64_t sum = f32 ? SUM_BYTES : t->b.wide;
 
-    return cast_bytes(t) + (added ? t->b.wide + 2 * sum : 0);
+    return cast_bytes(t) + (added ? t->b.wide + 2 * sum : 0) +
+           (copy && f32 && t->b.wide < SUM_BYTES ? 2 * SUM_BYTES : 0);
 }
 
 static enum lw_kernel_split split_of(enum lw_tp_split split)
@@ -341,15 +346,6 @@ static int32_t product(struct transformer *t, struct lw_kernel k)
 static bool is_eager(const struct transformer *t)
 {
     return is_unfused(t, TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS);
-}
-
-void transformer_copies(struct transformer *t, int64_t results, int64_t more)
-{
-    int64_t x = 2 * t->b.item * t->tokens * t->hidden;
-
-    if (is_unfused(t, TRACES_GRAPH_COPIES))
-        TRACES_TRAFFIC(&t->b, x, x * results + 2 * more, 0, .n_forward = 1,
-                       .n_backward = (int32_t)results + (more > 0));
 }
 
 void transformer_read_norm(struct transformer *t)

@@ -358,8 +358,8 @@ static double decimals_in(const char *json, const char *key)
     return strtod(at + strlen(text), NULL);
 }
 
-/* What the program carries: `sim` says an interval of it, on which side of a prediction its runs lie,
- * and what is nearest. */
+/* What the program carries: `sim` says an interval of it, on which side of a prediction its runs
+ * lie, and what is nearest. */
 TEST(sim_says_what_measured_runs_are_like_it)
 {
     struct lw_alike_runs r;

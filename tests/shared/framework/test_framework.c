@@ -166,7 +166,7 @@ TEST(a_fact_is_given_once)
             fail_msg("%s: %s", fact.name, err.msg);
         n += strcmp(fact.group, "kernels") == 0;
     }
-    assert_true(n > 50);
+    assert_true(n > 64);
     lw_framework_free(&ideal);
 }
 

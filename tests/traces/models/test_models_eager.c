@@ -1,5 +1,5 @@
-/* Kernels that autograd and a program's metrics add to a model: closed forms of their bytes, where a
- * byte takes a nanosecond. */
+/* Kernels that autograd and a program's metrics add to a model: closed forms of their bytes, where
+ * a byte takes a nanosecond. */
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>
@@ -149,6 +149,34 @@ MODEL_TEST(norms_run_again_in_the_backward)
     on_random_sizes(check_norms);
 }
 
+/* A gradient is read and its sum read and written; bf16's is copied to f32 before, f16's has its
+ * own type. */
+MODEL_TEST(sums_of_bf16_take_a_copy)
+{
+    static const struct {
+        const char *dtype;
+        unsigned unfused;
+        uint8_t bytes;
+    } cases[] = {{"bf16", TRACES_UNFUSED_SUMS, 2 + 2 * 4},
+                 {"bf16", TRACES_UNFUSED_SUMS | TRACES_CAST_SUMS, 2 + 4 + 4 + 2 * 4},
+                 {"f16", TRACES_UNFUSED_SUMS, 2 + 2 * 4},
+                 {"f16", TRACES_UNFUSED_SUMS | TRACES_CAST_SUMS, 2 + 2 * 2},
+                 {"f32", TRACES_UNFUSED_SUMS | TRACES_CAST_SUMS, 4 + 2 * 4},
+                 {"bf16", TRACES_CAST_SUMS, 0}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = MODEL("gpt-125m", .layers = 1, .dtype = cases[k].dtype,
+                                     .unfused = cases[k].unfused);
+        int n = 0;
+        for (int32_t i = 0; i < w.n_kernels; i++)
+            if (w.kernels[i].kind == LW_KERNEL_GEMM && w.kernels[i].trained) {
+                assert_int_equal(w.kernels[i].sum_bytes, cases[k].bytes);
+                n++;
+            }
+        assert_int_equal(n, 4 + 1);
+    }
+}
+
 /* Tensor ranks have parts of what column products give and of attention, and whole results of row
  * products. */
 MODEL_TEST(sums_of_biases_are_split_as_products_are)
@@ -178,7 +206,7 @@ MODEL_TEST(a_framework_says_which_kernels_there_are)
     struct lw_framework f = {0};
     struct lw_strategy strategy = lw_strategy_default();
     struct lw_device device = model_device();
-    const struct lw_figure yes = {.value = 1, .source = "test"}, two = {.value = 2, .source = "test"};
+    const struct lw_figure yes = {1, "test"}, two = {2, "test"};
 
     f.norms_again = f.bias_sums = f.residual_sums = f.joined_gradients = f.context_copy =
         f.loss_in_place = yes;
