@@ -56,8 +56,8 @@ struct lw_alike {
     enum lw_alike_of of;
     int32_t of_runs, of_tables;
     double low, high;
-    /* By the same weights: the median of predicted / measured, and the share of runs that took longer
-     * than predicted. */
+    /* By the same weights: the median of predicted / measured, and the share of runs that took
+     * longer than predicted. */
     double median, longer;
     /* By lw_alike_find_nearest: the nearest kind of at least LW_ALIKE_LEAST runs; n 0: there is
      * none, or it was not asked for. */
