@@ -3,9 +3,11 @@
  * The tables are those of AIConfigurator's measurements (one row per device, type and size; see
  * docs/design/device.md). Products and attention of 16 bits are judged by the median of frameworks
  * (latency_ms), smaller products by the fastest (min_ms): their frameworks differ by up to 30.
- * Rows with shapes that the figures of bursts were fitted on are predicted and listed, and not
- * counted. Collectives are of one node; on some of them the latencies and rates of one node were
- * fitted that the calibrated model takes (sim/nccl/nccl_tuning.c). */
+ * Every shape is predicted by figures that were fitted without it (lw_burst_without). A framework's
+ * time of attention that is shorter than its products at the peak is left out of the median.
+ * Collectives are of one node; on some of them the latencies and rates of one node were fitted that
+ * the calibrated model takes (sim/nccl/nccl_tuning.c): they are predicted and listed, and not
+ * counted. */
 #include "analysis/kernel_bench/kernel_costs.h"
 
 #include <inttypes.h>
@@ -257,11 +259,16 @@ static lw_ps sustained(const struct lw_device *d, struct lw_product p, int o)
     return can ? lw_product_time(d, &p) : 0;
 }
 
+/* Those that were fitted without the shape. */
+static const struct lw_burst *figures(const struct lw_cluster *c, const int64_t *sizes, int n)
+{
+    return lw_burst_without(c->device.kind, lw_burst_fold(sizes, n));
+}
+
 static enum lw_status product(const struct table *t, int32_t i, const struct lw_cluster *c,
                               struct row *r, struct lw_err *err)
 {
     struct lw_product p = {.batch = 1, .dtype = LW_BF16, .out_size = 2};
-    const struct lw_burst *b = lw_burst_of(c->device.kind);
     int o = lw_operands_parse(r->dtype);
 
     LW_TRY(number(t, i, "m", &p.m, err));
@@ -269,26 +276,57 @@ static enum lw_status product(const struct table *t, int32_t i, const struct lw_
     LW_TRY(number(t, i, "k", &p.k, err));
     LW_TRY(time_of(t, i, o == LW_OPERANDS_BF16 ? "latency_ms" : "min_ms", 1e-3, r, err));
     snprintf(r->shape, sizeof r->shape, "%" PRId64 " x %" PRId64 " x %" PRId64, p.m, p.n, p.k);
-    if (t->q->sustained) {
+    const struct lw_burst *b = figures(c, (int64_t[]){p.m, p.n, p.k}, 3);
+    if (t->q->sustained)
         r->predicted = sustained(&c->device, p, o);
-    } else if (o >= 0 && b) {
+    else if (o >= 0 && b)
         r->predicted = lw_burst_product(&c->device, b, &p, (enum lw_operands)o).time;
-        r->fitted = lw_burst_fitted((int64_t[]){p.m, p.n, p.k}, 3);
-    }
     return LW_OK;
 }
 
-/* The frameworks that measured a row; 0: the table does not say. */
-static unsigned servers_of(const struct table *t, int32_t i)
+/* The frameworks that measured a row. */
+struct measured {
+    unsigned servers;            /* bits of enum lw_server; 0: the table does not say, or none */
+    int n_impossible;            /* of them that are left out */
+    lw_ps median;                /* of the others */
+};
+
+/* A framework whose time is shorter than `least` did something else: kernels with a window are in
+ * such a table (docs/design/device.md). */
+static enum lw_status measured_by(const struct table *t, int32_t i, lw_ps least,
+                                  struct measured *out, struct lw_err *err)
 {
     static const char *const titles[LW_N_SERVERS] = {"trtllm_ms", "sglang_ms", "vllm_ms"};
-    unsigned servers = 0;
+    int64_t times[LW_N_SERVERS];
+    int n = 0;
 
+    *out = (struct measured){0};
     for (int k = 0; k < LW_N_SERVERS; k++) {
         const char *cell = lw_rows_cell(&t->rows, i, titles[k]);
-        servers |= (cell && *cell ? 1u : 0u) << k;
+        double ms;
+        if (!cell || !*cell)
+            continue;
+        LW_TRY(lw_rows_real(&t->rows, i, titles[k], 0, &ms, err));
+        times[n] = lw_ps_from_seconds(ms * 1e-3);
+        if (times[n] < least) {
+            out->n_impossible++;
+            continue;
+        }
+        n++;
+        out->servers |= 1u << k;
     }
-    return servers;
+    out->median = lw_median(times, n);
+    return LW_OK;
+}
+
+/* The products of attention at the peak of its operands. */
+static lw_ps at_the_peak(const struct lw_device *d, const struct lw_attention *a, bool fp8)
+{
+    double peak = lw_burst_peak(d, fp8 ? LW_OPERANDS_FP8 : LW_OPERANDS_BF16);
+    double flops = (a->causal ? 2.0 : 4.0) * (double)a->batch * (double)a->heads *
+                   (double)a->seq_q * (double)a->seq_k * (double)a->qk_width;
+
+    return peak > 0 ? lw_ps_from_seconds(flops / peak) : 0;
 }
 
 static enum lw_status attention(const struct table *t, int32_t i, const struct lw_cluster *c,
@@ -296,25 +334,27 @@ static enum lw_status attention(const struct table *t, int32_t i, const struct l
 {
     static const char *const titles[] = {"causal", "batch", "seq", "heads", "kv_heads",
                                          "head_dim"};
-    const struct lw_burst *b = lw_burst_of(c->device.kind);
     int64_t v[6];
 
     for (int k = 0; k < 6; k++)
         LW_TRY(number(t, i, titles[k], &v[k], err));
+    const struct lw_burst *b = figures(c, v, 6);
     LW_TRY(time_of(t, i, "latency_ms", 1e-3, r, err));
     const struct lw_attention a = {.causal = v[0] == 1, .batch = v[1], .seq_q = v[2],
                                    .seq_k = v[2], .heads = v[3], .kv_heads = v[4],
                                    .qk_width = v[5], .v_width = v[5], .dtype = LW_BF16};
+    bool fp8 = strcmp(r->dtype, "fp8") == 0;
+    struct measured m;
     snprintf(r->shape, sizeof r->shape, "%s%" PRId64 " x %" PRId64 ", %" PRId64 "/%" PRId64
              " heads of %" PRId64, a.causal ? "" : "full ", v[1], v[2], v[3], v[4], v[5]);
+    LW_TRY(measured_by(t, i, at_the_peak(&c->device, &a, fp8), &m, err));
+    if (m.n_impossible > 0)
+        r->measured = m.median;
     if (t->q->sustained)
         r->predicted = lw_device_by_shape(&c->device, LW_BF16)
                            ? lw_attention_time(&c->device, &a) : 0;
-    else if (b) {
-        r->predicted = lw_burst_attention_time(&c->device, b, &a, strcmp(r->dtype, "fp8") == 0,
-                                               servers_of(t, i));
-        r->fitted = lw_burst_fitted(v, 6);
-    }
+    else if (b)
+        r->predicted = lw_burst_attention_time(&c->device, b, &a, fp8, m.servers);
     return LW_OK;
 }
 
@@ -348,7 +388,6 @@ static enum lw_status experts(const struct table *t, int32_t i, const struct lw_
     static const char *const titles[] = {"num_tokens", "hidden", "inter", "topk", "experts", "tp",
                                          "ep"};
     enum { TOKENS, HIDDEN, INTER, TOPK, N_EXPERTS, TP, EP, N };
-    const struct lw_burst *b = lw_burst_of(c->device.kind);
     int o = lw_operands_parse(r->dtype);
     int64_t v[N];
 
@@ -363,13 +402,13 @@ static enum lw_status experts(const struct table *t, int32_t i, const struct lw_
              e.topk, (e.n_experts + e.ep - 1) / e.ep, e.hidden, s.inter);
     if (o < 0 || s.used < 1 || strcmp(lw_rows_cell(&t->rows, i, "distribution"), "balanced") != 0)
         return LW_OK;
-    if (t->q->sustained) {
+    const struct lw_burst *b = figures(c, v, N);
+    struct measured m;
+    LW_TRY(measured_by(t, i, 0, &m, err));
+    if (t->q->sustained)
         r->predicted = sustained_experts(c, &e, o);
-    } else if (b) {
-        r->predicted =
-            lw_burst_experts_time(&c->device, b, &e, (enum lw_operands)o, servers_of(t, i));
-        r->fitted = lw_burst_fitted(v, N);
-    }
+    else if (b)
+        r->predicted = lw_burst_experts_time(&c->device, b, &e, (enum lw_operands)o, m.servers);
     return LW_OK;
 }
 
@@ -381,7 +420,7 @@ static bool is_fitted(enum lw_op_kind op, int64_t n_ranks, int64_t bytes)
 
     for (int k = 0; k < 4; k++)
         if (ops[k] == op)
-            return lw_burst_fitted((int64_t[]){k + 1, n_ranks, bytes}, 3);
+            return lw_burst_fold((int64_t[]){k + 1, n_ranks, bytes}, 3) % 2 == 0;
     return false;
 }
 

@@ -2,5 +2,7 @@
 
 #include "shared/device/burst_time.h"
 
-/* Written by traces/clusters/fit_burst.py; ends with a row without a kind. */
+/* Written by traces/clusters/fit_burst.py; each list ends with a row without a kind. The second:
+ * fitted without the shapes of a fold. */
 extern const struct lw_burst lw_bursts[];
+extern const struct lw_burst *const lw_bursts_without[LW_BURST_FOLDS];

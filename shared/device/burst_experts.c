@@ -8,7 +8,7 @@
  * device. With several ranks some kernels (SGLang's) pass the rows of all ranks of the group,
  * whatever part of them is the rank's.
  *
- * The figures are fits on half of the shapes of public measurements (traces/clusters/fit_burst.py),
+ * The figures are fits on the shapes of public measurements (traces/clusters/fit_burst.py),
  * of an even load. Not modelled: uneven loads; the choice of experts. */
 #include "shared/device/burst_experts.h"
 

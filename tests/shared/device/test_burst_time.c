@@ -23,7 +23,8 @@ static struct lw_device small(void)
 }
 
 static const struct lw_burst half = {
-    .gemm = {[LW_OPERANDS_BF16] = {.short_share = 0.5, .long_share = 0.5, .memory = 1, .cast = 1},
+    .gemm = {[LW_OPERANDS_BF16] = {.short_share = 0.5, .long_share = 0.5, .memory = 1, .cast = 1,
+                                  .cut = true},
              [LW_OPERANDS_FP8] = {.short_share = 0.5, .long_share = 0.5, .memory = 1, .cast = 0.5}},
     .attention = {{.share = 0.5,
                    .queries = 1,
@@ -255,14 +256,83 @@ TEST(figures_are_those_of_the_kind)
     assert_int_equal(lw_operands_parse("f32"), -1);
 }
 
-/* About half of the shapes of a sweep. */
-TEST(half_of_the_shapes_are_fitted)
+/* About a quarter of the shapes of a sweep is in each fold, and each fold's figures are of the same
+ * devices as those of all shapes, and others. */
+TEST(a_fold_is_a_part_of_the_shapes)
 {
-    int n = 0;
+    int n[LW_BURST_FOLDS] = {0};
 
     for (int64_t m = 128; m < 128 + 400; m++)
-        n += lw_burst_fitted((int64_t[]){m, 4096, 4096}, 3);
-    assert_in_range(n, 150, 250);
+        n[lw_burst_fold((int64_t[]){m, 4096, 4096}, 3)]++;
+    for (int k = 0; k < LW_BURST_FOLDS; k++) {
+        assert_in_range(n[k], 60, 140);
+        for (const struct lw_burst *b = lw_bursts; b->kind; b++) {
+            const struct lw_burst *without = lw_burst_without(b->kind, k);
+            assert_string_equal(without->kind, b->kind);
+            assert_memory_not_equal(without->gemm, b->gemm, sizeof b->gemm);
+        }
+        assert_null(lw_burst_without("MI300X", k));
+    }
+}
+
+/* 4 heads over 512 tokens without a mask: 8 tiles of 64 queries on each SM, of 512 keys and a fill:
+ * 128 of heads of 128, 64 of heads of 64, 256 of heads of 256, and of heads of 72 an eighth of
+ * 128. */
+TEST(kernels_of_each_width_have_a_fill)
+{
+    struct lw_device d = small();
+    struct lw_burst b = half;
+    struct lw_attention a = {.batch = 1, .heads = 4, .kv_heads = 4, .seq_q = 512, .seq_k = 512,
+                             .dtype = LW_BF16};
+    static const struct {
+        int64_t width, form;
+        double fill, speed;
+    } cases[] = {{128, 128, 128, 1}, {64, 64, 64, 0.8}, {192, 192, 128, 1}, {256, 256, 256, 1},
+                 {72, 96, 16, 0.5}};
+
+    b.attention[0].fill = 128;
+    memcpy(b.attention[0].form_fill, (double[]){0.5, 1, 1, 1, 2, 1},
+           sizeof b.attention[0].form_fill);
+    b.attention[0].odd_fill = 0.125;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        a.qk_width = a.v_width = cases[i].width;
+        double t = 4.0 * 8 * 64 * (double)cases[i].form * (512 + cases[i].fill);
+        assert_true(near((double)lw_burst_attention_time(&d, &b, &a, false, 0) * 1e-12,
+                         t / (0.125e12 * 0.5 * cases[i].speed)));
+    }
+}
+
+/* Three sequences cost three times what one costs beside the kernel, with or without a mask. */
+TEST(each_sequence_has_a_cost)
+{
+    struct lw_device d = small();
+    struct lw_burst b = half;
+    struct lw_attention a = {.batch = 3, .heads = 4, .kv_heads = 4, .seq_q = 512, .seq_k = 512,
+                             .qk_width = 128, .v_width = 128, .dtype = LW_BF16};
+
+    for (int causal = 0; causal < 2; causal++) {
+        a.causal = causal;
+        b.attention[0].sequence_s = 0;
+        lw_ps none = lw_burst_attention_time(&d, &b, &a, false, 0);
+        b.attention[0].sequence_s = 1e-6;
+        assert_int_equal(lw_burst_attention_time(&d, &b, &a, false, 0), none + 3000000);
+    }
+}
+
+/* One tile of 64 x 64 and k of 8192 on 4 SMs: in four parts each SM has one. Of kernels that do not
+ * cut k the tile is the work of one SM, four times as long but for the cast of the input. */
+TEST(kernels_that_cut_k_fill_the_device)
+{
+    struct lw_device d = small();
+    struct lw_burst b = half;
+    const struct lw_product p = {.batch = 1, .m = 64, .n = 64, .k = 8192, .dtype = LW_BF16};
+    double whole = (double)lw_burst_product(&d, &b, &p, LW_OPERANDS_FP8).time;
+
+    assert_int_equal(lw_burst_product(&d, &b, &p, LW_OPERANDS_FP8).split_k, 1);
+    b.gemm[LW_OPERANDS_FP8].cut = true;
+    struct lw_product_time t = lw_burst_product(&d, &b, &p, LW_OPERANDS_FP8);
+    assert_true(t.split_k >= 4);
+    assert_true(near((double)t.time, whole / 4));
 }
 
 /* The value after "NAME = " of a C file. */
