@@ -174,4 +174,5 @@ def main():
     (fit_attention if attention else fit_products)(sys.argv[1], dict(DEVICES[sys.argv[2]]))
 
 
-main()
+if __name__ == "__main__":
+    main()
