@@ -1,5 +1,5 @@
-/* MI300X against the published kernels of its training library (traces/clusters/mi300x_kernels.csv),
- * and MI325X against MI300X. */
+/* MI300X, MI325X and MI355X against the published kernels of their libraries
+ * (traces/clusters/mi300x_kernels.csv). */
 #include "tests/lib/unit.h"
 
 #include <math.h>
@@ -22,8 +22,8 @@ static int64_t whole(const struct lw_rows *r, int32_t i, const char *title)
 
 static double product_ms(const struct lw_device *d, int64_t m, int64_t n, int64_t k)
 {
-    const struct lw_product p = {.batch = 1, .m = m, .n = n, .k = k, .dtype = LW_BF16,
-                                 .out_size = 2};
+    const struct lw_product p = {
+        .batch = 1, .m = m, .n = n, .k = k, .dtype = LW_BF16, .out_size = 2};
 
     return (double)lw_product_time(d, &p) / 1e9;
 }
@@ -68,8 +68,8 @@ static double median_error(const struct lw_device *d, const struct lw_rows *r, c
             continue;
         double ms = gemm ? layer_ms(d, r, i, backward) : attention_ms(d, r, i, backward);
         assert_true(n < 128);
-        error[n++] = fabs(ms / atof(lw_rows_cell(r, i, backward ? "backward_ms" : "forward_ms")) -
-                          1);
+        error[n++] =
+            fabs(ms / atof(lw_rows_cell(r, i, backward ? "backward_ms" : "forward_ms")) - 1);
     }
     assert_true(n >= 10);
     return lw_kth_smallest(error, n, n / 2);
@@ -104,9 +104,15 @@ TEST(mi325x_is_faster_as_its_best_shape_is)
 
     for (int i = 0; i < 2; i++) {
         assert_ok(lw_cluster_find(i ? "mi325x" : "mi300x", &c[i], &err), err);
-        const struct lw_attention a = {.batch = 4, .heads = 64, .kv_heads = 8, .seq_q = 32768,
-                                       .seq_k = 32768, .qk_width = 128, .v_width = 128,
-                                       .causal = true, .dtype = LW_BF16};
+        const struct lw_attention a = {.batch = 4,
+                                       .heads = 64,
+                                       .kv_heads = 8,
+                                       .seq_q = 32768,
+                                       .seq_k = 32768,
+                                       .qk_width = 128,
+                                       .v_width = 128,
+                                       .causal = true,
+                                       .dtype = LW_BF16};
         product[i] = product_ms(&c[i].device, 16384, 16384, 32768);
         forward[i] = (double)lw_attention_time(&c[i].device, &a) / 1e9;
         assert_float_equal(c[i].device.fp8_speedup.value, i ? 1519.0 / 843 : 1273.0 / 708, 0.005);
@@ -115,4 +121,29 @@ TEST(mi325x_is_faster_as_its_best_shape_is)
     assert_float_equal(forward[1] / forward[0], 708.0 / 843, 0.002);
     for (int i = 0; i < 2; i++)
         lw_cluster_free(&c[i]);
+}
+
+/* The best shape of MI355X runs at 1565.0 TFLOP/s (stas00/ml-engineering@744d01e, MAMF table); the
+ * layers of a model keep the part of it that they keep of MI300X's, 0.49 / 0.544. The backward of
+ * attention is that of ROCm/aiter's pull request 815. */
+TEST(mi355x_keeps_a_part_of_its_best_shape)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    const struct lw_attention a = {.batch = 8,
+                                   .heads = 64,
+                                   .kv_heads = 8,
+                                   .seq_q = 8192,
+                                   .seq_k = 8192,
+                                   .qk_width = 128,
+                                   .v_width = 128,
+                                   .causal = true,
+                                   .backward = true,
+                                   .dtype = LW_BF16};
+
+    assert_ok(lw_cluster_find("mi355x", &c, &err), err);
+    double best_ms = 2.0 * 12288 * 8192 * 8192 / 1565.0e12 * 1e3;
+    assert_float_equal(best_ms / product_ms(&c.device, 12288, 8192, 8192), 0.49 / 0.544, 0.01);
+    assert_float_equal((double)lw_attention_time(&c.device, &a) / 1e9 / 28.811, 1, 0.01);
+    lw_cluster_free(&c);
 }
