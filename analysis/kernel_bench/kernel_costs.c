@@ -545,11 +545,12 @@ static enum lw_status put(const struct table *t, struct lw_err *err)
         return lw_records_csv(&rows, stdout, err);
     if (t->q->format == LW_FORMAT_TEXT) {
         LW_TRY(lw_records_text(&groups, stdout, 0, err));
-        lw_printf_paragraph(stdout, "error of the time %s, over the rows that no figure was fitted "
-                                    "on; --format csv lists the rows",
-                            t->kind == COLLECTIVES ? "that the library's model gives"
+        lw_printf_paragraph(stdout, "error of the time %s; --format csv lists the rows",
+                            t->kind == COLLECTIVES ? "that the library's model gives, over the "
+                                                     "rows that no figure was fitted on"
                             : t->q->sustained      ? "at the sustained clock"
-                                                   : "in a burst");
+                                                   : "in a burst, each shape by figures that were "
+                                                     "fitted without it");
         if (t->n_skipped || t->n_no_device)
             lw_printf_paragraph(stdout, "note: left out: %d row%s of devices that have no known "
                                         "cluster or are not the cluster's, %d that the model does "

@@ -112,6 +112,8 @@ TEST_WITH(attention_faster_than_the_peak_is_no_measurement, fixture_open, fixtur
     EXPECT("cost --format csv", {"--measured one.csv", 0, ",4000000,"},
            {"--measured both.csv", 0, ",3000000,"},
            {"--measured none.csv", 1, "1 that the model does not time"});
+    EXPECT("cost --measured both.csv", {"", 0, "each shape by figures that were fitted without"},
+           {"--sustained", 0, "error of the time at the sustained clock; --format csv"});
 }
 
 /* 2^48 rows of 2^24 columns: flops, bytes and their sum do not fit 64 bits. */

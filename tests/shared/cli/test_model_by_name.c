@@ -120,7 +120,7 @@ TEST_WITH(groups_that_do_not_divide_heads_or_sequences_are_refused, fixture_open
            {"llama-3-8b --cp 3 --device dgx-h100", 1, "--cp: found 3"});
 }
 
-/* The A100 multiplies no 8-bit floats; of the MI300X no speed of theirs is known. */
+/* The A100 multiplies no 8-bit floats; of the MI350X no speed of theirs is known. */
 TEST_WITH(products_of_8_bits_need_a_device_that_has_them, fixture_open, fixture_close)
 {
     static const char lacks[] = "has no fp8_speedup (of 8-bit products against bf16)";
