@@ -6,10 +6,11 @@
                                                     not the one of this build
 
 kernels.csv: `lapwing cost --measured` of SHARED/kernel-tables, one row for each device and type,
-each shape by figures that were fitted without it; sustained_pct: the same over all rows, at the clock of
-training. nccl.csv: `lapwing validate` of SHARED/netbench and PROJECT/analysis/netbench/tables, one
-row a table, which is left out of its own fit, and of all tables one row for each class of sizes. A
-set that SHARED has nothing of is named and left alone; exit status 4: SHARED has neither.
+each shape by figures that were fitted without it; sustained_pct: the same over all rows, at the
+clock of training. nccl.csv: `lapwing validate` of SHARED/netbench and
+PROJECT/analysis/netbench/tables, one row a table, which is left out of its own fit, and of all
+tables one row for each class of sizes. A set that SHARED has nothing of is named and left alone;
+exit status 4: SHARED has neither.
 """
 import collections
 import csv

@@ -1,4 +1,4 @@
-/* MI300X, MI325X and MI355X against the published kernels of their libraries
+/* MI300X and its successors against the published kernels of their libraries
  * (traces/clusters/mi300x_kernels.csv). */
 #include "tests/lib/unit.h"
 
@@ -126,7 +126,7 @@ TEST(mi325x_is_faster_as_its_best_shape_is)
 /* The best shape of MI355X runs at 1565.0 TFLOP/s (stas00/ml-engineering@744d01e, MAMF table); the
  * layers of a model keep the part of it that they keep of MI300X's, 0.49 / 0.544. The backward of
  * attention is that of ROCm/aiter's pull request 815. */
-TEST(mi355x_keeps_a_part_of_its_best_shape)
+TEST(mi355x_and_mi350x_keep_a_part_of_their_best_shapes)
 {
     struct lw_cluster c;
     struct lw_err err = {0};
@@ -145,5 +145,9 @@ TEST(mi355x_keeps_a_part_of_its_best_shape)
     double best_ms = 2.0 * 12288 * 8192 * 8192 / 1565.0e12 * 1e3;
     assert_float_equal(best_ms / product_ms(&c.device, 12288, 8192, 8192), 0.49 / 0.544, 0.01);
     assert_float_equal((double)lw_attention_time(&c.device, &a) / 1e9 / 28.811, 1, 0.01);
+    lw_cluster_free(&c);
+    assert_ok(lw_cluster_find("mi350x", &c, &err), err);
+    best_ms = 2.0 * 8192 * 8192 * 8192 / 1116.7e12 * 1e3; /* HazyResearch/HipKittens@978e0c5d */
+    assert_float_equal(best_ms / product_ms(&c.device, 8192, 8192, 8192), 0.49 / 0.544, 0.01);
     lw_cluster_free(&c);
 }
