@@ -1,6 +1,7 @@
 /* What a plan tells people: the decisions of a lowering and the rules after them. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "shared/lower/compat.h"
 #include "shared/lower/lower.h"
@@ -467,6 +468,15 @@ static void note_memory(const struct lw_lowering *l)
                          : "no activations, since the workload does not give what modules keep");
 }
 
+/* What the workload leaves out or assumes holds of the plan's times and memory too, which its file
+ * carries to where the workload is not. */
+static void note_assumptions(const struct lw_lowering *l)
+{
+    for (int32_t i = 0; i < l->w->n_notes; i++)
+        if (strncmp(l->w->notes[i], LW_ASSUMPTION, strlen(LW_ASSUMPTION)) == 0)
+            lw_builder_note(l->b, "%s", l->w->notes[i]);
+}
+
 void lw_lower_notes(const struct lw_lowering *l)
 {
     const struct lw_part *d = lw_lower_speaker(l);
@@ -506,5 +516,6 @@ void lw_lower_notes(const struct lw_lowering *l)
                         (int)lw_group_size(l->w->timed_for.cp), l->s->tp, l->s->cp);
     note_memory(l);
     note_times(l);
+    note_assumptions(l);
     lw_compat_notes(d->s, b);
 }
