@@ -4,6 +4,7 @@
 #include "shared/base/nearest.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 static const char *nearest(const char *word)
 {

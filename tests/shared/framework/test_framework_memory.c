@@ -2,6 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "shared/cluster/cluster.h"
 #include "shared/files/files.h"
