@@ -23,8 +23,8 @@
  *   6 K V of the state's and of u's across chunks; 6 K V + 2 C V + 4 C K of those of q, k and w;
  *   10 C K + 4 C V + 4 C^2 of those of A, k and v.
  *
- * Each kernel takes the roofline of its FLOPs and of its operands, each once, whose bytes are moved
- * as those of a scan (models_ssm.c): no published time of these kernels was found. */
+ * Each kernel takes its FLOPs and its operands, each once, one beside the other, as those of a scan
+ * (models_ssm.c): no published time of these kernels was found. */
 #include "traces/models/models_delta.h"
 
 #include <inttypes.h>

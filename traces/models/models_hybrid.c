@@ -248,8 +248,7 @@ static void note_hybrid(struct transformer *t, int64_t own)
     if (strchr(s->layer_pattern, 'M'))
         traces_builder_note(&t->b, LW_ASSUMPTION
                             "state-space layers keep what Megatron-LM's keep; their scans take "
-                            "1.187 times the memory traffic of each kernel's operands, and beside "
-                            "it 299 FLOPs in a clock of an SM, as measured on a GB10");
+                            TRACES_SCAN_TAKES);
     if (s->mtp_stated > s->mtp_layers)
         traces_builder_note(&t->b, LW_ASSUMPTION "config.json's num_nextn_predict_layers is %lld; "
                             "passes for further tokens that are trained: %lld (--mtp-layers)",

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "traces/models/models_delta.h"
+#include "traces/models/models_ssm.h"
 
 enum { PARAMS_PER_BLOCK = 24 };
 
@@ -456,9 +457,8 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
                         (long long)s.vocab, (long long)t.kv_heads);
     if (s.linear_every > 0)
         traces_builder_note(&t.b, LW_ASSUMPTION "blocks of linear attention (all but each %lld-th) "
-                            "keep what Megatron-LM's keep; their rule takes the device's rate of "
-                            "products, or 1.445 times the memory traffic of each kernel's "
-                            "operands, as of a scan", (long long)s.linear_every);
+                            "keep what Megatron-LM's keep; their rule takes " TRACES_SCAN_TAKES
+                            " of scans of state spaces", (long long)s.linear_every);
     if (s.mtp_stated > s.mtp_layers)
         traces_builder_note(&t.b, LW_ASSUMPTION "config.json's num_nextn_predict_layers is %lld; "
                             "blocks for further tokens that are trained: %lld (--mtp-layers)",

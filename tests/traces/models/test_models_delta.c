@@ -130,6 +130,36 @@ MODEL_TEST(the_rule_has_its_flops_by_hand)
     assert_int_equal(w.modules[1].forward_flops, B * T * (products + FORWARD));
 }
 
+static bool says(const struct lw_workload *w, const char *words)
+{
+    bool found = false;
+
+    for (int32_t i = 0; i < w->n_notes; i++)
+        found |= strstr(w->notes[i], words) != NULL;
+    return found;
+}
+
+/* What is assumed of the rule's time is what its kernels take: as a scan of the hybrids, by the
+ * bytes that each moves beyond its operands and the rate of its FLOPs. */
+MODEL_TEST(the_note_says_what_a_scan_takes)
+{
+    struct lw_workload w = model_kept("decoder", NULL, small(2));
+    struct lw_workload hybrid = MODEL("nemotron-h-8b", 0);
+    const struct lw_module *m = &w.modules[1];
+    int64_t result = 2 * 2 * READ + 2 * 2 * D + 4 * HEADS + 2 * K * D / C; /* of the last kernel */
+    const struct lw_kernel *last = NULL;
+    char times[64];
+
+    for (int32_t k = m->first_kernel; k < m->first_kernel + m->n_kernels; k++)
+        last = w.kernels[k].scan ? &w.kernels[k] : last;
+    assert_non_null(last);
+    double ratio = (double)last->bytes[LW_PRODUCTS_FORWARD] / (double)(B * T * result);
+    snprintf(times, sizeof times, "%.3f times the memory traffic", ratio);
+    assert_true(says(&w, times));
+    assert_true(says(&hybrid, times));
+    assert_true(says(&w, "299 FLOPs in a clock of an SM"));
+}
+
 /* Model FLOPs count of the pairs of a chunk (C + 1) / 2, of three products with keys and two with
  * values; two blocks, and a sample's attention of the third with a causal mask. */
 MODEL_TEST(model_flops_count_the_pairs_that_a_token_sees)
