@@ -509,12 +509,16 @@ static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct
     bool holds = r->memory && r->framework->from != LW_FRAMEWORK_RECORDED &&
                  !(r->framework->from == LW_FRAMEWORK_PLAN && !r->framework->file &&
                    r->plan->framework_hash[0] == '\0'); /* a file of no framework */
-    const struct lw_framework_bytes *x = peak >= 0 && holds ? &r->memory->fullest : NULL;
+    const struct lw_framework_bytes *x = holds ? &r->memory->fullest : NULL;
     struct lw_paragraph line;
-    FILE *f = lw_paragraph_open(&line, out, NULL);
     char buf[32];
 
-    fprintf(f, "peak memory %s a rank", peak >= 0 ? lw_format_bytes(buf, peak) : "unknown");
+    if (peak < 0) {
+        fputs("peak memory not known\n", out);
+        return LW_OK;
+    }
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    fprintf(f, "peak memory %s a rank", lw_format_bytes(buf, peak));
     if (x) {
         put_part(f, ", ", lw_round_sat(x->allocated) - peak, " of tensors that the framework adds");
         put_part(f, ", ", lw_round_sat(x->reserved) - lw_round_sat(x->allocated),

@@ -74,7 +74,7 @@ TEST(a_drawn_schedule_says_nothing_of_memory)
 {
     lapwing("plan --schedule zbv --pp 4 --micro-batches 8 -o z.json", NULL);
     EXPECT("sim z.json -c dgx-h100 --no-db",
-           {"", 0, "memory: not known", .lacks = "fits"},
+           {"", 0, "memory: not known", {"peak memory not known\n"}, .lacks = "fits"},
            {"--format json", 0, "\"memory_at_peak\": null", {"\"memory_fits\": null"}},
            {"--must-fit", 1, "--must-fit: not known"});
 }
