@@ -46,6 +46,7 @@
 
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
+#include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
@@ -263,8 +264,10 @@ static lw_ps fill_time(const struct lw_device *d, int64_t bytes)
 void lw_framework_stage_fills(const struct lw_framework *f, const struct lw_strategy *s,
                               const struct lw_device *d, const char *list, struct lw_workload *w)
 {
+    enum { F32 = 4 };
     bool known = lw_figure_is_set(d->host_core_bytes_per_s) &&
                  lw_figure_is_set(d->pageable_bytes_per_s);
+    int64_t item = lw_dtype_size(lw_workload_main_dtype(w));
 
     if (!known || !lw_fact(f->stage_fills))
         return;
@@ -272,7 +275,7 @@ void lw_framework_stage_fills(const struct lw_framework *f, const struct lw_stra
         long first = strtol(at + 1, NULL, 10);
         if (first < 1 || first >= w->n_modules || w->modules[first - 1].output_bytes <= 0)
             continue;
-        lw_ps fill = fill_time(d, w->modules[first - 1].output_bytes);
+        lw_ps fill = fill_time(d, w->modules[first - 1].output_bytes / item * F32);
         wait_in(w, (int32_t)first - 1, s, 0, fill);
         wait_in(w, (int32_t)first, s, fill, 0);
     }

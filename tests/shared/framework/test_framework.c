@@ -564,7 +564,8 @@ TEST(nanotron_of_december_sleeps_between_stages)
 
 /* A core that writes 32 MiB/s and a copy of 64 MiB/s: 32 MiB take 1 + 0.5 s, and 64 MiB, whose
  * pages the kernel clears first, 4 + 1 s. Module 0's output crosses to module 1, module 2's to
- * module 3: forward of what gets it, backward of what gets its gradient. */
+ * module 3: forward of what gets it, backward of what gets its gradient. The tensors are of f32,
+ * also where messages are of 16 bits, half as many bytes. */
 TEST(sailors_host_fills_a_tensor_for_each_message)
 {
     const lw_ps small = 3 * LW_PS_PER_S / 2, large = 5 * LW_PS_PER_S;
@@ -575,14 +576,17 @@ TEST(sailors_host_fills_a_tensor_for_each_message)
     struct lw_framework f;
     struct lw_err err = {0};
 
-    for (int tp = 1; tp <= 4; tp += 3) {
+    for (int k = 0; k < 4; k++) {
         struct lw_strategy s = lw_strategy_default();
-        struct lw_module modules[4] = {{.output_bytes = 32 * mib},
+        int64_t parts = k % 2 + 1;
+        struct lw_param param = {.numel = 1, .dtype = parts == 2 ? LW_BF16 : LW_F32};
+        struct lw_module modules[4] = {{.output_bytes = 32 * mib / parts},
                                        {.output_bytes = mib},
-                                       {.output_bytes = 64 * mib},
+                                       {.output_bytes = 64 * mib / parts},
                                        {.forward_ps = 7}};
-        struct lw_workload w = {.modules = modules, .n_modules = 4};
-        s.tp = tp;
+        struct lw_workload w = {.modules = modules, .n_modules = 4, .params = &param,
+                                .n_params = 1};
+        s.tp = k < 2 ? 1 : 4;
         assert_ok(lw_framework_find("megatron-deepspeed-sailor", &f, &err), err);
         lw_framework_stage_fills(&f, &s, &unknown, "0,1,3", &w);
         assert_int_equal(modules[1].forward_ps, 0);
