@@ -563,7 +563,8 @@ void transformer_rotate_heads(struct transformer *t)
 }
 
 /* Forward writes the one-hot rows and multiplies them by the table; backward multiplies what it
- * kept of them by the gradient. Nothing needs the gradient of the rows. */
+ * kept of them by the gradient. Nothing needs the gradient of the rows. The rows are not in the
+ * memory that a plan counts. */
 static int32_t lookup_by_product(struct transformer *t, int64_t rows)
 {
     struct lw_kernel k = {.kind = LW_KERNEL_GEMM, .batch = 1, .m = t->tokens, .n = t->hidden,
