@@ -30,9 +30,6 @@ BY_LETTERS = {letters(name): name for name in LAYERS}
 def known_model(row):
     """A name alone counts only where the row gives no sizes: tables use it for other sizes."""
     name = letters(row.model)
-    for start, why in WORDS["models"]["not_modelled"]:
-        if name.startswith(start):
-            raise Cannot(why)
     for start, model in WORDS["models"]["rows"]:
         if name.startswith(start):
             return model
