@@ -93,14 +93,15 @@ enum lw_status traces_hf_linear(const struct lw_input *in, const struct lw_value
                                 struct traces_model_shape *s, struct lw_err *err)
 {
     enum { HEAD = 256 };
-    int64_t shared;
+    int64_t shared, further;
 
     LW_TRY(take_turn(in, v, s, err));
     LW_TRY(take_sizes(in, v, s, err));
-    LW_TRY(traces_hf_number(in, v, "mtp_num_hidden_layers", 0, &s->mtp_stated, err));
+    LW_TRY(traces_hf_number(in, v, "mtp_num_hidden_layers", 0, &further, err));
     LW_TRY(traces_hf_number(in, v, "shared_expert_intermediate_size", 1, &shared, err));
     s->head_width = s->head_width ? s->head_width : HEAD;
     s->linear_split = strcmp(type, "qwen3_next") != 0;
+    s->mtp_stated = s->linear_split ? further : s->mtp_stated;
     s->attention_gate = true;
     s->shared_ffn = given->shared_ffn ? given->shared_ffn : s->experts > 0 ? shared : 0;
     s->shared_gate = s->shared_ffn > 0;

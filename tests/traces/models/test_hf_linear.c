@@ -94,7 +94,29 @@ TEST(sizes_of_a_head_and_its_rotation_are_the_files)
     assert_true(s.attention_gate && s.linear_split && s.qk_norm);
     assert_int_equal(s.linear_every, 4);
     assert_int_equal(shape_of(DENSE("")).rope_width, 4);
+    assert_int_equal(shape_of(DENSE("")).mtp_stated, 0);
+    assert_int_equal(shape_of(NEXT(", \"num_nextn_predict_layers\": 1")).mtp_stated, 1);
     assert_int_equal(s.experts + s.shared_ffn, 0);
+}
+
+/* By the name of its field, which Qwen3.5's files have of their own. */
+MODEL_TEST(blocks_that_are_stated_and_not_trained_are_named)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {DENSE(", \"mtp_num_hidden_layers\": 1"), "config.json's mtp_num_hidden_layers is 1; "},
+        {NEXT(", \"num_nextn_predict_layers\": 1"),
+         "config.json's num_nextn_predict_layers is 1; "},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = model_kept("decoder", NULL, shape_of(cases[k].text));
+        int n = 0;
+        for (int32_t i = 0; i < w.n_notes; i++)
+            n += strstr(w.notes[i], cases[k].says) != NULL;
+        assert_int_equal(n, 1);
+    }
 }
 
 TEST(what_no_block_here_has_is_refused)
