@@ -316,7 +316,7 @@ static const char *const known_names[] = {
     "pcie-box", "fire-flyer", "a100-pcie-8", "a100-ib4", "a100-roce4", "jean-zay-a100",
     "jean-zay-slow", "v100-ib", "p5-playbook", "dgx-a100-40", "h800", "h20", "jupiter", "mi325x",
     "mi350x", "mi355x", "rtx-pro-6000", "h100-500w", "g6e", "h200-nvl",
-    "h100-nvl", "v100-ib-32gb", NULL,
+    "h100-nvl", "v100-ib-32gb", "a3-high", NULL,
 };
 
 const char *lw_cluster_known(int k)

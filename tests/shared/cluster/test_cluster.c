@@ -376,6 +376,7 @@ TEST(a_products_name_gets_the_systems_name)
     static const char *const names[][2] = {
         {"gb200-nvl72", "gb200"}, {"GB300_NVL72", "gb300"}, {"p5.48xlarge", "p5"},
         {"p5en.48xlarge", "p5en"}, {"a3-megagpu-8g", "a3-mega"},
+        {"a3-highgpu-8g", "a3-high"},
     };
     struct lw_cluster c;
     char says[96];
