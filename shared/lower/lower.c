@@ -187,6 +187,8 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
 {
     int64_t n = s->zero_group, all = s->dp * s->cp;
 
+    if (n == 0 && s->late_replicas)
+        return lw_fail(err, LW_EINVAL, "--late-replicas on needs --zero-group");
     if (n == 0)
         return LW_OK;
     if (s->zero == 0)

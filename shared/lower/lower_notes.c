@@ -107,10 +107,11 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
                     d->s->zero == 3 ? ", one per module, dtype and device" : "");
     if (d->s->zero_group > 0)
         lw_builder_note(b, "shards lie on groups of %" PRId64 " ranks; each group holds a replica, "
-                           "and gradients are summed over the replicas%s", d->s->zero_group,
+                           "and gradients are summed over the replicas%s%s", d->s->zero_group,
                         d->s->micro_batches == 1 || !lw_part_reduces_each(d) ? ""
                         : d->s->sync_each ? ", in every micro-batch"
-                                          : ", after the last micro-batch");
+                                          : ", after the last micro-batch",
+                        d->s->late_replicas ? ", when the backward has ended" : "");
     if (lw_part_gathers_ahead(d))
         lw_builder_note(b,
                         "weights: %d flat buffer%s all-gathered before the first forward of the "

@@ -84,6 +84,8 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     LW_TAKE(room, x->launches, n_buckets, err);
     LW_TAKE(room, x->late, n_buckets, err);
     LW_TAKE(room, x->done_of, 2L * n_buckets, err);
+    if (d->s->late_replicas && k->l->replicas.comm >= 0)
+        LW_TAKE(room, x->held, n_buckets, err);
     if (d->one_by_one)
         LW_TAKE(room, x->params, d->n_grads, err);
     if (lw_part_drops_gradients(d))

@@ -61,9 +61,9 @@ static enum lw_op_kind reduction_of(const struct lw_writer *k, const struct lw_w
     for (int32_t i = set->first[b]; k->l->n_tied > 0 && i < set->first[b + 1]; i++)
         if (lw_lower_has_tied(k->l, lw_part_param(x->d, set->items[i])))
             return LW_OP_ALL_REDUCE;
-    return x->d->root_of   ? LW_OP_REDUCE
+    return x->d->root_of                      ? LW_OP_REDUCE
            : x->d->storage == LW_STORED_UNITS ? LW_OP_REDUCE_SCATTER
-                                            : LW_OP_ALL_REDUCE;
+                                              : LW_OP_ALL_REDUCE;
 }
 
 /* --- room for gradients ---------------------------------------------------------------------- */
@@ -118,30 +118,80 @@ static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b, 
 
 /* --- launches -------------------------------------------------------------------------------- */
 
-/* The sum of a data group, which `reduced` left, is added to those of the groups that hold
- * replicas: once, after the last micro-batch, as DeepSpeed's MiCS does (runtime/zero/mics.py,
- * allreduce_mics_shard_grads); with --sync-each-micro-batch in every one, as FSDP and FSDP2 do
- * unless they are told otherwise. A member has its share, or of what was all-reduced all. */
-static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
-                            const struct lw_op *reduced, bool expert, int32_t after)
+/* The sum of a data group is added to those of the groups that hold replicas: once, after the last
+ * micro-batch, as DeepSpeed's MiCS does (runtime/zero/mics.py, allreduce_mics_shard_grads); with
+ * --sync-each-micro-batch in every one, as FSDP and FSDP2 do unless they are told otherwise. */
+static bool adds_replicas(const struct lw_writer *k, const struct lw_writer_part *x)
 {
-    struct lw_op op = *reduced;
-
     bool waits = lw_part_reduces_each(x->d) && !x->d->s->sync_each && x->backwards_left > 0;
 
-    if (k->l->replicas.comm < 0 || waits)
-        return after;
+    return k->l->replicas.comm >= 0 && !waits;
+}
+
+/* A member has its share, or of what was all-reduced all. `after`: the data group's sum, and of
+ * those that were held the end of the backward. */
+static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
+                            const struct lw_held_sum *sum, const int32_t *after, int32_t n)
+{
+    struct lw_op op = sum->reduced;
+
     op.kind = LW_OP_ALL_REDUCE;
     op.comm = k->l->replicas.comm;
     op.stream = k->l->replicas.stream;
-    if (reduced->kind == LW_OP_REDUCE_SCATTER) {
-        int32_t n_members = lw_part_members(x->d, expert);
-        bool own = expert && k->l->ep > 1;
+    if (sum->reduced.kind == LW_OP_REDUCE_SCATTER) {
+        int32_t n_members = lw_part_members(x->d, sum->expert);
+        bool own = sum->expert && k->l->ep > 1;
         op.operand = lw_lower_row(k->l, own ? LW_ROW_EXPERT_SHARE : LW_ROW_SHARE, k->role,
-                                  n_members, reduced->bytes);
+                                  n_members, op.bytes);
         op.bytes /= n_members;
     }
-    return lw_builder_op(k->l->b, &op, &after, 1);
+    return lw_builder_op(k->l->b, &op, after, n);
+}
+
+/* What follows the data group's sum. `end` < 0: nothing else is waited for. */
+static void finish(struct lw_writer *k, struct lw_writer_part *x, const struct lw_held_sum *sum,
+                   int32_t end)
+{
+    const struct lw_part_set *set = x->set;
+    int32_t b = sum->bucket, used = sum->at, stream = sum->reduced.stream;
+    enum lw_dtype grad = set->dtype[b], wire = lw_strategy_wire_dtype(x->d->s, grad);
+    const int32_t after[] = {sum->at, end};
+
+    x->done_of[b] = sum->at;
+    if (adds_replicas(k, x))
+        x->done_of[b] = add_replicas(k, x, sum, after, 1 + (end >= 0));
+    if (x->done_of[b] != sum->at && sum->reduced.kind != LW_OP_REDUCE_SCATTER) { /* all is added */
+        used = x->done_of[b];
+        stream = k->l->replicas.stream;
+    }
+    if (wire != grad) {
+        struct lw_op back = lw_write_moved(k, LW_OP_CAST, (struct lw_line){-1, k->l->copy},
+                                           set->elements[b] * lw_dtype_size(grad), grad, "");
+        back.bucket = set->first_bucket + b;
+        x->done_of[b] = used = lw_builder_op(k->l->b, &back, &x->done_of[b], 1);
+        stream = back.stream;
+    }
+    give_room(k, x, b, used, stream);
+}
+
+/* --late-replicas. Of what was scattered and not cast only the member's share is kept. */
+static void hold(struct lw_writer *k, struct lw_writer_part *x, const struct lw_held_sum *sum)
+{
+    enum lw_dtype grad = x->set->dtype[sum->bucket];
+
+    x->done_of[sum->bucket] = sum->at;
+    if (sum->reduced.kind == LW_OP_REDUCE_SCATTER && lw_strategy_wire_dtype(x->d->s, grad) == grad)
+        give_room(k, x, sum->bucket, sum->at, sum->reduced.stream);
+    x->held[x->n_held++] = *sum;
+}
+
+static void finish_held(struct lw_writer *k, struct lw_writer_part *x)
+{
+    int32_t end = k->last_compute;
+
+    for (int32_t i = 0; i < x->n_held; i++)
+        finish(k, x, &x->held[i], end);
+    x->n_held = 0;
 }
 
 /* Bucket b goes out; `after` is the op that completed it. */
@@ -172,20 +222,11 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     op.bucket = number;
     if (kind == LW_OP_REDUCE)
         lw_write_root(k, &op, x->d->root_of[b], false);
-    int32_t reduced = lw_builder_op(k->l->b, &op, &after, 1), used = reduced, stream = op.stream;
-    x->done_of[b] = add_replicas(k, x, &op, first->expert, reduced);
-    if (x->done_of[b] != reduced && kind != LW_OP_REDUCE_SCATTER) { /* all of it is added */
-        used = x->done_of[b];
-        stream = k->l->replicas.stream;
-    }
-    if (wire != grad) {
-        struct lw_op back =
-            lw_write_moved(k, LW_OP_CAST, (struct lw_line){-1, k->l->copy}, full, grad, "");
-        back.bucket = number;
-        x->done_of[b] = used = lw_builder_op(k->l->b, &back, &x->done_of[b], 1);
-        stream = back.stream;
-    }
-    give_room(k, x, b, used, stream);
+    struct lw_held_sum sum = {op, lw_builder_op(k->l->b, &op, &after, 1), b, first->expert};
+    if (x->held && !x->d->one_by_one && adds_replicas(k, x))
+        hold(k, x, &sum);
+    else
+        finish(k, x, &sum, -1);
 }
 
 /* The flags of used parameters, summed: how DDP finds what is unused everywhere. */
@@ -201,8 +242,7 @@ static void reduce_used_map(struct lw_writer *k, struct lw_writer_part *x, int32
 
 /* One copy of these parameters' gradients into their buckets; false when none of them is reduced.
  * The zeros of unused parameters go with the first copy, as at the first hook. */
-static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
-                    int32_t n)
+static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params, int32_t n)
 {
     const struct lw_part *d = x->d;
     int64_t bytes = 0, each = 0;
@@ -323,6 +363,7 @@ enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part
     int32_t end = k->last_compute;
     for (int32_t i = 0; i < x->n_late; i++)
         launch(k, x, x->late[i], end);
+    finish_held(k, x);
     if (!lw_reducer_finished(x->reducer))
         return lw_fail(err, LW_EINVAL, "no parameter that is reduced gets a gradient in the step");
     if (k->pass->used_map == LW_MAP_EACH && !x->map_reduced)

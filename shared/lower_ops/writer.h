@@ -44,6 +44,13 @@ struct lw_written {
     int32_t left[LW_N_TAKEN];  /* the first two of these after it, and its output */
 };
 
+/* A bucket whose sum over the replicas waits for the end of the backward. */
+struct lw_held_sum {
+    struct lw_op reduced; /* what its data group did, */
+    int32_t at, bucket;   /* the op that did it */
+    bool expert;
+};
+
 /* What the writer of a pass keeps about one part of its rank. */
 struct lw_writer_part {
     struct lw_part *d;
@@ -51,6 +58,8 @@ struct lw_writer_part {
     struct lw_reducer *reducer;    /* NULL: nothing is reduced */
     int32_t *launches;             /* [n_buckets] room for one mark */
     int32_t *late, n_late;         /* [n_buckets] launches that wait for the end of the backward */
+    struct lw_held_sum *held;      /* [n_buckets] --late-replicas; NULL: nothing is held */
+    int32_t n_held;
     int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result; after
                                     * them, [n_buckets] of its room given back */
     int32_t *room_at, *bucket_of;  /* [n_buckets] its room; -1 = none. [params] NULL: gradients

@@ -178,6 +178,10 @@ static const struct option {
     ROW("zero-group", INT_OR_0, zero_group, 2, MAX_RANKS, "N", NULL, NULL,
            "--zero: shard over groups of N data-parallel ranks; each group holds a replica (0: "
            "all ranks are one group)"),
+    ON_OFF("late-replicas", late_replicas,
+           "--zero-group: replicas are summed after the backward, as by XLA, whose combined "
+           "all-reduces each hold a part of the first blocks; off: each share as it is reduced "
+           "(off)"),
     POLICY("shard-policy", shard_policy, shard_policies,
            "how parameters are assigned to owners (flat-contiguous)"),
     ON_OFF("overlap-param-gather", overlap_param_gather,

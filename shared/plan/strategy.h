@@ -117,6 +117,7 @@ struct lw_strategy {
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
     bool sync_each;                /* without a pipeline: every micro-batch is reduced */
+    bool late_replicas;            /* --zero-group: replicas are summed after the backward */
     bool accumulate_pass;          /* a pass adds a micro-batch's gradients to earlier ones */
     bool bucket_view;              /* gradients are views of their buckets: nothing is copied out */
     bool async_messages;           /* pipelines: receives are posted ahead, no op waits for sends */

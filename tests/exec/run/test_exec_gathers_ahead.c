@@ -45,6 +45,7 @@ static const char *const plans[] = {
     "dp 3 zero 1 bucket-cap 100 clip 0.5" AHEAD,
     "dp 4 zero 1 bucket-cap 100 prefetch 0" AHEAD,
     "dp 4 zero 1 bucket-cap 100 zero-group 2" AHEAD,
+    "dp 4 zero 1 bucket-cap 100 zero-group 2 late-replicas on micro-batches 2" AHEAD,
     "dp 2 zero 1 bucket-cap 100 recompute full" AHEAD,
     "dp 2 zero 1 bucket-cap 100 overlap off" AHEAD,
     "dp 2 pp 2 zero 1 bucket-cap 100 micro-batches 4" AHEAD,

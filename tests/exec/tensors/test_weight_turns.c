@@ -311,7 +311,8 @@ TEST(runs_end_like_one_rank)
 {
     static const char *const words[] = {
         "dp 2 zero 3", "dp 3 zero 3 prefetch 0", "dp 2 zero 3 prefetch 2 micro-batches 3",
-        "dp 4 zero 3 zero-group 2", "dp 3 pp 2 micro-batches 4 zero 3",
+        "dp 4 zero 3 zero-group 2", "dp 4 zero 3 zero-group 2 late-replicas on",
+        "dp 3 pp 2 micro-batches 4 zero 3",
         "dp 2 zero 3 no-sync 1", "dp 2 zero 3 shard-policy rows"};
     struct chain c;
     struct lw_exec_options o = exec_asleep(3, EXEC_ADAM);

@@ -244,6 +244,8 @@ void random_fsdp(struct prng *r, struct lw_strategy *s)
         return;
     give_number(s, "zero-group", s->dp);
     s->dp *= prng_in(r, 2, 3);
+    if (prng_in(r, 0, 2) == 0)
+        give(s, "late-replicas", "on");
 }
 
 const char *strategy_words(const struct lw_strategy *s, char *text, size_t room)

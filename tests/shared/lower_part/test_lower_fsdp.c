@@ -295,6 +295,69 @@ TEST(groups_sum_their_shares_over_replicas)
     lw_plan_free(&p);
 }
 
+/* --late-replicas: the same ops; the sums over the replicas follow the last backward, and the room
+ * of what was scattered is given back as before. */
+TEST(late_replicas_meet_after_the_backward)
+{
+    struct tiny t;
+    struct lw_strategy s = strategy("dp 4 zero 3 zero-group 2 prefetch 0 reshard off "
+                                    "late-replicas on");
+
+    tiny_init(&t);
+    expect(&t, &s,
+           "+05/400 AG05/400 Ew F0:1 +14/808 AG14/808 Ew F1:2 +23/1200 AG23/1200 Ew F2:3 +0/1200 "
+           "B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 +1/808 B1:2 Ci/8 B1:2 -14/808 "
+           "Ci/800 RS1/808 -1/808 +2/400 B0:2 -05/400 Ci/400 RS2/400 -2/400 AR0/600 AR1/404 "
+           "AR2/200 Ew O:3",
+           "0:0+50@0 0:50+50@1 1:0+101@0 1:101+99@1 2:0+2@1 3:0+150@0 3:150+150@1");
+}
+
+static bool waits_for(const struct lw_plan *p, const struct lw_op *op, const struct lw_op *other)
+{
+    for (int32_t i = 0; i < op->n_deps; i++)
+        if (p->deps[op->first_dep + i] == other - p->ops)
+            return true;
+    return false;
+}
+
+/* Each of them waits for its own scatter and for the last compute op of the backward; the last
+ * micro-batch's alone, or with --sync-each-micro-batch those of each. A cast of the sum follows. */
+TEST(late_replicas_wait_for_the_backward)
+{
+    static const struct { const char *words; int32_t n_sums; } cases[] = {
+        {"dp 4 zero 3 zero-group 2", 3},
+        {"dp 6 zero 3 zero-group 3 micro-batches 2", 3},
+        {"dp 4 zero 3 zero-group 2 micro-batches 3 sync-each-micro-batch on", 9},
+        {"dp 4 zero 3 zero-group 2 comm-hook fp16", 3},
+        {"dp 4 zero 2 zero-group 2 bucket-policy single", 1}};
+    struct tiny t;
+
+    tiny_init(&t);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        char words[160];
+        snprintf(words, sizeof words, "%s late-replicas on", cases[k].words);
+        struct lw_plan p = plan_of_words(&t.w, words);
+        int32_t n_sums = 0;
+        for (int32_t i = 0; i < p.n_ops; i++) {
+            const struct lw_op *op = &p.ops[i], *scatter = op, *last = op, *copy = op;
+            if (op->kind != LW_OP_ALL_REDUCE)
+                continue;
+            n_sums++;
+            while (copy->kind != LW_OP_COPY_IN)
+                copy--;
+            while (scatter->kind != LW_OP_REDUCE_SCATTER || scatter->bucket != op->bucket)
+                scatter--;
+            while (last->stream != copy->stream)
+                last--;
+            assert_true(waits_for(&p, op, scatter));
+            assert_true(waits_for(&p, op, last));
+            assert_int_equal(op->n_deps, 2);
+        }
+        assert_int_equal(n_sums, cases[k].n_sums);
+        lw_plan_free(&p);
+    }
+}
+
 /* Rounds are summed in the group, and over the replicas once. */
 TEST(replicas_meet_after_the_last_micro_batch)
 {
@@ -1024,6 +1087,7 @@ TEST(contradictory_options_are_refused)
     } cases[] = {
         {2, "prefetch", "1", "--prefetch needs --zero 3"},
         {1, "reshard", "off", "--reshard needs --zero 3"},
+        {3, "late-replicas", "on", "--late-replicas on needs --zero-group"},
         {2, "bucket-policy", "c10d-1.13",
          "cuts buckets into shares: expected --bucket-policy per-tensor, single, deepspeed"},
         {3, "bucket-policy", "single", "of each module in one bucket"},
