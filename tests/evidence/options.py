@@ -446,6 +446,7 @@ def strategy_options(row, put):
     put("shard-policy", row.shard_policy if zero in (1, 2) and row.dp > 1 else "")
     put("reshard", "off" if has(row.zero, "kept") else "")
     put("overlap", "" if overlaps(row, zero) else "off")
+    put("late-replicas", "on" if has(row.overlap, "late replicas") and 1 < group < row.dp else "")
     ahead = gathers_ahead_of(row) if zero in (1, 2) else ""
     put("overlap-param-gather", ahead)
     needed = has(row.dist_optimizer, "on demand") and row.pp > 1 and row.vpp > 1

@@ -327,6 +327,29 @@ TEST(a_pipeline_that_gathers_on_demand_is_not_aligned)
     }
 }
 
+/* MaxText's Llama 2 7B on A3: nodes of 4 adapters, replicas after the backward. */
+TEST(a_program_of_xla_sums_replicas_late)
+{
+    static const struct { const char *gpus, *group, *late; } cases[] = {
+        {"8", "", ""}, {"32", "8", "on"}, {"128", "8", "on"}};
+    char table[900];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(table, sizeof table,
+                 "row,gpu,gpus,gpus_per_node,model,layers,hidden,ffn,heads,kv_heads,vocab,seq,gbs,"
+                 "mbs,tp,pp,vpp,dp,cp,ep,zero,precision,recompute,overlap,compile,framework,step_s,"
+                 "tok_s,tok_s_gpu,tflops_gpu,mem_gb,mem_kind,status,source\n"
+                 "30,H100-80GB (A3),%s,8,llama2-7b,32,4096,11008,32,32,32000,,,,,,,,,,FSDP 8,,,,,"
+                 "MaxText,,,,407,,,ok,AI-Hypercomputer/maxtext@e591f30cb:src/maxtext/configs/gpu/"
+                 "a3/llama_2_7b/README.md\n", cases[i].gpus);
+        const char *csv = rows_of("ablations_moe_recompute_fp8", table);
+        expect_cell(csv, "cluster", "a3-high");
+        expect_cell(csv, "zero-group", cases[i].group);
+        expect_cell(csv, "late-replicas", cases[i].late);
+        expect_cell(csv, "flops", "model-causal");
+    }
+}
+
 /* With attention in 8 bits too; another type of 4 bits is refused. */
 TEST(products_of_4_bits_are_nvfp4)
 {
