@@ -209,6 +209,18 @@ static lw_ps layer_time(const struct timer *t, bool backward)
     return known ? t->rates->host_layer_ps[k->fp8][backward] : 0;
 }
 
+/* Of what a norm wrote. */
+static bool is_cast(const struct lw_kernel *k)
+{
+    return k->kind == LW_KERNEL_TRAFFIC && k->fp8;
+}
+
+/* Of 8 bits it is measured with the linear layer that makes it (frameworks.md, LayerNormLinear). */
+static bool is_layer_cast(const struct timer *t)
+{
+    return is_cast(t->k) && !t->k->fp4 && t->rates->host_layer_ps[1][0] > 0;
+}
+
 /* What the host takes to launch a work. A layer's time has its casts and one product of each
  * phase: its backward is charged with the gradient of its input, which every layer has. */
 static lw_ps host_of(const struct timer *t, const struct lw_kernel_work *work)
@@ -217,7 +229,7 @@ static lw_ps host_of(const struct timer *t, const struct lw_kernel_work *work)
     bool product = work->product.batch > 0;
     lw_ps own = product && work->phase != LW_PRODUCTS_WEIGHT ? layer : 0;
 
-    if (is_joined(t))
+    if (is_joined(t) || is_layer_cast(t))
         return 0;
     if (t->rates->expert_products && t->k->experts > 0 && product)
         return lw_add_sat(own, host_of_experts(t, work, work->product.batch - (layer > 0)));
@@ -321,13 +333,15 @@ static bool casts_gradient(const struct timer *t, const struct lw_kernel_work *w
            work->product.batch == 0;
 }
 
-/* With one scale of the tensor's own values, a kernel before the cast reads the tensor for its
- * largest (NVIDIA/TransformerEngine@c188b533 (v2.11),
- * transformer_engine/pytorch/csrc/quantizer.cpp, Float8CurrentScalingQuantizer::quantize_impl:
- * compute_amax, scale, quantize). The three are one launch here. */
+/* What the recipe's casts of n elements move beside the cast itself; without one, whether the
+ * framework's has one scale of the tensor's own values. All are one launch here. */
 static int64_t scale_bytes(const struct timer *t, int64_t n)
 {
-    return t->rates->scale_passes && !t->k->fp4 ? 2 * n : 0;
+    enum lw_fp8_recipe recipe = (enum lw_fp8_recipe)t->k->recipe;
+
+    if (recipe == LW_FP8_UNSTATED && t->rates->scale_passes && !t->k->fp4)
+        recipe = LW_FP8_TENSORWISE;
+    return lw_fp8_cast_more(recipe, n, t->rates->input_casts, t->k->trained);
 }
 
 static void add_work(void *ctx, const struct lw_kernel_work *work)
@@ -367,7 +381,7 @@ static void add_kernel(struct timer *t)
     t->times = (struct lw_kernel_times){0};
     memset(t->largest, 0, sizeof t->largest);
     memset(t->by_source, 0, sizeof t->by_source);
-    if (t->k->kind == LW_KERNEL_TRAFFIC && t->k->fp4 && !t->rates->input_casts)
+    if (is_cast(t->k) && !t->rates->input_casts)
         return;
     lw_kernel_share(t->k, t->groups, add_work, t);
     if (t->k->tokens == LW_TOKENS_SENT_BEFORE) {

@@ -27,6 +27,7 @@
 #include "shared/framework/framework.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/dtype.h"
+#include "shared/plan/fp8_recipe.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/shard_runs.h"
@@ -348,17 +349,28 @@ static bool adds_gradients(const struct lw_framework *f)
     return !lw_fact(f->gradients_stay) && !lw_fact(f->applied_gradients);
 }
 
+/* With its transpose a weight takes as much as one of 16 bits; with ZeRO-3 each gathered copy loses
+ * it (NVIDIA/Megatron-LM@d98e8a64, megatron/core/distributed/fsdp/src/README.md,
+ * keep_fp8_transpose_cache). So do MXFP8's two layouts, which ZeRO-3 has shards of, and gathers one
+ * at a time (megatron_fsdp/param_and_grad_buffer.py, transpose_weight_buffer). Weights of blocks
+ * stay in 16 bits (NVIDIA-NeMo/Megatron-Bridge@067f987d, training/mixed_precision.py,
+ * bf16_with_fp8_subchannel_scaling_mixed: fp8_param_gather is off). */
+static bool has_narrow_weights(const struct run *r)
+{
+    bool both = r->d->fp8_transposes || r->d->fp8_recipe == LW_FP8_MXFP8;
+
+    return r->d->fp8 && !r->d->fp4 && lw_fact(r->f->fp8_params) &&
+           r->d->fp8_recipe != LW_FP8_BLOCKWISE && !(both && r->s->zero < 3);
+}
+
 void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
 {
     const struct lw_model_dims *dims = &plan->dims;
     const struct run r = {f, dims, plan, plan->strategy};
     bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
     bool older = has_older_states(&r);
-    /* with its transpose a weight takes as much as one of 16 bits; with ZeRO-3 each gathered copy
-     * loses it (NVIDIA/Megatron-LM@d98e8a64, megatron/core/distributed/fsdp/src/README.md,
-     * keep_fp8_transpose_cache) */
-    bool narrow = dims->fp8 && !dims->fp4 && lw_fact(f->fp8_params) &&
-                  !(dims->fp8_transposes && r.s->zero < 3);
+    bool narrow = has_narrow_weights(&r);
+    bool halves = narrow && dims->fp8_recipe != LW_FP8_MXFP8;
 
     find_offloaded(plan);
     for (int32_t i = 0; i < plan->n_roles; i++) {
@@ -384,7 +396,7 @@ void lw_framework_hold(const struct lw_framework *f, struct lw_plan *plan)
         bytes[LW_MEM_WORKSPACES] =
             dims->workspace + dummy_gradients(&r, plan->roles[i].stage);
         bytes[LW_MEM_PARAMS] *= has_flat_weights(&r) ? 2 : 1;
-        bytes[LW_MEM_PARAMS] -= narrow ? product_elements(&r, plan->roles[i].stage) : 0;
+        bytes[LW_MEM_PARAMS] -= halves ? product_elements(&r, plan->roles[i].stage) : 0;
         bytes[LW_MEM_PARAMS] *= has_f32_shards(&r) ? 0 : 1;
         plan->roles[i].reduce_copies = reduces_each(&r);
         plan->roles[i].narrow_above = narrow ? NARROW * dims->hidden : 0;

@@ -224,6 +224,12 @@ static int64_t gathered_of(const struct maker *k, const struct lw_kernel *x)
     return bytes_of(k, x->gathered_operand > 0 ? x->gathered_operand : x->gathered);
 }
 
+/* Of a gather of its result's gradient, which may be of operands too. */
+static int64_t gradient_of(const struct maker *k, const struct lw_kernel *x)
+{
+    return bytes_of(k, x->summed_operand > 0 ? x->summed_operand : x->summed);
+}
+
 static bool scatters(const struct maker *k)
 {
     return k->d->s->tp > 1 && k->d->s->sequence_parallel;
@@ -331,7 +337,7 @@ static void enter(struct maker *k, int32_t i, unsigned phases)
     if (x->tokens == LW_TOKENS_BACK_AFTER && k->d->s->ep > 1)
         add(k, begin, LW_STEP_BACK, 0);
     if (x->summed > 0 && scatters(k))
-        add(k, begin, pieces ? LW_STEP_GATHERS : LW_STEP_GATHER, bytes_of(k, x->summed));
+        add(k, begin, pieces ? LW_STEP_GATHERS : LW_STEP_GATHER, gradient_of(k, x));
     for (int64_t p = 1; x->summed > 0 && scatters(k) && pieces && p < LW_TENSOR_PIECES; p++)
         add(k, begin + input * p / LW_TENSOR_PIECES, LW_STEP_GATHERED, 0);
     while (head > 0 && k->s.k[head].gathered == 0)

@@ -5,6 +5,7 @@
 
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/fp8_recipe.h"
 #include "shared/plan/product.h"
 #include "shared/plan/routing.h"
 
@@ -66,6 +67,7 @@ struct lw_kernel {
     int64_t gathered, summed;
     int64_t gathered_operand; /* what gathers of `gathered` move where operands are narrower than
                                * activations; 0 = gathered. The sum of the gradient is not */
+    int64_t summed_operand; /* the same of the gather of the gradient of `summed`; 0 = summed */
     /* > 0: of the experts of a block, topk copies of each token; GEMM: m counts the copies without
      * a capacity, batch is not used. */
     int64_t experts;
@@ -75,9 +77,11 @@ struct lw_kernel {
     uint8_t out_size;   /* GEMM: bytes of an element of the weights' gradient; 0 = of the dtype */
     uint8_t sum_bytes;  /* GEMM: > 0: another kernel adds the weights' gradient to its sum, and
                          * moves so many bytes per element */
-    bool fp8;           /* GEMM: operands of 8 bits; backward writes the output's gradient so */
-    bool fp4; /* with fp8: of 4 bits in place of 8 (NVFP4); TRAFFIC: the cast of what a norm
-               * wrote, which only a framework that casts inputs has */
+    bool fp8;           /* GEMM: operands of 8 bits; backward writes the output's gradient so;
+                         * TRAFFIC: the cast of what a norm wrote, which only a framework that
+                         * casts inputs has */
+    bool fp4; /* with fp8: of 4 bits in place of 8 (NVFP4) */
+    uint8_t recipe;     /* enum lw_fp8_recipe, with fp8 and not fp4: how the operands are scaled */
     bool tf32;          /* GEMM of f32: operands in TF32 */
     bool epilogue;      /* fp8: the activation between two products is part of them: COLUMN's takes
                          * its result's gradient, ROW's its input from there, in 8 bits */

@@ -10,6 +10,7 @@ struct lw_model_dims {
     bool fp8;      /* its products take 8-bit operands */
     bool fp4;      /* with fp8: 4-bit ones */
     bool fp8_transposes; /* a weight of 8 bits is held in both layouts */
+    uint8_t fp8_recipe;  /* enum lw_fp8_recipe, of 8-bit operands */
     bool experts;  /* of a plan: its model has some */
     int64_t n_experts; /* that a token chooses among; 0 = none, or not known */
     int64_t expert_groups, topk_groups; /* of so many of so many groups; 0 = of all */

@@ -21,11 +21,16 @@ static const char *const attentions[] = {"full", "flash", NULL};
 static const char *const optimizers[] = {"sgd", "momentum", "adam", "muon", NULL};
 static const char *const narrow_products[] = {"all", "linears", "experts", "head",
                                               NULL};
+static const char *const fp8_recipes[] = {"delayed", "tensorwise", "rowwise", "blockwise", "mxfp8",
+                                          NULL};
 static const struct lw_model_option options[] = {
     SIZE("batch", batch, 1, 65536, "samples of one micro-batch (the model's)"),
     SIZE("seq", seq, 1, 4194304, "tokens of a sample"),
     WORD("dtype", dtype, dtypes, "TYPE", "parameters and activations: f32|bf16|f16 (the model's)"),
     FLAG("fp8", fp8, "products of blocks take 8-bit operands"),
+    WORD("fp8-recipe", fp8_recipe, fp8_recipes, "WORD",
+         "with --fp8: how operands are scaled, as Megatron-LM's option and torchao's recipes: "
+         "delayed|tensorwise|rowwise|blockwise|mxfp8 (as the framework implies)"),
     FLAG("fp4", fp4, "products of blocks take 4-bit operands: NVFP4"),
     WORD("narrow-products", narrow_of, narrow_products, "WHICH",
          "with --fp8 or --fp4: products that take such operands: of blocks all or, as torchao's "

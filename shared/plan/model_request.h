@@ -27,6 +27,7 @@ struct lw_model_request {
     int64_t decoder_seq; /* of a workload: more than 0, its decoder reads what its encoder makes */
     const char *dtype, *attention, *optimizer;
     const char *narrow_of; /* of fp8 or fp4: "all", "linears", "experts" or "head" */
+    const char *fp8_recipe; /* word of enum lw_fp8_recipe; NULL, "": unstated */
     bool fp8, fp4, tf32;
     double expert_capacity;
     int64_t lora;           /* rank of adapters; 0: all is trained */

@@ -424,6 +424,8 @@ enum lw_status lw_plan_hash_times(const struct lw_plan *p, char hex[33], struct 
     lw_hash_string(h, p->framework_hash ? p->framework_hash : "");
     lw_hash_ints(h, (int64_t[]){p->dims.layers, p->dims.hidden, p->dims.ffn, p->dims.vocab,
                                 p->dims.seq, p->dims.batch, p->dims.fp8, p->dims.workspace}, 8);
+    if (p->dims.fp8_recipe != 0) /* else as before plans had recipes */
+        lw_hash_ints(h, (int64_t[]){p->dims.fp8_recipe}, 1);
     for (int32_t i = 0; i < p->n_ops; i++) {
         int32_t work = lw_op_at(p, i).work;
         const struct lw_work *w = work >= 0 ? lw_work_at(p, work) : &none;

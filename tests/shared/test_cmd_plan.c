@@ -202,6 +202,33 @@ TEST(narrow_products_need_experts_and_narrow_operands)
             "head: the embedding, whose weights the head has, is not of 8 bits"});
 }
 
+/* A recipe is of 8-bit operands, of devices that have its products, and of a framework that has its
+ * casts; a file and a plan carry it, and without one all is as it was. */
+TEST(recipes_need_operands_of_8_bits_and_a_device)
+{
+    char option[64], file[64];
+
+    hash_line("plan -w llama-3-8b --layers 2 --dp 2 --fp8 --fp8-recipe mxfp8 -c dgx-b200", option);
+    lapwing("model llama-3-8b --layers 2 --fp8 --fp8-recipe mxfp8 -o mx.json", NULL);
+    hash_line("plan -w mx.json --dp 2 -c dgx-b200", file);
+    assert_string_equal(file, option);
+    lapwing("plan -w mx.json --dp 2 -c dgx-b200 -o mxp.json", NULL);
+    char *plan = fixture_get(fixture_path("mxp.json"));
+    assert_non_null(strstr(plan, "\"fp8_recipe\": \"mxfp8\""));
+    assert_non_null(strstr(plan, "mxfp8: products take the time of operands with one scale"));
+    free(plan);
+    EXPECT("plan -w mx.json --dp 2 -c dgx-h100", {"", 1, "MXFP8's products are of Blackwell"});
+    EXPECT("plan -w llama-3-8b --layers 2 --dp 2 --fp8-recipe",
+           {"mxfp8", 1, "products are of bf16; give --fp8 too"},
+           {"mxfp8 --fp4", 1, "products are of 4 bits; leave it out"},
+           {"blockwise --fp8 -c dgx-h100", 0, "plan"},
+           {"blockwise --fp8 -c mi300x", 1, "such products are of Hopper and Blackwell"},
+           {"rowwise --fp8 -c mi300x", 0, "plan"},
+           {"rowwise --fp8 -c dgx-h100 --framework nemo", 1, "which has no such recipe"},
+           {"tensorwise --fp8 --narrow-products head -c dgx-b200", 1, "head is of MXFP8"},
+           {"scaled --fp8", 2, "expected one of delayed, tensorwise, rowwise, blockwise, mxfp8"});
+}
+
 /* Products in TF32 are f32's on a device that has a rate for them; a file keeps the option. */
 TEST(products_in_tf32_need_f32_and_a_rate)
 {

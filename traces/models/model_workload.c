@@ -28,7 +28,8 @@ static const struct {
     SAME(batch), SAME(layers), SAME(width), SAME(image), SAME(patch), SAME(hidden), SAME(heads),
     SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(decoder_seq), SAME(dtype),
     SAME(attention),
-    SAME(optimizer), SAME(fp8), SAME(fp4), SAME(narrow_of), SAME(tf32), SAME(expert_capacity),
+    SAME(optimizer), SAME(fp8), SAME(fp4), SAME(narrow_of), SAME(fp8_recipe),
+    SAME(tf32), SAME(expert_capacity),
     SAME(head_width),
     SAME(window), SAME(window_every),
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width),
@@ -65,6 +66,7 @@ static struct traces_model_shape shape_of(const struct lw_model_request *r)
     s.attention = text_or_null(s.attention);
     s.optimizer = text_or_null(s.optimizer);
     s.narrow_of = text_or_null(s.narrow_of);
+    s.fp8_recipe = text_or_null(s.fp8_recipe);
     s.stored_as = text_or_null(s.stored_as);
     s.text_beside = text_or_null(s.text_beside);
     return s;
@@ -182,6 +184,7 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     LW_TRY(keep(w, &m->attention, err));
     LW_TRY(keep(w, &m->optimizer, err));
     LW_TRY(keep(w, &m->narrow_of, err));
+    LW_TRY(keep(w, &m->fp8_recipe, err));
     LW_TRY(keep(w, &m->stored_as, err));
     LW_TRY(keep(w, &m->text_beside, err));
     *to = lw_made_for(target->strategy);
@@ -238,6 +241,24 @@ static enum lw_status note_order(struct lw_workload *w, const struct lw_model_ta
     return lw_note_add(&w->arena, &w->notes, &w->n_notes, text, err);
 }
 
+/* What a recipe of 8-bit products leaves as it is without one. */
+static enum lw_status note_recipe(struct lw_workload *w, const struct traces_model_shape *s,
+                                  struct lw_err *err)
+{
+    const enum lw_fp8_recipe recipe = lw_fp8_recipe_named(s->fp8_recipe);
+    char text[300];
+
+    if (lw_fp8_has_layouts(recipe))
+        snprintf(text, sizeof text, LW_ASSUMPTION "--fp8-recipe %s: products take the time of "
+                 "operands with one scale a tensor", s->fp8_recipe);
+    else if (recipe != LW_FP8_UNSTATED && s->narrow_params)
+        snprintf(text, sizeof text, LW_ASSUMPTION "--fp8-recipe %s: weights that the framework "
+                 "holds in 8 bits are gathered over data-parallel ranks in 16", s->fp8_recipe);
+    else
+        return LW_OK;
+    return lw_note_add(&w->arena, &w->notes, &w->n_notes, text, err);
+}
+
 /* Nodes of the ranks that share the experts, which follow each other; tensor ranks lie between
  * those of a group that splits or has each expert beside it. */
 static int64_t expert_nodes(const struct lw_strategy *s, const struct lw_cluster *c)
@@ -285,5 +306,7 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     enum lw_status status = note_origin(&made, &r, target, err);
     if (status == LW_OK && shape.deterministic)
         status = note_order(&made, target, idle, err);
+    if (status == LW_OK)
+        status = note_recipe(&made, &shape, err);
     LW_GIVE(status, w, made, lw_workload_free(&made));
 }

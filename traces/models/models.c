@@ -1,5 +1,6 @@
 /* Parametric models: the tables of the families, and a shape's way from options to a builder. */
 #include "shared/base/nearest.h"
+#include "shared/device/device_kind.h"
 #include "shared/device/device_time.h"
 #include "traces/models/hybrid_options.h"
 #include "traces/models/models_transformer.h"
@@ -446,6 +447,47 @@ static enum lw_status check_narrow_products(const struct traces_model *m,
     return LW_OK;
 }
 
+/* The recipe of a device that has no products of it, and what to do. */
+static enum lw_status fail_recipe(const struct traces_model_shape *s,
+                                  const struct lw_device *device, const char *has,
+                                  struct lw_err *err)
+{
+    return lw_fail(err, LW_EINVAL,
+                   "--fp8-recipe %s: %s, and the device is '%s': choose another device, or another "
+                   "recipe (tensorwise)", s->fp8_recipe, has, device->kind);
+}
+
+/* Of TransformerEngine: transformer_engine/pytorch/quantization.py of NVIDIA/TransformerEngine
+ * @d0067d0d, _compute_mxfp8_support and _compute_fp8_block_scaling_support; on Blackwell blocks are
+ * run as MXFP8 (docs/features/low_precision_training/fp8_blockwise_scaling). A head of 8 bits is
+ * of MXFP8 (NVIDIA/Megatron-LM@d98e8a64, transformer_config.py, fp8_output_proj). */
+static enum lw_status check_recipe(const struct traces_model_shape *s,
+                                   const struct lw_device *device, struct lw_err *err)
+{
+    const enum lw_fp8_recipe recipe = lw_fp8_recipe_named(s->fp8_recipe);
+    bool any = !device->kind[0], blackwell = lw_device_is_blackwell(device->kind);
+
+    if (recipe == LW_FP8_UNSTATED)
+        return LW_OK;
+    if (!s->fp8 || s->fp4)
+        return lw_fail(err, LW_EINVAL, "--fp8-recipe %s: products are of %s; %s", s->fp8_recipe,
+                       s->fp4 ? "4 bits" : s->dtype,
+                       s->fp4 ? "leave it out" : "give --fp8 too");
+    if (recipe == LW_FP8_MXFP8 && !any && !blackwell)
+        return fail_recipe(s, device, "MXFP8's products are of Blackwell", err);
+    if (recipe == LW_FP8_BLOCKWISE && !any && !blackwell && !lw_device_is_hopper(device->kind))
+        return fail_recipe(s, device, "such products are of Hopper and Blackwell", err);
+    if (recipe == LW_FP8_ROWWISE && s->rates.input_casts)
+        return lw_fail(err, LW_EINVAL,
+                       "--fp8-recipe rowwise: the framework casts by TransformerEngine, which has "
+                       "no such recipe; choose another framework (--framework torchtitan)");
+    if (recipe != LW_FP8_MXFP8 && s->narrow_of && strcmp(s->narrow_of, "head") == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--fp8-recipe %s: --narrow-products head is of MXFP8; leave one out",
+                       s->fp8_recipe);
+    return LW_OK;
+}
+
 /* Where torch's allow_tf32 counts: products of f32. */
 static enum lw_status check_tf32(const struct traces_model *m, const struct traces_model_shape *s,
                                  const struct lw_device *d, struct lw_err *err)
@@ -525,6 +567,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                                      : "%s: model %s has f32 parameters; give --dtype bf16",
                        narrow_option(&s), m->name);
     LW_TRY(check_narrow_products(m, &s, err));
+    LW_TRY(check_recipe(&s, device, err));
     LW_TRY(check_tf32(m, &s, device, err));
     if (s.again_parts != 0 && s.hidden == 0)
         return lw_fail(err, LW_EINVAL, "--recompute-modules does not apply to model %s", m->name);

@@ -135,6 +135,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t host_bytes; /* of an element that the host updates, what it moves beside the update */
     bool fp8;         /* products of blocks take 8-bit operands, and keep these */
     bool fp4;         /* 4-bit ones, which implies fp8 */
+    const char *fp8_recipe; /* word of enum lw_fp8_recipe: how 8-bit operands are scaled; NULL: as
+                             * the framework and the device imply */
     const char *narrow_of; /* which products these are: NULL or "all", "linears", "experts",
                             * "head" */
     bool tf32;        /* products of f32 are of TF32 */

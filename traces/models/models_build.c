@@ -135,7 +135,24 @@ static int64_t gathered_operand(const struct traces_builder *b, const struct lw_
 
     if (!b->shape.gathers_operands || b->shape.lora > 0 || !k->fp8 || k->experts > 0)
         return 0;
+    if (k->recipe != LW_FP8_UNSTATED)
+        return lw_fp8_operand_bytes((enum lw_fp8_recipe)k->recipe, b->gathers / b->item);
     return (int64_t)lw_product_operand_bytes(&p, (double)(b->gathers / b->item));
+}
+
+/* The gradient of what a product made is cast, then gathered as both gradients' products read it:
+ * in both layouts where these are scaled apart (NVIDIA/TransformerEngine@d0067d0d,
+ * transformer_engine/pytorch/module/base.py, grad_output_preprocess; distributed.py,
+ * _all_gather_fp8, _all_gather_mxfp8, _start_all_gather_fp8_blockwise). */
+static int64_t summed_operand(const struct traces_builder *b, const struct lw_kernel *k)
+{
+    const enum lw_fp8_recipe recipe = (enum lw_fp8_recipe)k->recipe;
+
+    if (!b->shape.gathers_operands || b->shape.lora > 0 || recipe == LW_FP8_UNSTATED ||
+        k->experts > 0)
+        return 0;
+    return (lw_fp8_has_layouts(recipe) ? 2 : 1) *
+           lw_fp8_operand_bytes(recipe, k->summed / b->item);
 }
 
 int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *kernel)
@@ -154,6 +171,7 @@ int32_t traces_builder_kernel(struct traces_builder *b, const struct lw_kernel *
     k->unrepeated |= b->unrepeated;
     k->attention |= b->attention;
     k->gathered += b->gathers;
+    k->recipe = k->fp8 && !k->fp4 ? (uint8_t)lw_fp8_recipe_named(b->shape.fp8_recipe) : 0;
     k->gathered_operand = gathered_operand(b, k);
     b->gathers = 0;
     return m->n_kernels++;
@@ -166,8 +184,11 @@ void traces_builder_gathers(struct traces_builder *b, int64_t bytes)
 
 void traces_builder_sums(struct traces_builder *b, int64_t bytes)
 {
-    if (!b->no_memory)
-        b->kernels[b->n_kernels - 1].summed = bytes;
+    if (b->no_memory)
+        return;
+    struct lw_kernel *k = &b->kernels[b->n_kernels - 1];
+    k->summed = bytes;
+    k->summed_operand = summed_operand(b, k);
 }
 
 void traces_builder_layer(struct traces_builder *b, enum lw_kernel_layer layer)
@@ -520,6 +541,7 @@ static struct lw_model_dims dims_of(const struct traces_model_shape *s)
                                   .vocab = s->vocab, .seq = s->seq, .batch = s->batch,
                                   .fp8 = s->fp8, .fp4 = s->fp4,
                                   .fp8_transposes = s->fp8 && s->fp8_transposes,
+                                  .fp8_recipe = (uint8_t)lw_fp8_recipe_named(s->fp8_recipe),
                                   .n_experts = s->experts, .expert_groups = s->expert_groups,
                                   .topk_groups = s->topk_groups,
                                   .experts_in_turn = s->experts_in_turn,

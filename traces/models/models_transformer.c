@@ -209,12 +209,15 @@ void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
 
 void transformer_cast_norm(struct transformer *t)
 {
-    const struct lw_product p = {.fp8 = true, .fp4 = true};
+    const struct lw_product p = {.fp8 = true, .fp4 = t->b.shape.fp4};
+    const enum lw_fp8_recipe recipe = lw_fp8_recipe_named(t->b.shape.fp8_recipe);
+    bool apart = recipe == LW_FP8_TENSORWISE || recipe == LW_FP8_BLOCKWISE ||
+                 recipe == LW_FP8_MXFP8;
 
-    if (t->b.shape.fp4)
+    if (t->b.shape.fp4 || (t->b.shape.fp8 && apart))
         TRACES_TRAFFIC(&t->b,
                        lw_product_cast_bytes(&p, t->tokens * t->hidden, t->b.shape.lora == 0), 0, 0,
-                       .fp8 = true, .fp4 = true);
+                       .fp8 = true, .fp4 = p.fp4);
 }
 
 void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)

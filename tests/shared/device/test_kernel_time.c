@@ -725,6 +725,59 @@ TEST(a_pass_finds_the_scale_of_what_is_cast)
     }
 }
 
+/* Of 16 x 4 of the input of a row product, where a kernel casts it, and 16 x 8 of the gradient each
+ * recipe moves more by lw_fp8_cast_more; the framework's own pass is of no recipe. The host of a
+ * linear layer whose time is measured has the cast of what a norm wrote. */
+TEST(recipes_say_what_a_cast_moves)
+{
+    for (int i = 0; i < 2 * LW_N_FP8_RECIPES; i++) {
+        const int recipe = i / 2;
+        const bool engine = i % 2;
+        lw_ps forward[2], backward[2];
+
+        for (int with = 0; with < 2; with++) {
+            const struct lw_kernel_rates rates = {.input_casts = engine,
+                                                  .scale_passes = with && recipe > 0};
+            struct small s;
+            small_init(&s);
+            s.module.n_kernels = 1;
+            s.params[1].trainable = false;
+            s.kernels[0] = (struct lw_kernel){
+                .kind = LW_KERNEL_GEMM, .split = LW_SPLIT_ROW, .batch = 1, .m = 16, .n = 8, .k = 4,
+                .dtype = LW_BF16, .trained = true, .fp8 = true,
+                .recipe = (uint8_t)(with ? recipe : 0)};
+            s.grad_kernel[1] = 0;
+            evaluate(&s, &rates, &(struct lw_kernel_groups){0});
+            forward[with] = s.module.forward_ps;
+            backward[with] = lw_module_backward(&s.module);
+        }
+        assert_int_equal(
+            forward[1] - forward[0],
+            (engine ? lw_fp8_cast_more(recipe, 16 * 4, true, true) : 0) * LW_PS_PER_NS);
+        assert_int_equal(backward[1] - backward[0],
+                         lw_fp8_cast_more(recipe, 16 * 8, engine, true) * LW_PS_PER_NS);
+    }
+}
+
+TEST(the_host_of_a_layer_has_the_cast_of_what_a_norm_wrote)
+{
+    for (int four = 0; four < 2; four++)
+        for (int measured = 0; measured < 2; measured++) {
+            const struct lw_kernel_rates rates = {
+                .input_casts = true, .host_op_ps = 1000 * LW_PS_PER_NS,
+                .host_layer_ps = {{0, 0}, {measured ? 5 : 0, measured ? 7 : 0}}};
+            struct small s;
+            small_init(&s);
+            s.module.n_kernels = 1;
+            s.params[1].trainable = false;
+            s.kernels[0] = (struct lw_kernel){.bytes = {320}, .fp8 = true, .fp4 = four};
+            s.grad_kernel[1] = -1;
+            evaluate(&s, &rates, &(struct lw_kernel_groups){0});
+            assert_int_equal(s.module.forward_ps,
+                             (measured && !four ? 320 : 1000) * LW_PS_PER_NS);
+        }
+}
+
 /* Both ranks of a context group together have what one rank has alone. */
 TEST(times_are_of_all_ranks_of_a_context_group)
 {

@@ -629,6 +629,33 @@ TEST(weights_of_8_bits_are_those_of_products)
     assert_int_equal(roles[1].static_bytes[LW_MEM_PARAMS], 2200000);
 }
 
+/* A weight of MXFP8 is held in both layouts, and one of blocks in 16 bits; ZeRO-3 has shards of
+ * both layouts of MXFP8 and gathers one, so that its gathered weights alone are narrow. */
+TEST(recipes_say_how_weights_of_8_bits_are_held)
+{
+    const struct { int recipe, zero, halves, gathers; } cases[] = {
+        {LW_FP8_DELAYED, 1, 1, 1},   {LW_FP8_TENSORWISE, 1, 1, 1}, {LW_FP8_MXFP8, 1, 0, 0},
+        {LW_FP8_BLOCKWISE, 1, 0, 0}, {LW_FP8_TENSORWISE, 3, 1, 1}, {LW_FP8_MXFP8, 3, 0, 1},
+        {LW_FP8_BLOCKWISE, 3, 0, 0}};
+    struct lw_plan_param params[] = {{.module = 0, .numel = 1000}, {.module = 1, .numel = 500000},
+                                     {.module = 2, .numel = 1000}};
+    struct lw_role role = {.static_bytes = {1004000}};
+    struct lw_strategy strategy = lw_strategy_default();
+    struct lw_plan plan = {.n_roles = 1, .roles = &role, .n_params = 3, .params = params,
+                           .n_modules = 3, .strategy = &strategy};
+    struct lw_model_dims d = dims;
+
+    d.fp8 = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        d.fp8_recipe = (uint8_t)cases[i].recipe;
+        strategy.zero = cases[i].zero;
+        hold("nemo", &d, &plan);
+        assert_int_equal(role.static_bytes[LW_MEM_PARAMS],
+                         1004000 - (cases[i].halves ? 500000 : 0));
+        assert_int_equal(role.narrow_above, cases[i].gathers ? 64 * d.hidden : 0);
+    }
+}
+
 /* Of a matrix of 500,001 elements the first of two members has 250,001 in 8 bits, with transposes
  * or without, since a gathered copy drops them; of the embedding half in 16 bits. */
 TEST(shards_of_8_bits_are_those_of_products)

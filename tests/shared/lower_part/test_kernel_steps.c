@@ -110,6 +110,42 @@ MODEL_TEST(inputs_of_narrow_products_are_gathered_as_operands)
     }
 }
 
+/* A recipe of 8-bit products says more: 512 elements of a gathered input are 512 bytes with one
+ * scale a tensor and 528 with scales of MXFP8 or blocks; a row product's gradient is gathered in
+ * one layout (512 bytes), and in both (1,056) where each has scales of its own. With adapters, and
+ * where the framework gathers 16 bits, all are 1,024. */
+MODEL_TEST(recipes_gather_layouts_with_their_scales)
+{
+    struct lw_device d = model_device();
+    struct traces_model_shape s = of_groups(2, 0, 0, true);
+    const char *const all = "F AG/%d F RS/1024 F AG/%d F RS/1024 F "
+                            "AG/%d B B AG/%d B B RS/1024 B AG/%d B B AG/%d B B B RS/1024 B";
+    const struct { const char *recipe; int input, gradient; } cases[] = {
+        {NULL, 512, 1024}, {"delayed", 512, 512}, {"tensorwise", 512, 512},
+        {"blockwise", 528, 1056}, {"mxfp8", 528, 1056}};
+    char ops[256];
+
+    d.n_sms = d.gemm_sustained = d.gemm_fill = (struct lw_figure){1, "test"};
+    d.fp8_speedup = (struct lw_figure){2, "test"};
+    d.kind = "B200";
+    s.dtype = "bf16";
+    s.fp8 = true;
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        bool gathers = i % 2 == 0;
+        s.gathers_operands = gathers;
+        s.fp8_recipe = cases[i / 2].recipe;
+        struct lw_workload w = model_kept("llama-7b", &d, s);
+        int in = gathers ? cases[i / 2].input : 1024, out = gathers ? cases[i / 2].gradient : 1024;
+        snprintf(ops, sizeof ops, all, in, in, out, in, out, in);
+        expect(&w, "tp 2 sequence-parallel on", ops);
+    }
+    s.gathers_operands = true;
+    s.lora = 2;
+    struct lw_workload w = model_kept("llama-7b", &d, s);
+    for (int32_t k = 0; k < w.n_kernels; k++)
+        assert_int_equal(w.kernels[k].gathered_operand + w.kernels[k].summed_operand, 0);
+}
+
 /* The end of each op of the forward is that of a kernel: none divides a kernel's time. */
 MODEL_TEST(ops_end_where_kernels_end)
 {
