@@ -277,6 +277,7 @@ def put_model(a, put):
     put("seq", a.number("encoder-seq-length" if t5 else "seq-length"))
     put("dtype", dtype_of(a))
     put("fp8", "yes" if a.text("fp8-format") else "")
+    put("fp8-recipe", a.text("fp8-recipe") if a.text("fp8-format") else "")
     put("attention", attention_of(a))
     put("f32-softmax", "yes" if a.other("no-masked-softmax-fusion") == "True" and
         attention_of(a) == "full" else "")

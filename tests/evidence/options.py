@@ -103,6 +103,18 @@ def narrow_products(row):
     return "" if linears == grouped else "linears" if linears else "experts"
 
 
+RECIPES = (("mxfp8", "mxfp8"), ("fp8-mx", "mxfp8"), ("fp8-cs", "tensorwise"),
+           ("current scaling", "tensorwise"), ("tensorwise", "tensorwise"))
+
+
+def fp8_recipe(row):
+    """The scales that a row names. "FP8" and "per-tensor" name none (delayed or current), nor does
+    "block/MX"; torchao's rowwise_with_gw_hp has a weights' gradient of 16 bits, which no recipe
+    here has."""
+    words = row.precision.lower()
+    return next((recipe for word, recipe in RECIPES if word in words), "")
+
+
 def element_type(row):
     """The type of parameters, and the option of narrower products ("" = none)."""
     if not row.precision:
@@ -415,6 +427,7 @@ def model_options(row, put):
     put("experts-in-turn", "yes" if sends_once(row) and has(row.routing, "in turn") else "")
     put("dtype", dtype)
     put("fp8", "yes" if narrow == "fp8" else "")
+    put("fp8-recipe", fp8_recipe(row) if narrow == "fp8" else "")
     put("fp4", "yes" if narrow == "fp4" else "")
     put("narrow-products", narrow_products(row) if narrow else "")
     put("tf32", "yes" if dtype == "f32" and is_yes(row.tf32) else "")

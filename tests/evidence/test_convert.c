@@ -372,6 +372,26 @@ TEST(products_of_4_bits_are_nvfp4)
     }
 }
 
+/* A recipe is a cell where the row's words name one; others name two, or none that is known. */
+TEST(recipes_of_8_bits_are_those_that_rows_name)
+{
+    static const struct { const char *precision, *cell; } cases[] = {
+        {"MXFP8", "mxfp8"}, {"FP8-MX", "mxfp8"}, {"FP8-CS", "tensorwise"},
+        {"FP8 current scaling", "tensorwise"}, {"float8 tensorwise", "tensorwise"}, {"FP8", ""},
+        {"FP8 per-tensor", ""}, {"FP8 block/MX (other granularity)", ""}, {"bf16", ""},
+        {"float8 rowwise_with_gw_hp", ""}, {"NVFP4 (FP8 attention)", ""}};
+    char csv[600];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(
+            csv, sizeof csv,
+            "%s,,llama3-8b,B200,8,8,1,8192,32,4096,14336,32,8,128256,%s,torchtitan,,,,,2150,,,,,"
+            "yes\n",
+            MISC_TITLES "\n", cases[i].precision);
+        expect_cell(rows_of("misc_training_tables", csv), "fp8-recipe", cases[i].cell);
+    }
+}
+
 /* Megatron and NeMo divide the samples among micro-batches, whatever a table prints of their
  * number. Of other programs it counts: the row is refused. torchtitan runs one where none is
  * given. */
