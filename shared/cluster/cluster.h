@@ -37,6 +37,8 @@ struct lw_device {
     struct lw_figure gemm_sustained, gemm_boost; /* share of the peak: long and short kernels */
     struct lw_figure gemm_fill;                  /* steps of k that a tile costs beside its own */
     struct lw_figure gemm_tile;                  /* largest side of the smaller side of a tile */
+    struct lw_figure gemm_odd;                   /* of 16-bit products with odd rows, of the rate
+                                                  * of aligned ones */
     struct lw_figure fp8_speedup;                /* of products of 8-bit operands against bf16 */
     struct lw_figure fp8_peak_flops;             /* of products of 8-bit operands: MFU is
                                                   * over it, no time depends on it */

@@ -21,6 +21,7 @@ static const struct usual usuals[] = {
     {".gemm_efficiency", "", 0.01, 1}, /* shares: a smaller one is a percentage divided twice */
     {".gemm_sustained", "", 0.01, 1},
     {".gemm_boost", "", 0.01, 1},
+    {".gemm_odd", "", 0.01, 1},
     {".attention_forward", "", 0.01, 1},
     {".attention_backward", "", 0.01, 1},
     {".sm_flops_per_clock", "", 16, 1e6},

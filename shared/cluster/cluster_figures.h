@@ -14,6 +14,7 @@
     row(gemm_boost, "", SHARE) \
     row(gemm_fill, "", POSITIVE) \
     row(gemm_tile, "", TILE) \
+    row(gemm_odd, "", SHARE) \
     row(fp8_speedup, "", POSITIVE) \
     row(fp8_peak_flops, "flop/s", POSITIVE) \
     row(fp4_speedup, "", POSITIVE) \

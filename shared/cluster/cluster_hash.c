@@ -111,6 +111,7 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
     feed_stated(h, "host_op_scale", d->host_op_scale);
     feed_stated(h, "pageable", d->pageable_bytes_per_s);
     feed_stated(h, "host_core", d->host_core_bytes_per_s);
+    feed_stated(h, "gemm_odd", d->gemm_odd);
     feed_stated(h, "device_spread", c->noise.device_spread);
 }
 

@@ -130,12 +130,18 @@ static double largest_side(const struct lw_device *d)
 }
 
 /* Of the rows of the operands: whole 128 bytes are best, whole 16 bytes a vector load needs
- * (NVIDIA, Matrix Multiplication Background User's Guide, section 3.1). */
-static double alignment(const struct lw_product *p)
+ * (NVIDIA, Matrix Multiplication Background User's Guide, section 3.1). Where rows of 16-bit
+ * elements are odd no copy to shared memory runs beside the products (cp.async takes 4, 8 or 16
+ * bytes; NVIDIA/cutlass@00f271c02, include/cutlass/arch/memory_sm80.h): the library has kernels of
+ * older devices alone, whose rate the device's file may say. */
+static double alignment(const struct lw_device *d, const struct lw_product *p)
 {
     int64_t bits = p->fp4 ? 4 : p->fp8 ? 8 : 8 * lw_dtype_size(p->dtype);
     int64_t k = p->k * bits / 8, n = p->n * bits / 8;
 
+    bool odd = p->n % 2 != 0 || (p->k % 2 != 0 && !p->accumulate); /* of weights: k are tokens */
+    if (bits == 16 && odd && lw_figure_is_set(d->gemm_odd))
+        return d->gemm_odd.value;
     if (k % VECTOR_BYTES != 0 || n % VECTOR_BYTES != 0)
         return 0.5;
     return k % LINE_BYTES != 0 || n % LINE_BYTES != 0 ? 0.8 : 1;
@@ -148,7 +154,7 @@ static double sm_rate(const struct lw_device *d, const struct lw_product *p)
     struct lw_figure speedup = p->fp4 ? d->fp4_speedup : d->fp8_speedup;
     if (p->fp8 && lw_figure_is_set(speedup))
         peak *= speedup.value;
-    return peak / d->n_sms.value * alignment(p);
+    return peak / d->n_sms.value * alignment(d, p);
 }
 
 static void try_tile(const struct lw_device *d, const struct lw_product *p, int32_t tm, int32_t tn,

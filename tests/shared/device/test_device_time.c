@@ -71,6 +71,28 @@ TEST(memory_bounds_a_product)
     assert_true(near((double)lw_product_time(&d, &p), s * 4 / 3 * 1e12));
 }
 
+/* Rows of 513 elements are odd. In the gradient of weights k are tokens, which are no row; eight
+ * bits have another library kernel. */
+TEST(odd_rows_have_a_rate_of_their_own)
+{
+    struct lw_device d = small();
+    struct lw_product even = product(512, 512, 514), odd = product(512, 512, 513);
+    lw_ps before = lw_product_time(&d, &odd), two = lw_product_time(&d, &even);
+
+    d.gemm_odd = (struct lw_figure){0.125, "test"};
+    assert_int_equal(lw_product_time(&d, &even), two);
+    assert_true(near((double)lw_product_time(&d, &odd), 0.5 / 0.125 * (double)before));
+    odd.accumulate = true;
+    assert_int_equal(lw_product_time(&d, &odd), before);
+    odd = product(512, 513, 512);
+    odd.accumulate = true;
+    double rate = 0.125 * 0.5e12 / 4;
+    lw_ps least = (lw_ps)(2.0 * 512 * 513 * 512 / (4 * rate) * 1e12);
+    assert_true(lw_product_time(&d, &odd) >= least);
+    odd.fp8 = true;
+    assert_true(lw_product_time(&d, &odd) < least);
+}
+
 /* Rows of 514 elements are no whole 16 bytes. 8-bit operands at twice the rate take half the
  * time. */
 TEST(alignment_and_width_of_operands_count)
