@@ -89,6 +89,25 @@ static void flash_attention(struct transformer *t)
         transformer_keep(t, t->b.item * results(t), false);
 }
 
+/* Heads before tokens, and back. A fused kernel of torch takes views of one product's result, and
+ * its own result has heads beside each other: only gradients of the views are copied, side by side
+ * (pytorch/pytorch@e129513e, aten/src/ATen/native/transformers/cuda/attention.cu,
+ * _scaled_dot_product_flash_attention_cuda; torch/csrc/autograd/FunctionsManual.cpp,
+ * split_backward). */
+static void layout_copies(struct transformer *t, int64_t qkv, int64_t out)
+{
+    bool views = t->flash && t->joined_views;
+    bool joined = is_unfused(t, TRACES_JOINED_GRADIENTS); /* counted there */
+
+    if (!is_unfused(t, TRACES_UNFUSED_BLOCK) || (views && joined))
+        return;
+    if (views)
+        TRACES_TRAFFIC(&t->b, 0, 2 * qkv, 0, .split = LW_SPLIT_GROUP);
+    else
+        TRACES_TRAFFIC(&t->b, 2 * (qkv + out), 2 * (qkv + out), 0, .split = LW_SPLIT_GROUP,
+                       .n_forward = 2, .n_backward = 2);
+}
+
 void transformer_attention(struct transformer *t)
 {
     int64_t q = t->b.item * queries_of(t), out = t->b.item * results(t);
@@ -104,9 +123,7 @@ void transformer_attention(struct transformer *t)
     transformer_keep(t, (q + pairs) / narrower, false);
     transformer_end_part(t, up);
     begin_again(t);
-    if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
-        TRACES_TRAFFIC(&t->b, 2 * (q + out + kv), 2 * (q + out + kv), 0, .split = LW_SPLIT_GROUP,
-                       .n_forward = 2, .n_backward = 2);
+    layout_copies(t, q + kv, out);
     transformer_attention_copies(t);
     t->attention_flops += flops * lw_counted_scores(t->seq, t->window, t->causal);
     t->score_flops += flops * lw_counted_scores(t->seq, counted, t->causal);

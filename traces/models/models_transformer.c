@@ -102,7 +102,7 @@ enum lw_status transformer_init(struct transformer *t, const struct traces_model
         .hidden = s.hidden, .heads = s.heads, .kv_heads = s.kv_heads, .ffn = s.ffn,
         .qk_width = width + (s.kv_lora > 0 ? s.rope_width : 0),
         .v_width = s.v_width > 0 ? s.v_width : width,
-        .flash = strcmp(s.attention, "flash") == 0,
+        .flash = strcmp(s.attention, "flash") == 0, .layer_norms = s.layer_norm,
     };
     traces_builder_init(&t->b, m->name, &s, device);
     const struct transformer_narrow narrow = {s.fp8, s.fp4};
@@ -260,7 +260,10 @@ void transformer_keep_adapter(struct transformer *t, int64_t width, bool first)
  * bytes in forward (cast, square, mean, product, cast, weights) and 74 in backward (the reverse
  * of each; the factor's gradient is a product and a sum), and is kept in f32 and normalised
  * (huggingface/transformers@c44b2d99, models/llama/modeling_llama.py, LlamaRMSNorm). A frozen
- * factor has no gradient: unfused that leaves out a product of 6 bytes and a sum of 2.
+ * factor has no gradient: unfused that leaves out a product of 6 bytes and a sum of 2. Those are
+ * an RMSNorm's steps: LayerNorm is one kernel in every program, and in backward one for its input
+ * and one for its weights (pytorch/pytorch@0005c538e, aten/src/ATen/native/cuda/
+ * layer_norm_kernel.cu, LayerNormBackwardKernelImplInternal).
  *
  * One kernel on a cast copy of its input: the cast reads 2 bytes and writes 4, the norm reads 4 and
  * writes 2. Backward, the norm reads its gradient and the copy and writes an f32 gradient (10), the
@@ -274,7 +277,7 @@ static int32_t norm_kernel(struct transformer *t, int64_t width, bool whole)
     bool frozen = t->b.shape.lora > 0;
 
     t->wide_operand = t->b.shape.autocast;
-    if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
+    if (is_unfused(t, TRACES_UNFUSED_NORMS) && !t->layer_norms) {
         transformer_keep(t, 4 * n, whole);
         return TRACES_TRAFFIC(&t->b, 36 * n, (frozen ? 66 : 74) * n, 0, .split = split,
                               .n_forward = 6, .n_backward = frozen ? 8 : 10);
@@ -447,8 +450,10 @@ void transformer_last_product(struct transformer *t)
 void transformer_residual(struct transformer *t)
 {
     int64_t n = t->tokens * t->hidden, x = t->b.item * n, wide = t->b.wide * n;
-    int64_t mask = t->dropout ? n : 0, sum = is_unfused(t, TRACES_UNFUSED_BLOCK) ? 3 * wide : 0;
-    sum += is_unfused(t, TRACES_RESIDUAL_SUMS) ? 2 * wide : 0;
+    int64_t mask = t->dropout ? n : 0;
+    int64_t sum = is_unfused(t, TRACES_RESIDUAL_SUMS) ? 2 * wide : 0;
+    if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* of which LayerNorm's kernel has one reading */
+        sum += (t->layer_norms ? 2 : 3) * wide;
     int64_t cast = is_eager(t) ? cast_bytes(t) * n : 0; /* of the gradient, to the half's type */
 
     if (t->dropout)
@@ -652,6 +657,7 @@ void transformer_layer(struct transformer *t, int64_t rows, int64_t in, int64_t 
 
 void transformer_norm_layer(struct transformer *t, const char *block, const char *name)
 {
+    t->layer_norms = true;
     add_pair(t, transformer_norm(t), t->hidden, 1, LW_TP_REPLICATED, block, name);
 }
 
@@ -670,6 +676,7 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
 {
     int64_t h = t->hidden, ffn = t->ffn;
 
+    t->joined_views = true;
     transformer_module(t, "%s", block);
     bool norm = transformer_begin_norm(t, t->b.shape.fused_norms);
     transformer_norm_layer(t, block, names[0]);

@@ -15,6 +15,8 @@ struct transformer {
     bool padding; /* a token attends to those of its sample that are no padding */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
+    bool layer_norms; /* norms are LayerNorm, not RMSNorm */
+    bool joined_views; /* queries, keys and values are views of one product's result */
     struct transformer_narrow {
         bool fp8, fp4;
     } linears, grouped; /* operands of the products of linear layers, and of routed experts */

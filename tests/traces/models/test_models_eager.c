@@ -134,6 +134,48 @@ MODEL_TEST(a_loss_in_place_reads_scores_and_metrics_make_more)
     on_random_sizes(check_losses);
 }
 
+/* LayerNorm has its kernels where the steps of an RMSNorm are kernels: 36 and 74 bytes an element
+ * against one reading and one writing, and in backward four and two for the weights. */
+static void check_layer_norms(const struct sizes *s)
+{
+    struct traces_model_shape steps = {.unfused = TRACES_UNFUSED_NORMS};
+    int64_t n = s->tokens * s->hidden, e = s->item;
+
+    assert_adds("gpt-125m", s, steps, BLOCK, 0, 0, 0);
+    assert_adds("gpt-125m", s, steps, BLOCK + 1, 0, 0, 0);
+    struct lw_workload w = built("llama-2-7b", s, steps), base = built("llama-2-7b", s,
+                                                                  (struct traces_model_shape){0});
+    const struct lw_module *a = &base.modules[BLOCK + 1], *b = &w.modules[BLOCK + 1];
+    assert_int_equal(b->forward_ps - a->forward_ps, (36 - 2 * e) * n * NS);
+    assert_int_equal(b->backward_input_ps - a->backward_input_ps, (74 - 4 * e) * n * NS);
+    steps.layer_norm = true;
+    assert_adds("llama-2-7b", s, steps, BLOCK + 1, 0, 0, 0);
+}
+
+MODEL_TEST(a_layer_norm_is_one_kernel_in_every_program)
+{
+    on_random_sizes(check_layer_norms);
+}
+
+/* Each residual's sum is one reading and one writing beside LayerNorm's, which has a reading of
+ * its own; fused attention takes views: only gradients of the product's parts are copied, once. */
+static void check_blocks(const struct sizes *s)
+{
+    int64_t x = s->item * s->tokens * s->hidden;
+    struct traces_model_shape shape = {.unfused = TRACES_UNFUSED_BLOCK, .attention = "flash"};
+
+    assert_adds("gpt-125m", s, shape, BLOCK, 0, 2 * 2 * x + 2 * 3 * x, 0);
+    shape.unfused |= TRACES_JOINED_GRADIENTS;
+    assert_adds("gpt-125m", s, shape, BLOCK, 0, 2 * 2 * x + 2 * 3 * x, 0);
+    shape = (struct traces_model_shape){.unfused = TRACES_UNFUSED_BLOCK, .attention = "full"};
+    assert_adds("gpt-125m", s, shape, BLOCK, 2 * 4 * x, 2 * 2 * x + 2 * 4 * x, 0);
+}
+
+MODEL_TEST(a_fused_kernel_takes_views_of_one_product)
+{
+    on_random_sizes(check_blocks);
+}
+
 /* Two norms and the sum between them; casts beside both. */
 static void check_norms(const struct sizes *s)
 {
