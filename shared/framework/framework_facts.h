@@ -22,6 +22,7 @@
     row(joined_gradients, "", FLAG, "a kernel joins gradients of queries, keys and values") \
     row(context_copy, "", FLAG, "attention's result is copied to the order of tokens") \
     row(loss_in_place, "", FLAG, "the loss reads scores and writes their gradient over them") \
+    row(log_softmax, "", FLAG, "the loss is one kernel each way on scores of their own type") \
     row(metric_losses, "", COUNT, "losses that metrics compute of a micro-batch, in f32") \
     row(unfused_grads, "", FLAG, "gradients are added to sums of their own type by a kernel") \
     row(unfused_expert_bias, "", FLAG, "experts' biases and their gate's clamp are kernels") \

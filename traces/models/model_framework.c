@@ -35,6 +35,7 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->joined_gradients, TRACES_JOINED_GRADIENTS) |
            bit(f->context_copy, TRACES_CONTEXT_COPY) |
            bit(f->loss_in_place, TRACES_LOSS_IN_PLACE) |
+           bit(f->log_softmax, TRACES_LOG_SOFTMAX) |
            bit(f->norms_again, TRACES_NORMS_AGAIN);
 }
 

@@ -34,6 +34,7 @@ enum traces_unfused {
     TRACES_CONTEXT_COPY = 524288, /* attention's result is copied to the order of tokens */
     TRACES_LOSS_IN_PLACE = 1048576, /* the loss reads scores, and writes their gradient over them */
     TRACES_NORMS_AGAIN = 2097152, /* what makes a norm's result runs again in the backward */
+    TRACES_LOG_SOFTMAX = 8388608, /* the loss is a kernel each way, on scores of their own type */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 

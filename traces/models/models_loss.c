@@ -5,7 +5,10 @@
  * changes; in the backward its cast to their gradient in place of them
  * (NVIDIA/Megatron-LM@d98e8a64, megatron/core/tensor_parallel/cross_entropy.py). Compiled, a step
  * cannot change its operand: its f32 result is there beside it
- * (megatron/core/fusions/fused_cross_entropy.py). */
+ * (megatron/core/fusions/fused_cross_entropy.py). log_softmax: the program's scores, their
+ * logarithms, the gradient of these and that of the scores; under autocast, before the last, the
+ * logarithms' f32 copy, which nll_loss keeps, and its gradient (pytorch/pytorch@0321fa774,
+ * aten/src/ATen/native/LossNLL.cpp: nll_loss_backward takes self). */
 static int64_t loss_bytes(const struct transformer *t)
 {
     int64_t copy = t->b.item < 4 ? t->b.item : 0;
@@ -14,6 +17,8 @@ static int64_t loss_bytes(const struct transformer *t)
         return t->b.shape.loss_scores;
     if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS))
         return t->b.item;
+    if (is_unfused(t, TRACES_LOG_SOFTMAX))
+        return t->b.shape.autocast ? 2 * t->b.item + 4 + 4 : 4 * t->b.item;
     if (has_kept(t, TRACES_KEPT_LOSS_IN_PLACE))
         return copy + (t->b.shape.fused_loss ? 8 : 4);
     return is_unfused(t, TRACES_UNFUSED_LOSS) ? t->b.item + 8 : 4;
@@ -81,7 +86,12 @@ static void fused_head(struct transformer *t, int64_t vocab)
  * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
  * are the backward's product and its cast. The scores themselves and their f32 copy are there when
  * the probabilities are made, and again as gradients (huggingface/nanotron@00708b8,
- * src/nanotron/parallel/tensor_parallel/functional.py). */
+ * src/nanotron/parallel/tensor_parallel/functional.py).
+ * log_softmax: one kernel reads scores and writes logarithms of their type; of these the loss takes
+ * one a token. Backward, zeros are filled for its gradient, and one kernel reads that and the
+ * logarithms and writes the scores' (pytorch/pytorch@0321fa774, aten/src/ATen/native/LossNLL.cpp,
+ * cross_entropy_loss: log_softmax with dtype self.scalar_type(), nll_loss). Under autocast nll_loss
+ * is of f32: the logarithms are cast, zeros have 4 bytes, and their gradient is cast back. */
 void transformer_loss(struct transformer *t, int64_t vocab)
 {
     int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
@@ -96,7 +106,10 @@ void transformer_loss(struct transformer *t, int64_t vocab)
     keep_piece(t, scores, vocab);
     if (t->b.shape.mask_in_batch)
         transformer_keep(t, t->batch * t->seq * t->seq * ranks_of_group(t), true);
-    if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
+    if (is_unfused(t, TRACES_LOG_SOFTMAX)) {
+        forward = 2 * t->b.item + (t->b.shape.autocast ? t->b.item + 4 : 0);
+        backward = 4 * t->b.item + (t->b.shape.autocast ? 4 + 4 : 0);
+    } else if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
         forward += 4 + 8 + 8 + 4 + 8;
         backward += 8;
     } else if (is_unfused(t, TRACES_LOSS_IN_PLACE)) {

@@ -176,6 +176,33 @@ MODEL_TEST(a_fused_kernel_takes_views_of_one_product)
     on_random_sizes(check_blocks);
 }
 
+/* Scores in, logarithms out; zeros, zeros and logarithms in, gradient out. Under autocast the
+ * logarithms are cast to f32, zeros are of f32 and cast back. Held are the scores, logarithms and
+ * both gradients, or both logarithms and zeros of f32. Against f32 probabilities. */
+static void check_log_softmax(const struct sizes *s)
+{
+    int64_t scores = s->tokens * s->vocab, e = s->item;
+
+    for (int cast = 0; cast < (s->f32 ? 1 : 2); cast++) {
+        struct traces_model_shape fused = {.autocast = cast != 0}, one = fused;
+        one.unfused = TRACES_LOG_SOFTMAX;
+        struct lw_workload w = built("gpt-125m", s, one), base = built("gpt-125m", s, fused);
+        const struct lw_module *a = &base.modules[BLOCK + 1], *b = &w.modules[BLOCK + 1];
+        int64_t forward = cast ? 2 + 2 + 2 + 4 : 2 * e, kept = cast ? 2 + 2 + 4 + 4 : 4 * e;
+        int64_t backward = cast ? 4 + 4 + 2 + 2 + 2 + 2 : e + 3 * e;
+        assert_int_equal(b->forward_ps - a->forward_ps, (forward - e - 4) * scores * NS);
+        assert_int_equal(b->backward_input_ps - a->backward_input_ps,
+                         (backward - e - 4) * scores * NS);
+        assert_int_equal(b->kept_bytes[LW_RECOMPUTE_NONE] - a->kept_bytes[LW_RECOMPUTE_NONE],
+                         (kept - 4) * scores);
+    }
+}
+
+MODEL_TEST(log_softmax_is_one_kernel_each_way)
+{
+    on_random_sizes(check_log_softmax);
+}
+
 /* Two norms and the sum between them; casts beside both. */
 static void check_norms(const struct sizes *s)
 {
