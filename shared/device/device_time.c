@@ -133,12 +133,15 @@ static double largest_side(const struct lw_device *d)
  * (NVIDIA, Matrix Multiplication Background User's Guide, section 3.1). Where rows of 16-bit
  * elements are odd no copy to shared memory runs beside the products (cp.async takes 4, 8 or 16
  * bytes; NVIDIA/cutlass@00f271c02, include/cutlass/arch/memory_sm80.h): the library has kernels of
- * older devices alone, whose rate the device's file may say. */
+ * older devices alone, whose rate the device's file may say. Products of f32 without tensor cores
+ * (TF32) lose nothing (baidu-research/DeepBench@da81ba782, V100 and T4). */
 static double alignment(const struct lw_device *d, const struct lw_product *p)
 {
     int64_t bits = p->fp4 ? 4 : p->fp8 ? 8 : 8 * lw_dtype_size(p->dtype);
     int64_t k = p->k * bits / 8, n = p->n * bits / 8;
 
+    if (p->dtype == LW_F32 && !p->tf32 && !p->fp8 && !p->fp4)
+        return 1;
     bool odd = p->n % 2 != 0 || (p->k % 2 != 0 && !p->accumulate); /* of weights: k are tokens */
     if (bits == 16 && odd && lw_figure_is_set(d->gemm_odd))
         return d->gemm_odd.value;

@@ -71,6 +71,21 @@ TEST(memory_bounds_a_product)
     assert_true(near((double)lw_product_time(&d, &p), s * 4 / 3 * 1e12));
 }
 
+/* 512 x 512 x 513 in f32 takes 513 / 512 of 512 x 512 x 512; in TF32, rows of no whole 16 bytes,
+ * twice that, as rows of 514 elements of 2 bytes. */
+TEST(products_without_tensor_cores_need_no_alignment)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(512, 512, 512), q = product(512, 512, 513);
+
+    d.peak_flops[LW_F32] = d.tf32_peak_flops = d.peak_flops[LW_BF16];
+    p.dtype = q.dtype = LW_F32;
+    double plain = (double)lw_product_time(&d, &p);
+    assert_true(near((double)lw_product_time(&d, &q), 513.0 / 512 * plain));
+    q.tf32 = true;
+    assert_true(near((double)lw_product_time(&d, &q), 2 * 513.0 / 512 * plain));
+}
+
 /* Rows of 513 elements are odd. In the gradient of weights k are tokens, which are no row; eight
  * bits have another library kernel. */
 TEST(odd_rows_have_a_rate_of_their_own)
