@@ -229,7 +229,7 @@ static enum lw_status model_of(struct lw_tune_context *c, const struct lw_strate
 /* --- a schedule --- */
 
 struct order_key {
-    int64_t schedule, pp, chunks, micro_batches, group;
+    int64_t schedule, pp, chunks, micro_batches, group, drain_every;
 };
 
 /* In the arena; on failure with no grid. */
@@ -239,7 +239,7 @@ static enum lw_status make_order(struct lw_tune_context *c, const struct order_k
     const struct lw_schedule_shape shape = {
         .schedule = (enum lw_schedule)k->schedule, .n_ranks = (int32_t)k->pp,
         .n_micro_batches = (int32_t)k->micro_batches, .n_chunks = (int32_t)k->chunks,
-        .group = (int32_t)k->group};
+        .group = (int32_t)k->group, .drain_every = (int32_t)k->drain_every};
 
     LW_TRY(lw_tune_order_make(&shape, &c->arena, o, err));
     enum lw_status st = lw_tune_shelf_keep(&c->orders, &c->arena, k, sizeof *k, o, err);
@@ -253,7 +253,8 @@ static enum lw_status order_of(struct lw_tune_context *c, const struct lw_strate
 {
     bool alone = s->pp == 1;
     const struct order_key k = {alone ? (int64_t)LW_SCHEDULE_1F1B : (int64_t)s->schedule, s->pp,
-                                alone ? 1 : s->chunks, s->micro_batches, s->micro_batch_group};
+                                alone ? 1 : s->chunks, s->micro_batches, s->micro_batch_group,
+                                alone ? 0 : s->drain_every};
     struct lw_tune_order *o = lw_tune_shelf_take(&c->orders, &k, sizeof k);
 
     if (!o) {

@@ -109,7 +109,8 @@ static enum lw_status check_fact(const struct lw_framework *f, int k, struct lw_
 static bool is_size(const char *option)
 {
     static const char *const sizes[] = {"dp", "pp", "tp", "cp", "ep", "etp",
-                                        "micro-batches", "chunks", "micro-batch-group"};
+                                        "micro-batches", "chunks", "micro-batch-group",
+                                        "drain-every"};
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (strcmp(option, sizes[i]) == 0)

@@ -118,9 +118,9 @@ static int64_t largest_item(const struct lw_plan *p)
 
 static int64_t flight_of(const struct run *r, int64_t stage)
 {
-    int64_t left = r->s->pp - stage;
+    int64_t left = r->s->pp - stage, most = lw_strategy_run_batches(r->s);
 
-    return left < r->s->micro_batches ? left : r->s->micro_batches;
+    return left < most ? left : most;
 }
 
 /* Of a stage, buffers of its blocks' inputs and weights beside the inputs of the micro-batches in
@@ -413,7 +413,9 @@ static double whole_inputs(const struct run *r)
 
 static int64_t in_flight(const struct run *r)
 {
-    return r->s->micro_batches < r->s->pp ? r->s->micro_batches : r->s->pp;
+    int64_t most = lw_strategy_run_batches(r->s);
+
+    return most < r->s->pp ? most : r->s->pp;
 }
 
 /* Of the first stage, which has most micro-batches in flight. Where a tensor rank sends its part of

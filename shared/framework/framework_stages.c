@@ -188,7 +188,7 @@ const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_m
                 break;
     if (lw_fact(f->blocks_by_cost) && (double)of_head + spare < (double)(s->pp - 1))
         return "it leaves a stage without a block, and does not start (stages.blocks_by_cost)";
-    if (lw_fact(f->fills_pipeline) && s->micro_batches < s->pp - 1)
+    if (lw_fact(f->fills_pipeline) && lw_strategy_run_batches(s) < s->pp - 1)
         return "its 1F1B asks for as many micro-batches as stages less one "
                "(stages.fills_pipeline)";
     if (lw_fact(f->whole_chunks) && s->chunks > 1 && d->layers % s->pp == 0 &&

@@ -41,6 +41,15 @@ static enum lw_status refuse_rounds(const struct lw_strategy *s, struct lw_err *
                    (long long)s->micro_batch_group);
 }
 
+static enum lw_status refuse_drains(const struct lw_strategy *s, struct lw_err *err)
+{
+    if (s->drain_every == 0 || s->pp > 1)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--drain-every %lld is for a pipeline: choose --pp, or leave it out",
+                   (long long)s->drain_every);
+}
+
 /* Options of recomputation that contradict each other. */
 static enum lw_status refuse_recompute(const struct lw_strategy *s, struct lw_err *err)
 {
@@ -610,6 +619,7 @@ static enum lw_status resolve(const struct lw_workload *w, bool checked, bool pl
     LW_TRY(lw_compat_check(s, w, err));
     LW_TRY(refuse_unlowered(s, err));
     LW_TRY(refuse_rounds(s, err));
+    LW_TRY(refuse_drains(s, err));
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(refuse_of_ddp(s, err));
     LW_TRY(check_recompute(w, s, err));

@@ -254,6 +254,8 @@ static void note_pipeline(const struct lw_lowering *l)
         return;
     lw_builder_note(b, "pipeline: %s, %d micro-batches, %d parts on %d ranks", lw_schedule_name(
                         l->s->schedule), l->grid.n_micro_batches, l->n_parts, l->pp);
+    if (l->s->drain_every > 0)
+        lw_builder_note(b, "drained after each %lld micro-batches", (long long)l->s->drain_every);
     note_partition(l);
     for (int32_t q = 0; q < l->n_parts; q++)
         note_part(l, q);

@@ -32,7 +32,8 @@ static enum lw_status make_grid(struct lw_lowering *l, struct lw_err *err)
                                       .n_ranks = l->pp,
                                       .n_micro_batches = (int32_t)s->micro_batches,
                                       .n_chunks = l->pp > 1 ? (int32_t)s->chunks : 1,
-                                      .group = (int32_t)s->micro_batch_group};
+                                      .group = (int32_t)s->micro_batch_group,
+                                      .drain_every = (int32_t)s->drain_every};
 
     shape.pairs = s->expert_overlap == LW_EXPERT_OVERLAP_ON &&
                   lw_schedule_pairs_of(shape.schedule) == LW_PAIRS_ASKED;

@@ -117,6 +117,11 @@ static const struct option {
       "turn, at least --pp, or all of a step; Megatron-LM's "
       "microbatch-group-size-per-virtual-pipeline-stage (0: about --pp)", NULL, NULL, "group"},
      INT_OR_0, offsetof(struct lw_strategy, micro_batch_group), 1, MOST_MICRO_BATCHES},
+    {{"drain-every", "N",
+      "--pp: the schedule runs anew for each N micro-batches, after those before have left the "
+      "rank, as in a program that calls a schedule for each of several batches and then takes one "
+      "step (0: once for all)", NULL, NULL, NULL},
+     INT_OR_0, offsetof(struct lw_strategy, drain_every), 1, MOST_MICRO_BATCHES},
     ON_OFF("async-messages", async_messages,
            "--pp: receives are posted ahead and sends are not waited for; off, as in the 1f1b and "
            "gpipe of torch.distributed.pipelining: a receive is posted when the op before has "
@@ -482,7 +487,8 @@ const char *lw_strategy_of_pipelines(int k)
     static const char *const names[] = {"schedule", "partition", "partition-list", "stage-memory",
                                         "pin-first", "pin-last", "weigh-transfers",
                                         "async-messages", "first-layers", "last-layers",
-                                        "count-embedding", "count-loss", "micro-batch-group"};
+                                        "count-embedding", "count-loss", "micro-batch-group",
+                                        "drain-every"};
 
     return k < (int)(sizeof names / sizeof *names) ? names[k] : NULL;
 }
@@ -634,6 +640,11 @@ bool lw_strategy_folds_experts(const struct lw_strategy *s)
 int64_t lw_strategy_expert_number(const struct lw_strategy *s, int64_t data, int64_t tensor)
 {
     return lw_strategy_folds_experts(s) ? data * s->tp + tensor : data;
+}
+
+int64_t lw_strategy_run_batches(const struct lw_strategy *s)
+{
+    return s->drain_every > 0 ? s->drain_every : s->micro_batches;
 }
 
 bool lw_strategy_overlaps_experts(const struct lw_strategy *s, const char **why)

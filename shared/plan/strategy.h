@@ -90,6 +90,7 @@ struct lw_strategy {
     enum lw_dispatcher dispatcher;
     int64_t micro_batches, chunks;
     int64_t micro_batch_group;     /* that pass a chunk before the next's turn; 0 = about pp */
+    int64_t drain_every;           /* micro-batches of one run of the schedule; 0 = all */
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */
     int64_t first_bucket_bytes;    /* -1 = the policy's default */
@@ -208,6 +209,9 @@ bool lw_strategy_folds_experts(const struct lw_strategy *s);
 /* The number of a rank among those of its stage and, unless experts are folded, of its tensor
  * coordinate; ranks of equal numbers modulo ep hold the same experts. */
 int64_t lw_strategy_expert_number(const struct lw_strategy *s, int64_t data, int64_t tensor);
+
+/* Micro-batches of one run of the schedule. */
+int64_t lw_strategy_run_batches(const struct lw_strategy *s);
 
 /* All-to-alls of experts run beside the compute of another micro-batch where the schedule has units
  * of two. Where another option keeps them apart: false, and *why is its text, NULL where nothing

@@ -144,8 +144,9 @@ enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_e
     return own->demand ? own->demand(s, err) : LW_OK;
 }
 
-enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_grid *out,
-                                struct lw_err *err)
+/* All micro-batches at once. */
+static enum lw_status make_run(const struct lw_schedule_shape *s, struct lw_grid *out,
+                               struct lw_err *err)
 {
     const struct lw_scheduler *own = schedulers[s->schedule];
 
@@ -155,6 +156,54 @@ enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_gri
     g.n_stages = own->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
     enum lw_status status =
         own->rank ? make_ranks(s, own->rank, &g, err) : make_all(s, own->all, &g, err);
+    LW_GIVE(status, out, g, lw_grid_free(&g));
+}
+
+static enum lw_status demand_runs(const struct lw_schedule_shape *s, struct lw_err *err)
+{
+    const struct lw_scheduler *own = schedulers[s->schedule];
+
+    LW_TRY(sizes(s, err));
+    if (s->drain_every < 0 || s->n_micro_batches % s->drain_every != 0)
+        return lw_schedule_refuse(s, err, "--drain-every must divide the micro-batches");
+    if (own->layout == LW_LAYOUT_BIDIR || own->combined_calls)
+        return lw_schedule_refuse(s, err, "it takes no --drain-every");
+    return LW_OK;
+}
+
+/* One run after the other on every rank: run n is the first with n * drain_every added to its
+ * micro-batches. */
+static enum lw_status repeat_run(const struct lw_grid *one, int32_t runs, struct lw_grid *g,
+                                 struct lw_err *err)
+{
+    *g = (struct lw_grid){.n_ranks = one->n_ranks, .n_stages = one->n_stages,
+                          .n_micro_batches = one->n_micro_batches * runs, .layout = one->layout};
+    LW_TAKE(&g->arena, g->first, g->n_ranks + 1L, err);
+    LW_TAKE(&g->arena, g->actions, (int64_t)one->first[one->n_ranks] * runs, err);
+    for (int32_t r = 0; r < one->n_ranks; r++) {
+        int32_t n = one->first[r + 1] - one->first[r], to = g->first[r];
+        for (int32_t i = 0; i < n * runs; i++) {
+            g->actions[to + i] = one->actions[one->first[r] + i % n];
+            g->actions[to + i].micro_batch += i / n * one->n_micro_batches;
+        }
+        g->first[r + 1] = to + n * runs;
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_grid *out,
+                                struct lw_err *err)
+{
+    struct lw_schedule_shape run = *s;
+    struct lw_grid one, g;
+
+    if (s->drain_every == 0)
+        return make_run(s, out, err);
+    LW_TRY(demand_runs(s, err));
+    run.n_micro_batches = s->drain_every;
+    LW_TRY(make_run(&run, &one, err));
+    enum lw_status status = repeat_run(&one, s->n_micro_batches / s->drain_every, &g, err);
+    lw_grid_free(&one);
     LW_GIVE(status, out, g, lw_grid_free(&g));
 }
 

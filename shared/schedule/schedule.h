@@ -52,6 +52,9 @@ struct lw_schedule_shape {
                                             * (almost) nothing; see docs/design/schedule.md */
     bool pairs;       /* 1f1b on one rank, interleaved-1f1b: one more forward first, then units of
                        * a forward and a backward (Megatron-LM: overlap_moe_expert_parallel_comm) */
+    int32_t drain_every; /* micro-batches of one run of the schedule, which every rank repeats: its
+                          * next run begins after all of its actions of the last. They divide
+                          * n_micro_batches. 0 = one run */
 };
 
 void lw_grid_free(struct lw_grid *g);

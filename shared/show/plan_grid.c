@@ -76,7 +76,7 @@ bool lw_grid_requested(const struct lw_grid_request *q, const struct lw_plan_sou
 static enum lw_status only_grid_options(const struct lw_plan_source *src, struct lw_err *err)
 {
     static const char *const known[] = {"schedule", "pp", "micro-batches", "chunks",
-                                        "micro-batch-group"};
+                                        "micro-batch-group", "drain-every"};
     const size_t n = sizeof known / sizeof *known;
 
     for (int i = 0; i < src->n_given; i++) {
@@ -86,7 +86,7 @@ static enum lw_status only_grid_options(const struct lw_plan_source *src, struct
         if (k == n)
             return lw_fail(err, LW_EUSAGE,
                            "--%s needs -w FILE: a grid alone takes --schedule, --pp, "
-                           "--micro-batches, --chunks and --micro-batch-group",
+                           "--micro-batches, --chunks, --micro-batch-group and --drain-every",
                            src->names[i]);
     }
     LW_TRY(lw_plan_source_no_model(src, "a grid alone", err));
@@ -120,6 +120,8 @@ static enum lw_status read_grid(const struct lw_plan_source *src, const struct l
                          (long long)st->micro_batches, q->file, g->n_micro_batches);
     else if (given(src, "chunks"))
         status = lw_fail(err, LW_EUSAGE, "--chunks: the stages of a rank follow from %s", q->file);
+    else if (given(src, "drain-every"))
+        status = lw_fail(err, LW_EUSAGE, "--drain-every: the order follows from %s", q->file);
     if (status != LW_OK)
         lw_grid_free(g);
     return status;
@@ -139,7 +141,8 @@ static enum lw_status shape_of(const struct lw_plan_source *src, const struct lw
                                     .n_ranks = (int32_t)st->pp,
                                     .n_micro_batches = (int32_t)st->micro_batches,
                                     .n_chunks = (int32_t)st->chunks,
-                                    .group = (int32_t)st->micro_batch_group};
+                                    .group = (int32_t)st->micro_batch_group,
+                                    .drain_every = (int32_t)st->drain_every};
     if (fixed > 0 && !given(src, "chunks"))
         s->n_chunks = fixed;
     if (s->group > 0 && !lw_schedule_takes_group(st->schedule))

@@ -106,6 +106,14 @@ TEST(groups_of_micro_batches_end_like_one_rank)
     run_schedule(&(struct size){"interleaved_1f1b", 4, 3, 2}, " micro-batch-group 3");
 }
 
+TEST(drained_pipelines_end_like_one_rank)
+{
+    run_schedule(&(struct size){"1f1b", 3, 6, 1}, " drain-every 2");
+    run_schedule(&(struct size){"interleaved_1f1b", 2, 6, 2}, " drain-every 2 dp 2");
+    run_schedule(&(struct size){"zbv", 2, 8, 2}, " drain-every 4");
+    run_schedule(&(struct size){"1f1b", 2, 4, 1}, " drain-every 1");
+}
+
 TEST(recorded_schedules_end_like_one_rank)
 {
     const int most_stages = unit_cases(4, 8);

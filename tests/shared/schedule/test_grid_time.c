@@ -3,6 +3,7 @@
 
 #include "shared/schedule/grid_time.h"
 #include "tests/lib/failing_alloc.h"
+#include "tests/lib/prng.h"
 
 static struct lw_grid made(enum lw_schedule schedule, int32_t p, int32_t m, int32_t v)
 {
@@ -140,6 +141,37 @@ TEST(every_grid_stays_within_its_bounds)
                 n++;
             }
     assert_true(n > 800);
+}
+
+/* Rank 0 begins a run and, with whole backwards, ends it: n runs take n times as long. 1f1b of q
+ * micro-batches in each and free transfers: n (q + p - 1) (F + B). */
+TEST(runs_of_a_drained_pipeline_add_up)
+{
+    static const enum lw_schedule whole[] = {LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B,
+                                             LW_SCHEDULE_INTERLEAVED_1F1B, LW_SCHEDULE_LOOPED_BFS};
+    struct prng r = prng_start("drained pipelines");
+
+    for (int i = 0; i < 300; i++) {
+        enum lw_schedule schedule = whole[prng_in(&r, 0, 3)];
+        bool looped = schedule != LW_SCHEDULE_GPIPE && schedule != LW_SCHEDULE_1F1B;
+        int32_t p = (int32_t)prng_in(&r, 1, 5), n = (int32_t)prng_in(&r, 1, 4);
+        int32_t q = p * (int32_t)prng_in(&r, 1, 3), v = looped ? (int32_t)prng_in(&r, 1, 3) : 1;
+        struct lw_grid_costs c = {prng_in(&r, 1, 9), prng_in(&r, 1, 9), prng_in(&r, 0, 9),
+                                  prng_in(&r, 0, 3)};
+        struct lw_schedule_shape s = {schedule, p, n * q, v, 0, NULL, .drain_every = q};
+        struct lw_grid one = made(schedule, p, q, v), all;
+        struct lw_err err = {0};
+        assert_ok(lw_schedule_grid(&s, &all, &err), err);
+        struct lw_grid_times a = timed(&one, c), b = timed(&all, c);
+        assert_int_equal(b.makespan, n * a.makespan);
+        if (schedule == LW_SCHEDULE_1F1B && c.comm == 0)
+            assert_int_equal(b.makespan, n * (q + p - 1) * (c.f + c.i + c.w));
+        assert_int_equal(b.peak_until_input[0], a.peak_until_input[0]);
+        lw_grid_times_free(&a);
+        lw_grid_times_free(&b);
+        lw_grid_free(&one);
+        lw_grid_free(&all);
+    }
 }
 
 TEST(durations_below_zero_are_refused)

@@ -187,6 +187,58 @@ TEST(a_group_may_be_short)
                         "too, needs at least pp micro-batches: give 3 or 5");
 }
 
+TEST(a_drained_rank_repeats_its_run)
+{
+    struct lw_schedule_shape s = {LW_SCHEDULE_1F1B, 3, 4, 1, 0, NULL, .drain_every = 2};
+    struct lw_grid g;
+    struct lw_err err = {0};
+    char text[1024];
+
+    assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_OK);
+    put_rank(&g, 0, text, sizeof text);
+    assert_string_equal(text, "0F0 0F1 0B0 0B1 0F2 0F3 0B2 0B3");
+    put_rank(&g, 2, text, sizeof text);
+    assert_string_equal(text, "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3");
+    lw_grid_free(&g);
+}
+
+TEST(drained_grids_can_run_or_say_why_not)
+{
+    static const struct {
+        enum lw_schedule schedule;
+        int32_t m, every;
+        const char *why;
+    } refused[] = {
+        {LW_SCHEDULE_1F1B, 4, 3, "--drain-every must divide the micro-batches"},
+        {LW_SCHEDULE_1F1B, 4, 8, "--drain-every must divide the micro-batches"},
+        {LW_SCHEDULE_1F1B, 4, -1, "--drain-every must divide the micro-batches"},
+        {LW_SCHEDULE_COLOSSAL_1F1B, 4, 2, "it takes no --drain-every"},
+    };
+    struct lw_err err = {0};
+    int built = 0;
+
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct lw_schedule_shape s = {refused[i].schedule, 2, refused[i].m, 1, 0, NULL,
+                                      .drain_every = refused[i].every};
+        struct lw_grid g;
+        assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_EINVAL);
+        assert_non_null(strstr(err.msg, refused[i].why));
+    }
+    for (size_t k = 0; k < sizeof with_rules / sizeof *with_rules; k++)
+        for (int32_t m = 1; m <= 8; m++)
+            for (int32_t v = 1; v <= 2; v++) {
+                struct lw_schedule_shape s = {with_rules[k], 4, 3 * m, v, 0, NULL,
+                                              .drain_every = m};
+                struct lw_grid g;
+                if (lw_schedule_grid(&s, &g, &err) != LW_OK)
+                    continue;
+                assert_int_equal(lw_grid_check(&g, &err), LW_OK);
+                lw_grid_free(&g);
+                built++;
+            }
+    assert_true(built > 80);
+}
+
 /* What the message names is taken, and nothing between it and the group that was given. */
 TEST(a_refused_group_names_the_nearest_that_are_taken)
 {
