@@ -25,6 +25,7 @@ NUMBERS = {
     "topk": "topk", "moe_ffn": "moe_ffn", "shared_ffn": "shared_expert_ffn",
     "dense_layers": "dense_layers", "mtp_layers": "", "zero_copies": "", "zero_ranks": "",
     "layers_per_chunk": "",
+    "local_batch": "local_batch",  # samples of a data rank in one run of the pipeline's schedule
     "offload_layers": "",  # blocks whose activations go to the host
     "recompute_layers": "",  # blocks that are recomputed whole, where not all are
     "model_parallel": "model_parallel_size", "batch_per_dp": "batch_per_dp",

@@ -437,6 +437,16 @@ def model_options(row, put):
     put("expert-capacity", row.expert_capacity)
 
 
+def drains_of(row):
+    """Micro-batches of one run of a pipeline's schedule, where a step has several."""
+    if row.pp == 1 or row.local_batch == 0 or row.local_batch >= row.mbs * row.micro_batches:
+        return ""
+    if row.local_batch % row.mbs != 0 or row.micro_batches * row.mbs % row.local_batch != 0:
+        raise Cannot("the local batch does not divide into micro-batches, or those of a step "
+                     "into local batches")
+    return row.local_batch // row.mbs
+
+
 def strategy_options(row, put):
     zero, group = zero_of(row), row.dp // copies_of(row)
     zero = 0 if zero and group == 1 < row.dp else zero  # each rank has a copy of its own
@@ -446,6 +456,7 @@ def strategy_options(row, put):
     put("etp", 1 if row.etp < row.tp else "")
     interleaved = "interleaved-1f1b" if row.vpp > 1 else ""
     put("schedule", interleaved if row.schedule in ("", "1f1b") else row.schedule)
+    put("drain-every", drains_of(row))
     put("partition", row.partition)
     if row.tp > 1:
         put("sequence-parallel", "on" if is_yes(row.seq_parallel) else "off")

@@ -420,6 +420,32 @@ TEST(the_number_of_micro_batches_is_what_the_program_computes)
     }
 }
 
+/* AutoModel runs a pipeline's schedule for each local batch; without a pipeline nothing drains. */
+TEST(a_pipeline_drains_after_each_local_batch)
+{
+    static const struct {
+        const char *pp, *mbs, *local, *title, *cell;
+    } cases[] = {
+        {"4", "1", "4", "drain-every", "4"},
+        {"4", "2", "8", "drain-every", "4"},
+        {"4", "1", "32", "drain-every", ""},
+        {"1", "1", "4", "drain-every", ""},
+        {"4", "1", "12", "why",
+         "the local batch does not divide into micro-batches, or those of a step into local "
+         "batches"},
+    };
+    char csv[700];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(csv, sizeof csv,
+                 "gpu,gpus,gpus_per_node,model,seq,gbs,mbs,tp,pp,cp,precision,framework,step_s,"
+                 "tok_s_gpu,tflops_gpu,task,local_batch\nH100,%s,8,Llama3 8B,4096,32,%s,1,"
+                 "%s,1,BF16,NeMo AutoModel (PyTorch FSDP2),1,,,LoRA,%s\n",
+                 cases[i].pp, cases[i].mbs, cases[i].pp, cases[i].local);
+        expect_cell(rows_of("nemo_performance", csv), cases[i].title, cases[i].cell);
+    }
+}
+
 /* "H200" has "H20" in it; a mixture of devices is of none. */
 TEST(each_device_that_is_known_has_a_cluster)
 {
