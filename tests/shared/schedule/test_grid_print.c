@@ -130,6 +130,8 @@ TEST(a_users_schedule_is_checked_and_drawn)
         {"--schedule-file good.csv --micro-batches 2", 1, "--micro-batches 2: good.csv has 1"},
         {"--schedule-file good.csv --chunks 1", 2,
          "--chunks: the stages of a rank follow from good.csv"},
+        {"--schedule-file good.csv --drain-every 1", 2,
+         "--drain-every: the order follows from good.csv"},
         {"--schedule-file good.csv --schedule gpipe", 2, "leave one of them out"},
         {"--schedule custom --pp 2", 2, "--schedule custom needs --schedule-file FILE"});
 }
