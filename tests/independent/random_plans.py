@@ -124,6 +124,8 @@ def pipeline(rnd, s):
         s["chunks"] = 2
     if s["schedule"].startswith("dualpipe") and rnd.random() < .8:
         s["micro-batches"], s["pp"] = 8, rnd.choice([2, 4])
+    elif s["micro-batches"] % 2 == 0 and rnd.random() < .2:
+        s["drain-every"] = s["micro-batches"] // 2
     if rnd.random() < .3:
         s["partition"] = rnd.choice(["uniform", "deepspeed-balanced", "deepspeed-uniform",
                                      "colossal-balanced"])
