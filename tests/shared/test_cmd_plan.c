@@ -200,6 +200,8 @@ TEST(narrow_products_need_experts_and_narrow_operands)
            {"--fp4 -c dgx-b200", 1, "head: the head's are of 8 bits (--fp8); leave it out"},
            {"--fp8 --tied", 1,
             "head: the embedding, whose weights the head has, is not of 8 bits"});
+    expect("plan -w vit-b-16 --dtype bf16 --fp8 --narrow-products head -c dgx-b200", 1,
+           "head: model vit-b-16 has no vocabulary; leave it out");
 }
 
 /* A recipe is of 8-bit operands, of devices that have its products, and of a framework that has its

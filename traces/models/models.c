@@ -433,6 +433,9 @@ static enum lw_status check_narrow_products(const struct traces_model *m,
         return lw_fail(err, LW_EINVAL, "--narrow-products head: %s; leave it out",
                        s->fp4 ? "the head's are of 8 bits (--fp8)"
                               : "the embedding, whose weights the head has, is not of 8 bits");
+    if (strcmp(s->narrow_of, "head") == 0 && s->vocab == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--narrow-products head: model %s has no vocabulary; leave it out", m->name);
     if (strcmp(s->narrow_of, "all") == 0 || strcmp(s->narrow_of, "head") == 0)
         return LW_OK;
     if (s->experts == 0)
