@@ -20,7 +20,7 @@
 #include "shared/io/used_files.h"
 #include "shared/numbers/units.h"
 
-enum { MAX_OPTIONS = 192, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
+enum { MAX_OPTIONS = 224, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
 
 void lw_cli_signals(void)
 {

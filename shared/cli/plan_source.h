@@ -26,7 +26,7 @@
  *     LW_TRY(lw_plan_source_cluster(&src, &cluster, err));
  *     LW_TRY(lw_plan_source_load(&src, plan_file or NULL, cost or NULL, &cluster, &plan, err));
  *     lw_plan_source_free(&src);                                                               */
-enum { LW_PLAN_SOURCE_OPTIONS = 140, LW_PLAN_SOURCE_OWN = 48 };
+enum { LW_PLAN_SOURCE_OPTIONS = 160, LW_PLAN_SOURCE_OWN = 48 };
 
 struct lw_plan_source {
     const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
