@@ -218,7 +218,7 @@ static void random_torch(struct prng *r, struct lw_strategy *s)
         give(s, "sync-each-micro-batch", "on");
     if (plain && prng_in(r, 0, 1))
         give(s, "async-messages", "off");
-    if (plain && s->micro_batches % 2 == 0 && prng_in(r, 0, 1))
+    if (plain && !s->async_messages && s->micro_batches % 2 == 0) /* calls of a schedule */
         give(s, "drain-every", "2");
     if (s->zero == 3 && !s->root_unit && prng_in(r, 0, 1))
         give(s, "units", "children");

@@ -54,7 +54,7 @@ static void check_in_flight(const struct lw_plan *p, const struct random_model *
 {
     struct lw_schedule_shape s = {p->strategy->schedule, (int32_t)p->strategy->pp,
                                   (int32_t)p->strategy->micro_batches, (int32_t)p->strategy->chunks,
-                                  0, NULL};
+                                  0, NULL, .drain_every = (int32_t)p->strategy->drain_every};
     const struct lw_grid_costs unit = {1, 1, 1, 0};
     struct lw_grid g;
     struct lw_grid_times t;
