@@ -460,8 +460,8 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
                             "keep what Megatron-LM's keep; their rule takes " TRACES_SCAN_TAKES
                             " of scans of state spaces", (long long)s.linear_every);
     if (s.mtp_stated > s.mtp_layers)
-        traces_builder_note(&t.b, LW_ASSUMPTION "config.json's %s is %lld; blocks for further tokens "
-                            "that are trained: %lld (--mtp-layers)",
+        traces_builder_note(&t.b, LW_ASSUMPTION "config.json's %s is %lld; blocks for further "
+                            "tokens that are trained: %lld (--mtp-layers)",
                             s.linear_split ? "mtp_num_hidden_layers" : "num_nextn_predict_layers",
                             (long long)s.mtp_stated, (long long)s.mtp_layers);
     if (s.qk_norm_wide && s.tensor > 1)

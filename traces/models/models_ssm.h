@@ -16,9 +16,9 @@ enum lw_status transformer_ssm_check(const struct traces_model_shape *s, struct 
 
 /* One kernel of a scan: FLOPs and bytes of a token's operands, forward and backward, and launches.
  * What it takes of these (models_ssm.c), for notes: */
-#define TRACES_SCAN_TAKES                                                                          \
-    "1.187 times the memory traffic of each kernel's operands, and beside it 299 FLOPs in a clock " \
-    "of an SM, as measured on a GB10"
+#define TRACES_SCAN_TAKES                                                                    \
+    "1.187 times the memory traffic of each kernel's operands, and beside it 299 FLOPs in " \
+    "a clock of an SM, as measured on a GB10"
 int32_t transformer_scan(struct transformer *t, const int64_t flops[2], const int64_t bytes[2],
                          int32_t n_forward, int32_t n_backward);
 

@@ -124,7 +124,8 @@ TEST_WITH(the_next_command_of_another_kind_takes_the_network_alone, fixture_open
 {
     if (!is_there())
         return;
-    shell("zcat $P/" TRACES "dlrm_8gpu_rank0.json.gz | sed s/V100-SXM2/V100-SXM3/ > sxm3.json", NULL);
+    shell("zcat $P/" TRACES "dlrm_8gpu_rank0.json.gz | sed s/V100-SXM2/V100-SXM3/ > sxm3.json",
+          NULL);
     const char *out = lapwing("import sxm3.json -o w.json", NULL);
     assert_non_null(strstr(out, "next: lapwing sim -w w.json -c v100-ib --as-recorded --dp 8"));
     expect("sim -w w.json -c v100-ib --as-recorded --dp 8 --no-db --format json", 0,
