@@ -439,7 +439,7 @@ TEST_WITH(two_predictions_are_a_and_b, runs_open, fixture_close)
 TEST_WITH(pipelines_are_joined_across_machines, fixture_open, fixture_close)
 {
     shell("set -e; for c in dgx-a100 dgx-h100 l40s; do for how in '--partition uniform' "
-          "'--framework megatron-lm' '--framework ideal'; do $L sim -w gpt2-xl --pp 4 "
+          "'--framework megatron-lm' '--framework ideal'; do $L sim -w gpt2 --batch 8 --pp 4 "
           "--micro-batches 8 $how -c $c --db m.db -q >log; done; done",
           NULL);
     EXPECT("compare --db m.db --format json",
@@ -448,10 +448,10 @@ TEST_WITH(pipelines_are_joined_across_machines, fixture_open, fixture_close)
            {"2 5", 0, "\"same_plan\": true", {"\"joined_by\": \"op\""}},
            {"2 8", 0, "\"same_plan\": true", {"\"joined_by\": \"op\""}},
            {"3 9", 0, "\"same_plan\": false",
-            {"\"first_difference\": \"module 13: stage is 0 in the first plan, 1 in the second\"",
+            {"\"first_difference\": \"module 4: stage is 0 in the first plan, 1 in the second\"",
              "\"b_from_times\": [\n    \"--partition exact\"\n  ]"}});
     EXPECT("compare --db m.db",
-           {"3 9", 0, "first difference of the plans: module 13: stage is 0",
+           {"3 9", 0, "first difference of the plans: module 4: stage is 0",
             {"decided by times in run 3: --partition exact",
              "decided by times in run 9: --partition exact"}},
            {"1 7", 0, "", .lacks = "decided by times"});

@@ -228,9 +228,9 @@ TEST_WITH(equal_to_simulating_all_of_random_spaces, fixture_open, fixture_close)
 /* GPipe is in the list before 1F1B, takes as long and holds more; with bounds and without. */
 TEST_WITH(of_equal_steps_the_least_memory_is_first, fixture_open, fixture_close)
 {
-#define ARGS "-w gpt2 -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 --framework ideal --tp 1 " \
-             "--pp 1,2 --zero 0,1 --schedule gpipe,1f1b --bucket-policy c10d --recompute none "    \
-             "--gradient-as-bucket-view off,on --bucket-cap 1MiB,2GiB --best "
+#define ARGS "-w gpt2-medium -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 --framework ideal " \
+             "--tp 1 --pp 1,2 --zero 0,1 --schedule gpipe,1f1b --bucket-policy c10d "              \
+             "--recompute none --gradient-as-bucket-view off,on --bucket-cap 1MiB,2GiB --best "
     for (int n = 1; n < 20; n += 3) {
         char args[400];
         snprintf(args, sizeof args, ARGS "%d", n);
@@ -241,8 +241,8 @@ TEST_WITH(of_equal_steps_the_least_memory_is_first, fixture_open, fixture_close)
         free(found);
         free(all);
     }
-    char *best = tune_best_of("-w gpt2 -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 --tp 1 "
-                              "--pp 2 --framework ideal --zero 0 --schedule gpipe,1f1b "
+    char *best = tune_best_of("-w gpt2-medium -c dgx-a100 --ranks 4 --global-batch 16 --batch 1 "
+                              "--tp 1 --pp 2 --framework ideal --zero 0 --schedule gpipe,1f1b "
                               "--recompute none --best 2");
     const char *first = strstr(best, "\"step_ns\": "), *second = strstr(first + 1, "\"step_ns\": ");
     assert_non_null(second);
