@@ -96,6 +96,7 @@ static const struct lw_field kernel_fields[] = {
     LW_F_BOOL("again", AT(again), false),
     LW_F_BOOL("unrepeated", AT(unrepeated), false),
     LW_F_BOOL("attention", AT(attention), false),
+    LW_F_BYTE_WORD("pass", AT(only), lw_kernel_only_word),
     LW_F_BYTE_WORD("tokens", AT(tokens), lw_kernel_tokens_word),
     LW_F_BYTE_WORD("layer", AT(layer), lw_kernel_layer_word),
     LW_F_BOOL("scan", AT(scan), false),

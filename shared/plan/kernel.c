@@ -46,6 +46,13 @@ const char *lw_kernel_tokens_word(int tokens)
     return word_of(words, sizeof words / sizeof *words, tokens);
 }
 
+const char *lw_kernel_only_word(int only)
+{
+    static const char *const words[] = {"all", "forward", "backward"};
+
+    return word_of(words, sizeof words / sizeof *words, only);
+}
+
 const char *lw_kernel_layer_word(int layer)
 {
     static const char *const words[LW_N_KERNEL_LAYERS] = {

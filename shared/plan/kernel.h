@@ -159,6 +159,7 @@ int64_t lw_expert_copies(int64_t copies, double capacity);
 const char *lw_kernel_kind_word(int kind);
 const char *lw_kernel_split_word(int split);
 const char *lw_kernel_tokens_word(int tokens);
+const char *lw_kernel_only_word(int only);
 const char *lw_kernel_layer_word(int layer);
 const char *lw_bound_word(int bound);
 const char *lw_time_source_word(int source);
