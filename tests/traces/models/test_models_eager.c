@@ -70,6 +70,7 @@ static void on_random_sizes(void (*check)(const struct sizes *))
     for (int n = unit_cases(20, 400); n > 0; n--) {
         struct sizes s = random_sizes();
         check(&s);
+        model_forget(NULL);
     }
 }
 
