@@ -30,6 +30,7 @@
 #include "exec/cpu/clock_wait.h"
 #include "shared/base/arena.h"
 #include "shared/base/hash.h"
+#include "shared/numbers/larger.h"
 
 enum { MOST_WAITING = 16384, KEPT_FILES = 64, AT_ONCE = 512 };
 enum { SLICE_MS = 50 }; /* of a wait that a signal may end */
@@ -267,21 +268,16 @@ static enum met introduce(struct exec_rendezvous *r, int fd, int32_t channel, in
     return how == HEARD ? judge_answer(r, &a, why) : not_met(r, how, why);
 }
 
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* At the port r->id.port of one address. patience_ns: for each of several ports; 0: only one. */
 static enum met try_address(struct exec_rendezvous *r, int32_t channel, const struct addrinfo *a,
                             int64_t patience_ns, int64_t until_ns, int *fd, struct lw_err *why)
 {
-    int64_t now = exec_now_ns(), answer = later(until_ns, now + HELLO_NS),
+    int64_t now = exec_now_ns(), answer = lw_larger(until_ns, now + HELLO_NS),
             limit = a->ai_next ? now + EACH_NS : until_ns, challenge = answer;
 
     if (patience_ns) {
         int64_t patient = now + patience_ns;
-        limit = challenge = later(now + PATIENCE_NS, patient < until_ns ? patient : until_ns);
+        limit = challenge = lw_larger(now + PATIENCE_NS, patient < until_ns ? patient : until_ns);
     }
     set_port(a->ai_addr, r->id.port);
     *fd = connect_to(r, a, limit);

@@ -17,6 +17,7 @@
 #include "shared/bucket/bucket_merge.h"
 #include "shared/bucket/bucket_search.h"
 #include "shared/base/sort.h"
+#include "shared/numbers/larger.h"
 #include "shared/numbers/order.h"
 
 #include <inttypes.h>
@@ -78,11 +79,6 @@ static enum lw_status check_input(const struct lw_merge *m, struct lw_err *err)
     return LW_OK;
 }
 
-static lw_ps later(lw_ps a, lw_ps b)
-{
-    return a > b ? a : b;
-}
-
 /* When a bucket of these bytes ends that can start at the later of two times. */
 static enum lw_status run(const struct cost_at *c, lw_ps channel, lw_ps ready, int64_t bytes,
                           lw_ps *end, struct lw_err *err)
@@ -90,7 +86,7 @@ static enum lw_status run(const struct cost_at *c, lw_ps channel, lw_ps ready, i
     lw_ps time;
 
     LW_TRY(ask(c, bytes, &time, err));
-    *end = later(channel, ready) + time;
+    *end = lw_larger(channel, ready) + time;
     if (*end > TIME_MAX)
         return lw_fail(err, LW_EINVAL, "the buckets end after 2^60, time is counted below that");
     return LW_OK;
@@ -114,7 +110,7 @@ static enum lw_status gather_end(const struct lw_merge *m, const int32_t *first,
 
     for (int32_t b = n_buckets - 1; b >= 0; b--) {
         LW_TRY(run(&gather, channel, 0, sum(m->bytes, first[b], first[b + 1]), &channel, err));
-        compute = later(compute, channel) + sum(m->forward, first[b], first[b + 1]);
+        compute = lw_larger(compute, channel) + sum(m->forward, first[b], first[b + 1]);
     }
     *end = compute;
     return LW_OK;
@@ -186,12 +182,12 @@ static enum lw_status merge_greedily(const struct lw_merge *m, int32_t *ends, in
         bool waits = start > next_ready || next_ready - start < time + next_time - merged_time;
         if (next_ready < start + time && waits) {
             bytes += m->bytes[i + 1];
-            start = later(start, next_ready);
+            start = lw_larger(start, next_ready);
             time = merged_time;
         } else {
             ends[(*n_buckets)++] = i + 1;
             bytes = m->bytes[i + 1];
-            start = later(start + time, next_ready);
+            start = lw_larger(start + time, next_ready);
             time = next_time;
         }
         if (start > TIME_MAX)
@@ -242,7 +238,7 @@ static enum lw_status best_end(struct search *s, int32_t i, struct lw_err *err)
     s->best[i] = INT64_MAX;
     for (int32_t j = i - 1; j >= 0; j--) {
         LW_TRY(ask(&reduce, s->bytes[i] - s->bytes[j], &time, err));
-        lw_ps end = later(s->best[j], s->m->ready[i - 1]) + time;
+        lw_ps end = lw_larger(s->best[j], s->m->ready[i - 1]) + time;
         if (end < s->best[i]) {
             s->best[i] = end;
             s->from[i] = j;
@@ -299,8 +295,8 @@ static enum lw_status extend(struct search *s, struct labels *l, int32_t i, int3
         return lw_fail_nomem(err);
     for (int64_t k = l->first[j]; k < l->first[j + 1]; k++) {
         struct label *x = &l->found[l->n_found++];
-        x->reduce_end = later(l->at[k].reduce_end, s->m->ready[i - 1]) + reduce_time;
-        x->gather_end = later(l->at[k].gather_end, s->forward[i]) + gather_time;
+        x->reduce_end = lw_larger(l->at[k].reduce_end, s->m->ready[i - 1]) + reduce_time;
+        x->gather_end = lw_larger(l->at[k].gather_end, s->forward[i]) + gather_time;
         x->begin = j;
         x->before = (int32_t)k;
         if (x->reduce_end > TIME_MAX || x->gather_end > TIME_MAX)

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "shared/base/sort.h"
+#include "shared/numbers/larger.h"
 #include "shared/numbers/order.h"
 
 enum { FIRST_SAMPLES = 61440, MOST_SAMPLES = 65536, MOST_MISSED = 2048, MOST_LEVELS = 17 };
@@ -258,11 +259,6 @@ static void set_best(struct bounds *b, int32_t j)
     }
 }
 
-static lw_ps later(lw_ps a, lw_ps b)
-{
-    return a > b ? a : b;
-}
-
 /* A range of the tree: a node and its width; the samples that are before its sizes. */
 struct range {
     int32_t node, first, width, sample_first, sample_last;
@@ -276,9 +272,9 @@ static lw_ps bound_of(const struct bounds *b, int32_t i, struct range *x)
     x->sample_first = sample_before(b, lo, x->sample_first, x->sample_last + 1);
     x->sample_last = sample_before(b, hi, x->sample_first, x->sample_last + 1);
     struct least least = least_of(b, x->sample_first, x->sample_last);
-    lw_ps free = later(b->least_best[x->node], b->m->ready[i - 1]) + least.time;
+    lw_ps free = lw_larger(b->least_best[x->node], b->m->ready[i - 1]) + least.time;
     lw_ps busy = b->least_rest[x->node] + by_slope(b, b->sums[i]) + least.beyond - 1;
-    return later(free, busy);
+    return lw_larger(free, busy);
 }
 
 static enum lw_status end_from(struct bounds *b, int32_t i, int32_t j, lw_ps *end,
@@ -287,7 +283,7 @@ static enum lw_status end_from(struct bounds *b, int32_t i, int32_t j, lw_ps *en
     lw_ps time;
 
     LW_TRY(cost_of(b, b->sums[i] - b->sums[j], &time, err));
-    *end = later(b->best[j], b->m->ready[i - 1]) + time;
+    *end = lw_larger(b->best[j], b->m->ready[i - 1]) + time;
     return LW_OK;
 }
 

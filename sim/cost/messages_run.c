@@ -14,6 +14,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/numbers/checked.h"
+#include "shared/numbers/larger.h"
 
 struct run {
     const struct sim_schedule *s;
@@ -24,11 +25,6 @@ struct run {
     lw_ps *out, *in; /* links are free */
 };
 
-static lw_ps later(lw_ps a, lw_ps b)
-{
-    return a > b ? a : b;
-}
-
 static void send(struct run *x, const struct sim_transfer *m, int64_t step)
 {
     lw_ps time, latency;
@@ -38,15 +34,15 @@ static void send(struct run *x, const struct sim_transfer *m, int64_t step)
     if (x->links->extra)
         time = lw_add_sat(time, x->links->extra(x->links->ctx, m->from, step));
     if (x->s->blocking) {
-        lw_ps end = lw_add_sat(later(x->ready[m->from], x->ready[m->to]),
+        lw_ps end = lw_add_sat(lw_larger(x->ready[m->from], x->ready[m->to]),
                                lw_add_sat(time, latency));
-        x->next[m->from] = later(x->next[m->from], end);
-        x->next[m->to] = later(x->next[m->to], end);
+        x->next[m->from] = lw_larger(x->next[m->from], end);
+        x->next[m->to] = lw_larger(x->next[m->to], end);
         return;
     }
-    lw_ps start = later(x->ready[m->from], later(x->out[m->from], x->in[m->to]));
+    lw_ps start = lw_larger(x->ready[m->from], lw_larger(x->out[m->from], x->in[m->to]));
     x->out[m->from] = x->in[m->to] = lw_add_sat(start, time);
-    x->next[m->to] = later(x->next[m->to], lw_add_sat(start, lw_add_sat(time, latency)));
+    x->next[m->to] = lw_larger(x->next[m->to], lw_add_sat(start, lw_add_sat(time, latency)));
 }
 
 static void take_over(struct run *x)
@@ -91,7 +87,7 @@ enum lw_status sim_schedule_run(const struct sim_schedule *s, const lw_ps *entry
     take_over(&x);
     int64_t count = run_steps(&x);
     for (int32_t r = 0; r < s->n; r++)
-        end[r] = later(x.ready[r], x.out[r]);
+        end[r] = lw_larger(x.ready[r], x.out[r]);
     if (n_messages)
         *n_messages = count;
     lw_free(x.step);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/numbers/checked.h"
+#include "shared/numbers/larger.h"
 #include "shared/plan/workload.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
@@ -30,11 +31,6 @@ struct bucket_list {
     int64_t n, capacity;
     int64_t *first; /* [n_buckets] counted from 1; 0 = none */
 };
-
-static lw_ps later(lw_ps a, lw_ps b)
-{
-    return a > b ? a : b;
-}
 
 static struct bucket_times *entry(struct bucket_list *l, const struct lw_op *op)
 {
@@ -75,11 +71,11 @@ static enum lw_status add_row(struct bucket_list *l, const struct lw_op *op,
 
     if (!b)
         return lw_fail_nomem(err);
-    b->ready = later(b->ready, s->ready - began);
-    b->launch = later(b->launch, s->issue - began);
-    b->start = later(b->start, s->start - began);
-    b->all_in = later(b->all_in, s->all_in - began);
-    b->end = later(b->end, s->end - began);
+    b->ready = lw_larger(b->ready, s->ready - began);
+    b->launch = lw_larger(b->launch, s->issue - began);
+    b->start = lw_larger(b->start, s->start - began);
+    b->all_in = lw_larger(b->all_in, s->all_in - began);
+    b->end = lw_larger(b->end, s->end - began);
     b->length = b->end - b->start;
     return LW_OK;
 }

@@ -14,18 +14,14 @@
 #include <stdbool.h>
 
 #include "shared/numbers/checked.h"
-
-static lw_ps later(lw_ps a, lw_ps b)
-{
-    return a > b ? a : b;
-}
+#include "shared/numbers/larger.h"
 
 static lw_ps most(int32_t n, const lw_ps *t)
 {
     lw_ps m = 0;
 
     for (int32_t r = 0; r < n; r++)
-        m = later(m, t[r]);
+        m = lw_larger(m, t[r]);
     return m;
 }
 
@@ -52,10 +48,10 @@ static void run_block(const struct ring_step *x, lw_ps *restrict t)
         return;
     }
     for (int32_t i = x->n - 1; i > 0; i--)
-        t[first + i] = later(t[first + i], t[first + i - 1] + latency[first + i - 1]) + cost[i] +
-                       longer[i];
+        t[first + i] = lw_larger(t[first + i], t[first + i - 1] + latency[first + i - 1]) +
+                       cost[i] + longer[i];
     lw_ps before = first > 0 ? t[first - 1] : x->last;
-    t[first] = later(t[first], before + latency[x->before_first]) + cost[0] + longer[0];
+    t[first] = lw_larger(t[first], before + latency[x->before_first]) + cost[0] + longer[0];
 }
 
 /* The same near the end of time, where the plain sums would pass int64. */
@@ -65,7 +61,7 @@ static void run_last_block(const struct ring_step *x, lw_ps *t)
         int32_t r = x->first + i;
         lw_ps before = r > 0 ? t[r - 1] : x->last;
         lw_ps after = x->latency[i > 0 ? r - 1 : x->before_first];
-        lw_ps from = x->s == 1 ? t[r] : later(t[r], lw_add_sat(before, after));
+        lw_ps from = x->s == 1 ? t[r] : lw_larger(t[r], lw_add_sat(before, after));
         t[r] = lw_add_sat(lw_add_sat(from, x->cost[r]), x->longer[i]);
     }
 }
@@ -94,6 +90,6 @@ void sim_ring_run(int32_t n, int64_t steps, lw_ps *t, const lw_ps *cost, const l
     }
     for (int32_t r = 0; r < n; r++) {
         int32_t before = r > 0 ? r - 1 : n - 1;
-        end[r] = steps > 0 ? later(t[r], lw_add_sat(t[before], latency[before])) : t[r];
+        end[r] = steps > 0 ? lw_larger(t[r], lw_add_sat(t[before], latency[before])) : t[r];
     }
 }
