@@ -4,20 +4,20 @@
 #include <stddef.h>
 #include <string.h>
 
-static const char *const words[LW_N_FP8_RECIPES] = {
+const char *const lw_fp8_recipe_words[LW_N_FP8_RECIPES + 1] = {
     [LW_FP8_UNSTATED] = "unstated",     [LW_FP8_DELAYED] = "delayed",
     [LW_FP8_TENSORWISE] = "tensorwise", [LW_FP8_ROWWISE] = "rowwise",
     [LW_FP8_BLOCKWISE] = "blockwise",   [LW_FP8_MXFP8] = "mxfp8"};
 
 const char *lw_fp8_recipe_word(int recipe)
 {
-    return recipe >= 0 && recipe < LW_N_FP8_RECIPES ? words[recipe] : NULL;
+    return recipe >= 0 && recipe < LW_N_FP8_RECIPES ? lw_fp8_recipe_words[recipe] : NULL;
 }
 
 enum lw_fp8_recipe lw_fp8_recipe_named(const char *word)
 {
     for (int k = 1; word && k < LW_N_FP8_RECIPES; k++)
-        if (strcmp(words[k], word) == 0)
+        if (strcmp(lw_fp8_recipe_words[k], word) == 0)
             return (enum lw_fp8_recipe)k;
     return LW_FP8_UNSTATED;
 }

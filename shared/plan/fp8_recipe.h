@@ -15,7 +15,9 @@ enum lw_fp8_recipe {
     LW_N_FP8_RECIPES,
 };
 
-/* "unstated", "delayed", "tensorwise", ...; NULL: no such recipe. */
+/* "unstated", "delayed", "tensorwise", ..., by recipe; NULL at the end. */
+extern const char *const lw_fp8_recipe_words[LW_N_FP8_RECIPES + 1];
+/* NULL: no such recipe. */
 const char *lw_fp8_recipe_word(int recipe);
 
 /* NULL, "" and words that are none: LW_FP8_UNSTATED. */

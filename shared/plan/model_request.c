@@ -8,6 +8,7 @@
 #include "shared/base/nearest.h"
 #include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/fp8_recipe.h"
 
 #define ROW(name, kind, field, least, most, words, arg, help) \
     {name, LW_MODEL_##kind, offsetof(struct lw_model_request, field), arg, help, least, most, words}
@@ -19,16 +20,13 @@
 static const char *const dtypes[] = {"f32", "bf16", "f16", NULL};
 static const char *const attentions[] = {"full", "flash", NULL};
 static const char *const optimizers[] = {"sgd", "momentum", "adam", "muon", NULL};
-static const char *const narrow_products[] = {"all", "linears", "experts", "head",
-                                              NULL};
-static const char *const fp8_recipes[] = {"delayed", "tensorwise", "rowwise", "blockwise", "mxfp8",
-                                          NULL};
+static const char *const narrow_products[] = {"all", "linears", "experts", "head", NULL};
 static const struct lw_model_option options[] = {
     SIZE("batch", batch, 1, 65536, "samples of one micro-batch (the model's)"),
     SIZE("seq", seq, 1, 4194304, "tokens of a sample"),
     WORD("dtype", dtype, dtypes, "TYPE", "parameters and activations: f32|bf16|f16 (the model's)"),
     FLAG("fp8", fp8, "products of blocks take 8-bit operands"),
-    WORD("fp8-recipe", fp8_recipe, fp8_recipes, "WORD",
+    WORD("fp8-recipe", fp8_recipe, lw_fp8_recipe_words + LW_FP8_DELAYED, "WORD",
          "with --fp8: how operands are scaled, as Megatron-LM's option and torchao's recipes: "
          "delayed|tensorwise|rowwise|blockwise|mxfp8 (as the framework implies)"),
     FLAG("fp4", fp4, "products of blocks take 4-bit operands: NVFP4"),
