@@ -73,9 +73,11 @@ enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, 
 enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, const char *cause,
                                    bool sure, struct lw_err *err);
 /* The run is over and this process stores it: until lw_store_finish_run it is a failed one that was
- * not stored whole. *mine false: another process already stores it, or its process is dead. */
-enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
-                                   int32_t n_warmup, bool *mine, struct lw_err *err);
+ * not stored whole, for the reason that it was blamed for, else for `why` (NULL: none). *mine
+ * false: another process already stores it, or its process is dead. */
+enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *why,
+                                   const char *honesty, int32_t n_warmup, bool *mine,
+                                   struct lw_err *err);
 /* Between which times such a step would be measured, and by the errors of which runs. */
 enum lw_status lw_store_interval(struct lw_store *s, int64_t run, lw_ps p10, lw_ps p90,
                                  const char *of, struct lw_err *err);

@@ -134,14 +134,16 @@ enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, co
                      "tlttt", cause, run, gone, gave_up, ended);
 }
 
-enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
-                                   int32_t n_warmup, bool *mine, struct lw_err *err)
+enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *why,
+                                   const char *honesty, int32_t n_warmup, bool *mine,
+                                   struct lw_err *err)
 {
-    enum lw_status st = lw_sql_do(s, err,
-                                  "UPDATE run SET status = 'failed', message = ltrim(message ||"
-                                  " '; not stored whole', '; '), honesty = ?, n_warmup = ?,"
-                                  " ended_at = ? WHERE id = ? AND ended_at IS NULL",
-                                  "till", honesty, n_warmup, (int64_t)time(NULL), run);
+    enum lw_status st =
+        lw_sql_do(s, err,
+                  "UPDATE run SET status = 'failed',"
+                  " message = ltrim(ifnull(nullif(message, ''), ?) || '; not stored whole', '; '),"
+                  " honesty = ?, n_warmup = ?, ended_at = ? WHERE id = ? AND ended_at IS NULL",
+                  "ttill", why ? why : "", honesty, n_warmup, (int64_t)time(NULL), run);
     *mine = st == LW_OK && lw_sql_changed(s) == 1;
     return st;
 }

@@ -136,8 +136,8 @@ enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
     *mine = true;
     LW_TRY(lw_store_open(db, id < 0 ? LW_STORE_WRITE : LW_STORE_FINISH, &store, err));
     enum lw_status s = id < 0 ? lw_store_begin_run(store, info, &id, err)
-                              : lw_store_end_of_run(store, id, info->honesty, info->n_warmup, mine,
-                                                    err);
+                              : lw_store_end_of_run(store, id, message, info->honesty,
+                                                    info->n_warmup, mine, err);
     if (s == LW_OK && *mine)
         s = fill(store, id, info, x, summary, ran, message, err);
     if (s == LW_OK)

@@ -93,7 +93,7 @@ static enum lw_status take(struct lw_sim_row *row, int32_t n_warmup, struct lw_e
 {
     bool mine;
 
-    LW_TRY(lw_store_end_of_run(row->store, row->id, NULL, n_warmup, &mine, err));
+    LW_TRY(lw_store_end_of_run(row->store, row->id, NULL, NULL, n_warmup, &mine, err));
     return mine ? LW_OK
                 : lw_fail(err, LW_EFAILED, "%s: run %" PRId64 " was deleted or ended by another "
                           "command while it ran", row->db, row->id);

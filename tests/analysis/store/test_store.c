@@ -397,11 +397,29 @@ TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_fo
     assert_int_equal(ask("SELECT sum(id) FROM run WHERE status = 'running'"), 1 + 2 + 3);
     assert_int_equal(ask("SELECT message LIKE 'process % ended before%' FROM run"
                          " WHERE id = 4"), 1); /* number used again; 5: the host was started anew */
-    assert_int_equal(lw_store_end_of_run(s, 1, "real", 3, &mine, &err), LW_OK);
+    assert_int_equal(lw_store_end_of_run(s, 1, NULL, "real", 3, &mine, &err), LW_OK);
     assert_true(mine);
-    assert_int_equal(lw_store_end_of_run(s, 1, "real", 3, &mine, &err), LW_OK);
+    assert_int_equal(lw_store_end_of_run(s, 1, NULL, "real", 3, &mine, &err), LW_OK);
     assert_false(mine); /* once */
     assert_int_equal(ask("SELECT n_warmup FROM run WHERE message = 'not stored whole'"), 3);
+    lw_store_close(s);
+}
+
+/* Whoever stores a run that nobody blamed may be killed before the end of it: the reason is there. */
+TEST_WITH(a_run_that_is_not_stored_whole_says_why, open_folder, fixture_close)
+{
+    struct lw_run_info info = {.kind = LW_RUN_EXEC};
+    struct lw_err err = {0};
+    struct lw_store *s;
+    int64_t id;
+    bool mine;
+
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
+    assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
+    assert_int_equal(lw_store_end_of_run(s, id, "rank 0 is gone", "real", 3, &mine, &err), LW_OK);
+    assert_true(mine);
+    assert_int_equal(ask("SELECT status = 'failed' AND message = 'rank 0 is gone; not stored whole'"
+                         " FROM run"), 1);
     lw_store_close(s);
 }
 
@@ -419,11 +437,11 @@ TEST_WITH(a_blamed_run_has_failed_at_once, open_folder, fixture_close)
     assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
     assert_int_equal(lw_store_blame(s, id, "rank 2 is gone", &err), LW_OK);
     assert_int_equal(ask("SELECT status = 'failed' AND message = 'rank 2 is gone' FROM run"), 1);
-    assert_int_equal(lw_store_end_of_run(s, id, "real", 3, &mine, &err), LW_OK);
+    assert_int_equal(lw_store_end_of_run(s, id, "rank 1 is gone", "real", 3, &mine, &err), LW_OK);
     assert_true(mine);
     assert_int_equal(ask("SELECT status = 'failed' AND message = 'rank 2 is gone; not stored whole'"
                          " FROM run"), 1);
-    assert_int_equal(lw_store_end_of_run(s, id, "real", 3, &mine, &err), LW_OK);
+    assert_int_equal(lw_store_end_of_run(s, id, "rank 1 is gone", "real", 3, &mine, &err), LW_OK);
     assert_false(mine);
     assert_int_equal(lw_store_blame(s, id, "rank 1 is gone", &err), LW_OK); /* too late */
     assert_int_equal(ask("SELECT count(*) FROM run WHERE message LIKE 'rank 1%'"), 0);
