@@ -129,7 +129,7 @@ static fields role_of_fields[] = {
     N(op, call, FROM_0_OR_NONE), N(op, bytes, BYTES), N(op, peer, INDEX_OR_NONE(n_ranks)),
     NAMED("operand row", op, operand, .key = "operand", INDEX_OR_NONE(n_operand_rows)),
     N(op, module, INDEX_OR_NONE(n_modules)), N(op, stage, INDEX_OR_NONE(n_stages)),
-    NAMED("micro-batch", op, micro_batch, .key = "micro_batch", FROM_0_OR_NONE),
+    NAMED("micro-batch", op, micro_batch, .key = "micro_batch", INDEX_OR_NONE(n_ops)),
     N(op, bucket, INDEX_OR_NONE(n_buckets)),
     ITEMS("dependency", LIST, op, first_dep, deps, .key = "deps", INDEX(n_ops), .earlier = true,
           .place = -3),

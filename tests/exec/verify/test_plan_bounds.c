@@ -72,6 +72,14 @@ TEST(sets_stay_inside_the_buckets)
     expect(&p, "bucket set 0: buckets 0 and ");
 }
 
+/* Each micro-batch has an op at least: the number of terms of a gradient has no overflow. */
+TEST(micro_batches_are_fewer_than_ops)
+{
+    struct lw_plan p = make("dp 2");
+    p.ops[1].micro_batch = INT32_MAX;
+    expect(&p, "at ops[1].micro_batch: found 2147483647, allowed: -1 to ");
+}
+
 TEST(sizes_that_do_not_sum_are_refused)
 {
     static const int64_t sizes[] = {INT64_MAX, (INT64_C(1) << 52) + 1, -1};

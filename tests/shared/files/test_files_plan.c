@@ -382,7 +382,7 @@ static struct lw_plan random_plan(void)
                 op.bytes = up_to(1 << 30);
                 op.peer = (int32_t)up_to(n_ranks + 1) - 1;
                 op.operand = up_to(2) ? lw_builder_operand_row(b, entries, in_role[r]) : -1;
-                op.micro_batch = (int32_t)up_to(5) - 1;
+                op.micro_batch = (int32_t)up_to(3) - 1; /* fewer than ops */
                 deps[0] = lw_builder_op(b, &op, deps, deps[0] >= 0);
                 for (int32_t i = 0; i < n_params; i++)
                     if (up_to(2))
