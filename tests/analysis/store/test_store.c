@@ -405,7 +405,7 @@ TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_fo
     lw_store_close(s);
 }
 
-/* Whoever stores a run that nobody blamed may be killed before the end of it: the reason is there. */
+/* Whoever stores a run that nobody blamed may be killed before its end: the reason is there. */
 TEST_WITH(a_run_that_is_not_stored_whole_says_why, open_folder, fixture_close)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC};
