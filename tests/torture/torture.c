@@ -328,9 +328,10 @@ static int rank_of(pid_t process)
 /* Who may be blamed. A rank that had not met the others gave up, or has not come where the launcher
  * ended one that had. Where rank 0 or the process of all ranks is killed, its row is found by the
  * next command. mpirun ends the others by SIGTERM, sometimes before they saw that the rank is gone:
- * that is counted. So is a launcher that was killed before it had started all ranks, or a rank
- * within its exec, which has the program's name before its variables can be read: then none was
- * seen. Where MPI did not start in its time, the run was over before the kill, and says so.
+ * that is counted. So is mpirun that was killed before it had started all ranks, or a rank within
+ * its exec, which has the program's name before its variables can be read: then none was seen. Of
+ * --spawn the ranks that were started say who has not come. Where MPI did not start in its time,
+ * the run was over before the kill, and says so.
  * rank -1: the launcher, or all ranks, of which any may be the first that is missed. */
 static bool blames(int how, int rank, bool *by_launcher)
 {
@@ -353,6 +354,8 @@ static bool blames(int how, int rank, bool *by_launcher)
         totals->too_slow++;
         return true;
     }
+    if (rank < 0 && how == SPAWN && strstr(answer, "have not come"))
+        return true;
     *by_launcher = (how == MPI || (how == SPAWN_MPI && rank < 0)) &&
                    (strstr(answer, "stopped by signal 15") || strstr(answer, dead) ||
                     (rank < 0 && (strstr(answer, "have not come") ||
