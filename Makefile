@@ -56,7 +56,7 @@ RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_HOST := exec/plugin/plugin_host.c
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC) $(PLUGIN_HOST)
 HOST_SRC := $(addprefix shared/base/,err.c large_pages.c nearest.c shown_text.c) \
-            shared/numbers/dtype.c $(addprefix shared/plan/,op.c product.c) \
+            shared/numbers/dtype.c shared/plan/op.c shared/workload/product.c \
             $(PLUGIN_HOST) exec/backend/contract.c exec/cpu/clock_wait.c # in each plugin
 LIBRARY_EXAMPLE := analysis/library/example.c
 ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))

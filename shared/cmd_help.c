@@ -8,7 +8,7 @@
 #include "shared/cli/command.h"
 #include "shared/cli/completion.h"
 #include "shared/cli/strategy_help.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/records.h"
 #include "shared/text/wrap.h"
 

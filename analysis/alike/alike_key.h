@@ -3,7 +3,7 @@
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* What makes training runs alike for the error of a prediction. */
 enum lw_parallelism {

@@ -16,7 +16,7 @@
 #include "shared/base/temp_names.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "sim/bench/bench_plan.h"
 #include "sim/cost/cost_model.h"
 #include "sim/engine/queue.h"

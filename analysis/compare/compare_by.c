@@ -12,7 +12,7 @@
 #include "shared/base/nearest.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/wrap.h"
 
 static const char *const by_names[] = {"framework", "cluster", "strategy", NULL};

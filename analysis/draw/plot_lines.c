@@ -13,7 +13,7 @@
 #include "analysis/store/run_name.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 static const char cap[] = "bucket-cap";
 

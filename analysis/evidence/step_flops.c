@@ -5,7 +5,7 @@
  * are not counted. */
 #include "analysis/evidence/step_flops.h"
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/timeline/throughput.h"
 
 /* Forwards of one micro-batch. Attention: scores and sums over values, all of them. */

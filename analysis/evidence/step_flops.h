@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 #include "shared/plan/plan.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* FLOPs of a step as publications count them: three times the forward of all matrix products.
  * hardware: what is recomputed is counted once more. causal: causal attention counts half; else its

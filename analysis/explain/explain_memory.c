@@ -19,7 +19,7 @@
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/wrap.h"
 #include "shared/timeline/param_memory.h"
 

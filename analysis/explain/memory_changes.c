@@ -12,7 +12,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 LW_FREE_BY_ARENA(lw_memory_changes_tried_free, struct lw_memory_changes_tried)
 

@@ -2,7 +2,7 @@
 
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 /* `lapwing cost --measured FILE` of a table of measured kernels: products (m, n, k), attention
  * (seq, heads, head_dim), experts (num_tokens, topk, experts) or collectives of one node (nranks,

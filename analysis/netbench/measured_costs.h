@@ -2,7 +2,7 @@
 
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 /* `lapwing cost --measured`: every row of a measured table beside what the cluster's model gives

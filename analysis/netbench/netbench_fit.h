@@ -2,7 +2,7 @@
 
 #include "analysis/netbench/netbench_fabric.h"
 #include "shared/io/csv_rows.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 #include "sim/nccl/nccl_curves.h"
 
 /* A published table with what NCCL's cost model gives for its rows. */

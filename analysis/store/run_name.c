@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/shown_text.h"
 #include "shared/base/sort.h"
 #include "shared/numbers/order.h"
-#include "shared/base/shown_text.h"
 #include "shared/numbers/units.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 enum { NAME_BYTES = 400, WORD_BYTES = 256 };
 

@@ -6,8 +6,8 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
-#include "shared/plan/workload.h"
 #include "shared/timeline/timeline.h"
+#include "shared/workload/workload.h"
 
 struct lw_plan;
 

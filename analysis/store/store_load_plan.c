@@ -14,7 +14,7 @@
 #include "shared/files/files.h"
 #include "shared/io/input.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 struct loader {
     struct lw_store *store;

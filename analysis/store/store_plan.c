@@ -18,7 +18,7 @@
 #include "shared/plan/op_bound.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/plan_tables.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 static const char *const op_class[] = {"compute", "copy", "collective", "p2p", "memory", "host"};
 

@@ -6,7 +6,7 @@
 #include "exec/launch/multi_process.h"
 #include "exec/run/run.h"
 #include "shared/cluster/cluster.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* A plan that is predicted for this machine and then run on it: both sides of `validate --here` and
  * of `tune --here`. */

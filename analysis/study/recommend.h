@@ -5,10 +5,10 @@
 
 #include "shared/base/err.h"
 #include "shared/base/progress.h"
-#include "shared/numbers/units.h"
 #include "shared/cluster/cluster.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/numbers/units.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 #include "sim/predict/sim.h"
 
 /* The best bucket cap of a workload on a cluster, by simulating every bucketing that a cap can

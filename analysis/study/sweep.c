@@ -7,7 +7,7 @@
 
 #include "shared/cli/source_names.h"
 #include "shared/numbers/interval_text.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 #include "shared/timeline/budget.h"

@@ -6,7 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/lower/outline.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* What the data group's collectives of each part take at least, where the strategy says how large a
  * bucket of gradients may be. See docs/design/tune.md. */

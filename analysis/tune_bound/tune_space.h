@@ -7,7 +7,7 @@
 #include "shared/base/err.h"
 #include "shared/cli/option_lists.h"
 #include "shared/cli/plan_source.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* The strategies of a search: combinations of values of strategy options, the last option varying
  * fastest. An option that does not apply to a combination (chunks without a pipeline) is left out

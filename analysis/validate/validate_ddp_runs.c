@@ -8,14 +8,14 @@
 #include <string.h>
 
 #include "shared/cluster/gloo.h"
-#include "shared/plan/plan.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/plan/plan.h"
+#include "shared/strategy/strategy.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
-#include "traces/ddp_runs/ddp_run_workload.h"
 #include "traces/ddp_runs/ddp_run_measured.h"
+#include "traces/ddp_runs/ddp_run_workload.h"
 #include "traces/ddp_runs/import_ddp_run.h"
 
 /* Networks whose repeated runs differ by up to 11 %: caps nearer than 10 % have no order there. */

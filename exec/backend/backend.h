@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 #include "exec/backend/optimizer.h"
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
+#include "shared/numbers/dtype.h"
 #include "shared/plan/op.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 struct lw_product;
 

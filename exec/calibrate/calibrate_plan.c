@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 struct maker {
     struct lw_builder *b;

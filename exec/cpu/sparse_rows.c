@@ -1,4 +1,4 @@
-/* Sparse gradients: lists of rows, summed as c10d's gloo does it (shared/plan/sparse.c).
+/* Sparse gradients: lists of rows, summed as c10d's gloo does it (shared/workload/sparse.c).
  *
  * A backward appends its rows to the rank's list; one that is there already is added to, so a list
  * holds each row once, as a coalesced tensor does. The list goes to the rank's place among all

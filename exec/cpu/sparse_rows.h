@@ -4,9 +4,9 @@
 
 #include "exec/backend/backend.h"
 #include "exec/backend/scalar.h"
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
-#include "shared/plan/sparse.h"
+#include "shared/numbers/dtype.h"
+#include "shared/workload/sparse.h"
 
 /* Sparse gradients; the GPU has kernels of its own (exec/nccl/nccl_rows.c). On each rank one
  * consists of

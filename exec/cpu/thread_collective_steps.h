@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* What a member of a group does in a collective: it pulls ranges out of other members' buffers,
  * in phases. In a phase it goes through its ranges chunk by chunk, and for each chunk through

@@ -8,7 +8,7 @@
 #include "exec/backend/optimizer.h"
 #include "exec/backend/scalar.h"
 #include "shared/numbers/dtype.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 /* The bodies of the NCCL backend's kernels. nvcc compiles them for the GPU
  * (exec/nccl/kernels.cu), gcc for the fake GPU of the tests (tests/fake_gpu): so the arithmetic

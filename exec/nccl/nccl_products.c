@@ -9,7 +9,7 @@
  * cublasGemmEx does not take, and types other than f32, bf16 and f16. Those ops are filled by
  * nccl_filler.c. */
 #include "exec/nccl/nccl_world.h"
-#include "shared/plan/product.h"
+#include "shared/workload/product.h"
 
 #include <stdio.h>
 #include <string.h>

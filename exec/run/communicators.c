@@ -10,7 +10,7 @@
 
 #include "exec/run/run_state.h"
 #include "shared/plan/op.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 /* LW_ENOTSUP where the plan names an algorithm that the backend does not let the caller choose. */
 static enum lw_status choose_reducer(struct exec_run *r, struct exec_comm *comm,

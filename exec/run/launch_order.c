@@ -7,8 +7,8 @@
 
 #include "shared/base/sort.h"
 #include "shared/bucket/reducer.h"
-#include "shared/plan/sparse.h"
 #include "shared/numbers/order.h"
+#include "shared/workload/sparse.h"
 
 struct moment {
     int64_t at_ns;

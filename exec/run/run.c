@@ -10,17 +10,17 @@
 #include <stdio.h>
 
 #include "exec/backend/contract.h"
-#include "exec/verify/plan_audit.h"
-#include "exec/verify/consolidate.h"
 #include "exec/run/batch_gaps.h"
 #include "exec/run/machine_load.h"
 #include "exec/run/op_text.h"
-#include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
+#include "exec/tensors/flops_compute.h"
+#include "exec/verify/consolidate.h"
+#include "exec/verify/plan_audit.h"
 #include "shared/plan/many_passes.h"
 #include "shared/plan/op_bound.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/sparse.h"
 
 #define OPENING_NS INT64_C(10000000000)
 

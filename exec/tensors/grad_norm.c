@@ -8,7 +8,7 @@
 #include "exec/tensors/grad_norm.h"
 
 #include "exec/backend/element.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 enum { NUMBER_BYTES = 8, KEPT = 2 }; /* KEPT: where the copies begin */
 

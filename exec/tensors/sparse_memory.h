@@ -1,7 +1,7 @@
 #pragma once
 
 #include "exec/tensors/tensors.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 /* Sparse gradients of a run: exec/cpu/sparse_rows.h on each rank, for each layout. Layouts are
  * made; then place says how many bytes a rank needs (m->sparse.bytes), and after their allocation

@@ -10,13 +10,13 @@
  * A sparse gradient's way (exec/cpu/sparse_rows.h): ROWS_FILL into the rank's list; COPY_IN
  * sends the list to its place among all; the copy after the all-gathers adds them up into the
  * array, whose rows the optimizer steps and clears. */
+#include "exec/backend/optimizer.h"
 #include "exec/tensors/grad_norm.h"
 #include "exec/tensors/grad_sums.h"
-#include "exec/backend/optimizer.h"
 #include "exec/tensors/sparse_memory.h"
 #include "exec/tensors/tensors.h"
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err)
 {

@@ -6,14 +6,14 @@
 #include "exec/tensors/tensors.h"
 
 #include "exec/backend/element.h"
-#include "exec/tensors/payload_check.h"
-#include "exec/tensors/grad_norm.h"
-#include "exec/tensors/scratch_slots.h"
 #include "exec/tensors/flops_compute.h"
+#include "exec/tensors/grad_norm.h"
+#include "exec/tensors/payload_check.h"
+#include "exec/tensors/scratch_slots.h"
 #include "exec/tensors/sparse_memory.h"
 #include "exec/tensors/weight_turns.h"
-#include "shared/plan/strategy.h"
 #include "shared/plan/uses.h"
+#include "shared/strategy/strategy.h"
 
 enum { VALUES = 3 /* in one element while it is computed: exec/tensors/stage_values.c */ };
 

@@ -6,7 +6,7 @@
 #include "exec/verify/plan_audit.h"
 
 #include "shared/check/plan_check.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* Every send has a receive, in every variant: what it brings is compared when it comes. */
 static enum lw_status audit_messages(const struct lw_plan *p, struct lw_err *err)

@@ -4,9 +4,9 @@
 
 #include "exec/tensors/tensors.h"
 #include "shared/base/arena.h"
-#include "shared/numbers/checked.h"
 #include "shared/check/plan_check.h"
-#include "shared/plan/strategy.h"
+#include "shared/numbers/checked.h"
+#include "shared/strategy/strategy.h"
 
 /* No machine holds as much. A size grows at most eightfold (u8 to f64) and is rounded up to 64
  * bytes; what is laid out of them all stays below 2^60, on every stream. */

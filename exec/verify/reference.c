@@ -15,7 +15,7 @@
 #include "exec/backend/element.h"
 #include "exec/cpu/sparse_rows.h"
 #include "exec/tensors/sparse_memory.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* --- one gradient ----------------------------------------------------------------------------- */
 

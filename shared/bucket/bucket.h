@@ -4,9 +4,9 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
-#include "shared/plan/strategy.h"
+#include "shared/numbers/dtype.h"
+#include "shared/strategy/strategy.h"
 
 /* One gradient as a bucket policy sees it. */
 struct lw_grad {

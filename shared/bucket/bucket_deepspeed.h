@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* The elements that a bucket of --bucket-policy deepspeed has at most, unless it is one gradient of
  * more. grad: of its gradients. */

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* Where a parameter that would lie at this element of a bucket begins, and where a bucket that ends
  * there ends, of so many ranks: Megatron-LM's distributed optimizer aligns both; no other strategy

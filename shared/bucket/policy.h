@@ -6,12 +6,12 @@
 #include "shared/bucket/bucket.h"
 #include "shared/bucket/ready_order.h"
 #include "shared/plan/cost.h"
-#include "shared/plan/strategy.h"
 #include "shared/shard/shard_oss.h"
+#include "shared/strategy/strategy.h"
 
 /* A bucket policy: what it accepts, where it scales, and how it assigns gradients to buckets. Each
  * is a constant lw_bucket_policy_SYMBOL, defined in the file of the policy and listed once, in
- * LW_BUCKET_POLICIES (shared/plan/policies.h). CONTRIBUTING.md shows how to add one. */
+ * LW_BUCKET_POLICIES (shared/strategy/policies.h). CONTRIBUTING.md shows how to add one. */
 
 /* What a policy accepts; options that it does not accept are refused by name. */
 enum lw_bucket_takes {

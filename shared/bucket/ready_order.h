@@ -5,7 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* The backward of one micro-batch, cut into stretches: each belongs to one module and ends when
  * that module's backward ends or when gradients become ready. Stretches tile the backward in time;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* Ready gradients in, bucket launches out: the state machine of one backward on one rank. The same
  * code plans (lowering asks it for the launch order), simulates and executes (exec feeds real ready

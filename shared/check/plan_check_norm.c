@@ -14,7 +14,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 enum { MAX_SUMS = 8 };
 

@@ -3,9 +3,9 @@
  * that the rows of all members have. How many rows a member sends is what the indices say; it is
  * enough when all backwards between two optimizer steps touch different rows. O(ops) for each
  * such bucket. */
-#include "shared/plan/op.h"
 #include "shared/check/plan_check.h"
-#include "shared/plan/sparse.h"
+#include "shared/plan/op.h"
+#include "shared/workload/sparse.h"
 
 static enum lw_status expects(const struct lw_plan *p, int32_t op, const char *what,
                               struct lw_err *err)

@@ -13,8 +13,8 @@
 #include "shared/plan/op.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/shard_runs.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/sparse.h"
 
 static enum lw_status fail(struct lw_err *err, const char *what, int64_t i, const char *field,
                            int64_t found, int64_t lowest, int64_t limit)

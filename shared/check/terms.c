@@ -19,8 +19,8 @@
 #include "shared/check/group_kinds.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
 #include "shared/plan/uses.h"
+#include "shared/strategy/strategy.h"
 
 struct lw_terms {
     const struct lw_plan *p;

@@ -4,9 +4,9 @@
 
 #include "shared/base/err.h"
 #include "shared/cli/cli.h"
-#include "shared/plan/model_request.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/model_request.h"
+#include "shared/workload/workload.h"
 
 /* The model's part of a command line: its options, and what a batch of the whole job gives. */
 

@@ -11,10 +11,10 @@
 #include "shared/framework/framework_choice.h"
 #include "shared/io/input.h"
 #include "shared/plan/cost.h"
-#include "shared/plan/model_request.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/model_request.h"
+#include "shared/workload/workload.h"
 
 /* Where a command's plan comes from: a plan file, or a workload and a strategy. One set of options
  * (-w, -c, -s, --ranks and every strategy option) for plan, sim, exec, tune and recommend.

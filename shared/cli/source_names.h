@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/base/err.h"
-#include "shared/plan/model_request.h"
+#include "shared/workload/model_request.h"
 
 /* Whether an option that takes the name of a model, cluster, framework or device, or a file, is
  * given one that exists (the file is read, but for a workload's, a plan's and "-"). Other options,

@@ -7,8 +7,8 @@
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 /* What the files of a plan source (source_*.c, plan_source.c) have of each other. */
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 

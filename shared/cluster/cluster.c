@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/cluster/cluster_figures.h"
 #include "shared/cluster/measured.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
-#include "shared/cluster/cluster_figures.h"
 #include "shared/plan/op.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 enum range { POSITIVE, SHARE, PART, COUNT, TILE, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
 

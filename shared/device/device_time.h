@@ -3,10 +3,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/cluster/cluster.h"
 #include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
-#include "shared/cluster/cluster.h"
-#include "shared/plan/kernel.h"
+#include "shared/workload/kernel.h"
 
 /* How long one kernel takes on a device, from its shape. See docs/design/device.md. */
 

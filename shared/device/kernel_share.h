@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/device/device_time.h"
-#include "shared/plan/kernel.h"
+#include "shared/workload/kernel.h"
 
 /* What one rank of the groups does of a kernel: the one place that divides by a group. */
 

@@ -2,7 +2,7 @@
 
 #include "shared/base/err.h"
 #include "shared/device/kernel_share.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* Kernels, a device, a framework's rates and groups -> times of a workload. The one evaluator: see
  * docs/design/kernels.md. */

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "shared/device/kernel_share.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* What Muon's orthogonalization of a matrix X computes, by Newton and Schulz's iteration: 5 times
  * A = X X^T, B = b A + c A A, X = a X + B X in 16 bits, X with no more rows than columns

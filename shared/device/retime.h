@@ -5,7 +5,7 @@
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* The workload on another device: each module's times by the ratio of its roofline there and
  * here, the larger of FLOPs over the peak and bytes over the memory bandwidth; ready times move

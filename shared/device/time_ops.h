@@ -2,7 +2,7 @@
 
 #include "shared/base/err.h"
 #include "shared/device/kernel_time.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* A workload with recorded operators (w->n_ops > 0) on another device: each operator takes what a
  * model's kernel of its shape takes there. from NULL: a step is the sum of its operators, as a

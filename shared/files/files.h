@@ -8,8 +8,8 @@
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 /* Lapwing's own files: JSON with "lapwing": 1 and "kind". docs/formats/ describes each with a full
  * example. Reading checks the result (lw_*_check) and names file, JSON path, value and what is

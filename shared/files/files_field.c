@@ -12,10 +12,10 @@
 
 #include "shared/base/nearest.h"
 #include "shared/files/files.h"
-#include "shared/io/output.h"
-#include "shared/plan/sparse.h"
-#include "shared/numbers/units.h"
 #include "shared/io/input.h"
+#include "shared/io/output.h"
+#include "shared/numbers/units.h"
+#include "shared/workload/sparse.h"
 
 enum { FORMAT_VERSION = 1 };
 

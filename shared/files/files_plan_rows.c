@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "shared/files/files_strategy.h"
-#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
-#include "shared/plan/product.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
+#include "shared/workload/sparse.h"
 
 /* --- fields of a table ------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/files/files_field.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* The object of strategy options, as it stands in strategy files and in plans. Options that are not
  * there keep the value they have in *s. */

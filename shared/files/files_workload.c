@@ -5,10 +5,10 @@
 #include "shared/device/file_kernels.h"
 #include "shared/files/files.h"
 #include "shared/files/files_field.h"
-#include "shared/plan/buffer.h"
-#include "shared/plan/product.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
+#include "shared/workload/sparse.h"
 
 static const char *split_word(int k)
 {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "shared/base/hash.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 /* Limits of counts leave room in 64 bits, and in 32 for launches of a module. */
 enum range { FLAG, POSITIVE, FACTOR, COUNT, STATE_BYTES, ELEMENTS, WHOLE_PS };

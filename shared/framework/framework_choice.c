@@ -10,7 +10,7 @@
 #include "shared/device/device_kind.h"
 #include "shared/framework/framework.h"
 #include "shared/json/jsonout.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/wrap.h"
 
 const char *lw_framework_from_word(int from)

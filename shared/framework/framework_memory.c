@@ -27,14 +27,14 @@
 #include "shared/framework/framework.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/dtype.h"
-#include "shared/plan/fp8_recipe.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/shard_runs.h"
-#include "shared/plan/strategy.h"
 #include "shared/plan/uses.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/fp8_recipe.h"
+#include "shared/strategy/strategy.h"
 #include "shared/timeline/param_memory.h"
+#include "shared/workload/workload.h"
 
 enum { NARROW = 64, MASTER_AND_ADAM = LW_MASTER_AND_ADAM_BYTES, ITEM = 2 };
 

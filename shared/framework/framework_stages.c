@@ -48,8 +48,8 @@
 #include "shared/framework/framework.h"
 #include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 static double fewer(double a, double b)
 {

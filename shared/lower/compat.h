@@ -2,8 +2,8 @@
 
 #include "shared/base/err.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 /* --compat NAME: decide as that reference system does. What a system fixes is a table of strategy
  * options with the words it allows, the first of them its own. See docs/design/compat.md. */

@@ -7,8 +7,8 @@
 #include "shared/lower/outline.h"
 #include "shared/lower/plan_size.h"
 #include "shared/lower_part/unit_names.h"
-#include "shared/plan/model_rows.h"
 #include "shared/schedule/schedule.h"
+#include "shared/workload/model_rows.h"
 
 static bool accepts(const struct lw_strategy *s, enum lw_bucket_takes what)
 {

@@ -4,8 +4,8 @@
 
 #include "shared/plan/cost.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/policies.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/policies.h"
+#include "shared/workload/workload.h"
 
 /* Lower a workload under a strategy into a plan: groups, buckets, reducer, shards, programs; hashed
  * and checked. `cost` is asked only by policies that need one and may be NULL (they then refuse).

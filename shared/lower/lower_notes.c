@@ -7,7 +7,7 @@
 #include "shared/lower/lower.h"
 #include "shared/lower/lower_steps.h"
 #include "shared/lower_ops/writer.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 static void note_rule(const struct lw_part *d, struct lw_builder *b)
 {

@@ -7,9 +7,9 @@
 #include "shared/base/err.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
 #include "shared/schedule/schedule.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 /* What is known of a plan without writing it: the times and bytes of its parts, of one rank. Every
  * figure is at most that of the plan. See docs/design/tune.md. */

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 /* How large a plan will be, said before any of it is made. See docs/design/lower.md. */
 struct lw_plan_size {

@@ -9,7 +9,7 @@
 
 #include "shared/lower_layout/lowering.h"
 #include "shared/plan/grid_rule.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 /* --- coordinates ----------------------------------------------------------------------------- */
 

@@ -8,12 +8,12 @@
  * refused. */
 #include <string.h>
 
-#include "shared/partition/partition.h"
-#include "shared/plan/buffer.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/spread.h"
 #include "shared/lower_layout/lowering.h"
+#include "shared/partition/partition.h"
+#include "shared/plan/spread.h"
 #include "shared/schedule/schedule.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/sparse.h"
 
 /* --- the grid -------------------------------------------------------------------------------- */
 

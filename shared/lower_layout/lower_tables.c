@@ -3,11 +3,11 @@
  * the same storage, or, of a copy at another stage, the first of all. */
 #include <string.h>
 
-#include "shared/plan/buffer.h"
-#include "shared/plan/product.h"
-#include "shared/plan/sparse.h"
-#include "shared/timeline/param_memory.h"
 #include "shared/lower_layout/lowering.h"
+#include "shared/timeline/param_memory.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
+#include "shared/workload/sparse.h"
 
 static void add_params(struct lw_lowering *l)
 {

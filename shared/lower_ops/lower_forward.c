@@ -1,7 +1,7 @@
 /* The forward of a part: its buffers' broadcasts before a synchronised one, then an op per
  * module, with the tensor group's sums; and what recomputation does again of it. */
 #include "shared/lower_ops/writer.h"
-#include "shared/plan/buffer.h"
+#include "shared/workload/buffer.h"
 
 enum { BROADCASTS_IN_FLIGHT = 2 };
 

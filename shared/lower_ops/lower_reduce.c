@@ -7,7 +7,7 @@
  * torch/csrc/distributed/c10d/reducer.cpp 1.13.1 (mark_variable_ready, mark_bucket_ready,
  * finalize_backward). */
 #include "shared/lower_ops/writer.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 enum { MAP_BYTES_PER_PARAM = 4 };
 

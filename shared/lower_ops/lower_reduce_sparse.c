@@ -2,7 +2,7 @@
  * shared/lower_part/lower_sparse.c describes. */
 #include "shared/lower_ops/writer.h"
 #include "shared/plan/op.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int32_t b,
                         int32_t after)

@@ -6,8 +6,8 @@
 #include "shared/lower_part/lower_part.h"
 
 #include "shared/bucket/bucket_megatron.h"
-#include "shared/plan/buffer.h"
-#include "shared/plan/product.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
 
 #define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
 

@@ -3,16 +3,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/bucket/ready_order.h"
 #include "shared/bucket/bucket.h"
 #include "shared/bucket/policy.h"
+#include "shared/bucket/ready_order.h"
 #include "shared/lower_part/module_steps.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/sparse.h"
 #include "shared/shard/shard_oss.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/sparse.h"
+#include "shared/workload/workload.h"
 
 /* One part of the model: consecutive modules that live on one pipeline stage (all of them without a
  * pipeline), with the decisions of data parallelism about their gradients. Numbers of modules and

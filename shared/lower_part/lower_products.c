@@ -3,7 +3,7 @@
  * share, so that each product belongs to one work. The shapes are those of one rank of the groups
  * that the workload was made for; a plan with other groups has no products. */
 #include "shared/lower_part/lower_part.h"
-#include "shared/plan/product.h"
+#include "shared/workload/product.h"
 
 struct walk {
     const struct lw_part *d;

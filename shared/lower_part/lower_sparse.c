@@ -12,13 +12,13 @@
  *   copy         the sum of all, on the copy stream: where the others' cast back is
  *
  * Nothing is copied out: the sum is the gradient. Rows a rank sends: those of all its backwards
- * of a step, taken to be different (shared/plan/sparse.h). Not modelled: members with fewer rows
- * than others. */
+ * of a step, taken to be different (shared/workload/sparse.h). Not modelled: members with fewer
+ * rows than others. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "shared/lower_part/lower_part.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 static enum lw_status refuse(const struct lw_workload *w, int32_t param, const char *why,
                              struct lw_err *err)

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/plan/kernel.h"
+#include "shared/workload/kernel.h"
 
 /* What a rank does of a module in one direction: ops that have shares of its time, and what it
  * exchanges between them. measured_steps.c makes those of modules without kernels, kernel_steps.c

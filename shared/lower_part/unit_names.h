@@ -1,8 +1,8 @@
 #pragma once
 
 #include "shared/base/err.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 /* --units: which modules of a workload are gathered together. A module's key is the part of its
  * name that names its unit; modules of equal keys are one unit. */

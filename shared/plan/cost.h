@@ -4,10 +4,10 @@
 #include <stdint.h>
 
 #include "shared/numbers/dtype.h"
-#include "shared/plan/op.h"
-#include "shared/plan/reducer_kind.h"
-#include "shared/plan/routing.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/op.h"
+#include "shared/strategy/reducer_kind.h"
+#include "shared/strategy/routing.h"
 
 /* A cost handed into a policy or an engine: a function with its context, so that shared/ needs
  * no header of sim/. bytes is the larger of what one member sends and receives: the buffer of an

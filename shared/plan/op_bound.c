@@ -9,8 +9,8 @@
 
 #include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 static const struct {
     const char *name, *key;

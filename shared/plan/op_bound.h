@@ -1,7 +1,7 @@
 #pragma once
 
-#include "shared/plan/kernel.h"
 #include "shared/plan/plan.h"
+#include "shared/workload/kernel.h"
 
 /* What bounds the time of an op: what a faster one of would shorten it. Derived from the plan by
  * one function, for every figure that divides time by bound. See "Bound" in docs/glossary.md. */

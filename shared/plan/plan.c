@@ -7,8 +7,8 @@
 
 #include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/sparse.h"
 
 LW_FREE_BY_ARENA(lw_plan_free, struct lw_plan)
 

@@ -5,12 +5,12 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
+#include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
-#include "shared/plan/kernel.h"
-#include "shared/plan/model_dims.h"
 #include "shared/plan/step_yield.h"
+#include "shared/workload/kernel.h"
+#include "shared/workload/model_dims.h"
 
 struct lw_buffer;
 struct lw_grid_rule;

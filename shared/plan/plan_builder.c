@@ -1,12 +1,12 @@
 /* Builds a plan: tables grow by doubling while pieces are added, and go to one arena at the end
  * (builder_finish.c). The first failure sticks; later additions do nothing. */
-#include "shared/plan/plan_builder.h"
-#include "shared/plan/buffer.h"
 #include "shared/plan/builder_inside.h"
-#include "shared/plan/product.h"
+#include "shared/plan/plan_builder.h"
 #include "shared/plan/shard_runs.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
+#include "shared/workload/sparse.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 /* Makes a plan piece by piece: lowering, importers (a replay is a plan) and tests all build through
  * it. Add ranks and roles first, then tables, then programs variant by variant, role by role. A

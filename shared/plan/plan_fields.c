@@ -12,8 +12,8 @@
 #include "shared/plan/op_bytes.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/plan_work.h"
-#include "shared/plan/reducer_kind.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/reducer_kind.h"
+#include "shared/strategy/strategy.h"
 
 enum { MAX_NUMBERS = 32 };
 

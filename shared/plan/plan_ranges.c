@@ -10,7 +10,7 @@
 #include "shared/plan/grid_rule.h"
 #include "shared/plan/plan_tables.h"
 #include "shared/plan/shard_runs.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 struct ranges {
     const struct lw_plan *p;

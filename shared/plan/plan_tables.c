@@ -2,11 +2,11 @@
  * say why and not what. */
 #include "shared/plan/plan_tables.h"
 
-#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
-#include "shared/plan/product.h"
-#include "shared/plan/reducer_kind.h"
-#include "shared/plan/sparse.h"
+#include "shared/strategy/reducer_kind.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
+#include "shared/workload/sparse.h"
 
 /* A set is never of the kind LW_BUCKET_SPARSE. */
 static const char *set_kind_word(int k)

@@ -18,8 +18,8 @@
 #include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
 {

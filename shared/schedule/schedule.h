@@ -6,7 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* The order of forwards and backwards on every pipeline rank: a grid without times. Cells are
  * written "<stage><F|I|W|B><micro-batch>"; I and W are the two halves of B. */

@@ -26,7 +26,7 @@ typedef enum lw_status lw_schedule_search(const struct lw_schedule_shape *s,
                                           struct lw_err *err);
 
 /* One scheduler, the constant lw_scheduler_SYMBOL of its file; LW_SCHEDULES
- * (shared/plan/policies.h) has its row. */
+ * (shared/strategy/policies.h) has its row. */
 struct lw_scheduler {
     lw_schedule_rule *rank;  /* makes one rank's actions, or */
     lw_schedule_search *all; /* all at once */

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
 #include "shared/show/plan_units.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/records.h"
 #include "shared/text/wrap.h"
 

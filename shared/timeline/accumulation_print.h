@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* Backwards of a step on each rank, and reductions of its gradients. */
 int64_t lw_backwards_per_step(const struct lw_strategy *s);

@@ -25,7 +25,7 @@
 #include "shared/numbers/larger.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/timeline/param_memory.h"
 
 static bool changes(const struct lw_role *role)

@@ -11,12 +11,12 @@
 #include "shared/base/arena.h"
 #include "shared/base/sort_nearly.h"
 #include "shared/numbers/dtype.h"
+#include "shared/numbers/order.h"
 #include "shared/plan/message_ends.h"
 #include "shared/plan/op.h"
-#include "shared/plan/strategy.h"
 #include "shared/plan/uses.h"
+#include "shared/strategy/strategy.h"
 #include "shared/timeline/param_memory.h"
-#include "shared/numbers/order.h"
 
 enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
 

@@ -2,11 +2,11 @@
 
 #include <stdint.h>
 
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
+#include "shared/numbers/dtype.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* Bytes that a rank holds for parameters and what training adds to them. See
  * docs/design/memory.md. */

@@ -3,7 +3,7 @@
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* Plans whose answer is known on paper, for measuring speed and for tests.
  *   w-ar     one all-reduce of 64 MiB

@@ -6,10 +6,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "shared/cluster/link_peak.h"
 #include "shared/cluster/measured.h"
 #include "shared/numbers/checked.h"
-#include "shared/plan/kernel.h"
-#include "shared/cluster/link_peak.h"
+#include "shared/workload/kernel.h"
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_nccl.h"

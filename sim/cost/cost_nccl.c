@@ -21,7 +21,7 @@
 
 #include "shared/cluster/link_peak.h"
 #include "shared/numbers/checked.h"
-#include "shared/plan/kernel.h"
+#include "shared/workload/kernel.h"
 
 enum { N_PAIR_BITS = SIM_N_NCCL_PROTOCOLS };
 _Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&

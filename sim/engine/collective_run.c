@@ -9,9 +9,9 @@
  * that cross it. */
 #include "sim/engine/engine.h"
 
-#include "shared/plan/strategy.h"
 #include "shared/cluster/measured.h"
 #include "shared/numbers/checked.h"
+#include "shared/strategy/strategy.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_scaled.h"
 

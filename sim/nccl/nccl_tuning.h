@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/plan/op.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 #include "sim/nccl/nccl_constants.h"
 #include "sim/nccl/nccl_graph.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "shared/numbers/checked.h"
-#include "shared/plan/strategy.h"
 #include "shared/numbers/interval_text.h"
+#include "shared/strategy/strategy.h"
 #include "shared/text/wrap.h"
 #include "shared/timeline/accumulation_print.h"
 #include "sim/predict/sim_result.h"

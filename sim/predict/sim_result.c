@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "shared/plan/workload.h"
 #include "shared/timeline/period_figures.h"
+#include "shared/workload/workload.h"
 #include "sim/predict/sim_head.h"
 
 const char *lw_sim_fits_word(int fits)

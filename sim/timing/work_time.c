@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-#include "sim/timing/sim_options.h"
 #include "shared/numbers/checked.h"
 #include "shared/plan/op_bound.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "sim/timing/sim_options.h"
 
 /* An op and what it is timed by. */
 struct asked {

@@ -15,7 +15,7 @@
 #include "shared/base/hash.h"
 #include "shared/files/files.h"
 #include "shared/framework/framework.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "traces/models/model_workload.h"
 #include "traces/models/models.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/commands/hostile.h"
 #include "tests/lib/files/file_fixture.h"

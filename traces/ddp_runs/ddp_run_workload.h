@@ -4,7 +4,7 @@
 
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* Data-parallel training over gloo on CPUs, from what can be measured before the run: the step
  * and the gradients' ready times of a process without synchronisation, and the network's

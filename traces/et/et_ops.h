@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/numbers/dtype.h"
-#include "shared/plan/product.h"
+#include "shared/workload/product.h"
 
 /* What an op of PyTorch costs, by its name and shapes. */
 enum { ET_INPUTS = 12, ET_DIMS = 6 };

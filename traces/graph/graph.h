@@ -7,7 +7,7 @@
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/op.h"
-#include "shared/plan/product.h"
+#include "shared/workload/product.h"
 #include "traces/trace/string_table.h"
 
 /* A recorded step of one rank as a graph of nodes, whatever file it came from. Times may be known

@@ -5,7 +5,7 @@
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 #include "traces/import/importer.h"
 #include "traces/import/read_traces.h"
 #include "traces/nccl_tests/import_nccl_tests.h"

@@ -5,7 +5,7 @@
 
 #include "shared/files/files.h"
 #include "shared/io/input.h"
-#include "shared/plan/buffer.h"
+#include "shared/workload/buffer.h"
 #include "traces/import/importer.h"
 #include "traces/trace/data_parallel.h"
 #include "traces/trace/kernel_class.h"

@@ -11,7 +11,7 @@
 #include "shared/files/files_field.h"
 #include "shared/io/input.h"
 #include "shared/json/dtype_read.h"
-#include "shared/plan/buffer.h"
+#include "shared/workload/buffer.h"
 
 struct module {
     const char *name;

@@ -4,9 +4,9 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
-#include "shared/plan/workload.h"
+#include "shared/numbers/dtype.h"
+#include "shared/workload/workload.h"
 
 /* What record_ddp.py writes beside a trace: what the trace cannot tell. Times in ns, -1 =
  * absent. */

@@ -8,7 +8,7 @@
 #include "shared/framework/framework.h"
 #include "shared/framework/framework_rates.h"
 #include "shared/numbers/dtype.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "traces/models/models.h"
 
 static unsigned bit(struct lw_figure f, int bit)

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "shared/framework/framework_choice.h"
-#include "shared/plan/workload.h"
 #include "shared/text/records.h"
+#include "shared/workload/workload.h"
 
 /* A row for each kernel of a workload that was made of a model, to standard output: the shape of
  * the whole model, and what one rank takes by phase. Modules that are alike are shown once. In

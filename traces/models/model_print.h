@@ -1,8 +1,8 @@
 #pragma once
 
 #include "shared/framework/framework_choice.h"
-#include "shared/plan/workload.h"
 #include "shared/text/records.h"
+#include "shared/workload/workload.h"
 
 /* What a workload made of a model's shape holds, to standard output: text, JSON, or CSV with a row
  * for each module. framework: NULL = it has sizes alone. output: the file that it was written to,

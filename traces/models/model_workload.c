@@ -10,7 +10,7 @@
 
 #include "shared/framework/framework.h"
 #include "shared/io/input.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "traces/models/hf_config.h"
 #include "traces/models/model_framework.h"
 #include "traces/models/models.h"

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "shared/base/err.h"
-#include "shared/plan/model_request.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/model_request.h"
+#include "shared/workload/workload.h"
 
 /* The one way from a model to a workload: `lapwing model` and every command that takes a model use
  * it (lw_model_maker). The request's name is a model, a Hugging Face config.json, or a folder that

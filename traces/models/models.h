@@ -6,9 +6,9 @@
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
 #include "shared/device/kernel_time.h"
-#include "shared/plan/model_request.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/model_request.h"
+#include "shared/workload/workload.h"
 
 /* What a framework runs as kernels of their own that others fuse: they move more bytes. */
 enum traces_unfused {

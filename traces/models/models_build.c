@@ -1,9 +1,9 @@
-/* The builder that all parametric models share: modules of kernels (shared/plan/kernel.h), their
- * parameters and buffers. When all are there the evaluator (shared/device/kernel_time.h) times
- * them on the device. Modules with the same kernels share them. */
-#include "traces/models/models_build.h"
+/* The builder that all parametric models share: modules of kernels (shared/workload/kernel.h),
+ * their parameters and buffers. When all are there the evaluator (shared/device/kernel_time.h)
+ * times them on the device. Modules with the same kernels share them. */
 #include "shared/numbers/checked.h"
-#include "shared/plan/buffer.h"
+#include "shared/workload/buffer.h"
+#include "traces/models/models_build.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 
 #include "shared/base/err.h"
 #include "shared/partition/pipedream_graph.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* Profiles of PipeDream's profiler: graph.txt as it writes it, or the two CSV files of
  * shared/partition/pipedream_graph.h. See docs/design/import_pipedream.md. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 #include "traces/replay/host_comms.h"
 #include "traces/replay/replay_state.h"
 #include "traces/trace/data_parallel.h"

@@ -3,13 +3,13 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 #include "traces/steps/module_segments.h"
 #include "traces/steps/step_phases.h"
 #include "traces/trace/trace.h"
 
 /* What a step's operators do, from the sizes of their inputs: w->ops, and the list of each module
- * (see shared/plan/recorded_op.h and docs/design/recorded_ops.md). */
+ * (see shared/workload/recorded_op.h and docs/design/recorded_ops.md). */
 
 struct traces_op_counts {
     int64_t n_sized;     /* operators of the step that have sizes */

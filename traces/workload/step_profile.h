@@ -5,7 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 #include "traces/steps/compute_clock.h"
 #include "traces/steps/module_segments.h"
 #include "traces/steps/step_phases.h"

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "shared/base/shown_text.h"
-#include "shared/plan/buffer.h"
+#include "shared/workload/buffer.h"
 #include "traces/steps/device_figures.h"
 #include "traces/trace/data_parallel.h"
 #include "traces/trace/same_run.h"

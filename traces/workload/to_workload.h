@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 #include "traces/kineto/sidecar.h"
 #include "traces/steps/step_phases.h"
 #include "traces/trace/trace.h"

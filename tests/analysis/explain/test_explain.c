@@ -8,17 +8,17 @@
 #include "analysis/explain/explain.h"
 #include "analysis/explain/explain_whatif.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "sim/bench/bench_plan.h"
-#include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/commands/run_fixture.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
 #include "tests/lib/files/sql_file.h"
-#include "tests/lib/prng.h"
-#include "tests/lib/commands/run_fixture.h"
-#include "tests/lib/sim/sim_help.h"
 #include "tests/lib/plans/tiny_workload.h"
+#include "tests/lib/prng.h"
+#include "tests/lib/sim/sim_help.h"
 
 static struct lw_err err;
 

@@ -12,7 +12,7 @@
 
 #include "analysis/store/store.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/commands/old_plan.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"

@@ -9,10 +9,10 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/buffer.h"
+#include "shared/workload/buffer.h"
 #include "tests/lib/exec/exec_chain.h"
-#include "tests/lib/prng.h"
 #include "tests/lib/plans/drawn_words.h"
+#include "tests/lib/prng.h"
 
 enum { MODULES = 6 };
 

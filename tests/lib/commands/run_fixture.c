@@ -7,11 +7,11 @@
 #include <cmocka.h>
 
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/strategy.h"
-#include "tests/lib/files/file_fixture.h"
-#include "tests/lib/files/sql_file.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/commands/old_plan.h"
 #include "tests/lib/commands/run_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/sql_file.h"
 
 char runs_db[128];
 

@@ -10,7 +10,7 @@
 
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 struct exec_test_plan {
     int32_t n_ranks, n_params, per_bucket;

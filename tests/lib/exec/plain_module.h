@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* A module of tests that run plans: 1 ns of each kind of work, 80 bytes to the next module. */
 static inline struct lw_module plain_module(void)

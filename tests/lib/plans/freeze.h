@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* The parameter is not trained: it has no gradient and no place in the ready order. */
 static inline void freeze(struct lw_workload *w, int32_t param)

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "shared/bucket/policy.h"
-#include "shared/plan/sparse.h"
 #include "shared/schedule/schedule.h"
+#include "shared/workload/sparse.h"
 
 void random_model(struct prng *r, struct random_model *k)
 {

@@ -3,9 +3,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/sparse.h"
+#include "shared/workload/workload.h"
 #include "tests/lib/prng.h"
 
 /* Random models, and strategies over all policies, partitions, schedules and ZeRO stages. Not every

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 /* "name value name value ..." on top of the defaults. Its texts stay until the next call. After
  * cmocka.h. */

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "shared/plan/op.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/plan/op.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/tiny_workload.h"
 
 /* Op `from` of the plan moves after op `to` of the same program; those between move up, and

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/workload.h"
 #include "tests/lib/plans/find_op.h"
 
 /* A workload small enough to follow by hand, the one of docs/design/lower.md: modules a, b, c

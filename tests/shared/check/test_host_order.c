@@ -6,9 +6,9 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/strategy.h"
-#include "tests/lib/prng.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/tiny_workload.h"
+#include "tests/lib/prng.h"
 
 enum { QUEUE = 4, MESSAGES = 20, MOST = 2 * MESSAGES };
 

@@ -4,13 +4,13 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/plan_builder.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/failing_alloc.h"
+#include "tests/lib/plans/strategy_words.h"
 #include "tests/lib/plans/tiny_workload.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/plans/strategy_words.h"
 
 /* The worked example of docs/design/lower.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
  * its set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */

@@ -6,10 +6,10 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/op.h"
 #include "shared/check/plan_check.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/plan/op.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/norm_ops.h"
 #include "tests/lib/plans/tiny_workload.h"

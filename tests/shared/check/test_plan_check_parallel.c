@@ -6,7 +6,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/tiny_workload.h"
 
 /* dp 2, pp 2, tp 2: a, b | c, and d.weight in c is a copy of a.weight. */

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/plan/sparse.h"
+#include "shared/files/files.h"
+#include "shared/lower/lower.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/workload/sparse.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
-#include "shared/files/files.h"
-#include "shared/plan/plan_builder.h"
-#include "shared/lower/lower.h"
 
 static const char example_page[] = "docs/formats/plan.md";
 

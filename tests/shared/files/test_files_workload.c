@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/plan/buffer.h"
-#include "shared/plan/sparse.h"
-#include "tests/lib/failing_alloc.h"
-#include "tests/lib/files/file_fixture.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/sparse.h"
+#include "tests/lib/failing_alloc.h"
+#include "tests/lib/files/file_fixture.h"
 
 static const char example_page[] = "docs/formats/workload.md";
 

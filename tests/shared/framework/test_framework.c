@@ -10,8 +10,8 @@
 #include "shared/framework/framework.h"
 #include "shared/framework/framework_rates.h"
 #include "shared/framework/framework_stages.h"
-#include "shared/plan/strategy.h"
-#include "shared/plan/workload.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/workload.h"
 
 static enum lw_status read_text(const char *text, struct lw_framework *f, struct lw_err *err)
 {

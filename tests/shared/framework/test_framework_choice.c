@@ -8,7 +8,7 @@
 #include "shared/cluster/cluster.h"
 #include "shared/files/files.h"
 #include "shared/framework/framework_choice.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/sql_file.h"

@@ -8,7 +8,7 @@
 #include "shared/files/files.h"
 #include "shared/framework/framework_memory.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 static const struct lw_device device = {.framework_bytes = {.value = 1e9, .source = "a test"},
                                         .memory_bytes = {.value = 81e9, .source = "a test"}};

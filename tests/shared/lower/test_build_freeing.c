@@ -7,8 +7,8 @@
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/model_rows.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/model_rows.h"
 #include "tests/lib/prng.h"
 
 /* Module m is of kind m % kinds; without a common divisor of params and modules. */

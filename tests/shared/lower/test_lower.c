@@ -4,12 +4,12 @@
 
 #include "shared/bucket/ready_order.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/buffer.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/buffer.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/plans/strategy_words.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/plans/strategy_words.h"
 
 enum { ROOM = 4096 };
 

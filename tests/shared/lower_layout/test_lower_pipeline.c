@@ -5,10 +5,10 @@
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/buffer.h"
-#include "shared/plan/strategy.h"
-#include "tests/lib/plans/tiny_build.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/buffer.h"
 #include "tests/lib/plans/strategy_words.h"
+#include "tests/lib/plans/tiny_build.h"
 
 enum { ROOM = 4096 };
 

@@ -4,9 +4,9 @@
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
-#include "shared/plan/strategy.h"
-#include "tests/lib/plans/tiny_build.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/strategy_words.h"
+#include "tests/lib/plans/tiny_build.h"
 
 enum { ROOM = 4096 };
 

@@ -6,7 +6,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/tiny_workload.h"
 
 static struct lw_plan build(const char *const (*options)[2])

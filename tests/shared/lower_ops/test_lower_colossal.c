@@ -5,9 +5,9 @@
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
-#include "tests/lib/plans/tiny_build.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/strategy_words.h"
+#include "tests/lib/plans/tiny_build.h"
 
 enum { ROOM = 4096 };
 

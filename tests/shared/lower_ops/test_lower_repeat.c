@@ -9,7 +9,7 @@
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/random_strategy.h"
 
 enum { MOST = 12, MOST_DEPS = 3 };

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/strategy_words.h"
 #include "tests/lib/plans/tiny_build.h"
 

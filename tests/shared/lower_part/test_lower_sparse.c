@@ -3,11 +3,11 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
-#include "tests/lib/sim/sim_help.h"
-#include "tests/lib/plans/tiny_build.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/sparse.h"
 #include "tests/lib/plans/strategy_words.h"
+#include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/sim/sim_help.h"
 
 static struct lw_sparse of_b = {B_WEIGHT, 10, 3};
 

@@ -6,12 +6,12 @@
 #include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
-#include "shared/plan/buffer.h"
-#include "shared/plan/policies.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/policies.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/buffer.h"
+#include "tests/lib/plans/strategy_words.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/plans/strategy_words.h"
 
 static struct lw_strategy zero(enum lw_shard_policy_id policy)
 {

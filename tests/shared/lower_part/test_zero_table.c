@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "shared/lower/lower.h"
-#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/param_memory.h"
+#include "shared/workload/buffer.h"
 #include "tests/lib/plans/freeze.h"
-#include "tests/lib/traces/model_help.h"
 #include "tests/lib/plans/plan_words.h"
 #include "tests/lib/sim/sim_help.h"
+#include "tests/lib/traces/model_help.h"
 
 /* Times its payload that a rank sends at the least: Thakur et al., IJHPCA 2005, section 4; of
  * rooted operations each byte reaches or leaves a rank once. */

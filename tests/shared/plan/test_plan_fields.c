@@ -2,13 +2,13 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/buffer.h"
-#include "shared/plan/plan.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
-#include "tests/lib/plans/tiny_workload.h"
+#include "shared/plan/plan.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/sparse.h"
 #include "tests/lib/plans/strategy_words.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 static struct lw_plan build(const struct tiny *t, int64_t cap)
 {

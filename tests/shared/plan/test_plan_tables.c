@@ -7,12 +7,12 @@
 #include "tests/lib/unit.h"
 
 #include "shared/files/files.h"
-#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/plan_tables.h"
-#include "shared/plan/product.h"
-#include "shared/plan/sparse.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
+#include "shared/workload/sparse.h"
 
 /* Three rows or so of everything, that need not make sense. */
 static struct lw_plan everything(void)

@@ -7,7 +7,7 @@
 
 #include "shared/lower/lower.h"
 #include "shared/plan/shard_runs.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/plans/random_strategy.h"
 #include "tests/lib/prng.h"
 

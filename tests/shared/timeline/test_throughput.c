@@ -2,7 +2,7 @@
 #include <math.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "shared/timeline/throughput.h"
 #include "tests/lib/plans/tiny_build.h"
 

@@ -5,7 +5,7 @@
 
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/failing_alloc.h"

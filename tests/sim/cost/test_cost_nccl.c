@@ -6,7 +6,7 @@
 
 #include "shared/cluster/measured.h"
 #include "shared/files/files.h"
-#include "shared/plan/kernel.h"
+#include "shared/workload/kernel.h"
 #include "sim/cost/cost_nccl.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"

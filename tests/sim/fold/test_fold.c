@@ -6,7 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "sim/cost/cost_model.h"
 #include "sim/fold/fold.h"
 #include "sim/fold/trie.h"

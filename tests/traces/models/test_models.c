@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan/buffer.h"
-#include "tests/lib/commands/command_fixture.h"
-#include "tests/lib/files/file_fixture.h"
-#include "tests/lib/traces/model_help.h"
-#include "tests/lib/plans/resnet50_sizes.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
-#include "traces/models/models.h"
+#include "shared/workload/buffer.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/plans/resnet50_sizes.h"
+#include "tests/lib/traces/model_help.h"
+#include "traces/models/models.h"
 
 MODEL_TEST(resnet50_has_the_parameters_of_torchvision)
 {

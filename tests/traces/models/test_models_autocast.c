@@ -8,7 +8,7 @@
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/traces/model_help.h"
 
 MODEL_TEST(parameters_are_f32_and_have_no_masters)

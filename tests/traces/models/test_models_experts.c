@@ -5,7 +5,7 @@
 
 #include "shared/files/files.h"
 #include "shared/framework/framework.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/traces/model_help.h"
 #include "traces/models/model_workload.h"
 

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "shared/plan/buffer.h"
-#include "tests/lib/traces/model_help.h"
 #include "shared/base/arena.h"
+#include "shared/workload/buffer.h"
+#include "tests/lib/traces/model_help.h"
 
 struct published {
     const char *name;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/plan/buffer.h"
+#include "shared/workload/buffer.h"
 #include "tests/lib/traces/model_help.h"
 
 /* 12 h^2 + 13 h per block, both embeddings, the last norm; the head is the token embedding. */

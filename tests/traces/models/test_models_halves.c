@@ -3,7 +3,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/traces/model_help.h"
 
 enum { HEADS = 4, SEQ = 16, BATCH = 2, VOCAB = 96 };

@@ -2,7 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/files/files.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "traces/models/model_framework.h"
 #include "traces/models/models.h"
 

@@ -5,7 +5,7 @@
 
 #include "shared/files/files.h"
 #include "shared/framework/framework.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "traces/models/model_workload.h"
 
 enum { LAYERS = 2, HIDDEN = 512, HEADS = 8, FFN = 2048, SEQ = 1024, BATCH = 4, VOCAB = 50304 };

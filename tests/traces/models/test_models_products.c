@@ -7,7 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/traces/model_help.h"
 

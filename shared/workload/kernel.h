@@ -5,9 +5,9 @@
 
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
-#include "shared/plan/fp8_recipe.h"
-#include "shared/plan/product.h"
-#include "shared/plan/routing.h"
+#include "shared/strategy/fp8_recipe.h"
+#include "shared/strategy/routing.h"
+#include "shared/workload/product.h"
 
 /* The work of a model's modules, kernel by kernel, in the dimensions of the whole model: of one
  * micro-batch, before a tensor, context or expert group divides it. Independent of a device and of

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/base/err.h"
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 /* Modules that are alike but for their names become one row, and parameters that are alike but for
  * their names and modules, where that leaves a quarter of the rows or fewer; else nothing changes.

@@ -1,5 +1,5 @@
 /* Recipes of 8-bit products: words, and what casts and operands move by published counts. */
-#include "shared/plan/fp8_recipe.h"
+#include "shared/strategy/fp8_recipe.h"
 
 #include "tests/lib/unit.h"
 

@@ -1,5 +1,5 @@
 /* Matrix products by shape: comparison, FLOPs, and what a table of them may hold. */
-#include "shared/plan/product.h"
+#include "shared/workload/product.h"
 
 #include <inttypes.h>
 #include <stddef.h>

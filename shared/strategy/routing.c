@@ -3,7 +3,7 @@
  * Limited to M of G groups, the M are any of the G, and the experts any of theirs: a router that
  * scores groups by their best experts (NVIDIA/Megatron-LM, megatron/core/transformer/moe/
  * moe_utils.py, group_limited_topk) spreads them over its groups a little more evenly. */
-#include "shared/plan/routing.h"
+#include "shared/strategy/routing.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Words of kernels' kinds, splits, bounds and sources of times, as files and tables write them,
  * what a file's kernel may hold, and how many scores attention has. A number that is no such kind
  * has no word. */
-#include "shared/plan/kernel.h"
+#include "shared/workload/kernel.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* A module is 368 bytes and a parameter 48, and those of a model's blocks are alike: they share a
  * row. Rows are compared byte by byte: two whose padding differs are two rows, which changes no
  * plan. Rows are found by a table of hashes, open addressing, at most half full. */
-#include "shared/plan/model_rows.h"
+#include "shared/workload/model_rows.h"
 
 #include <string.h>
 

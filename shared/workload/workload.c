@@ -1,17 +1,17 @@
 /* The workload: release, totals, and its check. The check reports fields by the path that they have
  * in a workload file, so that a reader's error names the place. Times and sizes are checked for
  * their sum, so that no total below overflows. */
-#include "shared/plan/workload.h"
+#include "shared/workload/workload.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan/buffer.h"
-#include "shared/plan/product.h"
-#include "shared/plan/sparse.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
+#include "shared/workload/buffer.h"
+#include "shared/workload/product.h"
+#include "shared/workload/sparse.h"
 
 #define MOST_SIZE (INT64_MAX / 16) /* of all parameters, or of a field of all modules: 2^59 */
 #define MOST_STEP_BYTES 1024 /* per element */

@@ -2,7 +2,7 @@
  * torch/csrc/distributed/c10d/ProcessGroupGlooDetail.hpp (AsyncSparseAllreduceWork): coalesce,
  * all-gather nine i64 per rank, then indices, then values, and add up locally. Not modelled:
  * members that send different numbers of rows; all send as many as the plan says. */
-#include "shared/plan/sparse.h"
+#include "shared/workload/sparse.h"
 
 const struct lw_sparse *lw_sparse_of(const struct lw_sparse *list, int32_t n, int32_t param)
 {

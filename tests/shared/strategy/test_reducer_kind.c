@@ -1,9 +1,9 @@
-/* Names of reducers and NCCL's lists: shared/plan/reducer_kind.h. */
+/* Names of reducers and NCCL's lists: shared/strategy/reducer_kind.h. */
 #include "tests/lib/unit.h"
 
 #include <string.h>
 
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 TEST(every_name_is_read_back)
 {

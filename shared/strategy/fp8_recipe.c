@@ -1,5 +1,5 @@
 /* Recipes of 8-bit products: their words, and what casts and operands take with each. */
-#include "shared/plan/fp8_recipe.h"
+#include "shared/strategy/fp8_recipe.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -4,16 +4,16 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/numbers/checked.h"
+#include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
-#include "shared/plan/kernel.h"
-#include "shared/plan/model_dims.h"
-#include "shared/plan/model_request.h"
-#include "shared/plan/product.h"
-#include "shared/plan/recorded_op.h"
-#include "shared/plan/recompute.h"
+#include "shared/strategy/recompute.h"
+#include "shared/workload/kernel.h"
+#include "shared/workload/model_dims.h"
+#include "shared/workload/model_request.h"
+#include "shared/workload/product.h"
+#include "shared/workload/recorded_op.h"
 
 struct lw_buffer;
 struct lw_product;
@@ -186,7 +186,7 @@ struct lw_workload {
     const char *name;
     int32_t n_modules, n_params, n_sparse, n_buffers, n_ready, n_notes, n_products;
     /* In forward order; or NULL: module m is row module_row[m] and named module_names[m]
-     * (shared/plan/model_rows.h). lw_module_at reads either. */
+     * (shared/workload/model_rows.h). lw_module_at reads either. */
     struct lw_module *modules;
     struct lw_module *module_rows; /* without names */
     int32_t *module_row;

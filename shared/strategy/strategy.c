@@ -1,6 +1,6 @@
 /* The strategy: one table says each option's name, words, range and place in the struct. The
  * command line, strategy files, help and completion all read this table. */
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

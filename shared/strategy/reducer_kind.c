@@ -2,7 +2,7 @@
  * both, as the variables NCCL_ALGO and NCCL_PROTO take them (NVIDIA/nccl v2.30.7-1,
  * src/graph/tuning.cc, parseList): in any case, '^' before a list for all but these. A kind says
  * which bits of both lists are set (LW_REDUCER_NCCL_LISTS); a list of all is none. */
-#include "shared/plan/reducer_kind.h"
+#include "shared/strategy/reducer_kind.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The options of a model: one table for the command line, the library and overriding. */
-#include "shared/plan/model_request.h"
+#include "shared/workload/model_request.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "shared/base/nearest.h"
 #include "shared/numbers/dtype.h"
 #include "shared/numbers/units.h"
-#include "shared/plan/fp8_recipe.h"
+#include "shared/strategy/fp8_recipe.h"
 
 #define ROW(name, kind, field, least, most, words, arg, help) \
     {name, LW_MODEL_##kind, offsetof(struct lw_model_request, field), arg, help, least, most, words}

@@ -1,10 +1,10 @@
-/* The strategy's one table: shared/plan/strategy.h. */
+/* The strategy's one table: shared/strategy/strategy.h. */
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 
 TEST(words_are_taken_with_dash_or_underscore)
 {

@@ -3,11 +3,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
-#include "shared/plan/policies.h"
-#include "shared/plan/recompute.h"
-#include "shared/plan/reducer_kind.h"
+#include "shared/numbers/dtype.h"
+#include "shared/strategy/policies.h"
+#include "shared/strategy/recompute.h"
+#include "shared/strategy/reducer_kind.h"
 
 /* What the user chose. Every field is one option of the command line and one field of a strategy
  * file, with the same name and the same words; the table in strategy.c declares each once. The

@@ -1,5 +1,5 @@
 /* Places that the copies of a token go to, counted over every choice of its experts. */
-#include "shared/plan/routing.h"
+#include "shared/strategy/routing.h"
 
 #include <math.h>
 

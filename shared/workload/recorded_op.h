@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/plan/kernel.h"
+#include "shared/workload/kernel.h"
 
 /* One operator of a recorded step in one direction, as the recording has it: a model's kernel says
  * by a rule what its backward does, a recording holds both. Independent of the device. See

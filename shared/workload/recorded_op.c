@@ -1,6 +1,6 @@
 /* FLOPs and bytes of a recorded op: of a product or attention from its shape, of others as counted.
  * Results larger than int64_t are its largest value, which the check refuses. */
-#include "shared/plan/recorded_op.h"
+#include "shared/workload/recorded_op.h"
 
 #include <inttypes.h>
 
