@@ -129,6 +129,19 @@ static double largest_side(const struct lw_device *d)
     return lw_figure_is_set(d->gemm_tile) ? d->gemm_tile.value : DEFAULT_TILE;
 }
 
+/* Elements that stand side by side in the operands, beside n: k, but in a gradient of weights m,
+ * since its tokens are apart. 8 and 4 bits have copies with tokens side by side; of experts these
+ * are padded to whole blocks, of which k is the mean (NVIDIA/Megatron-LM@3bec9aa9,
+ * megatron/core/transformer/moe/experts.py, quantization_padding): 0, which is no row. */
+static int64_t inner_of(const struct lw_product *p)
+{
+    bool narrow = p->fp8 || p->fp4;
+
+    if (!p->accumulate)
+        return p->k;
+    return !narrow ? p->m : p->grouped ? 0 : p->k;
+}
+
 /* Of the rows of the operands: whole 128 bytes are best, whole 16 bytes a vector load needs
  * (NVIDIA, Matrix Multiplication Background User's Guide, section 3.1). Where rows of 16-bit
  * elements are odd no copy to shared memory runs beside the products (cp.async takes 4, 8 or 16
@@ -138,11 +151,11 @@ static double largest_side(const struct lw_device *d)
 static double alignment(const struct lw_device *d, const struct lw_product *p)
 {
     int64_t bits = p->fp4 ? 4 : p->fp8 ? 8 : 8 * lw_dtype_size(p->dtype);
-    int64_t k = p->k * bits / 8, n = p->n * bits / 8;
+    int64_t k = inner_of(p) * bits / 8, n = p->n * bits / 8;
 
     if (p->dtype == LW_F32 && !p->tf32 && !p->fp8 && !p->fp4)
         return 1;
-    bool odd = p->n % 2 != 0 || (p->k % 2 != 0 && !p->accumulate); /* of weights: k are tokens */
+    bool odd = p->n % 2 != 0 || inner_of(p) % 2 != 0;
     if (bits == 16 && odd && lw_figure_is_set(d->gemm_odd))
         return d->gemm_odd.value;
     if (k % VECTOR_BYTES != 0 || n % VECTOR_BYTES != 0)

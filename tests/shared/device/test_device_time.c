@@ -86,6 +86,30 @@ TEST(products_without_tensor_cores_need_no_alignment)
     assert_true(near((double)lw_product_time(&d, &q), 2 * 513.0 / 512 * plain));
 }
 
+/* A gradient of weights of 513 tokens, which are apart in 16 bits, takes 513 / 512 of one of 512;
+ * with 514 wide weights twice that. In 8 bits tokens are side by side, but those of experts are
+ * padded. */
+TEST(tokens_of_a_gradient_of_weights_need_no_alignment)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(512, 512, 512), q = product(512, 512, 513);
+
+    p.accumulate = q.accumulate = true;
+    double plain = (double)lw_product_time(&d, &p);
+    assert_true(near((double)lw_product_time(&d, &q), 513.0 / 512 * plain));
+    p.m = 514;
+    q = p;
+    q.accumulate = false;
+    assert_true(near((double)lw_product_time(&d, &p), 2 * (double)lw_product_time(&d, &q)));
+    d.fp8_speedup = (struct lw_figure){2, "test"};
+    q = product(512, 512, 513);
+    q.accumulate = q.fp8 = true;
+    assert_true(near((double)lw_product_time(&d, &q), 2 * 0.5 * 513 / 512 * plain));
+    q.grouped = true;
+    double padded = (double)lw_product_time(&d, &q); /* with sums that nothing hides */
+    assert_true(fabs(padded / (0.5 * 513 / 512 * plain) - 1) < 0.01);
+}
+
 /* Rows of 513 elements are odd. In the gradient of weights k are tokens, which are no row; eight
  * bits have another library kernel. */
 TEST(odd_rows_have_a_rate_of_their_own)
@@ -98,7 +122,7 @@ TEST(odd_rows_have_a_rate_of_their_own)
     assert_int_equal(lw_product_time(&d, &even), two);
     assert_true(near((double)lw_product_time(&d, &odd), 0.5 / 0.125 * (double)before));
     odd.accumulate = true;
-    assert_int_equal(lw_product_time(&d, &odd), before);
+    assert_true(near((double)lw_product_time(&d, &odd), 0.5 * (double)before));
     odd = product(512, 513, 512);
     odd.accumulate = true;
     double rate = 0.125 * 0.5e12 / 4;
