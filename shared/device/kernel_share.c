@@ -90,23 +90,31 @@ static int32_t launches(const struct share *s, int32_t n)
     return s->k->experts > 0 ? (int32_t)(n * (s->k->experts / expert_ranks(s))) : n;
 }
 
+static bool has_work(const struct lw_kernel *k, int phase)
+{
+    return k->flops[phase] > 0 || k->bytes[phase] > 0;
+}
+
+/* What has no gradient of an input launches its backward with that of the weights. */
 static void share_traffic(const struct share *s)
 {
     const struct lw_kernel *k = s->k;
-    bool first = true;
+    bool first = true, no_input = !has_work(k, LW_PRODUCTS_INPUT);
 
     for (int phase = 0; phase < LW_N_PRODUCT_PHASES; phase++) {
-        bool forward = phase == LW_PRODUCTS_FORWARD, input = phase == LW_PRODUCTS_INPUT;
-        give(s, (struct lw_kernel_work){
-                    .phase = (enum lw_product_phase)phase,
-                    .flops = k->flops[phase] / s->cp,
-                    .bytes = bytes_moved(s, k->bytes[phase]) / s->cp * times(s),
-                    .n_launches = launches(s, forward ? k->n_forward : input ? k->n_backward : 0),
-                    .whole = s->whole,
-                    .by_roofline = k->kind == LW_KERNEL_COUNTED,
-                    .scan = k->scan,
-                    .completes = first});
-        first = first && k->flops[phase] == 0 && k->bytes[phase] == 0;
+        bool forward = phase == LW_PRODUCTS_FORWARD;
+        bool backward = phase == (no_input ? LW_PRODUCTS_WEIGHT : LW_PRODUCTS_INPUT);
+        give(s, (struct lw_kernel_work){.phase = (enum lw_product_phase)phase,
+                                        .flops = k->flops[phase] / s->cp,
+                                        .bytes = bytes_moved(s, k->bytes[phase]) / s->cp * times(s),
+                                        .n_launches = launches(s, forward    ? k->n_forward
+                                                                  : backward ? k->n_backward
+                                                                             : 0),
+                                        .whole = s->whole,
+                                        .by_roofline = k->kind == LW_KERNEL_COUNTED,
+                                        .scan = k->scan,
+                                        .completes = first});
+        first = first && !has_work(k, phase);
     }
 }
 

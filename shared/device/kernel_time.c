@@ -61,7 +61,8 @@ static const struct lw_work_table *table_of(const struct timer *t, enum lw_work_
 static lw_ps products(const struct timer *t, int64_t flops)
 {
     const struct lw_device *d = t->device;
-    const bool own = flops > 0 && t->k && t->k->only != LW_ONLY_NOT; /* a recorded one's type */
+    const bool own = flops > 0 && t->k && /* of a recorded one; of a convolution under autocast */
+                     (t->k->only != LW_ONLY_NOT || t->k->kind == LW_KERNEL_COUNTED);
     const enum lw_dtype dtype = own ? (enum lw_dtype)t->k->dtype : t->dtype;
     const bool tf32 = t->k && t->k->tf32;
     const double peak = tf32 ? d->tf32_peak_flops.value : d->peak_flops[dtype].value;

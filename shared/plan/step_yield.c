@@ -262,6 +262,20 @@ static double recomputed_flops(const struct lw_plan *p, const struct lw_workload
     return recomputes_attention(w) ? (double)w->attention_flops * samples : 0;
 }
 
+/* Multiply-adds of the forward that are counted and no product: convolutions, not scans. */
+static void add_counted(const struct lw_workload *w, const struct lw_module *m, double *of,
+                        double *tf32)
+{
+    for (int32_t i = m->first_kernel; i < m->first_kernel + m->n_kernels; i++) {
+        const struct lw_kernel *k = &w->kernels[i];
+        double work = (double)k->flops[LW_PRODUCTS_FORWARD] / 2;
+        if (k->kind != LW_KERNEL_COUNTED || k->scan)
+            continue;
+        of[k->dtype] += work;
+        *tf32 += k->tf32 ? work : 0;
+    }
+}
+
 /* The type that most FLOPs of the forward's products are in, narrower operands apart; that of the
  * parameters where no product is known. */
 static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
@@ -278,6 +292,7 @@ static void find_type(const struct lw_workload *w, struct lw_step_yield *y)
             four += x->fp4 ? work : 0;
             tf32 += x->tf32 ? work : 0;
         }
+        add_counted(w, m, of, &tf32);
     }
     for (int t = 0; t < LW_N_DTYPES; t++)
         if (of[t] > of[most])

@@ -82,7 +82,7 @@ struct lw_kernel {
                          * casts inputs has */
     bool fp4; /* with fp8: of 4 bits in place of 8 (NVFP4) */
     uint8_t recipe;     /* enum lw_fp8_recipe, with fp8 and not fp4: how the operands are scaled */
-    bool tf32;          /* GEMM of f32: operands in TF32 */
+    bool tf32;          /* GEMM, COUNTED of f32: operands in TF32 */
     bool epilogue;      /* fp8: the activation between two products is part of them: COLUMN's takes
                          * its result's gradient, ROW's its input from there, in 8 bits */
     bool trained;       /* GEMM: its weights have a gradient */

@@ -252,6 +252,54 @@ TEST(a_counted_kernel_takes_the_bandwidth_that_kernels_reach)
     }
 }
 
+/* Images need no gradient: backward launches are then of the gradient of weights. */
+TEST(backward_launches_are_of_the_first_gradient)
+{
+    const struct lw_kernel both = {
+        .kind = LW_KERNEL_TRAFFIC, .bytes = {1, 2, 3}, .n_forward = 4, .n_backward = 5};
+    const struct lw_kernel weight = {
+        .kind = LW_KERNEL_TRAFFIC, .bytes = {1, 0, 3}, .n_forward = 4, .n_backward = 5};
+    struct works w = works_of(both, (struct lw_kernel_groups){0});
+
+    assert_int_equal(w.n, 3);
+    assert_int_equal(w.of[LW_PRODUCTS_FORWARD].n_launches, 4);
+    assert_int_equal(w.of[LW_PRODUCTS_INPUT].n_launches, 5);
+    assert_int_equal(w.of[LW_PRODUCTS_WEIGHT].n_launches, 0); /* one */
+    w = works_of(weight, (struct lw_kernel_groups){0});
+    assert_int_equal(w.n, 2);
+    assert_int_equal(w.of[0].n_launches, 4);
+    assert_int_equal(w.of[1].n_launches, 5);
+}
+
+/* The parameters are f32, a convolution's operands bf16 (autocast), whose peak is 4 x 10^12 at 0.5
+ * of it, or f32 ones in TF32, 8 x 10^12: 10^6 FLOPs. */
+TEST(what_is_counted_takes_the_peak_of_its_type)
+{
+    const struct {
+        enum lw_dtype dtype;
+        bool tf32;
+        lw_ps time;
+    } cases[] = {{LW_F32, false, 2000000}, {LW_BF16, false, 500000}, {LW_F32, true, 250000}};
+    const struct lw_kernel_rates none = {0};
+    const struct lw_kernel_groups one = {0};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct small s;
+        small_init(&s);
+        s.module.n_kernels = 1;
+        s.params[1].trainable = false;
+        s.grad_kernel[1] = 0;
+        s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_COUNTED,
+                                          .flops = {1000000},
+                                          .dtype = (uint8_t)cases[i].dtype,
+                                          .tf32 = cases[i].tf32};
+        s.device.peak_flops[LW_BF16] = (struct lw_figure){.value = 4e12, .source = "test"};
+        s.device.tf32_peak_flops = (struct lw_figure){.value = 8e12, .source = "test"};
+        evaluate(&s, &none, &one);
+        assert_int_equal(s.module.forward_ps, cases[i].time);
+    }
+}
+
 /* 0 = not known. */
 static struct lw_figure figure_of(double value)
 {
