@@ -36,6 +36,7 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->context_copy, TRACES_CONTEXT_COPY) |
            bit(f->loss_in_place, TRACES_LOSS_IN_PLACE) |
            bit(f->log_softmax, TRACES_LOG_SOFTMAX) |
+           bit(f->convolution_layouts, TRACES_CONVOLUTION_LAYOUTS) |
            bit(f->norms_again, TRACES_NORMS_AGAIN);
 }
 
@@ -161,6 +162,7 @@ void traces_model_take_framework(const struct lw_framework *f, const struct lw_s
     shape->gathers_operands = lw_fact(f->gathers_operands);
     shape->fused_latent = lw_fact(f->fused_latent_rotation);
     shape->no_dropout = lw_fact(f->no_dropout);
+    shape->tf32_convolutions = lw_fact(f->tf32_convolutions);
     shape->product_lookup = lw_fact(f->product_lookup);
     shape->no_score_dropout = lw_fact(f->no_score_dropout);
     shape->embedding_norm |= lw_fact(f->embedding_norm);

@@ -250,6 +250,7 @@ static bool takes_llama_option(const struct traces_model *m, const char *option)
 static enum lw_status check_transformer(const struct traces_model *m,
                                         const struct traces_model_shape *given, struct lw_err *err)
 {
+    bool convolutions = m->build == traces_models_resnet[0].build;
     bool has_loss = m->build == llama_build || m->build == parallel_build ||
                     m->build == hybrid_build || m->defaults.decoder_seq > 0 ||
                     m->build == traces_models_gpt[0].build;
@@ -257,6 +258,8 @@ static enum lw_status check_transformer(const struct traces_model *m,
     for (size_t k = 0; k < sizeof transformer_options / sizeof *transformer_options; k++) {
         const char *option = transformer_options[k].option;
         if (!traces_shape_is_given(given, transformer_options[k].at, transformer_options[k].size))
+            continue;
+        if (convolutions && strcmp(option, "autocast") == 0)
             continue;
         if (transformer_options[k].of_loss && !has_loss)
             return lw_fail(err, LW_EINVAL,

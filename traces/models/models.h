@@ -35,6 +35,7 @@ enum traces_unfused {
     TRACES_LOSS_IN_PLACE = 1048576, /* the loss reads scores, and writes their gradient over them */
     TRACES_NORMS_AGAIN = 2097152, /* what makes a norm's result runs again in the backward */
     TRACES_LOG_SOFTMAX = 8388608, /* the loss is a kernel each way, on scores of their own type */
+    TRACES_CONVOLUTION_LAYOUTS = 16777216, /* convolutions are brought channels last, and back */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 
@@ -141,6 +142,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     const char *narrow_of; /* which products these are: NULL or "all", "linears", "experts",
                             * "head" */
     bool tf32;        /* products of f32 are of TF32 */
+    bool tf32_convolutions; /* convolutions of f32 are, where the device has it */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */

@@ -148,7 +148,7 @@ TEST(what_has_no_rule_is_refused)
         {"llama-2-7b", {.autocast = true, .fp8 = true}, "--autocast: with --fp8 casts"},
         {"gpt2", {.autocast = true, .dtype = "f32"},
          "--autocast: products in f32 are not narrower than the weights"},
-        {"resnet50", {.autocast = true}, "--autocast does not apply to model resnet50"},
+        {"vit-b-16", {.autocast = true}, "--autocast does not apply to model vit-b-16"},
     };
     struct lw_device d = model_device();
 
