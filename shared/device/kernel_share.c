@@ -110,6 +110,7 @@ static void share_traffic(const struct share *s)
                                         .n_launches = launches(s, forward    ? k->n_forward
                                                                   : backward ? k->n_backward
                                                                              : 0),
+                                        .blocks = k->blocks,
                                         .whole = s->whole,
                                         .by_roofline = k->kind == LW_KERNEL_COUNTED,
                                         .scan = k->scan,

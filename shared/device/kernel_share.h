@@ -16,6 +16,7 @@ struct lw_kernel_work {
                                         * of the other operand, one kernel with it by roofline */
     struct lw_attention attention;     /* batch 0 = none */
     int32_t n_launches;                /* 0 = one, and one of `second` */
+    int64_t blocks;   /* that move `bytes`; 0 = enough for all SMs */
     bool whole;       /* each rank of the tensor group does all of it */
     bool by_roofline; /* on every device */
     bool scan;        /* by_roofline: lw_kernel.scan */

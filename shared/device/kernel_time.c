@@ -115,6 +115,15 @@ static double of_framework(const struct timer *t, const struct lw_kernel_work *w
     return t->k && t->k->experts > 0 && r->grouped_speed > 0 ? 1 / r->grouped_speed : 1;
 }
 
+/* A block runs on one SM, whose part of the bandwidth it has: fewer blocks than SMs leave the rest of
+ * it. */
+static double bytes_of_all_sms(const struct timer *t, const struct lw_kernel_work *work)
+{
+    double sms = t->device->n_sms.value, blocks = (double)work->blocks;
+
+    return (double)work->bytes * (blocks > 0 && blocks < sms ? sms / blocks : 1);
+}
+
 static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_work *work,
                                 int64_t ranks)
 {
@@ -132,7 +141,7 @@ static struct lw_bounded shaped(const struct timer *t, const struct lw_kernel_wo
     a.speed = t->rates->attention_speed;
     if (a.batch > 0)
         return lw_attention_bounded(t->device, &a);
-    return lw_traffic_bounded(t->device, (int64_t)((double)work->bytes * traffic) / ranks,
+    return lw_traffic_bounded(t->device, (int64_t)(bytes_of_all_sms(t, work) * traffic) / ranks,
                               t->rates->memory_op_ps);
 }
 

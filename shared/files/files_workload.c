@@ -80,6 +80,7 @@ static const struct lw_field kernel_fields[] = {
     LW_F("capacity", REAL, AT(capacity)),
     LW_F_INT32("forward_launches", AT(n_forward), 0),
     LW_F_INT32("backward_launches", AT(n_backward), 0),
+    LW_F_INT64("blocks", AT(blocks), 0),
     LW_F_INT8("out_size", AT(out_size), 0),
     LW_F_INT8("sum_bytes", AT(sum_bytes), 0),
     LW_F_BOOL("fp8", AT(fp8), false),

@@ -182,6 +182,7 @@ enum lw_status lw_kernel_check(const struct lw_kernel *k, int32_t i, struct lw_e
         {"gathered_bytes", k->gathered, 0, MOST_BYTES}, {"summed_bytes", k->summed, 0, MOST_BYTES},
         {"gathered_operand_bytes", k->gathered_operand, 0, MOST_BYTES},
         {"summed_operand_bytes", k->summed_operand, 0, MOST_BYTES},
+        {"blocks", k->blocks, 0, INT32_MAX},
         {"forward_launches", k->n_forward, 0, MOST_LAUNCHES},
         {"backward_launches", k->n_backward, 0, MOST_LAUNCHES},
         {"experts", k->experts, 0, INT32_MAX}};

@@ -60,6 +60,7 @@ struct lw_kernel {
     int64_t heads, kv_heads, qk_width, v_width; /* ATTENTION */
     int64_t flops[LW_N_PRODUCT_PHASES];         /* COUNTED */
     int64_t bytes[LW_N_PRODUCT_PHASES];         /* TRAFFIC, COUNTED; GEMM: 0 = of its operands */
+    int64_t blocks; /* TRAFFIC: thread blocks that do it, each on one SM; 0 = as many as SMs */
     /* Activations, in bytes, that a tensor group exchanges beside it; 0 = none. gathered: what it
      * reads, before its forward under sequence parallelism; the gradient is summed after its
      * backward. summed: what it makes (the last of several that add to one result), after its

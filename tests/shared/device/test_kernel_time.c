@@ -300,6 +300,33 @@ TEST(what_is_counted_takes_the_peak_of_its_type)
     }
 }
 
+/* 1,600 bytes at 10^9 B/s of 4 SMs: 2 blocks reach half of it; the rest is a launch. More blocks
+ * than SMs have all of it. */
+TEST(blocks_reach_the_bandwidth_of_as_many_sms)
+{
+    const struct { int64_t blocks; double sms; lw_ps more; } cases[] = {
+        {0, 4, 0}, {4, 4, 0}, {9, 4, 0}, {2, 4, 1600000}, {1, 4, 3 * INT64_C(1600000)}};
+    const struct lw_kernel_rates none = {0};
+    const struct lw_kernel_groups one = {0};
+    lw_ps whole = 0;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct small s;
+        small_init(&s);
+        s.module.n_kernels = 1;
+        s.params[1].trainable = false;
+        s.grad_kernel[1] = 0;
+        s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_TRAFFIC, .bytes = {1600},
+                                          .blocks = cases[i].blocks, .dtype = LW_F32};
+        s.device.n_sms = (struct lw_figure){.value = cases[i].sms, .source = "test"};
+        s.device.gemm_sustained = s.device.gemm_fill = s.device.memory_sustained =
+            (struct lw_figure){.value = 1, .source = "test"};
+        evaluate(&s, &none, &one);
+        whole = i == 0 ? s.module.forward_ps : whole;
+        assert_int_equal(s.module.forward_ps - whole, cases[i].more);
+    }
+}
+
 /* 0 = not known. */
 static struct lw_figure figure_of(double value)
 {
