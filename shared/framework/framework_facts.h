@@ -25,6 +25,7 @@
     row(log_softmax, "", FLAG, "the loss is one kernel each way on scores of their own type") \
     row(tf32_convolutions, "", FLAG, "convolutions of f32 are of TF32, on devices that have it") \
     row(convolution_layouts, "", FLAG, "kernels bring convolutions channels last, and back") \
+    row(channel_norms, "", FLAG, "one thread block has a channel of a batch norm") \
     row(metric_losses, "", COUNT, "losses that metrics compute of a micro-batch, in f32") \
     row(unfused_grads, "", FLAG, "gradients are added to sums of their own type by a kernel") \
     row(unfused_expert_bias, "", FLAG, "experts' biases and their gate's clamp are kernels") \

@@ -37,6 +37,7 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->loss_in_place, TRACES_LOSS_IN_PLACE) |
            bit(f->log_softmax, TRACES_LOG_SOFTMAX) |
            bit(f->convolution_layouts, TRACES_CONVOLUTION_LAYOUTS) |
+           bit(f->channel_norms, TRACES_CHANNEL_NORMS) |
            bit(f->norms_again, TRACES_NORMS_AGAIN);
 }
 

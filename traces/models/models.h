@@ -36,6 +36,7 @@ enum traces_unfused {
     TRACES_NORMS_AGAIN = 2097152, /* what makes a norm's result runs again in the backward */
     TRACES_LOG_SOFTMAX = 8388608, /* the loss is a kernel each way, on scores of their own type */
     TRACES_CONVOLUTION_LAYOUTS = 16777216, /* convolutions are brought channels last, and back */
+    TRACES_CHANNEL_NORMS = 33554432, /* one thread block has a channel of a batch norm */
     TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 

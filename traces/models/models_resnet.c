@@ -237,11 +237,35 @@ enum tail { TAIL_NONE, TAIL_RELU, TAIL_ADD_RELU, TAIL_RELU_POOL };
  * batches (pytorch/pytorch@000e0689, aten/src/ATen/native/cuda/Normalization.cu,
  * batch_norm_cuda_out; @4aef9dcf, native/Normalization.cpp, _batch_norm_impl_index: cuDNN but for
  * bf16, and for f16 with parameters of f16). */
+static bool is_own_norm(const struct traces_builder *b)
+{
+    return b->dtype == LW_BF16 || (b->dtype == LW_F16 && !b->shape.autocast);
+}
+
 static int32_t norm_launches(const struct traces_builder *b)
 {
-    bool own = b->dtype == LW_BF16 || (b->dtype == LW_F16 && !b->shape.autocast);
+    return is_own_norm(b) ? 4 : 2;
+}
 
-    return own ? 4 : 2;
+/* Bytes, and launches, of a norm with what follows it. */
+struct passes {
+    int64_t forward, backward;
+    int32_t n_forward, n_backward;
+};
+
+enum { COUNT_BYTES = 16 }; /* of batches: an i64 is read and written */
+
+/* The norm's part in which one block of threads has a channel of all images: all of cuDNN's, the
+ * moments and the backward of torch's own. */
+static int32_t add_channels(struct traces_builder *b, struct tensor t, struct passes *rest)
+{
+    const int64_t n = b->item * elements(b, t), forward = (is_own_norm(b) ? 1 : 3) * n;
+
+    rest->forward += COUNT_BYTES - forward;
+    rest->backward -= 5 * n;
+    rest->n_forward--;
+    rest->n_backward--;
+    return TRACES_TRAFFIC(b, forward, 5 * n, 0, .split = LW_SPLIT_GROUP, .blocks = t.channels);
 }
 
 /* Passes over the activation: the norm reads twice (moments, then values) and writes once, backward
@@ -250,33 +274,35 @@ static int32_t norm_launches(const struct traces_builder *b)
 static struct tensor add_norm(struct traces_builder *b, const char *name, struct tensor t,
                               enum tail tail)
 {
-    int64_t n = b->item * elements(b, t), forward = 3 * n, backward = 5 * n;
-    int32_t n_forward = norm_launches(b), n_backward = 1;
+    int64_t n = b->item * elements(b, t);
+    struct passes p = {3 * n, 5 * n, norm_launches(b), 1};
 
     if (tail != TAIL_NONE) {
-        forward += 2 * n;
-        backward += 3 * n;
-        n_forward++;
-        n_backward++;
+        p.forward += 2 * n;
+        p.backward += 3 * n;
+        p.n_forward++;
+        p.n_backward++;
     }
     if (tail == TAIL_ADD_RELU) {
-        forward += 3 * n;
-        n_forward++;
+        p.forward += 3 * n;
+        p.n_forward++;
     }
     struct tensor out = t;
     int64_t kept = n;
     if (tail == TAIL_RELU_POOL) { /* 3x3, stride 2; keeps its input and the places of the maxima */
         out.side = side_after(t.side, 3, 2);
         int64_t pooled = elements(b, out);
-        forward += n + b->item * pooled + 8 * pooled;
-        backward += 2 * n + b->item * pooled + 8 * pooled;
+        p.forward += n + b->item * pooled + 8 * pooled;
+        p.backward += 2 * n + b->item * pooled + 8 * pooled;
         kept += n + 8 * pooled;
-        n_forward++;
-        n_backward += 2;
+        p.n_forward++;
+        p.n_backward += 2;
     }
     struct lw_module *m = traces_builder_module(b, name);
-    int32_t kernel = TRACES_TRAFFIC(b, forward, backward, 0, .split = LW_SPLIT_GROUP,
-                                    .n_forward = n_forward, .n_backward = n_backward);
+    int32_t channels = is_unfused(b, TRACES_CHANNEL_NORMS) ? add_channels(b, t, &p) : -1;
+    int32_t kernel = TRACES_TRAFFIC(b, p.forward, p.backward, 0, .split = LW_SPLIT_GROUP,
+                                    .n_forward = p.n_forward, .n_backward = p.n_backward);
+    kernel = channels < 0 ? kernel : channels;
     m->output_bytes = b->item * elements(b, out);
     m->kept_bytes[LW_RECOMPUTE_NONE] = m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = kept;
     m->kept_bytes[LW_RECOMPUTE_FULL] = 0;

@@ -199,6 +199,40 @@ MODEL_TEST(batch_norms_launch_what_torch_launches)
     }
 }
 
+/* Moments of a channel are one block's, and all of cuDNN's norm is; ReLU is not. The count of
+ * batches reads and writes 8 bytes. 64 channels of 8 x 8 pixels: 4,096 elements. */
+MODEL_TEST(a_block_of_threads_has_a_channel_of_a_batch_norm)
+{
+    static const struct {
+        const char *dtype;
+        int64_t item, passes;
+    } cases[] = {{"f32", 4, 3}, {"bf16", 2, 1}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct traces_model_shape s = {.batch = 1, .image = 32, .dtype = cases[k].dtype};
+        struct lw_workload one = model_kept("resnet50", NULL, s);
+        s.unfused = TRACES_CHANNEL_NORMS;
+        struct lw_workload w = model_kept("resnet50", NULL, s);
+        const int64_t n = cases[k].item * 4096;
+        const struct lw_module *m = module_of(&w, "layer1.0.bn1");
+        const struct lw_kernel *norm = &w.kernels[m->first_kernel];
+        struct moved all = moved(&w, m), same = moved(&one, module_of(&one, "layer1.0.bn1"));
+        assert_int_equal(m->n_kernels, 2);
+        assert_int_equal(norm[0].blocks, 64);
+        assert_int_equal(norm[1].blocks, 0);
+        assert_int_equal(norm[0].bytes[LW_PRODUCTS_FORWARD], cases[k].passes * n);
+        assert_int_equal(norm[0].bytes[LW_PRODUCTS_INPUT], 5 * n);
+        assert_int_equal(all.forward, same.forward + 16);
+        assert_int_equal(all.input, same.input);
+        assert_int_equal(all.n_forward, same.n_forward);
+        assert_int_equal(all.n_backward, same.n_backward);
+        all = moved(&w, module_of(&w, "layer1.0.downsample.1"));
+        same = moved(&one, module_of(&one, "layer1.0.downsample.1"));
+        assert_int_equal(all.n_forward, same.n_forward);
+        assert_int_equal(all.n_backward, same.n_backward);
+    }
+}
+
 /* With launches of 1 ms a module that moves little takes what its host takes: of layer1.0.conv2
  * three copies and the convolution forward; of both gradients copies and convolution backward. */
 MODEL_TEST(the_host_launches_all_of_them)
