@@ -115,8 +115,8 @@ static double of_framework(const struct timer *t, const struct lw_kernel_work *w
     return t->k && t->k->experts > 0 && r->grouped_speed > 0 ? 1 / r->grouped_speed : 1;
 }
 
-/* A block runs on one SM, whose part of the bandwidth it has: fewer blocks than SMs leave the rest of
- * it. */
+/* A block runs on one SM, whose part of the bandwidth it has: fewer blocks than SMs leave the rest
+ * of it. */
 static double bytes_of_all_sms(const struct timer *t, const struct lw_kernel_work *work)
 {
     double sms = t->device->n_sms.value, blocks = (double)work->blocks;

@@ -7,7 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/strategy.h"
+#include "shared/strategy/strategy.h"
 #include "tests/lib/traces/model_help.h"
 
 static const struct lw_module *module_of(const struct lw_workload *w, const char *name)
