@@ -22,6 +22,7 @@
     row(joined_gradients, "", FLAG, "a kernel joins gradients of queries, keys and values") \
     row(context_copy, "", FLAG, "attention's result is copied to the order of tokens") \
     row(loss_in_place, "", FLAG, "the loss reads scores and writes their gradient over them") \
+    row(loss_writes_gradient, "", FLAG, "forward writes scores' gradient, backward scales it") \
     row(log_softmax, "", FLAG, "the loss is one kernel each way on scores of their own type") \
     row(tf32_convolutions, "", FLAG, "convolutions of f32 are of TF32, on devices that have it") \
     row(convolution_layouts, "", FLAG, "kernels bring convolutions channels last, and back") \

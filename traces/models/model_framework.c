@@ -35,6 +35,7 @@ static unsigned unfused_of(const struct lw_framework *f)
            bit(f->joined_gradients, TRACES_JOINED_GRADIENTS) |
            bit(f->context_copy, TRACES_CONTEXT_COPY) |
            bit(f->loss_in_place, TRACES_LOSS_IN_PLACE) |
+           bit(f->loss_writes_gradient, TRACES_LOSS_WRITES_GRADIENT) |
            bit(f->log_softmax, TRACES_LOG_SOFTMAX) |
            bit(f->convolution_layouts, TRACES_CONVOLUTION_LAYOUTS) |
            bit(f->channel_norms, TRACES_CHANNEL_NORMS) |

@@ -33,6 +33,7 @@ enum traces_unfused {
     TRACES_JOINED_GRADIENTS = 262144, /* a kernel joins those of queries, keys and values */
     TRACES_CONTEXT_COPY = 524288, /* attention's result is copied to the order of tokens */
     TRACES_LOSS_IN_PLACE = 1048576, /* the loss reads scores, and writes their gradient over them */
+    TRACES_LOSS_WRITES_GRADIENT = 16777216, /* it does so in the forward, and scales it after */
     TRACES_NORMS_AGAIN = 2097152, /* what makes a norm's result runs again in the backward */
     TRACES_LOG_SOFTMAX = 8388608, /* the loss is a kernel each way, on scores of their own type */
     TRACES_CONVOLUTION_LAYOUTS = 16777216, /* convolutions are brought channels last, and back */

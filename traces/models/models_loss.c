@@ -8,14 +8,15 @@
  * (megatron/core/fusions/fused_cross_entropy.py). log_softmax: the program's scores, their
  * logarithms, the gradient of these and that of the scores; under autocast, before the last, the
  * logarithms' f32 copy, which nll_loss keeps, and its gradient (pytorch/pytorch@0321fa774,
- * aten/src/ATen/native/LossNLL.cpp: nll_loss_backward takes self). */
+ * aten/src/ATen/native/LossNLL.cpp: nll_loss_backward takes self). TransformerEngine's forward
+ * stores the gradient over the scores, in their type. */
 static int64_t loss_bytes(const struct transformer *t)
 {
     int64_t copy = t->b.item < 4 ? t->b.item : 0;
 
     if (t->b.shape.loss_scores > 0)
         return t->b.shape.loss_scores;
-    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS))
+    if (has_kept(t, TRACES_KEPT_CHUNKED_LOSS) || is_unfused(t, TRACES_LOSS_WRITES_GRADIENT))
         return t->b.item;
     if (is_unfused(t, TRACES_LOG_SOFTMAX))
         return t->b.shape.autocast ? 2 * t->b.item + 4 + 4 : 4 * t->b.item;
@@ -80,7 +81,10 @@ static void fused_head(struct transformer *t, int64_t vocab)
 
 /* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
  * In place: forward reads scores, backward reads them and writes their gradient (Dao-AILab/
- * flash-attention@v1.0.9, csrc/xentropy). A metric's loss casts scores to f32, reads the cast and
+ * flash-attention@v1.0.9, csrc/xentropy). TransformerEngine's forward reads scores for their
+ * softmax's sum, reads them again and writes their gradient over them; backward multiplies that by
+ * the gradient of each token's loss (NVIDIA/TransformerEngine@v2.9, transformer_engine/pytorch/
+ * triton/cross_entropy.py). A metric's loss casts scores to f32, reads the cast and
  * writes logarithms of probabilities (mosaicml/composer@12d31ceb9, composer/metrics/nlp.py,
  * LanguageCrossEntropy).
  * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
@@ -114,6 +118,9 @@ void transformer_loss(struct transformer *t, int64_t vocab)
         backward += 8;
     } else if (is_unfused(t, TRACES_LOSS_IN_PLACE)) {
         forward = t->b.item;
+        backward = 2 * t->b.item;
+    } else if (is_unfused(t, TRACES_LOSS_WRITES_GRADIENT)) {
+        forward = 3 * t->b.item;
         backward = 2 * t->b.item;
     }
     forward += t->b.shape.metric_losses * (t->b.item + 4 + 4 + 4);

@@ -135,6 +135,28 @@ MODEL_TEST(a_loss_in_place_reads_scores_and_metrics_make_more)
     on_random_sizes(check_losses);
 }
 
+/* Scores in, scores in, gradient out; gradient in, gradient out. Nothing of f32 is held: the scores
+ * alone, against f32 probabilities. */
+static void check_gradient_in_forward(const struct sizes *s)
+{
+    int64_t scores = s->tokens * s->vocab, e = s->item;
+    struct traces_model_shape shape = {.unfused = TRACES_LOSS_WRITES_GRADIENT};
+    struct lw_workload w = built("gpt-125m", s, shape),
+                       base = built("gpt-125m", s, (struct traces_model_shape){0});
+    const struct lw_module *a = &base.modules[BLOCK + 1], *b = &w.modules[BLOCK + 1];
+
+    assert_int_equal(b->forward_ps - a->forward_ps, (3 * e - e - 4) * scores * NS);
+    assert_int_equal(b->backward_input_ps - a->backward_input_ps, (2 * e - e - 4) * scores * NS);
+    for (int mode = 0; mode < LW_N_RECOMPUTE; mode++)
+        assert_int_equal(b->kept_bytes[mode] - a->kept_bytes[mode], (e - 4) * scores);
+    assert_int_equal(w.dims.score_bytes, e * scores);
+}
+
+MODEL_TEST(a_loss_that_writes_its_gradient_forward_holds_the_scores_alone)
+{
+    on_random_sizes(check_gradient_in_forward);
+}
+
 /* LayerNorm has its kernels where the steps of an RMSNorm are kernels: 36 and 74 bytes an element
  * against one reading and one writing, and in backward four and two for the weights. */
 static void check_layer_norms(const struct sizes *s)
@@ -279,12 +301,13 @@ MODEL_TEST(a_framework_says_which_kernels_there_are)
     const struct lw_figure yes = {1, "test"}, two = {2, "test"};
 
     f.norms_again = f.bias_sums = f.residual_sums = f.joined_gradients = f.context_copy =
-        f.loss_in_place = yes;
+        f.loss_in_place = f.loss_writes_gradient = yes;
     f.metric_losses = two;
     for (int full = 0; full < 2; full++) {
         struct traces_model_shape shape = {0};
         unsigned all = TRACES_BIAS_SUMS | TRACES_RESIDUAL_SUMS | TRACES_JOINED_GRADIENTS |
-                       TRACES_CONTEXT_COPY | TRACES_LOSS_IN_PLACE;
+                       TRACES_CONTEXT_COPY | TRACES_LOSS_IN_PLACE |
+                       TRACES_LOSS_WRITES_GRADIENT;
         strategy.recompute = full ? LW_RECOMPUTE_FULL : LW_RECOMPUTE_NONE;
         traces_model_take_framework(&f, &strategy, &device, &shape);
         assert_int_equal(shape.unfused, all | (full ? 0 : TRACES_NORMS_AGAIN));
