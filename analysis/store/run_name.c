@@ -74,7 +74,7 @@ static int32_t option_rank(const char *name, int option)
 }
 
 /* Sizes have units; -1 is a size that was not given. */
-static const char *shown(int option, const char *value, char buf[64])
+static const char *shown(int option, const char *value, char buf[LW_STRATEGY_TEXT])
 {
     struct lw_err ignored;
     int64_t bytes;
@@ -112,7 +112,7 @@ static enum lw_status add_option(struct traits *t, int32_t run, const char *name
 {
     struct lw_strategy standard = lw_strategy_default();
     int option = lw_strategy_find(name);
-    char buf[64], usual[64];
+    char buf[LW_STRATEGY_TEXT], usual[LW_STRATEGY_TEXT];
 
     name = option < 0 ? name : lw_strategy_option(option)->name; /* not an old one */
     if (strcmp(name, "collective-algorithm") == 0)

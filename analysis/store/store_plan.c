@@ -31,7 +31,7 @@ typedef void put_fn(struct lw_sql *q, int64_t id, const struct lw_plan *p);
 
 static void put_options(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
-    char buf[64];
+    char buf[LW_STRATEGY_TEXT];
     for (int i = 0; i < lw_strategy_n_options(); i++)
         lw_sql_run(q, "ltt", id, lw_strategy_option(i)->name,
                    lw_strategy_get(p->strategy, i, buf));

@@ -63,7 +63,7 @@ bool lw_strategy_fields_read(struct lw_fields *r, struct lw_strategy *s)
 void lw_strategy_fields_write(struct lw_jsonout *o, const char *key, const struct lw_strategy *s)
 {
     struct lw_strategy plain = lw_strategy_default();
-    char buf[64], default_buf[64], *end;
+    char buf[LW_STRATEGY_TEXT], default_buf[LW_STRATEGY_TEXT], *end;
 
     lw_jsonout_object(o, key);
     for (int i = 0; i < lw_strategy_n_options(); i++) {

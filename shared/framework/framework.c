@@ -319,7 +319,7 @@ void lw_framework_left_out(const struct lw_framework *f, const struct lw_strateg
     const char *out = ring ? "tp-overlap" : "cp-comm-type", *in = ring ? "cp-comm-type"
                                                                        : "tp-overlap";
     const struct lw_usual_option *u = usual_option(f, out);
-    char value[64];
+    char value[LW_STRATEGY_TEXT];
 
     text[0] = '\0';
     if (u && s->tp > 1 && s->cp > 1 && ring != overlaps && runs_whole_backwards(s) &&

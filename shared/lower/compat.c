@@ -70,7 +70,7 @@ static enum lw_status fix(const struct fixed *f, const struct lw_strategy *s,
                           struct lw_strategy *out, struct lw_err *err)
 {
     int option = lw_strategy_find(f->option);
-    char text[64], first[64];
+    char text[LW_STRATEGY_TEXT], first[64];
     const char *word = lw_strategy_get(s, option, text);
     size_t n = strcspn(f->allowed, "|");
 

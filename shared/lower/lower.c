@@ -53,7 +53,7 @@ static enum lw_status refuse_drains(const struct lw_strategy *s, struct lw_err *
 /* Options of recomputation that contradict each other. */
 static enum lw_status refuse_recompute(const struct lw_strategy *s, struct lw_err *err)
 {
-    char parts[64];
+    char parts[LW_AGAIN_TEXT];
 
     if (s->again_parts != 0 && s->recompute != LW_RECOMPUTE_SELECTIVE)
         return lw_fail(err, LW_EINVAL, "--recompute-modules %s is for --recompute selective",
@@ -449,7 +449,7 @@ static enum lw_status check_params(const struct lw_workload *w, const struct lw_
 static enum lw_status check_recompute(const struct lw_workload *w, const struct lw_strategy *s,
                                       struct lw_err *err)
 {
-    char parts[64];
+    char parts[LW_AGAIN_TEXT];
 
     if (w->from.model.autocast && s->recompute == LW_RECOMPUTE_FULL &&
         s->recompute_method == LW_RECOMPUTE_UNIFORM && s->recompute_layers > 1)

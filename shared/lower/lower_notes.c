@@ -399,7 +399,7 @@ static void note_other_groups(const struct lw_lowering *l)
 
 static void note_recomputation(const struct lw_lowering *l)
 {
-    char parts[64];
+    char parts[LW_AGAIN_TEXT];
 
     if (l->s->recompute == LW_RECOMPUTE_FULL)
         lw_builder_note(l->b,

@@ -34,7 +34,7 @@ static void feed_ints(struct lw_hash *h, const int32_t *v, int64_t n)
 static void feed_strategy(struct lw_hash *h, const struct lw_strategy *s)
 {
     struct lw_strategy usual = lw_strategy_default();
-    char buf[64], other[64];
+    char buf[LW_STRATEGY_TEXT], other[LW_STRATEGY_TEXT];
 
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);

@@ -302,7 +302,7 @@ static enum lw_status show_json(const struct lw_plan_shown *shown, struct lw_pla
     lw_framework_choice_json(&o, shown->framework);
     lw_jsonout_object(&o, "strategy");
     for (int i = 0; i < lw_strategy_n_options(); i++) {
-        char text[64];
+        char text[LW_STRATEGY_TEXT];
         lw_jsonout_string(&o, lw_strategy_option(i)->name, lw_strategy_get(p->strategy, i, text));
     }
     lw_jsonout_end(&o);

@@ -15,9 +15,9 @@ enum lw_recompute_method {
 
 /* What selective recomputation computes again, where the user says so: parts of a block by
  * Megatron-LM's names (NVIDIA/Megatron-LM@003b4ce2, megatron/core/transformer/
- * transformer_config.py, recompute_modules). Of layer norms, activations of experts and the
- * projections from latent vectors the result is dropped, of the others all between their input and
- * their result. Rows: bit, word. */
+ * transformer_config.py, recompute_modules), and the dense pair's activation, which JAX's policies
+ * of products drop. Of layer norms, activations and the projections from latent vectors the result
+ * is dropped, of the others all between their input and their result. Rows: bit, word. */
 #define LW_RECOMPUTE_PARTS(row)                    \
     row(LW_AGAIN_CORE_ATTN, "core_attn")           \
     row(LW_AGAIN_LAYERNORM, "layernorm")           \
@@ -25,10 +25,12 @@ enum lw_recompute_method {
     row(LW_AGAIN_MLP, "mlp")                       \
     row(LW_AGAIN_MOE, "moe")                       \
     row(LW_AGAIN_MOE_ACT, "moe_act")               \
-    row(LW_AGAIN_SHARED_EXPERTS, "shared_experts")
+    row(LW_AGAIN_SHARED_EXPERTS, "shared_experts") \
+    row(LW_AGAIN_MLP_ACT, "mlp_act")
 
 #define LW_AGAIN_ID(id, word) id,
 enum lw_again { LW_RECOMPUTE_PARTS(LW_AGAIN_ID) LW_N_AGAIN };
 #undef LW_AGAIN_ID
-const char *lw_again_text(int64_t parts, char buf[64]); /* "mlp,moe_act"; strategy.c */
+enum { LW_AGAIN_TEXT = 80 }; /* bytes of the text of all parts, and more */
+const char *lw_again_text(int64_t parts, char buf[LW_AGAIN_TEXT]); /* "mlp,moe_act"; strategy.c */
 #define LW_AGAIN_BIT(part) (INT64_C(1) << (part))

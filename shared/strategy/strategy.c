@@ -556,7 +556,7 @@ static bool has_same_bytes(const struct option *o, const struct lw_strategy *a,
 
 bool lw_strategy_given(const struct lw_strategy *s, int option)
 {
-    char mine[64], usual[64];
+    char mine[LW_STRATEGY_TEXT], usual[LW_STRATEGY_TEXT];
 
     if (lw_options_has(&s->given, option))
         return true;
@@ -565,19 +565,20 @@ bool lw_strategy_given(const struct lw_strategy *s, int option)
     return strcmp(lw_strategy_get(s, option, mine), lw_strategy_get(&plain, option, usual)) != 0;
 }
 
-/* In the order of the table: all of them take 62 bytes. */
-const char *lw_again_text(int64_t parts, char buf[64])
+/* In the order of the table: all of them take 71 bytes. */
+const char *lw_again_text(int64_t parts, char buf[LW_AGAIN_TEXT])
 {
     int n = 0;
 
     buf[0] = '\0';
     for (int k = 0; again_parts[k]; k++)
         if (parts & LW_AGAIN_BIT(k))
-            n += snprintf(buf + n, (size_t)(64 - n), "%s%s", n > 0 ? "," : "", again_parts[k]);
+            n += snprintf(buf + n, (size_t)(LW_AGAIN_TEXT - n), "%s%s", n > 0 ? "," : "",
+                          again_parts[k]);
     return buf;
 }
 
-const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
+const char *lw_strategy_get(const struct lw_strategy *s, int option, char buf[LW_STRATEGY_TEXT])
 {
     const struct option *o = &options[option];
     const void *field = (const char *)s + o->at;
@@ -586,10 +587,10 @@ const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
     case INT:
     case INT_OR_0:
     case SIZE:
-        snprintf(buf, 64, "%lld", (long long)*(const int64_t *)field);
+        snprintf(buf, LW_STRATEGY_TEXT, "%lld", (long long)*(const int64_t *)field);
         return buf;
     case REAL:
-        snprintf(buf, 64, "%.17g", *(const double *)field);
+        snprintf(buf, LW_STRATEGY_TEXT, "%.17g", *(const double *)field);
         return buf;
     case WORD:
         return o->shown.values[word_of(field)];
@@ -611,7 +612,7 @@ const char *lw_strategy_shown(const struct lw_strategy *s, int option, char buf[
     const struct option *o = &options[option];
     bool number = o->kind == INT || o->kind == INT_OR_0 || o->kind == SIZE;
     const void *field = (const char *)s + o->at;
-    char text[64];
+    char text[LW_STRATEGY_TEXT];
     const char *value = lw_strategy_get(s, option, text);
 
     if (!*value || (number && *(const int64_t *)field < 0))

@@ -165,8 +165,9 @@ struct lw_strategy lw_strategy_default(void);
  * the text and what is allowed. String values are kept by pointer. */
 enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
                                struct lw_err *err);
-/* The text of a field as lw_strategy_set takes it; buf holds 64 bytes. */
-const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf);
+/* The text of a field as lw_strategy_set takes it. */
+enum { LW_STRATEGY_TEXT = LW_AGAIN_TEXT };
+const char *lw_strategy_get(const struct lw_strategy *s, int option, char buf[LW_STRATEGY_TEXT]);
 /* For people: "'exact'", "25.00 MiB (26214400 B)", "none". */
 const char *lw_strategy_shown(const struct lw_strategy *s, int option, char buf[256]);
 

@@ -296,8 +296,8 @@ def tp_overlap_of(row):
 
 
 # Words of parts of a block that selective recomputation names, and Megatron-LM's names of them.
-PARTS = {"core_attn": "core_attn", "mlp": "mlp", "moe": "moe", "moe_act": "moe_act",
-         "act": "moe_act", "layernorm": "layernorm", "norm": "layernorm",
+PARTS = {"core_attn": "core_attn", "mlp": "mlp", "mlp_act": "mlp_act", "moe": "moe",
+         "moe_act": "moe_act", "act": "moe_act", "layernorm": "layernorm", "norm": "layernorm",
          "mla_up_proj": "mla_up_proj", "shared_expert": "shared_experts",
          "shared_experts": "shared_experts"}
 

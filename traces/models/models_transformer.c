@@ -167,9 +167,14 @@ static bool begin_if(struct transformer *t, bool again)
     return before;
 }
 
+/* A dense pair's activation may be a part of its own. */
 bool transformer_begin_part(struct transformer *t, enum lw_again part)
 {
     t->parts |= LW_AGAIN_BIT(part);
+    if (part == LW_AGAIN_MLP) {
+        t->parts |= LW_AGAIN_BIT(LW_AGAIN_MLP_ACT);
+        t->gate_again = transformer_has_part(t, LW_AGAIN_MLP_ACT);
+    }
     return begin_if(t, transformer_has_part(t, part));
 }
 
@@ -473,6 +478,7 @@ static void end_gate(struct transformer *t, bool before)
 {
     transformer_end_part(t, before);
     t->b.again = t->part_again;
+    t->gate_again = false;
 }
 
 /* Gradients of activations where a block's backward has most of them, of its pair of products
@@ -768,7 +774,7 @@ static void add_buffers(struct transformer *t)
 static enum lw_status check_parts(const struct transformer *t, const struct traces_model *m,
                                   struct lw_err *err)
 {
-    char lacks[64], has[64];
+    char lacks[LW_AGAIN_TEXT], has[LW_AGAIN_TEXT];
 
     if ((t->b.shape.again_parts & ~t->parts) == 0)
         return LW_OK;

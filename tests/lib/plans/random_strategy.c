@@ -253,7 +253,7 @@ void random_fsdp(struct prng *r, struct lw_strategy *s)
 const char *strategy_words(const struct lw_strategy *s, char *text, size_t room)
 {
     size_t at = 0;
-    char buf[64];
+    char buf[LW_STRATEGY_TEXT];
 
     for (int i = 0; i < lw_strategy_n_options(); i++)
         if (lw_strategy_given(s, i))

@@ -78,7 +78,7 @@ TEST(every_option_is_read_from_a_file)
         struct lw_strategy s = lw_strategy_default(), r;
         struct lw_arena arena = {0};
         struct lw_err err = {0};
-        char a[64], b[64], text[200];
+        char a[LW_STRATEGY_TEXT], b[LW_STRATEGY_TEXT], text[200];
         const char *value = strcmp(o->name, "zero") == 0 ? "3"
                             : strcmp(o->name, "etp") == 0 ? "1" : "7";
         for (int k = 0; o->values && o->values[k]; k++)

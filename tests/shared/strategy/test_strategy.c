@@ -45,7 +45,7 @@ TEST(a_short_word_means_the_full_one)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s = lw_strategy_default();
         struct lw_err err = {0};
-        char buf[64];
+        char buf[LW_STRATEGY_TEXT];
         assert_int_equal(lw_strategy_set(&s, cases[i][0], cases[i][1], &err), LW_OK);
         assert_string_equal(lw_strategy_get(&s, lw_strategy_find(cases[i][0]), buf), cases[i][2]);
     }
@@ -121,7 +121,7 @@ TEST(every_option_reads_back_what_it_was_given)
 {
     struct lw_strategy a = lw_strategy_default(), b = lw_strategy_default();
     struct lw_err err = {0};
-    char buf[64], again[64];
+    char buf[LW_STRATEGY_TEXT], again[LW_STRATEGY_TEXT];
 
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);
