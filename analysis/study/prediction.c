@@ -219,8 +219,9 @@ static enum lw_status check_fits(const struct lw_sim_report *r, struct lw_err *e
                            : "the cluster does not say how much memory a device has "
                              "(device.memory_bytes)");
     return missing == 0 ? LW_OK
-                        : lw_fail(err, LW_ENO, "--must-fit: a device of cluster '%s' lacks %s",
-                                  r->cluster->name, lw_format_bytes(lacks, missing));
+                        : lw_fail(err, LW_ENO, "--must-fit: a device of cluster '%s' lacks %s%s",
+                                  r->cluster->name, lw_format_bytes(lacks, missing),
+                                  lw_sim_is_close(r) ? ", less than " LW_MEMORY_ERROR_TEXT : "");
 }
 
 static void fill_report(struct lw_prediction *s, struct lw_sim_report *r)

@@ -155,13 +155,15 @@ static int64_t missing_bytes(const struct lw_recommend_report *p)
 
 static void put_memory(const struct lw_recommend_report *p, FILE *f)
 {
+    bool close = lw_device_is_close(&p->cluster->device, recommended(p)->needed_bytes);
     char peak[32], missing[32];
 
     if (missing_bytes(p) > 0)
-        fprintf(f, "; it needs %s, more than the device has by %s: the plan does not fit in the "
+        fprintf(f, "; it needs %s, more than the device has by %s%s: the plan %s not fit in the "
                    "device's memory (--zero, --recompute, --tp and --pp take less)",
                 lw_format_bytes(peak, recommended(p)->needed_bytes),
-                lw_format_bytes(missing, missing_bytes(p)));
+                lw_format_bytes(missing, missing_bytes(p)),
+                close ? ", less than " LW_MEMORY_ERROR_TEXT : "", close ? "may" : "does");
 }
 
 /* Broken into lines that fit. */

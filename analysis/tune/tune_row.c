@@ -24,6 +24,14 @@ enum lw_status lw_tune_row_texts(const struct lw_tune_part *p, const struct lw_t
     return LW_OK;
 }
 
+bool lw_tune_is_close(const struct lw_tune_part *p, const struct lw_tune_row *x)
+{
+    const struct lw_device *d = &p->request.cluster->device;
+
+    return x->missing_bytes > 0 &&
+           lw_device_is_close(d, (int64_t)d->memory_bytes.value + x->missing_bytes);
+}
+
 static void take_figures(const struct lw_tune_part *part, const struct lw_prediction *p,
                          struct lw_tune_row *x)
 {

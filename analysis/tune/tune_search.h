@@ -85,6 +85,9 @@ struct lw_tune_row {
     int64_t run;                    /* of the database; -1 = not stored as one */
 };
 
+/* Lacks it less than predictions of memory are off? Of what was not simulated, by its bound. */
+bool lw_tune_is_close(const struct lw_tune_part *p, const struct lw_tune_row *x);
+
 /* What strategies are ranked by. */
 static inline lw_ps lw_tune_rank_by(const struct lw_tune_row *x)
 {

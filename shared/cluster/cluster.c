@@ -90,6 +90,14 @@ int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t needed)
     return (double)needed > d->memory_bytes.value ? needed - (int64_t)d->memory_bytes.value : 0;
 }
 
+bool lw_device_is_close(const struct lw_device *d, int64_t needed)
+{
+    double off = 100 * ((double)needed - d->memory_bytes.value);
+
+    return needed >= 0 && lw_figure_is_set(d->memory_bytes) &&
+           fabs(off) <= LW_MEMORY_ERROR_PCT * d->memory_bytes.value;
+}
+
 enum lw_activity lw_activity_of(enum lw_op_kind op)
 {
     if (op == LW_OP_RECV)

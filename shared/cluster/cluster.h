@@ -76,6 +76,11 @@ int64_t lw_device_framework_bytes(const struct lw_device *d);
 /* Bytes that the device lacks for what is needed of it, the framework's part among it; 0 = it fits,
  * -1 = the device's memory or what is needed (-1) is unknown. */
 int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t needed);
+/* Is what is needed within this share of the device's memory, below it or above? Predictions of
+ * memory are off by as much (docs/design/memory.md): whether such a run fits is not sure. */
+enum { LW_MEMORY_ERROR_PCT = 3 };
+#define LW_MEMORY_ERROR_TEXT "the error of memory predictions (3 %)"
+bool lw_device_is_close(const struct lw_device *d, int64_t needed);
 
 enum lw_link_level {
     LW_LINK_INTRA,

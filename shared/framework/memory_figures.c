@@ -75,10 +75,16 @@ int64_t lw_memory_missing_bytes(const struct lw_memory_figures *m, const struct 
     return lw_device_missing_bytes(d, m->peak_bytes < 0 ? -1 : lw_memory_least_bytes(m));
 }
 
+bool lw_memory_is_close(const struct lw_memory_figures *m, const struct lw_device *d)
+{
+    return m->peak_bytes >= 0 && lw_device_is_close(d, lw_memory_least_bytes(m));
+}
+
 enum lw_status lw_memory_figures_text(const struct lw_memory_figures *m, const struct lw_device *d,
                                       FILE *out, struct lw_err *err)
 {
     int64_t missing = lw_memory_missing_bytes(m, d);
+    bool close = lw_memory_is_close(m, d);
     char needed[32], has[32], lacks[32];
     struct lw_paragraph line;
 
@@ -96,9 +102,10 @@ enum lw_status lw_memory_figures_text(const struct lw_memory_figures *m, const s
         fprintf(f, " of %s that it reports: ",
                 lw_format_bytes(has, (int64_t)d->memory_bytes.value));
     if (missing == 0)
-        fprintf(f, "fits");
+        fprintf(f, "fits%s", close ? ", with less room than " LW_MEMORY_ERROR_TEXT : "");
     else if (missing > 0)
-        fprintf(f, "does not fit, %s too much", lw_format_bytes(lacks, missing));
+        fprintf(f, "%s not fit, %s too much%s", close ? "may" : "does",
+                lw_format_bytes(lacks, missing), close ? ", less than " LW_MEMORY_ERROR_TEXT : "");
     return lw_paragraph_close(&line, err);
 }
 

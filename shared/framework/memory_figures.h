@@ -36,6 +36,7 @@ int64_t lw_memory_device_bytes(const struct lw_memory_figures *m);
 int64_t lw_memory_least_bytes(const struct lw_memory_figures *m);
 /* What the fullest rank lacks; 0 = it fits, -1 = unknown. */
 int64_t lw_memory_missing_bytes(const struct lw_memory_figures *m, const struct lw_device *d);
+bool lw_memory_is_close(const struct lw_memory_figures *m, const struct lw_device *d);
 
 /* "memory 12.3 GiB a device of 79.6 GiB that it reports: fits", as a line. */
 enum lw_status lw_memory_figures_text(const struct lw_memory_figures *m, const struct lw_device *d,

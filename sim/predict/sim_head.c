@@ -17,6 +17,11 @@ int64_t lw_sim_missing_bytes(const struct lw_sim_report *r)
     return r->memory ? lw_memory_missing_bytes(r->memory, &r->cluster->device) : -1;
 }
 
+bool lw_sim_is_close(const struct lw_sim_report *r)
+{
+    return r->memory && lw_memory_is_close(r->memory, &r->cluster->device);
+}
+
 bool lw_sim_is_drawn(const struct lw_sim_report *r)
 {
     const struct lw_sim_options *o = r->options;

@@ -16,6 +16,7 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
 
 /* Bytes that the largest rank lacks; 0 = it fits, -1 = unknown. */
 int64_t lw_sim_missing_bytes(const struct lw_sim_report *r);
+bool lw_sim_is_close(const struct lw_sim_report *r); /* to the limit (lw_device_is_close) */
 /* NAN: nothing is communicated. */
 double lw_sim_overlap_pct(const struct lw_measure *m);
 /* Times were drawn: noise, jitter, skew, samples. */

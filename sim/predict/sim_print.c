@@ -672,6 +672,10 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
     else
         lw_jsonout_null(o, "memory_fits");
     LW_JSON(o, "memory_missing_bytes", lw_known(lw_sim_missing_bytes(r)));
+    if (lw_sim_missing_bytes(r) >= 0)
+        lw_jsonout_bool(o, "memory_close", lw_sim_is_close(r));
+    else
+        lw_jsonout_null(o, "memory_close");
 }
 
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)

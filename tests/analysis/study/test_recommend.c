@@ -271,6 +271,8 @@ TEST(a_plan_that_does_not_fit_is_said_not_to)
 {
     expect("model qwen3-8b --device h100 -o big.json", 0, "wrote big.json");
     expect("model gpt2 --layers 2 --device h100 -o small.json", 0, "wrote small.json");
+    expect("model gpt2 --batch 28 --device A100-SXM4-80GB -o near.json", 0, "wrote near.json");
+    expect("recommend near.json -c dgx-a100 --dp 2", 0, "the plan may not fit");
     shell("sed 's/H100-SXM5-80GB/Tesla X/' small.json > x.json", NULL);
     EXPECT("recommend -c dgx-h100",
            {"big.json --dp 8",

@@ -477,5 +477,11 @@ TEST_WITH(bad_input_is_one_line, fixture_open, fixture_close)
            {"-w gpt-175b -c dgx-a100 --global-batch 8 --ranks 8 -q", 1,
             "fits; the closest, batch=1 ",
             {" of each device: take more devices (--ranks)"}},
+           {"-w gpt2 -c dgx-a100 --ranks 1 --framework torch-ddp --zero 0 --recompute none "
+            "--batch 28 --global-batch 28 --no-db -q", 1, "(predictions of memory are off by 3 %)",
+            {"at least 897.92 MiB"}},
+           {"-w gpt2 -c dgx-a100 --ranks 1 --framework torch-ddp --zero 0 --recompute none "
+            "--batch 31 --global-batch 31 --no-db -q", 1, "at least 9.17 GiB",
+            {"of each device: "}},
            {"-w nothing -c dgx-a100 --global-batch 8", 1, "nothing"});
 }

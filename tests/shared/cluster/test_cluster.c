@@ -578,6 +578,21 @@ TEST(missing_memory_is_unknown_without_a_capacity_or_a_peak)
     assert_true(lw_device_missing_bytes(&d, INT64_MAX) == INT64_MAX - 1000);
 }
 
+/* 3 % of 1000 B, on both sides. */
+TEST(a_need_near_the_memory_is_close)
+{
+    struct lw_device d = {0};
+
+    assert_false(lw_device_is_close(&d, 1000));
+    d.memory_bytes = (struct lw_figure){1000, "test"};
+    assert_false(lw_device_is_close(&d, 969));
+    assert_true(lw_device_is_close(&d, 970));
+    assert_true(lw_device_is_close(&d, 1030));
+    assert_false(lw_device_is_close(&d, 1031));
+    assert_false(lw_device_is_close(&d, -1));
+    assert_false(lw_device_is_close(&d, INT64_MAX));
+}
+
 /* Nothing of a processor, a default of a GPU, or the figure, which is then part of the hash. */
 TEST(a_framework_takes_what_the_cluster_says)
 {

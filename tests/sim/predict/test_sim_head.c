@@ -117,6 +117,14 @@ TEST_WITH(a_rank_must_fit_where_it_is_asked_for, fixture_open, fixture_close)
            {"-w llama-2-70b", 0, "does not fit", {"too much"}},
            {"-w llama-2-70b --must-fit", 3, "lacks", {"does not fit"}},
            {"-w llama-2-70b --must-fit --format json", 3, "\"fits\": false"});
+    EXPECT("sim -c dgx-a100 --dp 2 --no-db -w gpt2 --batch",
+           {"26", 0, "that it reports: fits", .lacks = "with less room"},
+           {"27", 0, "that it reports: fits, with less room than the error of"},
+           {"28", 0, "that it reports: may not fit, 1.53 GiB too much, less than"},
+           {"28 --must-fit", 3, "lacks 1.53 GiB, less than the error of"},
+           {"28 --format json", 0, "\"memory_close\": true"},
+           {"26 --format json", 0, "\"memory_close\": false"},
+           {"30", 0, "does not fit", .lacks = ", less than"});
     shell("$L cluster dgx-h100 -o c.json; sed -i '/\"memory_bytes\":/d' c.json", NULL);
     expect("sim -w gpt2 -c c.json --must-fit --no-db", 1,
            "the cluster does not say how much memory a device has (device.memory_bytes)");
