@@ -57,8 +57,9 @@ enum lw_status lw_tune_answer(const struct lw_tune_command *c, const struct lw_t
     if (!r->has_closest)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,
-                   "none of %lld strategies fits; the closest, %s, lacks %s%s of each device%s: take "
-                   "more devices (--ranks), larger --pp or --tp, --zero 3, or --recompute full",
+                   "none of %lld strategies fits; the closest, %s, lacks %s%s of each device%s: "
+                   "take more devices (--ranks), larger --pp or --tp, --zero 3, or "
+                   "--recompute full",
                    (long long)r->n_valid, r->closest.strategy,
                    r->closest.needed_bytes > 0 ? "" : "at least ", /* a bound: not simulated */
                    lw_format_bytes(lacks, r->closest.missing_bytes),
