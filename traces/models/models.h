@@ -10,75 +10,82 @@
 #include "shared/workload/model_request.h"
 #include "shared/workload/workload.h"
 
+/* The next bit of an enum of bits, whatever stands before it. */
+#define BIT(name)                                                                                  \
+    TRACES_##name##_AT, TRACES_##name = 1 << TRACES_##name##_AT,                                   \
+                        TRACES_##name##_END = TRACES_##name##_AT
+
 /* What a framework runs as kernels of their own that others fuse: they move more bytes. */
 enum traces_unfused {
-    TRACES_UNFUSED_SUMS = 1,  /* gradients are added to f32 sums */
-    TRACES_UNFUSED_LOSS = 2,  /* the steps of the loss, each on f32 scores */
-    TRACES_UNFUSED_BLOCK = 4, /* gradients of the gated pair and of the residual; layout copies */
-    TRACES_UNFUSED_NORMS = 8, /* the steps of norms and of rotation, in f32 */
-    TRACES_UNFUSED_GRADS = 16, /* gradients are added to sums of their own type */
-    TRACES_UNFUSED_EXPERT_BIAS = 32, /* experts' biases and the clamp before their gate (GPT-OSS) */
-    TRACES_UNFUSED_ROTATION = 128, /* the steps of rotation, in f32; norms are one kernel */
-    TRACES_NORM_CASTS = 512, /* a norm's input is cast to f32 by a kernel, its gradient back */
-    TRACES_UNFUSED_MASK = 256, /* stored scores are masked by a kernel before their softmax */
-    TRACES_ROUTER_F32 = 1024, /* gradients of a router's scores are f32 products, with casts */
-    TRACES_GRAPH_COPIES = 2048, /* with experts: captured parts copy what they take */
-    TRACES_PADDED_EXPERTS = 4096, /* 8-bit experts: copies of tokens are padded by kernels */
-    TRACES_HYBRID_EP = 8192, /* beside a token that goes once, weights of all experts; and a map */
-    TRACES_UNFUSED_DISPATCH = 32768, /* experts: f32 weighting, fills, sums of gradients */
-    TRACES_SAMPLES_FIRST = 16384, /* hybrids: no copies put samples before tokens for a scan */
-    TRACES_CAST_SUMS = 4194304, /* those of bf16 gradients take a copy in f32, f16 has its own */
-    TRACES_BIAS_SUMS = 65536, /* a kernel sums the gradient of a product's bias */
-    TRACES_RESIDUAL_SUMS = 131072, /* a kernel adds the two gradients of a residual */
-    TRACES_JOINED_GRADIENTS = 262144, /* a kernel joins those of queries, keys and values */
-    TRACES_CONTEXT_COPY = 524288, /* attention's result is copied to the order of tokens */
-    TRACES_LOSS_IN_PLACE = 1048576, /* the loss reads scores, and writes their gradient over them */
-    TRACES_LOSS_WRITES_GRADIENT = 16777216, /* it does so in the forward, and scales it after */
-    TRACES_NORMS_AGAIN = 2097152, /* what makes a norm's result runs again in the backward */
-    TRACES_LOG_SOFTMAX = 8388608, /* the loss is a kernel each way, on scores of their own type */
-    TRACES_CONVOLUTION_LAYOUTS = 16777216, /* convolutions are brought channels last, and back */
-    TRACES_CHANNEL_NORMS = 33554432, /* one thread block has a channel of a batch norm */
-    TRACES_UNFUSED_YARN = 64, /* the steps of a rotation with YaRN's factor (GPT-OSS) */
+    BIT(UNFUSED_SUMS),  /* gradients are added to f32 sums */
+    BIT(UNFUSED_LOSS),  /* the steps of the loss, each on f32 scores */
+    BIT(UNFUSED_BLOCK), /* gradients of the gated pair and of the residual; layout copies */
+    BIT(UNFUSED_NORMS), /* the steps of norms and of rotation, in f32 */
+    BIT(UNFUSED_GRADS), /* gradients are added to sums of their own type */
+    BIT(UNFUSED_EXPERT_BIAS), /* experts' biases and the clamp before their gate (GPT-OSS) */
+    BIT(UNFUSED_ROTATION), /* the steps of rotation, in f32; norms are one kernel */
+    BIT(NORM_CASTS), /* a norm's input is cast to f32 by a kernel, its gradient back */
+    BIT(UNFUSED_MASK), /* stored scores are masked by a kernel before their softmax */
+    BIT(ROUTER_F32), /* gradients of a router's scores are f32 products, with casts */
+    BIT(GRAPH_COPIES), /* with experts: captured parts copy what they take */
+    BIT(PADDED_EXPERTS), /* 8-bit experts: copies of tokens are padded by kernels */
+    BIT(HYBRID_EP), /* beside a token that goes once, weights of all experts; and a map */
+    BIT(UNFUSED_DISPATCH), /* experts: f32 weighting, fills, sums of gradients */
+    BIT(SAMPLES_FIRST), /* hybrids: no copies put samples before tokens for a scan */
+    BIT(CAST_SUMS), /* those of bf16 gradients take a copy in f32, f16 has its own */
+    BIT(BIAS_SUMS), /* a kernel sums the gradient of a product's bias */
+    BIT(RESIDUAL_SUMS), /* a kernel adds the two gradients of a residual */
+    BIT(JOINED_GRADIENTS), /* a kernel joins those of queries, keys and values */
+    BIT(CONTEXT_COPY), /* attention's result is copied to the order of tokens */
+    BIT(LOSS_IN_PLACE), /* the loss reads scores, and writes their gradient over them */
+    BIT(LOSS_WRITES_GRADIENT), /* it does so in the forward, and scales it after */
+    BIT(NORMS_AGAIN), /* what makes a norm's result runs again in the backward */
+    BIT(LOG_SOFTMAX), /* the loss is a kernel each way, on scores of their own type */
+    BIT(CONVOLUTION_LAYOUTS), /* convolutions are brought channels last, and back */
+    BIT(CHANNEL_NORMS), /* one thread block has a channel of a batch norm */
+    BIT(UNFUSED_YARN), /* the steps of a rotation with YaRN's factor (GPT-OSS) */
 };
 
 /* What a framework's step does with gradients beside the optimizer's own pass. */
 enum traces_step {
-    TRACES_STEP_ZERO = 1,   /* fills the buffer of all gradients with zeros */
-    TRACES_STEP_CHECK = 2,  /* reads all of them before the reduction: a norm that shows NaN */
-    TRACES_STEP_SCALE = 4,  /* multiplies all of them before the reduction */
-    TRACES_STEP_CLIP = 8,   /* of the elements that it updates: the norm, then a product */
-    TRACES_STEP_UNSCALE = 16, /* of the elements that it updates: divides by the loss scale */
-    TRACES_STEP_COPY = 32,  /* copies masters to parameters by a kernel after the optimizer's */
-    TRACES_STEP_FOREACH = 64, /* Adam is eight kernels over lists of tensors, not one */
+    BIT(STEP_ZERO),   /* fills the buffer of all gradients with zeros */
+    BIT(STEP_CHECK),  /* reads all of them before the reduction: a norm that shows NaN */
+    BIT(STEP_SCALE),  /* multiplies all of them before the reduction */
+    BIT(STEP_CLIP),   /* of the elements that it updates: the norm, then a product */
+    BIT(STEP_UNSCALE), /* of the elements that it updates: divides by the loss scale */
+    BIT(STEP_COPY),  /* copies masters to parameters by a kernel after the optimizer's */
+    BIT(STEP_FOREACH), /* Adam is eight kernels over lists of tensors, not one */
 };
 
 /* What a framework keeps for the backward, where it differs from a kernel's own inputs. */
 enum traces_kept {
-    TRACES_KEPT_FUSED_GATE = 1,  /* SiLU's result is computed again in the backward */
-    TRACES_KEPT_GATE_8BIT = 2,   /* the gated pair's input in 8 bits */
-    TRACES_KEPT_PROJECTIONS = 4, /* selective recomputation keeps a block's input, queries, keys
+    BIT(KEPT_FUSED_GATE),  /* SiLU's result is computed again in the backward */
+    BIT(KEPT_GATE_8BIT),   /* the gated pair's input in 8 bits */
+    BIT(KEPT_PROJECTIONS), /* selective recomputation keeps a block's input, queries, keys
                                   * and values alone */
-    TRACES_KEPT_ALTERNATE = 8,   /* llama: selective recomputation keeps the results of every second
+    BIT(KEPT_ALTERNATE),   /* llama: selective recomputation keeps the results of every second
                                   * product of a block, of attention, and the block's input */
-    TRACES_KEPT_CHUNKED_LOSS = 16, /* the loss in pieces: scores of the parameters' type alone */
-    TRACES_KEPT_LOSS_IN_PLACE = 32, /* the loss's steps change one f32 copy of the scores */
-    TRACES_KEPT_UNWEIGHTED = 128, /* an expert's activation before and after its weight */
-    TRACES_KEPT_LAYOUTS = 64, /* a fused kernel's result is kept in its layout and the next's */
-    TRACES_KEPT_NEEDED = 16384, /* with every second product: not the block's result */
-    TRACES_KEPT_NO_ATTENTION = 2048, /* with every second product: not attention's result */
-    TRACES_KEPT_ATTENTION_8BIT = 256, /* queries, keys, values and attention's result in 8 bits */
-    TRACES_KEPT_ADAPTER_WHOLE = 512, /* the first adapter's input is kept for all tokens of a
+    BIT(KEPT_CHUNKED_LOSS), /* the loss in pieces: scores of the parameters' type alone */
+    BIT(KEPT_LOSS_IN_PLACE), /* the loss's steps change one f32 copy of the scores */
+    BIT(KEPT_UNWEIGHTED), /* an expert's activation before and after its weight */
+    BIT(KEPT_LAYOUTS), /* a fused kernel's result is kept in its layout and the next's */
+    BIT(KEPT_NEEDED), /* with every second product: not the block's result */
+    BIT(KEPT_NO_ATTENTION), /* with every second product: not attention's result */
+    BIT(KEPT_ATTENTION_8BIT), /* queries, keys, values and attention's result in 8 bits */
+    BIT(KEPT_ADAPTER_WHOLE), /* the first adapter's input is kept for all tokens of a
                                       * tensor group */
-    TRACES_KEPT_ADAPTER_DROPOUT = 1024, /* of an adapter's input what dropout makes, and its mask */
-    TRACES_KEPT_SCATTERED = 8192, /* experts' results, until the backward of their sum */
-    TRACES_KEPT_FUSED_HEAD = 32768, /* the head's product is part of a loss in pieces: no scores */
-    TRACES_KEPT_REPEATED = 65536, /* keys and values once for each head of queries */
-    TRACES_KEPT_16BIT = 4096, /* operands of 8-bit products as they were before their cast */
-    TRACES_KEPT_NORM_RESULT = 131072, /* of a norm its result, from which the backward finds its
+    BIT(KEPT_ADAPTER_DROPOUT), /* of an adapter's input what dropout makes, and its mask */
+    BIT(KEPT_SCATTERED), /* experts' results, until the backward of their sum */
+    BIT(KEPT_FUSED_HEAD), /* the head's product is part of a loss in pieces: no scores */
+    BIT(KEPT_REPEATED), /* keys and values once for each head of queries */
+    BIT(KEPT_16BIT), /* operands of 8-bit products as they were before their cast */
+    BIT(KEPT_NORM_RESULT), /* of a norm its result, from which the backward finds its
                                        * input */
-    TRACES_STOPS_EARLY = 524288, /* full recomputation ends with the last tensor that is kept */
-    TRACES_KEPT_RELU = 262144, /* of GPT's activation, ReLU, its result alone */
+    BIT(STOPS_EARLY), /* full recomputation ends with the last tensor that is kept */
+    BIT(KEPT_RELU), /* of GPT's activation, ReLU, its result alone */
 };
+
+#undef BIT
 
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the
  * larger of flops / (peak * efficiency) and bytes / memory bandwidth, for every kernel in forward,
