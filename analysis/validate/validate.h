@@ -177,6 +177,7 @@ enum lw_status lw_validation_miss(struct lw_validation *v, int32_t family, const
                                   struct lw_err *err);
 /* validate_ranks.c: memory, fits and ranks of runs; part of lw_validation_judge. */
 enum lw_status lw_validation_judge_runs(struct lw_validation *v, struct lw_err *err);
+int lw_case_fits(const struct lw_case *c); /* 1, 0; -1 = not known */
 
 /* validate_print.c */
 enum lw_status lw_validation_print(const struct lw_validation *v, enum lw_format format, FILE *f,

@@ -17,6 +17,13 @@
 
 enum { LEAST_RANKED = 4 };
 
+int lw_case_fits(const struct lw_case *c)
+{
+    if (c->refused)
+        return 0;
+    return c->needed_bytes > 0 && c->capacity_bytes > 0 ? c->needed_bytes <= c->capacity_bytes : -1;
+}
+
 static void judge_memory(struct lw_validation *v)
 {
     for (int32_t i = 0; i < v->n_cases; i++) {
@@ -24,10 +31,10 @@ static void judge_memory(struct lw_validation *v)
         struct lw_family *f = &v->families[c->family];
         if (!f->runs)
             continue;
-        if (c->refused || (c->needed_bytes > 0 && c->capacity_bytes > 0)) {
+        if (lw_case_fits(c) >= 0) {
             struct lw_fits *fits = c->failed ? &f->failed : &f->ran;
             fits->n++;
-            fits->n_right += (c->refused || c->needed_bytes > c->capacity_bytes) == c->failed;
+            fits->n_right += (lw_case_fits(c) == 0) == c->failed;
         }
         if (c->predicted_bytes <= 0 || c->measured_bytes <= 0)
             continue;

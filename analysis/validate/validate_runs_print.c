@@ -37,6 +37,10 @@ void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
             "memory_kind", *c->memory_kind ? c->memory_kind : NULL, "tokens_per_s_device",
             lw_decimals(c->tokens_per_s_device, 2), "measured_mfu_pct",
             lw_decimals_if(c->measured_mfu_pct > 0, c->measured_mfu_pct, 2));
+    if (lw_case_fits(c) < 0)
+        lw_jsonout_null(o, "fits");
+    else
+        lw_jsonout_bool(o, "fits", lw_case_fits(c) != 0);
     if (*c->key.part[1]) {
         lw_jsonout_object(o, "like");
         for (int k = 0; k < LW_ALIKE_PARTS; k++)

@@ -402,6 +402,22 @@ TEST(outcomes_reasons_and_tables_are_counted)
     lw_validation_free(&v);
 }
 
+/* So that rows that ran and are said not to fit can be listed. */
+TEST(a_case_says_whether_its_run_fits)
+{
+    shell("printf 'model,cluster,framework,dp,zero,batch,step_s\\n"
+          "llama-3-70b,dgx-h100,torchtitan,8,0,1,9\\n"
+          "gpt2,dgx-h100,torchtitan,8,0,1,0.1\\n' > fits.csv", NULL);
+    const char *out = lapwing("validate fits.csv --format json", NULL);
+    const char *large = strstr(out, "\"id\": \"fits:2\"");
+    const char *small = strstr(out, "\"id\": \"fits:3\"");
+    assert_non_null(large);
+    assert_non_null(small);
+    const char *no = strstr(large, "\"fits\": false"), *yes = strstr(small, "\"fits\": true");
+    assert_true(no && no < small);
+    assert_non_null(yes);
+}
+
 /* gpt2's 0.8 TFLOP of a sample in 1 ms: more than 312 TFLOP/s. Counted by the least definition, at
  * the peak of the type. */
 TEST(a_measured_step_beyond_the_device_s_peak_is_marked)
