@@ -506,12 +506,28 @@ static bool is_described_as(const char *about, const char *name)
     return false;
 }
 
+/* "dgx-a100,dgx-h100" */
+static bool is_list_of_names(const char *name)
+{
+    const char *comma = strchr(name, ',');
+    char first[64];
+
+    if (!comma || comma - name >= (ptrdiff_t)sizeof first)
+        return false;
+    snprintf(first, sizeof first, "%.*s", (int)(comma - name), name);
+    return find_known(first) != NULL;
+}
+
 static enum lw_status refuse_name(const char *name, struct lw_err *err)
 {
     struct lw_nearest near = lw_nearest_begin(name);
     char systems[300] = "", described[300] = "", hint[96];
     struct lw_cluster c;
 
+    if (is_list_of_names(name))
+        return lw_fail(err, LW_EINVAL,
+                       "cluster '%s' is a list, and one cluster is expected: of the commands, only "
+                       "`lapwing sim` and `lapwing tune` take several", name);
     for (int k = 0; lw_cluster_known(k); k++) {
         lw_nearest_try(&near, lw_cluster_known(k));
         LW_TRY(lw_cluster_find(lw_cluster_known(k), &c, err));

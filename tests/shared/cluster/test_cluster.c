@@ -370,6 +370,16 @@ TEST(an_unknown_name_gets_the_nearest)
                                  "mean 'dgx-h100'?); `lapwing cluster` lists them");
 }
 
+TEST(a_list_of_names_is_called_a_list)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    assert_int_equal(lw_cluster_find("DGX-A100,dgx-h100", &c, &err), LW_EINVAL);
+    assert_string_equal(err.msg, "cluster 'DGX-A100,dgx-h100' is a list, and one cluster is "
+                                 "expected: of the commands, only `lapwing sim` and `lapwing "
+                                 "tune` take several");
+}
+
 /* The names of makers and clouds, however they are spelled, where no name is near. */
 TEST(a_products_name_gets_the_systems_name)
 {
