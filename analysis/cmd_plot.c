@@ -13,6 +13,7 @@
 struct session {
     const char *db, *file, *cluster_name, *op;
     int64_t step, max_ranks, width, height, page, n_pages, ranks, nodes, n_replaced;
+    int32_t n_drawn;
     struct lw_plot plot;
     struct lw_cluster cluster;
     struct lw_search search;
@@ -48,7 +49,9 @@ static void report(const struct session *s)
     printf("wrote %s: %s", s->file, lw_plot_name(p->kind));
     if (p->search)
         printf(" of search %lld", (long long)p->search->id);
-    if (p->n_runs > 0)
+    if (s->n_drawn < p->n_runs)
+        printf(" of %d runs (%d given)", s->n_drawn, p->n_runs);
+    else if (p->n_runs > 0)
         printf(" of %d run%s", p->n_runs, lw_plural(p->n_runs));
     if (s->n_pages > 1)
         printf(", page %lld of %lld (--page)", (long long)s->page, (long long)s->n_pages);
@@ -180,6 +183,8 @@ int cmd_plot(int argc, char **argv)
     enum lw_status st = load(&s, argv + 2, n_operands - 1, &err);
     if (st == LW_OK)
         st = lw_plot_draw(s.store, &s.plot, s.file, &s.n_replaced, &err);
+    if (st == LW_OK)
+        st = lw_plot_count(&s.plot, &s.n_drawn, &err);
     if (st == LW_OK && strcmp(s.file, "-") != 0)
         report(&s);
     lw_store_close(s.store);

@@ -70,6 +70,12 @@ enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, s
     return LW_OK;
 }
 
+enum lw_status lw_plot_count(const struct lw_plot *p, int32_t *n_drawn, struct lw_err *err)
+{
+    *n_drawn = p->n_runs;
+    return plots[p->kind]->count && p->n_runs > 0 ? plots[p->kind]->count(p, n_drawn, err) : LW_OK;
+}
+
 enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err)
 {
     const char *dot = strrchr(file, '.');

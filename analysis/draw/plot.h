@@ -61,6 +61,9 @@ enum lw_plot_source lw_plot_source_of(enum lw_plot_kind k);
  * LW_EINVAL: no such page. */
 enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, struct lw_err *err);
 
+/* How many of p->runs the picture shows: 'predicted' and 'sweep' choose among them. */
+enum lw_status lw_plot_count(const struct lw_plot *p, int32_t *n_drawn, struct lw_err *err);
+
 /* The terminal that goes with an output name: .png, .svg, .pdf, .gp (the script itself), "-"
  * (characters). LW_EINVAL names what is allowed. */
 enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, struct lw_err *err);

@@ -264,9 +264,29 @@ static enum lw_status draw_predicted(struct lw_store *s, const struct lw_plot *p
     return st;
 }
 
+static enum lw_status count_predicted(const struct lw_plot *p, int32_t *n_drawn,
+                                      struct lw_err *err)
+{
+    bool *drawn;
+    int32_t n = 0;
+
+    LW_NEW(drawn, (size_t)p->n_runs + 1, err);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        const struct lw_run *q = lw_prediction_of(p->runs, p->n_runs, &p->runs[i]);
+        if (q)
+            drawn[i] = drawn[q - p->runs] = true;
+    }
+    for (int32_t i = 0; i < p->n_runs; i++)
+        n += drawn[i];
+    lw_free(drawn);
+    *n_drawn = n;
+    return LW_OK;
+}
+
 const struct plot_kind plot_kind_predicted = {
     .name = "predicted",
     .about = "predicted against measured steps",
     .needs = "a prediction and an execution of one plan, or --validation",
     .script = draw_predicted,
+    .count = count_predicted,
 };

@@ -91,6 +91,8 @@ struct plot_kind {
     const char *name, *about, *needs;
     plot_writer *script, *characters;
     int32_t runs_per_page; /* 0: any number */
+    /* Of p->runs those that it shows; NULL: all. */
+    enum lw_status (*count)(const struct lw_plot *p, int32_t *n_drawn, struct lw_err *err);
     enum lw_plot_source source;
 };
 #define PLOT_ROW_DECLARE(id, symbol) extern const struct plot_kind plot_kind_##symbol;

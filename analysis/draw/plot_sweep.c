@@ -57,26 +57,41 @@ static void find_usual(const struct lw_plot *p, struct series *v)
         widen(v, v->usual->step);
 }
 
-static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FILE *f, double unit,
-                                 struct series *v, struct lw_err *err)
+static bool has_cap(const struct series *v, const struct lw_run *r)
 {
-    fprintf(f, "$%s << EOD\n", v->name);
+    return is_of(v, r) && r->bucket_cap_bytes > 0;
+}
+
+static void find_series(const struct lw_plot *p, struct series *v)
+{
     for (int32_t i = 0; i < p->n_runs; i++) {
         const struct lw_run *r = &p->runs[i];
-        lw_ps low, high;
-        if (!is_of(v, r) || r->bucket_cap_bytes <= 0)
+        if (!has_cap(v, r))
             continue;
-        LW_TRY(plot_quartiles(s, r, &low, &high, err));
-        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
-                (double)r->step / unit, (double)low / unit, (double)high / unit);
         widen(v, r->step);
         v->mixed = v->mixed || (v->best && !is_like(v->best, r));
         v->n++;
         if (!v->best || r->step < v->best->step)
             v->best = r;
     }
-    fputs("EOD\n", f);
     find_usual(p, v);
+}
+
+static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FILE *f, double unit,
+                                 struct series *v, struct lw_err *err)
+{
+    find_series(p, v);
+    fprintf(f, "$%s << EOD\n", v->name);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        const struct lw_run *r = &p->runs[i];
+        lw_ps low, high;
+        if (!has_cap(v, r))
+            continue;
+        LW_TRY(plot_quartiles(s, r, &low, &high, err));
+        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
+                (double)r->step / unit, (double)low / unit, (double)high / unit);
+    }
+    fputs("EOD\n", f);
     return LW_OK;
 }
 
@@ -280,9 +295,35 @@ static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FI
     return status;
 }
 
+static int32_t count_caps(const struct lw_plot *p)
+{
+    struct series each[] = {{.sim = true, .low = -1}, {.low = -1}};
+    int32_t n = 0;
+
+    for (int k = 0; k < 2; k++) {
+        find_series(p, &each[k]);
+        n += each[k].n + (each[k].usual != NULL);
+    }
+    return n;
+}
+
+static enum lw_status count_sweep(const struct lw_plot *p, int32_t *n_drawn, struct lw_err *err)
+{
+    struct plot_lines l;
+    int32_t n = 0;
+
+    LW_TRY(plot_lines_find(p->runs, p->n_runs, p->x, "", &l, err));
+    for (int32_t i = 0; i < l.n; i++)
+        n += l.points[i].line >= 0;
+    *n_drawn = plot_lines_are_caps(&l) ? count_caps(p) : n;
+    plot_lines_free(&l);
+    return LW_OK;
+}
+
 const struct plot_kind plot_kind_sweep = {
     .name = "sweep",
     .about = "step over an option (--x)",
     .needs = "two runs that differ only in it",
     .script = draw_sweep,
+    .count = count_sweep,
 };

@@ -61,3 +61,22 @@ TEST(runs_that_are_not_drawn_leave_no_trace)
     free(alone);
     free(beside);
 }
+
+TEST(pictures_say_how_many_runs_they_show)
+{
+    lapwing("sim -w mlp --layers 4 --width 16 -c host --dp 2 -q --db m.db", NULL);
+    lapwing("exec -w mlp --layers 4 --width 16 -c host --dp 2 --steps 3 -q --db m.db", NULL);
+    expect("plot predicted --db m.db -o two.svg", 0, "predicted of 2 runs\n");
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 2 -q --db m.db", NULL);
+    expect("plot predicted --db m.db -o three.svg", 0, "predicted of 2 runs (3 given)\n");
+    lapwing("sim -w gpt2 -c dgx-a100 --dp 2,4 --zero 0,1 -q --db w.db", NULL);
+    lapwing("sim -w llama-3-8b -c dgx-h100 --dp 8 -q --db w.db", NULL);
+    expect("plot sweep --x dp --db w.db -o lines.svg", 0, "sweep of 4 runs (5 given)\n");
+    lapwing("sim -w mlp --layers 4 --width 64 -c host --dp 2 --bucket-cap 1KiB,4KiB -q --db c.db",
+            NULL);
+    expect("plot sweep --db c.db -o caps.svg", 0, "sweep of 2 runs\n");
+    lapwing("sim -w mlp --layers 4 --width 64 -c host --dp 2 -q --db c.db", NULL);
+    expect("plot sweep --db c.db -o caps.svg --force", 0, "sweep of 3 runs\n");
+    lapwing("sim -w mlp --layers 4 --width 64 -c dgx-h100 --dp 4 -q --db c.db", NULL);
+    expect("plot sweep --db c.db -o caps.svg --force", 0, "sweep of 3 runs (4 given)\n");
+}
