@@ -377,6 +377,19 @@ static enum lw_status need(const struct lw_device *d, struct lw_figure f, const 
                    name);
 }
 
+/* The type to take in place of one that the device has no peak of: of the same width, else f32;
+ * NULL: neither has one. */
+static const char *dtype_instead(const struct lw_device *d, enum lw_dtype dtype)
+{
+    static const enum lw_dtype each[] = {LW_F16, LW_BF16, LW_F32};
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        if ((each[i] == LW_F32 || lw_dtype_size(each[i]) == lw_dtype_size(dtype)) &&
+            lw_figure_is_set(d->peak_flops[each[i]]))
+            return lw_dtype_name(each[i]);
+    return NULL;
+}
+
 static enum lw_status need_roofline(const struct lw_device *d, const char *word, struct lw_err *err)
 {
     enum lw_dtype dtype = LW_F32;
@@ -386,13 +399,13 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
     snprintf(name, sizeof name, "peak_flops.%s", lw_dtype_name(dtype));
     bool products = lw_work_find(d, LW_WORK_GEMM, dtype, dtype) != NULL;
     bool traffic = lw_work_find(d, LW_WORK_COPY, dtype, dtype) != NULL;
-    if (!products && !lw_figure_is_set(d->peak_flops[dtype]) &&
-        lw_figure_is_set(d->peak_flops[LW_F32]))
+    const char *instead = dtype_instead(d, dtype);
+    if (!products && !lw_figure_is_set(d->peak_flops[dtype]) && instead)
         return lw_fail(
             err, LW_EINVAL,
             "device '%s' has no %s, which times by roofline need; choose another device, or "
-            "--dtype f32",
-            d->kind, name);
+            "--dtype %s",
+            d->kind, name, instead);
     if (!products)
         LW_TRY(need(d, d->peak_flops[dtype], name, err));
     if (!products)

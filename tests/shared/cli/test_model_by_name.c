@@ -334,6 +334,8 @@ TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
     expect("sim -w gpt2.json -c dgx-h100", 1, "gpt2.json: cannot open");
     expect("sim -w llama-3-8b", 1, "choose another device, or --dtype f32");
     expect("sim -w llama-3-8b", 1, "; or give its cluster (-c NAME)");
+    /* of the same width where the device has one */
+    expect("sim -w llama-3-8b -c v100-ib", 1, "choose another device, or --dtype f16");
 }
 static double step_of(const char *args)
 {
