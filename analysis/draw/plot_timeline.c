@@ -27,6 +27,9 @@ struct sheet {
     int width, left; /* pixels */
 };
 
+/* Of a bar's label: a figure takes 7.6 pixels, and a W before it 11.9. */
+enum { LABEL_PX = 8, LABEL_GAP = 6 };
+
 static lw_ps pixel(const struct sheet *s)
 {
     return s->pic->most / (s->width - s->left - RIGHT) + 1;
@@ -100,7 +103,7 @@ static int64_t put_labels(const struct sheet *s)
     for (int64_t i = 0; i < s->pic->n_bars;) {
         i = picture_join(s->pic, i, pixel(s) / 2, &b);
         bool dark = picture_text_place(&b, &from, &to);
-        const char *text = picture_text(&b, ((to - from) / pixel(s) - 3) / CHAR_PX, buf);
+        const char *text = picture_text(&b, ((to - from) / pixel(s) - LABEL_GAP) / LABEL_PX, buf);
         if (!text[0])
             continue;
         fprintf(s->f, "%.6g %.3f ", (double)(from + to) / 2 / s->unit.ps, s->pic->rows[b.row].y);

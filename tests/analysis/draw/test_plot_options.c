@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
@@ -79,4 +80,55 @@ TEST(pictures_say_how_many_runs_they_show)
     expect("plot sweep --db c.db -o caps.svg --force", 0, "sweep of 3 runs\n");
     lapwing("sim -w mlp --layers 4 --width 64 -c dgx-h100 --dp 4 -q --db c.db", NULL);
     expect("plot sweep --db c.db -o caps.svg --force", 0, "sweep of 3 runs (4 given)\n");
+}
+
+/* Pixels of a label: a figure or a small letter of 9 points takes 7.6, a W 11.9. */
+static double label_px(const char *text)
+{
+    double px = 0;
+
+    for (; *text && *text != '"'; text++)
+        px += *text == 'W' ? 11.9 : 7.6;
+    return px;
+}
+
+static double after(const char *script, const char *text)
+{
+    const char *at = strstr(script, text);
+
+    assert_non_null(at);
+    return strtod(at + strlen(text), NULL);
+}
+
+/* Least gap between neighbours among the labels of a timeline. */
+static double least_label_gap(const char *script, double width)
+{
+    double left = after(script, "lmargin at screen "), right = after(script, "rmargin at screen ");
+    double px = width * (right - left) / after(script, "set xrange [0:");
+    double end = 0, row = 0, least = width;
+    const char *at = strchr(strstr(script, "$labels << EOD"), '\n') + 1;
+
+    for (; strncmp(at, "EOD", 3) != 0; at = strchr(at, '\n') + 1) {
+        char *rest;
+        double x = px * strtod(at, &rest), y = strtod(rest, &rest), half = label_px(rest + 2) / 2;
+        if (y == row && x - half - end < least)
+            least = x - half - end;
+        end = x + half;
+        row = y;
+    }
+    return least;
+}
+
+TEST(labels_of_neighbours_do_not_touch)
+{
+    lapwing("sim -w gpt-2.7b -c dgx-a100 --ranks 4 --pp 4 --micro-batches 12 --schedule zb-h1 -q "
+            "--db z.db", NULL);
+    for (int width = 600; width <= 1600; width += 40) {
+        lapwingf("plot timeline --db z.db --width %d -o z.gp --force", width);
+        char *script = fixture_get(fixture_path("z.gp"));
+        if (least_label_gap(script, width) < 2)
+            fail_msg("--width %d: labels are %.1f pixels apart", width,
+                     least_label_gap(script, width));
+        free(script);
+    }
 }
