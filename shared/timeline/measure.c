@@ -241,6 +241,7 @@ static enum lw_status summarize(const struct lw_timeline *t, const struct lw_pla
     if (!out->steps || !out->ranks)
         return lw_fail_nomem(err);
     memcpy(out->steps, s.length + first_step, (size_t)out->n_steps * sizeof *out->steps);
+    out->shown = s.length[middle];
     out->span = s.span[middle];
     LW_TRY(measure_ranks(t, plan, &s, middle, a, out, err));
     lw_summary_shares(out);

@@ -1,6 +1,8 @@
 /* The measures of a run for people and for programs. */
 #include "shared/timeline/summary_print.h"
 
+#include <string.h>
+
 #include "shared/base/arena.h"
 #include "shared/text/wrap.h"
 #include "shared/plan/op.h"
@@ -19,9 +21,9 @@ static void line(FILE *f, enum lw_period_figure k, const lw_ps *figure)
 
 bool lw_periods_differ(lw_ps period, lw_ps step)
 {
-    lw_ps apart = period > step ? period - step : step - period;
+    char a[32], b[32];
 
-    return apart > step / 100;
+    return strcmp(lw_format_ps(a, period), lw_format_ps(b, step)) != 0;
 }
 
 void lw_summary_text(const struct lw_summary *s, FILE *f)
@@ -36,7 +38,7 @@ void lw_summary_text(const struct lw_summary *s, FILE *f)
         if (figure[lw_period_parts[i]] > 0 || lw_period_parts[i] < LW_FIGURE_WAIT)
             line(f, lw_period_parts[i], figure);
     line(f, LW_FIGURE_PERIOD, figure);
-    if (lw_periods_differ(figure[LW_FIGURE_PERIOD], s->step))
+    if (lw_periods_differ(figure[LW_FIGURE_PERIOD], s->shown))
         lw_put_paragraph(f, "", LW_PERIOD_AND_STEP);
     fprintf(f, "of it, busy at the same time\n");
     line(f, LW_FIGURE_COPY_BUSY, figure);

@@ -10,7 +10,7 @@
 /* The measures of a run, printed in the same way for predictions and executions. Terms:
  * docs/glossary.md. */
 
-/* Whether a rank's period and the step differ enough to print both, and why they differ. */
+/* Whether a rank's period and the step that it is of are printed as two figures, and why. */
 bool lw_periods_differ(lw_ps period, lw_ps step);
 #define LW_PERIOD_AND_STEP                                                                     \
     "a rank's period counts from its own end of the step before (in a first step from its "    \

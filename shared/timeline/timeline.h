@@ -131,6 +131,7 @@ struct lw_summary {
     lw_ps step;             /* median over measured steps;
                              * of an even number the mean of the middle two, rounded down */
     lw_ps *steps;           /* [n_steps] */
+    lw_ps shown;            /* length of the step shown */
     lw_ps span;             /* of the step shown: its latest end minus its earliest start */
     /* Of the step shown: the one nearest the median (the lower one of two). Of ranks that are alike
      * the lowest one's measure is there once: lw_summary_of gives that of any rank. */

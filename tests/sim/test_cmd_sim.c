@@ -98,6 +98,18 @@ TEST(errors_of_another_predictor_are_not_printed)
     assert_null(strstr(json, "runs_like"));
 }
 
+/* In the step after the warm-up stage 1 ends 3.4 us later than where it ended in that before. */
+TEST(a_period_that_is_not_the_step_says_why)
+{
+    EXPECT("sim -w gpt-350m -c h100-nvl --pp 2 --tp 2 --micro-batches 8 --batch 2 --seq 1024 "
+           "--no-db",
+           {"--clip 1 --detail chunk",
+            0,
+            "step 91.115 ms",
+            {"a rank's period counts from its own end of the step before"}},
+           {"", 0, "whose period is the longest", .lacks = "a rank's period counts"});
+}
+
 /* The sentence is for every cluster, also one without NVLink. */
 TEST(one_rank_is_in_the_singular)
 {
