@@ -128,6 +128,9 @@ static enum lw_status pipedream(const struct task *t, struct lw_partitioning *ou
 
     if (!states || !begins)
         return lw_fail_nomem(err);
+    if (n_parts > t->n)
+        return lw_fail(err, LW_EINVAL, "--partition pipedream: %d stages for %d items, allowed: 1 "
+                                       "to %d (no stage may be empty)", n_parts, t->n, t->n);
     for (int32_t m = 0; m < t->n; m++) {
         sum += (double)t->work[m] / (double)LW_PS_PER_S;
         states[m].time_s = sum;

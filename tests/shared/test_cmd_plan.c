@@ -276,6 +276,16 @@ TEST(policies_that_read_times_need_a_device)
            {"--weigh-transfers on", 1, "--weigh-transfers on asks the cluster"});
 }
 
+TEST(more_stages_than_modules_are_refused)
+{
+    EXPECT("plan -w gpt2 -c dgx-h100 --pp 8 --chunks 2 --schedule interleaved-1f1b "
+           "--micro-batches 8",
+           {"--partition exact", 1, "--partition exact: 16 stages for 14 items, allowed: 1 to 14"},
+           {"--partition pipedream", 1, "--partition pipedream: 16 stages for 14 items, allowed: "
+                                        "1 to 14"},
+           {"--partition uniform", 1, "part 0 of 16 gets none of the 14 modules"});
+}
+
 /* A model has kernels; a workload without them is in test_lower_tensor.c. */
 TEST(a_tensor_group_of_a_model_is_said_to_follow_its_kernels)
 {
