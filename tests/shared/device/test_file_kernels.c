@@ -16,6 +16,7 @@
 
 TEST_GROUP(fixture_open, fixture_close)
 
+/* Kernels are those of the device that the file was made for: all of these have TF32. */
 static const char *const systems[] = {"dgx-h100", "dgx-a100", "l40s"};
 
 struct drawn {
