@@ -13,6 +13,7 @@
 #include "tests/lib/files/file_fixture.h"
 #include "shared/base/arena.h"
 #include "shared/io/embedded.h"
+#include "shared/cluster/link_peak.h"
 #include "shared/files/files.h"
 
 static const char example_page[] = "docs/formats/cluster.md";
@@ -368,6 +369,17 @@ TEST(an_unknown_name_gets_the_nearest)
     assert_int_equal(lw_cluster_find("dgxh100", &c, &err), LW_EINVAL);
     assert_string_equal(err.msg, "cluster 'dgxh100': no such file and no known system (did you "
                                  "mean 'dgx-h100'?); `lapwing cluster` lists them");
+}
+
+TEST(a_pair_behind_a_bridge_of_four_has_a_third_of_its_links)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    assert_ok(lw_cluster_find("h200-nvl", &c, &err), err);
+    const struct lw_link *l = lw_cluster_link(&c, LW_LINK_INTRA);
+    assert_true(lw_intra_bytes_per_s(l, 2) == 6 * l->bytes_per_s.value);
+    assert_true(lw_intra_bytes_per_s(l, 4) == 18 * l->bytes_per_s.value);
+    lw_cluster_free(&c);
 }
 
 TEST(a_list_of_names_is_called_a_list)
