@@ -197,6 +197,8 @@ TEST(narrow_products_need_experts_and_narrow_operands)
            {"heads", 2, "expected one of all, linears, experts, head"});
     EXPECT("plan -w llama-2-7b --layers 2 --dp 2 --narrow-products head",
            {"--fp8 -c dgx-b200", 0, "plan"},
+           {"--fp8 -c dgx-h100", 1, "head is of MXFP8, whose products are of Blackwell"},
+           {"--fp8 --fp8-recipe mxfp8 -c dgx-h100", 1, "MXFP8's products are of Blackwell"},
            {"--fp4 -c dgx-b200", 1, "head: the head's are of 8 bits (--fp8); leave it out"},
            {"--fp8 --tied", 1,
             "head: the embedding, whose weights the head has, is not of 8 bits"});

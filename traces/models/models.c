@@ -485,7 +485,13 @@ static enum lw_status check_recipe(const struct traces_model_shape *s,
 {
     const enum lw_fp8_recipe recipe = lw_fp8_recipe_named(s->fp8_recipe);
     bool any = !device->kind[0], blackwell = lw_device_is_blackwell(device->kind);
+    bool head = s->narrow_of && strcmp(s->narrow_of, "head") == 0;
 
+    if (recipe == LW_FP8_UNSTATED && s->fp8 && head && !any && !blackwell)
+        return lw_fail(err, LW_EINVAL,
+                       "--narrow-products head is of MXFP8, whose products are of Blackwell, and "
+                       "the device is '%s': choose another device, or leave it out",
+                       device->kind);
     if (recipe == LW_FP8_UNSTATED)
         return LW_OK;
     if (!s->fp8 || s->fp4)
@@ -500,7 +506,7 @@ static enum lw_status check_recipe(const struct traces_model_shape *s,
         return lw_fail(err, LW_EINVAL,
                        "--fp8-recipe rowwise: the framework casts by TransformerEngine, which has "
                        "no such recipe; choose another framework (--framework torchtitan)");
-    if (recipe != LW_FP8_MXFP8 && s->narrow_of && strcmp(s->narrow_of, "head") == 0)
+    if (recipe != LW_FP8_MXFP8 && head)
         return lw_fail(err, LW_EINVAL,
                        "--fp8-recipe %s: --narrow-products head is of MXFP8; leave one out",
                        s->fp8_recipe);
