@@ -471,9 +471,14 @@ static enum lw_status fail_recipe(const struct traces_model_shape *s,
                                   const struct lw_device *device, const char *has,
                                   struct lw_err *err)
 {
+    enum lw_dtype dtype = LW_BF16;
+
+    LW_TRY(lw_dtype_parse(s->dtype, &dtype, err));
+    bool none = lw_device_lacks_narrow(device, dtype, s->fp4) != NULL;
     return lw_fail(err, LW_EINVAL,
-                   "--fp8-recipe %s: %s, and the device is '%s': choose another device, or another "
-                   "recipe (tensorwise)", s->fp8_recipe, has, device->kind);
+                   "--fp8-recipe %s: %s, and the device is '%s': choose another device, or %s",
+                   s->fp8_recipe, has, device->kind,
+                   none ? "leave --fp8 out" : "another recipe (tensorwise)");
 }
 
 /* Of TransformerEngine: transformer_engine/pytorch/quantization.py of NVIDIA/TransformerEngine
