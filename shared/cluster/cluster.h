@@ -99,8 +99,8 @@ struct lw_link {
     struct lw_figure latency_ps;
     struct lw_figure n_links;           /* per device (intra) or per node (inter) */
     struct lw_figure n_sharers;         /* devices that share one of them */
-    /* Of n_links, those that a group of 2, and of 3 or 4, devices of a node can use, where no
-     * switch joins all of them; unset: all. */
+    /* Of n_links, those that a group of 2, and of 4, devices of a node can use, where no switch
+     * joins all of them; unset: all. Three have two thirds of the latter. */
     struct lw_figure pair_links, quad_links;
 };
 

@@ -13,14 +13,15 @@ double lw_link_bytes_per_s(const struct lw_link *l)
     return l->bytes_per_s.value * n_links(l);
 }
 
+/* Three of a group of four have the links to two of the others, a third each. */
 double lw_intra_bytes_per_s(const struct lw_link *l, double on_node)
 {
-    struct lw_figure of_group = on_node <= 2   ? l->pair_links
-                                : on_node <= 4 ? l->quad_links
-                                               : l->n_links;
+    bool of_four = on_node > 2 && on_node <= 4;
+    struct lw_figure of_group = on_node <= 2 ? l->pair_links : of_four ? l->quad_links : l->n_links;
 
-    return lw_figure_is_set(of_group) ? l->bytes_per_s.value * of_group.value
-                                      : lw_link_bytes_per_s(l);
+    if (!lw_figure_is_set(of_group))
+        return lw_link_bytes_per_s(l);
+    return l->bytes_per_s.value * of_group.value * (of_four ? (on_node - 1) / 3 : 1);
 }
 
 int32_t lw_adapters(const struct lw_cluster *c)

@@ -378,6 +378,7 @@ TEST(a_pair_behind_a_bridge_of_four_has_a_third_of_its_links)
     assert_ok(lw_cluster_find("h200-nvl", &c, &err), err);
     const struct lw_link *l = lw_cluster_link(&c, LW_LINK_INTRA);
     assert_true(lw_intra_bytes_per_s(l, 2) == 6 * l->bytes_per_s.value);
+    assert_true(lw_intra_bytes_per_s(l, 3) == 12 * l->bytes_per_s.value);
     assert_true(lw_intra_bytes_per_s(l, 4) == 18 * l->bytes_per_s.value);
     lw_cluster_free(&c);
 }
