@@ -103,10 +103,11 @@ static void print_text(const struct answer *a, FILE *f)
                         a->dtype, strcmp(a->clock, "burst") == 0 ? ", in a burst" : "",
                         lw_format_ps(time, t->time), rate / 1e12, 100 * rate / a->peak);
     lw_printf_paragraph(f,
-                        "%" PRId64 " tiles of %d x %d, k in %d: %" PRId64
-                        " waves on %.0f SMs at %.3g of the peak; products %.4g us, memory %.4g us, "
-                        "%s %.3g us; bound by %s",
-                        t->n_tiles, t->tile_m, t->tile_n, t->split_k, t->n_waves,
+                        "%" PRId64 " tile%s of %d x %d, k in %d: %" PRId64
+                        " wave%s on %.0f SMs at %.3g of the peak; products %.4g us, memory %.4g "
+                        "us, %s %.3g us; bound by %s",
+                        t->n_tiles, t->n_tiles == 1 ? "" : "s", t->tile_m, t->tile_n,
+                        t->split_k, t->n_waves, t->n_waves == 1 ? "" : "s",
                         a->device->n_sms.value, t->rate_share, t->compute_s * 1e6,
                         t->memory_s * 1e6,
                         strcmp(a->clock, "burst") == 0 ? "casts and launch" : "launch",
