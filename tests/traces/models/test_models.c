@@ -233,7 +233,7 @@ MODEL_TEST(sizes_that_a_model_cannot_have_are_refused)
         {"gpt2",
          {.dtype = "fp16"},
          "device 'round' has no peak_flops.f16, which times by roofline need; choose another "
-         "device, or --dtype f32"},
+         "device, or --dtype bf16"},
         {"mlp",
          {.layers = 3},
          "--layers: found 3, allowed: even numbers (a column and a row layer "
