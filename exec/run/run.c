@@ -247,6 +247,7 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
                             .process = o->process};
 
     LW_TRY(exec_plan_is_safe(p, err));
+    r->micro_batches = exec_plan_micro_batches(p);
     LW_TRY(refuse(r, err));
     LW_TRY(refuse_options(r, err));
     LW_TRY(r->backend->open(&how, &r->world, err));
@@ -536,8 +537,7 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
 enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_options *options,
                            struct lw_exec_result *out, struct lw_err *err)
 {
-    struct exec_run r = {.plan = plan, .options = options, .backend = options->backend,
-                    .micro_batches = exec_plan_micro_batches(plan)};
+    struct exec_run r = {.plan = plan, .options = options, .backend = options->backend};
     struct lw_exec_result made = {.others_share = -1};
     struct exec_machine_load before = exec_machine_load_now();
     enum lw_status s = refuse_consolidation(&r, err);
