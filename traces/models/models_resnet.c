@@ -101,14 +101,11 @@ static void copy_layout(struct layouts *l, int64_t bytes)
     l->n++;
 }
 
-/* Of the forward and of the gradient of the input: one operand to channels last, and the weights;
- * the result back. */
-static struct layouts layouts_of(const struct traces_builder *b, const struct conv *c)
+/* Of what is no product: input, output and weights, each to channels last or back. */
+static struct layouts all_layouts(const struct traces_builder *b, const struct conv *c)
 {
     struct layouts l = {0};
 
-    if (is_product(b, c, false))
-        return l;
     copy_layout(&l, b->item * elements(b, c->in));
     copy_layout(&l, b->item * elements(b, c->out));
     if (c->kernel > 1)
@@ -116,21 +113,20 @@ static struct layouts layouts_of(const struct traces_builder *b, const struct co
     return l;
 }
 
+/* Of the forward and of the gradient of the input: one operand to channels last, and the weights;
+ * the result back. */
+static struct layouts layouts_of(const struct traces_builder *b, const struct conv *c)
+{
+    return is_product(b, c, false) ? (struct layouts){0} : all_layouts(b, c);
+}
+
 /* Of the gradient of the weights: both operands, and the result. A product has one result for each
  * image, in f32, which another kernel sums. */
 static struct layouts weight_layouts(const struct traces_builder *b, const struct conv *c)
 {
-    struct layouts l = {0};
-
-    if (is_product(b, c, true)) {
-        l = (struct layouts){(4 * b->shape.batch + b->item) * c->numel, 1};
-        return l;
-    }
-    copy_layout(&l, b->item * elements(b, c->in));
-    copy_layout(&l, b->item * elements(b, c->out));
-    if (c->kernel > 1)
-        copy_layout(&l, b->item * c->numel);
-    return l;
+    return is_product(b, c, true)
+               ? (struct layouts){(4 * b->shape.batch + b->item) * c->numel, 1}
+               : all_layouts(b, c);
 }
 
 static void add_layouts(struct traces_builder *b, const struct conv *c)
