@@ -405,17 +405,26 @@ TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_fo
     lw_store_close(s);
 }
 
-/* Whoever stores a run that nobody blamed may be killed before its end: the reason is there. */
-TEST_WITH(a_run_that_is_not_stored_whole_says_why, open_folder, fixture_close)
+/* Its id, in a store that the caller closes. */
+static int64_t begin_execution(struct lw_store **s)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC};
     struct lw_err err = {0};
-    struct lw_store *s;
     int64_t id;
+
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, s, &err), LW_OK);
+    assert_int_equal(lw_store_begin_run(*s, &info, &id, &err), LW_OK);
+    return id;
+}
+
+/* Whoever stores a run that nobody blamed may be killed before its end: the reason is there. */
+TEST_WITH(a_run_that_is_not_stored_whole_says_why, open_folder, fixture_close)
+{
+    struct lw_err err = {0};
+    struct lw_store *s;
+    int64_t id = begin_execution(&s);
     bool mine;
 
-    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
-    assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
     assert_int_equal(lw_store_end_of_run(s, id, "rank 0 is gone", "real", 3, &mine, &err), LW_OK);
     assert_true(mine);
     assert_int_equal(ask("SELECT status = 'failed' AND message = 'rank 0 is gone; not stored whole'"
@@ -427,14 +436,11 @@ TEST_WITH(a_run_that_is_not_stored_whole_says_why, open_folder, fixture_close)
  * The run is then stored once, by the first to come. */
 TEST_WITH(a_blamed_run_has_failed_at_once, open_folder, fixture_close)
 {
-    struct lw_run_info info = {.kind = LW_RUN_EXEC};
     struct lw_err err = {0};
     struct lw_store *s;
-    int64_t id;
+    int64_t id = begin_execution(&s);
     bool mine;
 
-    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
-    assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
     assert_int_equal(lw_store_blame(s, id, "rank 2 is gone", &err), LW_OK);
     assert_int_equal(ask("SELECT status = 'failed' AND message = 'rank 2 is gone' FROM run"), 1);
     assert_int_equal(lw_store_end_of_run(s, id, "rank 1 is gone", "real", 3, &mine, &err), LW_OK);
