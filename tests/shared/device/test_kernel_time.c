@@ -195,6 +195,15 @@ static void small_init(struct small *s)
                                 .ready_order = s->ready_order, .step_traffic = {7, 3}};
 }
 
+/* The first kernel alone, which makes the gradient of the one parameter that is trained. */
+static void small_init_one(struct small *s)
+{
+    small_init(s);
+    s->module.n_kernels = 1;
+    s->params[1].trainable = false;
+    s->grad_kernel[1] = 0;
+}
+
 static void evaluate(struct small *s, const struct lw_kernel_rates *rates,
                      const struct lw_kernel_groups *groups)
 {
@@ -235,10 +244,7 @@ TEST(a_counted_kernel_takes_the_bandwidth_that_kernels_reach)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct small s;
-        small_init(&s);
-        s.module.n_kernels = 1;
-        s.params[1].trainable = false;
-        s.grad_kernel[1] = 0;
+        small_init_one(&s);
         s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_COUNTED, .flops = {1}, .bytes = {1600},
                                           .dtype = LW_F32};
         if (cases[i].shapes)
@@ -285,10 +291,7 @@ TEST(what_is_counted_takes_the_peak_of_its_type)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct small s;
-        small_init(&s);
-        s.module.n_kernels = 1;
-        s.params[1].trainable = false;
-        s.grad_kernel[1] = 0;
+        small_init_one(&s);
         s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_COUNTED,
                                           .flops = {1000000},
                                           .dtype = (uint8_t)cases[i].dtype,
@@ -312,10 +315,7 @@ TEST(blocks_reach_the_bandwidth_of_as_many_sms)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct small s;
-        small_init(&s);
-        s.module.n_kernels = 1;
-        s.params[1].trainable = false;
-        s.grad_kernel[1] = 0;
+        small_init_one(&s);
         s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_TRAFFIC, .bytes = {1600},
                                           .blocks = cases[i].blocks, .dtype = LW_F32};
         s.device.n_sms = (struct lw_figure){.value = cases[i].sms, .source = "test"};
@@ -345,10 +345,7 @@ TEST(a_scan_takes_its_bytes_and_clocks_of_the_sms)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct small s;
-        small_init(&s);
-        s.module.n_kernels = 1;
-        s.params[1].trainable = false;
-        s.grad_kernel[1] = 0;
+        small_init_one(&s);
         s.kernels[0] = (struct lw_kernel){.kind = LW_KERNEL_COUNTED, .scan = true, .flops = {299},
                                           .bytes = {1600}, .dtype = LW_F32};
         s.device.peak_flops[LW_BF16] = figure_of(cases[i].peak);
